@@ -1,0 +1,97 @@
+"""What goes wrong, said once: a field's path, its value and what would have been right.
+
+`BadInput` is a question that cannot be understood (exit code 2); `Infeasible` is one that was
+understood and whose answer is no (exit code 1). Both carry every problem found, not the first.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+VALUE_WIDTH = 120
+"""Longest rendering of an offending value in a message, in characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong with one field; `str()` of it is one line."""
+
+    path: str
+    """Where: field names joined with dots, such as `plan.tp`; empty when it concerns the whole."""
+    value: object
+    """What was given; None when nothing was."""
+    message: str
+    """What is wrong, or which rule failed and by how much."""
+    allowed: str | None = None
+    """What would have been accepted."""
+    nearest: str | None = None
+    """The closest valid name, value or plan."""
+
+    def __str__(self) -> str:
+        """`path: message (got value); allowed: ...; did you mean ...?`, less what is None."""
+        text = f"{self.path}: {self.message}" if self.path else self.message
+        if self.value is not None:
+            text += f" (got {_shown(self.value)})"
+        if self.allowed is not None:
+            text += f"; allowed: {self.allowed}"
+        if self.nearest is not None:
+            text += f"; did you mean {self.nearest}?"
+        return _one_line(text)
+
+
+class ForetellError(Exception):
+    """Base of every error that Foretell raises on purpose."""
+
+
+class ProblemsError(ForetellError):
+    """An error made of problems; `str()` of it is one line for each."""
+
+    problems: tuple[Problem, ...]
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        # The tuple is also `args`, so that the error survives pickling between worker processes.
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class BadInput(ProblemsError):
+    """The question cannot be understood: exit code 2."""
+
+
+class Infeasible(ProblemsError):
+    """The question was understood and the answer is no: exit code 1."""
+
+
+def nearest_name(word: str, names: Iterable[str]) -> str | None:
+    """The name most like `word`, case and punctuation forgiven, or None when none is near."""
+    import difflib  # only a failing run pays for it
+
+    by_plain: dict[str, str] = {}
+    for name in names:
+        by_plain.setdefault(_plain(name), name)
+    found = difflib.get_close_matches(_plain(word), by_plain, n=1, cutoff=0.6)
+    return by_plain[found[0]] if found else None
+
+
+def _plain(word: str) -> str:
+    """Lower case without punctuation, or the word itself where nothing else is left of it."""
+    return "".join(ch for ch in word.lower() if ch.isalnum()) or word
+
+
+def _shown(value: object) -> str:
+    """`repr`, shortened from the middle, and never a failure of its own."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - e.g. an int of more digits than Python will print
+        text = f"<{type(value).__name__}>"
+    if len(text) > VALUE_WIDTH:
+        half = (VALUE_WIDTH - 3) // 2
+        text = f"{text[:half]}...{text[-half:]}"
+    return text
+
+
+def _one_line(text: str) -> str:
+    """The text with runs of white space, line ends included, made one space."""
+    return " ".join(text.split())

@@ -1,0 +1,30 @@
+"""What all tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Examples are the same in every run, so that a failure is everybody's; no deadline, since a loaded
+# machine is no defect. `--hypothesis-profile=search` looks for new ones.
+settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("search", derandomize=False, deadline=None, max_examples=2000)
+settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of the repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of published data that tests compare with, or a skip that says it is missing."""
+    path = Path(os.environ.get("FORETELL_DATA") or ROOT.parent / "shared" / "data")
+    if not path.is_dir():
+        pytest.skip(f"no published data at {path}: set FORETELL_DATA to its folder")
+    return path

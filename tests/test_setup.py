@@ -1,0 +1,284 @@
+"""The two commands at the root: what they do on a machine that lacks something, and how often.
+
+A fake Python stands in for the real, so that nothing is installed: it makes environments of two
+scripts, and its pip fails or succeeds as told. Paths have spaces throughout.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHONS = [*(f"python3.{minor}" for minor in range(11, 15)), "python3"]
+TOOLS = "bash env cat cksum cp dirname mkdir mktemp readlink rm sed sleep tail".split()
+
+FAKE_PYTHON = """#!/usr/bin/env bash
+case "$1 $2" in
+"-c "*version_info\\[0\\]*) echo "3 ${FAKE_MINOR:-11} $0" ;;
+"-c "*) exec "$REAL_PYTHON" "$@" ;;
+"-m venv")
+    [[ -z ${FAKE_NO_VENV:-} ]] || { echo "no ensurepip"; exit 1; }
+    mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+"-m pip")
+    [[ $3 == install ]] || exit 0
+    echo "$@" >>"$FAKE_CALLS"
+    sleep "${FAKE_PIP_SECONDS:-0}"
+    echo noise
+    echo noise >&2
+    [[ -z ${FAKE_PIP_FAILS:-} ]] || { echo "ERROR: no such package" >&2; exit 1; }
+    program="$(dirname "$0")/foretell"
+    printf '#!/usr/bin/env bash\\nprintf "<%%s>" "$@"; cat; exit 7\\n' >"$program"
+    "$REAL_PYTHON" -c 'import os, sys; os.chmod(sys.argv[1], 0o755)' "$program" ;;
+*) exit 9 ;;
+esac
+"""
+
+
+class Machine:
+    """A copy of the launchers, and a PATH that holds a few tools and the fake Pythons."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "a repository"
+        (self.root / "tools").mkdir(parents=True)
+        for name in ("foretell", "test", "pyproject.toml", "tools/environment.sh"):
+            shutil.copy(ROOT / name, self.root / name)
+        self.bin = folder / "some tools"
+        self.bin.mkdir()
+        for tool in TOOLS:
+            found = shutil.which(tool)
+            assert found is not None, f"{tool} is needed by the launchers' tests"
+            (self.bin / tool).symlink_to(found)
+        self.calls = folder / "calls"
+
+    def add_pythons(self) -> "Machine":
+        for name in PYTHONS:
+            (self.bin / name).write_text(FAKE_PYTHON, encoding="utf-8")
+            (self.bin / name).chmod(0o755)
+        return self
+
+    def start(self, *arguments: str, command: str = "", **settings: str) -> subprocess.Popen[str]:
+        env = {"PATH": str(self.bin), "REAL_PYTHON": sys.executable, "FAKE_CALLS": str(self.calls)}
+        return subprocess.Popen(
+            [command or str(self.root / "foretell"), *arguments],
+            cwd=self.bin.parent,
+            env={**env, **settings},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(
+        self, *arguments: str, command: str = "", **settings: str
+    ) -> tuple[int, str, list[str]]:
+        process = self.start(*arguments, command=command, **settings)
+        output, errors = process.communicate("typed", timeout=60)
+        return process.returncode, output, errors.splitlines()
+
+    @property
+    def installs(self) -> int:
+        return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
+
+    @property
+    def venv(self) -> Path:
+        return self.root / ".venv"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path).add_pythons()
+
+
+@pytest.mark.parametrize("script", ["foretell", "test", "tools/environment.sh", ".ci/run"])
+def test_scripts_are_bash(script: str) -> None:
+    subprocess.run(["bash", "-n", ROOT / script], check=True)
+    if script != "tools/environment.sh":
+        assert os.access(ROOT / script, os.X_OK)
+
+
+def test_usage_needs_no_environment(machine: Machine) -> None:
+    code, output, errors = machine.run("--help", command=str(machine.root / "test"))
+    assert code == 0
+    assert output.startswith("usage: ./test")
+    assert errors == []
+    assert not machine.venv.exists()
+
+
+def test_an_unknown_argument_is_refused(machine: Machine) -> None:
+    code, output, errors = machine.run("--fulll", command=str(machine.root / "test"))
+    assert (code, output) == (2, "")
+    assert "--fulll" in errors[0]
+    assert machine.installs == 0
+
+
+def test_a_too_old_python_is_one_line(machine: Machine) -> None:
+    code, output, errors = machine.run("estimate", FAKE_MINOR="9")
+    assert (code, output) == (3, "")
+    (line,) = errors
+    assert line.startswith("foretell: needs Python 3.11 or newer")
+    assert "python3 is Python 3.9" in line
+    assert not machine.venv.exists()
+
+
+def test_no_python_is_one_line(tmp_path: Path) -> None:
+    code, output, errors = Machine(tmp_path).run()
+    assert (code, output) == (3, "")
+    (line,) = errors
+    assert line.startswith("foretell: needs Python 3.11 or newer")
+    assert line.endswith("found none")
+
+
+def test_python_without_venv_is_one_line(machine: Machine) -> None:
+    code, output, (_, line) = machine.run(FAKE_NO_VENV="1")
+    assert (code, output) == (3, "")
+    assert "python3-venv" in line
+    assert not machine.venv.exists()
+
+
+def test_a_failed_install_is_one_line_and_leaves_nothing(machine: Machine) -> None:
+    code, output, (notice, line) = machine.run(FAKE_PIP_FAILS="1")
+    assert (code, output) == (3, "")
+    assert notice.startswith("foretell: first use: setting up")
+    log = machine.root / ".venv-setup.log"
+    assert "could not install the package (no such package)" in line
+    assert str(log) in line
+    assert "noise" in log.read_text()
+    assert not machine.venv.exists()
+    assert machine.run("again")[:2] == (7, "<again>typed")
+
+
+def test_arguments_input_output_and_exit_code_pass_through(machine: Machine) -> None:
+    for uses in range(2):
+        code, output, errors = machine.run("--plan", "tp8 pp4", "")
+        assert (code, output) == (7, "<--plan><tp8 pp4><>typed")
+        assert len(errors) == (1 if uses == 0 else 0)
+    assert machine.installs == 1
+    assert "-e .[all]" in machine.calls.read_text()
+    assert not (machine.root / ".venv-setup.log").exists()
+
+
+def test_a_link_to_the_command_finds_the_repository(machine: Machine) -> None:
+    elsewhere = machine.bin.parent / "links"
+    elsewhere.mkdir()
+    (elsewhere / "fore").symlink_to("../a repository/foretell")
+    (elsewhere / "tell").symlink_to("fore")
+    assert machine.run("x", command=str(elsewhere / "tell"))[:2] == (7, "<x>typed")
+    assert machine.venv.exists()
+
+
+def test_a_changed_project_is_installed_again(machine: Machine) -> None:
+    machine.run()
+    with (machine.root / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    code, _, (notice, line) = machine.run(FAKE_PIP_FAILS="1")
+    assert code == 3
+    assert "bringing" in notice
+    assert "could not install" in line
+    assert (
+        machine.venv / "bin" / "python"
+    ).exists()  # an environment that worked is not thrown away
+    assert machine.run()[0] == 7
+    assert machine.installs == 3
+
+
+def test_a_moved_repository_is_set_up_afresh(machine: Machine) -> None:
+    machine.run()
+    marker = machine.venv / "left over"
+    marker.touch()
+    moved = machine.root.with_name("moved")
+    machine.root.rename(moved)
+    machine.root = moved
+    code, _, errors = machine.run()
+    assert code == 7
+    assert "first use" in errors[0]
+    assert not (machine.venv / "left over").exists()
+
+
+def test_an_interpreter_that_went_away_is_replaced(machine: Machine) -> None:
+    machine.run()
+    (machine.venv / "bin" / "python").unlink()
+    (machine.venv / "bin" / "python").symlink_to("/no/such/python")
+    assert machine.run()[0] == 7
+    assert machine.installs == 2
+
+
+def test_two_first_uses_at_once_install_once(machine: Machine) -> None:
+    both = [machine.start(str(i), FAKE_PIP_SECONDS="0.5") for i in range(2)]
+    outputs = [process.communicate("", timeout=60) for process in both]
+    assert [process.returncode for process in both] == [7, 7]
+    assert [output for output, _ in outputs] == ["<0>", "<1>"]
+    assert machine.installs == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_first_use_starts_afresh(machine: Machine, how: signal.Signals) -> None:
+    process = machine.start(FAKE_PIP_SECONDS="30")
+    limit = time.monotonic() + 30
+    while machine.installs == 0 and time.monotonic() < limit:
+        time.sleep(0.01)
+    os.killpg(process.pid, how)
+    _, errors = process.communicate(timeout=30)
+    if how == signal.SIGINT:
+        assert process.returncode == 3
+        assert "interrupted" in errors.splitlines()[-1]
+        assert not machine.venv.exists()
+    code, _, errors_again = machine.run()
+    assert code == 7
+    assert "first use" in errors_again[0]
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(machine: Machine) -> None:
+    (machine.root / ".venv.lock").mkdir()  # as unwritable as can be, for root too
+    code, output, errors = machine.run()
+    assert (code, output) == (3, "")
+    (line,) = errors
+    assert "cannot write" in line
+
+
+@pytest.mark.parametrize(
+    ("requirements", "code"),
+    [
+        ([], 0),
+        (["numpy", "sympy>=1.13"], 0),
+        (["nvidia-cublas==13.1; platform_system != 'Nowhere'"], 1),
+        (["nvidia-cublas==13.1; platform_system == 'Nowhere'"], 0),
+        (["cuda-bindings>=13"], 1),
+        (["triton==3.7"], 1),
+        (["nvidia-cublas; extra == 'gpu'"], 0),
+    ],
+)
+def test_cuda_builds_are_recognised(tmp_path: Path, requirements: list[str], code: int) -> None:
+    report = tmp_path / "report.json"
+    item = {"metadata": {"name": "torch", "requires_dist": requirements}}
+    report.write_text(json.dumps({"install": [item]}))
+    command = [sys.executable, ROOT / "tools" / "without_cuda.py", report]
+    assert subprocess.run(command, check=False).returncode == code
+
+
+@pytest.mark.full
+def test_a_real_first_use(tmp_path: Path) -> None:
+    root = tmp_path / "a real one"
+    root.mkdir()
+    for name in ("foretell", "tools", "pyproject.toml", "README.md", "LICENSE", "src"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, root / name)
+    first = subprocess.run(
+        [root / "foretell", "--version"], capture_output=True, text=True, check=False
+    )
+    if first.returncode == 3 and "could not install" in first.stderr:
+        pytest.skip(f"pip cannot install here: {first.stderr}")
+    assert first.returncode == 0, first.stderr
+    began = time.monotonic()
+    subprocess.run([root / "foretell", "--version"], check=True)
+    through = time.monotonic() - began
+    began = time.monotonic()
+    subprocess.run([root / ".venv/bin/foretell", "--version"], check=True)
+    assert through - (time.monotonic() - began) < 0.5

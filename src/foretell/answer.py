@@ -1,0 +1,100 @@
+"""One plan's estimate as a record: rates, utilisation, trees."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from foretell.breakdown import largest_share, trees
+from foretell.cost.memory import CLOSE_SHARE
+from foretell.cost.roofline import required_dtypes
+from foretell.estimate import evaluate_rows, tables_of
+from foretell.parts import graph_parts
+from foretell.specs.job import Job
+from foretell.specs.model import Model
+from foretell.specs.plan import Plan, batch_of
+from foretell.specs.result import Estimate, Fits
+from foretell.specs.scenario import Scenario
+from foretell.workload.build import build
+from foretell.workload.graph import LayerGraph
+from foretell.workload.ops import AttentionCore
+
+
+def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
+    """Evaluate a batch of one and put its numbers into an Estimate."""
+    plans = batch_of([plan])
+    tables = tables_of(scenario, plans)
+    rows = evaluate_rows(scenario, plans, tables)
+    tree = trees(plans, tables, rows)
+    job, chip = scenario.job, scenario.system.chip
+    step_s, peak = float(rows.step_s[0]), float(rows.peak_bytes[0])
+    model_flop, forward_flop, core_flop = step_flops(scenario.model, job)
+    again = {"none": 0.0, "selective": 0.0 if plan.flash else core_flop, "full": forward_flop}
+    hardware_flop = model_flop + again[plan.recompute]
+    peak_flop_per_s = float(chip.matrix_flop_per_s[required_dtypes(plan)[-1]])
+    per_gpu = model_flop / step_s / job.gpus
+    return Estimate(
+        model=scenario.model.id,
+        system=scenario.system.id,
+        gpus=job.gpus,
+        global_batch=job.global_batch,
+        seq_len=job.seq_len,
+        plan=plan,
+        plan_chosen=chosen,
+        fits=fits(peak, float(chip.memory_bytes)),
+        step_s=step_s,
+        tokens_per_s=job.tokens_per_step / step_s,
+        tokens_per_s_per_gpu=job.tokens_per_step / step_s / job.gpus,
+        tflops_per_gpu=per_gpu / 1e12,
+        mfu=per_gpu / peak_flop_per_s,
+        hfu=hardware_flop / step_s / job.gpus / peak_flop_per_s,
+        peak_memory_bytes=peak,
+        memory_capacity_bytes=float(chip.memory_bytes),
+        energy_joules=None,
+        limited_by=largest_share(tree.time),
+        interval=None,
+        breakdown=tree.time,
+        memory=tree.memory,
+        memory_by_stage=tree.stages,
+        assumptions=scenario.assumptions + tables.parts.notes,
+        overrides=dict(scenario.overrides),
+    )
+
+
+def fits(peak_bytes: float, capacity_bytes: float) -> Fits:
+    """no above the capacity, too_close within a tenth of it, yes below."""
+    if peak_bytes > capacity_bytes:
+        return "no"
+    return "too_close" if peak_bytes > CLOSE_SHARE * capacity_bytes else "yes"
+
+
+@lru_cache(maxsize=64)
+def step_flops(model: Model, job: Job) -> tuple[float, float, float]:
+    """Matrix operations of a step by the usual convention: forward and backward, forward of the layers,
+    forward of the attention cores.
+
+    Attention counts the whole square (no causal halving), a window counts as a window, and the backward
+    pass is twice the forward (Chowdhery et al. 2022, appendix B). Recomputation is not in the first.
+    """
+    target = None if job.target_len is None else float(job.target_len)
+    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
+    parts = graph_parts(graph)
+    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
+    whole = [_forward_flop(part) for part in parts]
+    layers = float(sum(c * w for c, (w, _) in zip(counts, whole, strict=False)))
+    cores = float(sum(c * a for c, (_, a) in zip(counts, whole, strict=False)))
+    ends = whole[-2][0] + whole[-1][0]
+    batch = float(job.global_batch)
+    return 3.0 * batch * (layers + ends), batch * layers, batch * cores
+
+
+def _forward_flop(part: LayerGraph) -> tuple[float, float]:
+    """Matrix operations of a part's forward pass, and those of its attention cores alone."""
+    total = core = 0.0
+    for op in part.ops:
+        flop = float(op.forward().matrix_flop)
+        if isinstance(op, AttentionCore):
+            pairs = op.q_len * op.kv_len if op.counted is None else op.counted
+            flop = float(2.0 * op.batch * op.heads * pairs * (op.qk_dim + op.v_dim))
+            core += flop
+        total += flop
+    return total, core

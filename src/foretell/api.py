@@ -1,0 +1,219 @@
+"""Records in, records out: `foretell.estimate` and `foretell.search`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from foretell.answer import answer_of
+from foretell.cost.roofline import LOW_PRECISION, required_dtypes
+from foretell.errors import BadInput, Infeasible, Problem
+from foretell.question import ask, plan_of
+from foretell.search.nearest import nearest_plan
+from foretell.search.search import Search, search_plans
+from foretell.sharding.rules import broken
+from foretell.specs.model import Model
+from foretell.specs.plan import Plan, batch_of
+from foretell.specs.result import Estimate
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
+from foretell.units import format as show
+
+Settings = Mapping[str, object] | Sequence[str]
+
+
+def estimate(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    plan: str | Plan | None = None,
+    set: Settings = (),
+) -> Estimate:
+    """One plan's training step; the best plan where none is given.
+
+    Raises BadInput for what cannot be understood and Infeasible where the answer is no.
+    """
+    settings = as_texts(set)
+    scenario = ask(
+        model=model,
+        system=system,
+        gpus=gpus,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        target_len=target_len,
+        settings=settings,
+    )
+    if plan is None and not any(s.startswith("plan.") for s in settings):
+        return best_plan(scenario, plan_of(scenario, None))
+    chosen = plan_of(scenario, plan, settings)
+    check_plan(scenario, chosen)
+    result = answer_of(scenario, chosen, chosen=False)
+    if result.fits == "no":
+        raise Infeasible([_too_large(scenario, result)])
+    return result
+
+
+def search(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    plan: str | None = None,
+    top: int = 10,
+    workers: int = 1,
+    set: Settings = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> Search:
+    """Every plan, ranked; `plan` fixes the choices that are not searched (precision, optimizer, dtypes)."""
+    settings = as_texts(set)
+    problems = [
+        Problem(path=name, value=value, message="not a whole number from 1")
+        for name, value in (("top", top), ("workers", workers))
+        if type(value) is not int or not 1 <= value <= 100_000
+    ]
+    if problems:
+        raise BadInput(problems)
+    scenario = ask(
+        model=model,
+        system=system,
+        gpus=gpus,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        target_len=target_len,
+        settings=settings,
+    )
+    base = plan_of(scenario, plan, settings)
+    check_choices(scenario, base)
+    return search_plans(scenario, base, top, progress, workers)
+
+
+def best_plan(scenario: Scenario, base: Plan) -> Estimate:
+    """The best plan of the whole space, or Infeasible with the nearest miss."""
+    check_choices(scenario, base)
+    found = search_plans(scenario, base, top=1)
+    if not found.plans:
+        raise Infeasible([_nothing(scenario, base, found)])
+    best = found.best
+    said = f"plan chosen by search: the best of {found.plans_evaluated} candidates"
+    return replace(best, assumptions=(*best.assumptions, said))
+
+
+def check_choices(scenario: Scenario, plan: Plan) -> None:
+    """Choices that no number can mend: dtypes the chip lacks, what is not modelled yet."""
+    chip = scenario.system.chip
+    problems = [
+        Problem(
+            path="plan.precision",
+            value=plan.precision,
+            message=f"{chip.id} has no {dtype} matrix units",
+            allowed=", ".join(_precisions(scenario)),
+        )
+        for dtype in required_dtypes(plan)
+        if dtype not in chip.matrix_flop_per_s
+    ]
+    problems += [
+        Problem(path=f"plan.{name}", value=degree, message="not modelled yet", allowed="1")
+        for name, degree in (("cp", plan.cp), ("ep", plan.ep), ("etp", plan.etp))
+        if degree != 1
+    ]
+    if plan.schedule not in ("1f1b", "interleaved"):
+        problems.append(
+            Problem(
+                path="plan.schedule",
+                value=plan.schedule,
+                message="not modelled yet",
+                allowed="1f1b, interleaved",
+            )
+        )
+    if (plan.schedule == "interleaved") != (plan.vpp > 1):
+        problems.append(
+            Problem(
+                path="plan.schedule",
+                value=plan.schedule,
+                message=f"contradicts vpp{plan.vpp}",
+                allowed="interleaved where vpp > 1, else 1f1b",
+            )
+        )
+    if problems:
+        raise BadInput(problems)
+
+
+def check_plan(scenario: Scenario, plan: Plan) -> None:
+    """Raise where a rule is broken: which, by how much, and the nearest plan that works."""
+    check_choices(scenario, plan)
+    failed = broken(scenario, plan, batch_of([plan]))
+    if failed:
+        near = nearest_plan(scenario, plan)
+        raise Infeasible(
+            [
+                Problem(
+                    path=f"plan ({name})",
+                    value=str(plan),
+                    message=text,
+                    nearest=None if near is None else f"`{near}`",
+                )
+                for name, text in failed
+            ]
+        )
+
+
+def as_texts(settings: Settings) -> tuple[str, ...]:
+    """Settings as `path=value` texts, also where they come as a mapping."""
+    if isinstance(settings, Mapping):
+        return tuple(f"{path}={value}" for path, value in settings.items())
+    return tuple(settings)
+
+
+def _precisions(scenario: Scenario) -> list[str]:
+    have = scenario.system.chip.matrix_flop_per_s
+    names = [p for p in ("bf16", "fp16") if p in have]
+    return names + [p for p, d in LOW_PRECISION.items() if d in have and "bf16" in have]
+
+
+def _too_large(scenario: Scenario, result: Estimate) -> Problem:
+    need, have = result.peak_memory_bytes, result.memory_capacity_bytes
+    near = nearest_plan(scenario, result.plan)
+    return Problem(
+        path="plan (memory)",
+        value=str(result.plan),
+        message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
+        f"{show(need - have, 'bytes')} too much",
+        nearest=None if near is None else f"`{near}`",
+    )
+
+
+def _nothing(scenario: Scenario, base: Plan, found: Search) -> Problem:
+    if found.plans_evaluated == 0:
+        reasons = ", ".join(f"{k} ({v})" for k, v in found.rejected.items())
+        return Problem(
+            path="plan",
+            value=None,
+            message=f"no plan satisfies the rules: {reasons}",
+            allowed="other chips or batch",
+        )
+    least = smallest(scenario, base)
+    have = float(scenario.system.chip.memory_bytes)
+    return Problem(
+        path="plan (memory)",
+        value=None,
+        message=f"none of {found.plans_evaluated} plans fits: the smallest, `{least[0]}`, needs "
+        f"{show(least[1], 'bytes')} of {show(have, 'bytes')}",
+        allowed="more chips, or chips with more memory",
+    )
+
+
+def smallest(scenario: Scenario, base: Plan) -> tuple[Plan, float]:
+    """The plan that holds least."""
+    from foretell.estimate import evaluate
+    from foretell.search.space import enumerate_plans
+
+    plans = enumerate_plans(scenario, base).plans
+    _, peak = evaluate(scenario, plans)
+    row = int(peak.argmin())
+    return plans.plan(row), float(peak[row])

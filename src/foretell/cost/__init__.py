@@ -1,0 +1,1 @@
+"""Seconds and bytes of operations on a chip."""

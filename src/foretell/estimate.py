@@ -1,0 +1,328 @@
+"""The spine: scenario x plans -> step time and peak memory, for one plan or a million.
+
+Read this file to know where everything is:
+
+    parts.py               what each layer kind, the embedding and the head cost on one rank
+      workload/              the operations they are made of
+      sharding/tensor.py     what tensor parallelism leaves of them
+      cost/roofline.py       how long an operation takes
+    sharding/pipeline.py   which parts stand on which stage
+    sharding/data.py       what data parallelism shares and sends
+    network/               how long a collective takes, given where its members stand
+    cost/memory.py         what a stage holds
+    simulate/pipeline.py   stage times to the time of a step
+    breakdown.py           the same numbers as a tree
+
+Every array has the plans on its first axis; one plan is a batch of one.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
+from foretell.cost.roofline import optimizer_s
+from foretell.network.collectives import collective_s, send_s
+from foretell.network.placement import group_counts
+from foretell.parts import Parts, part_table, tensor_seconds
+from foretell.sharding.data import DataTraffic, data_parallel
+from foretell.sharding.pipeline import StageTable, stage_table
+from foretell.simulate.pipeline import fill_and_drain_s
+from foretell.specs.plan import DTYPE_BYTES, Plans
+from foretell.specs.scenario import Scenario
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+CHUNK = 8192
+"""Plans evaluated together: large enough to amortise calls, small enough for the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """Everything that depends on few fields of a plan, and where each plan finds its row in it."""
+
+    parts: Parts
+    """Costs of the parts by shape."""
+    shape: Index
+    """Shape of each plan."""
+    stages: StageTable
+    """Stages by (pp, vpp)."""
+    pair: Index
+    """(pp, vpp) of each plan."""
+    tensor_forward_s: Array
+    """Tensor-parallel time of each part, forward; (groups, parts)."""
+    tensor_backward_s: Array
+    """The same, backward."""
+    tensor_group: Index
+    """Row of each plan in the two above."""
+    data_counts: Array
+    """Where the members of the data-parallel group stand; (tiers, plans)."""
+    pipe_counts: Array
+    """Where the stages stand; (tiers, plans)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """What does not depend on data parallelism; arrays are (plans, stages) unless said otherwise."""
+
+    forward_s: Array
+    """Forward pass of one micro-batch."""
+    backward_s: Array
+    """Backward pass of one micro-batch, recomputation included."""
+    parameters: Array
+    """Weights on one rank."""
+    kept_bytes: Array
+    """Activations kept for one micro-batch in flight."""
+    buffer_bytes: Array
+    """Scores of the head, and one layer computed again."""
+    largest: Array
+    """Weights of the largest layer; (plans,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """A chunk of plans, fully evaluated; arrays are (plans, stages) unless said otherwise."""
+
+    micro_batches: Array
+    """Micro-batches per step and replica; (plans,)."""
+    counts: Array
+    """Parts on each stage, by (pp, vpp); (pairs, stages, parts)."""
+    pair: Index
+    """(pp, vpp) of each plan; (plans,)."""
+    multiplicity: Array
+    """How many stages are alike; 0 pads."""
+    position: Array
+    """Index of the first of them."""
+    send_s: Array
+    """Sends and receives of one micro-batch; (plans, 1)."""
+    data_s: Array
+    """Exposed data-parallel communication of the step."""
+    optimizer_s: Array
+    """Optimizer update."""
+    memory: StageMemory
+    """What a stage holds."""
+    slowest: Index
+    """The stage that sets the pace; (plans,)."""
+    bubble_s: Array
+    """Its waiting for the others; (plans,)."""
+    step_s: Array
+    """Time of the step; (plans,)."""
+    fullest: Index
+    """The stage that holds most; (plans,)."""
+    peak_bytes: Array
+    """What it holds; (plans,)."""
+
+
+def evaluate(
+    scenario: Scenario, plans: Plans, progress: Callable[[int], None] | None = None
+) -> tuple[Array, Array]:
+    """Step time (s) and peak memory (bytes) of every plan."""
+    tables = tables_of(scenario, plans)
+    step, peak = np.empty(len(plans)), np.empty(len(plans))
+    for rows in chunks(len(plans)):
+        result = evaluate_rows(scenario, plans.take(rows), select(tables, rows))
+        step[rows], peak[rows] = result.step_s, result.peak_bytes
+        if progress is not None:
+            progress(rows.stop)
+    return step, peak
+
+
+def chunks(count: int) -> Iterator[slice]:
+    """Slices of at most CHUNK plans."""
+    for start in range(0, count, CHUNK):
+        yield slice(start, min(start + CHUNK, count))
+
+
+def tables_of(scenario: Scenario, plans: Plans) -> Tables:
+    """Compute each quantity on the distinct combinations of the fields that it depends on."""
+    first, shape = distinct(plans.tp, plans.micro_batch, plans.sp)
+    parts = part_table(
+        scenario, plans.base, plans.tp[first], plans.micro_batch[first], plans.sp[first]
+    )
+    first, pair = distinct(plans.pp, plans.vpp)
+    pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
+    network = scenario.system.network
+    counts = group_counts(plans, network)
+    first, group = distinct(shape, *counts["tp"])
+    forward, backward = tensor_seconds(parts, shape[first], counts["tp"][:, first], network)
+    return Tables(
+        parts=parts,
+        shape=shape,
+        stages=stage_table(parts.order, parts.kinds, pairs),
+        pair=pair,
+        tensor_forward_s=forward,
+        tensor_backward_s=backward,
+        tensor_group=group,
+        data_counts=counts["dp"],
+        pipe_counts=counts["pp"],
+    )
+
+
+def select(tables: Tables, rows: slice) -> Tables:
+    """The same tables with the rows of some of the plans."""
+    return Tables(
+        parts=tables.parts,
+        shape=tables.shape[rows],
+        stages=tables.stages,
+        pair=tables.pair[rows],
+        tensor_forward_s=tables.tensor_forward_s,
+        tensor_backward_s=tables.tensor_backward_s,
+        tensor_group=tables.tensor_group[rows],
+        data_counts=tables.data_counts[:, rows],
+        pipe_counts=tables.pipe_counts[:, rows],
+    )
+
+
+def distinct(*columns: Array | Index) -> tuple[Index, Index]:
+    """First row of each distinct combination, and the combination of each row."""
+    if len(columns[0]) == 1:
+        return np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
+    key = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        whole = column.astype(np.int64)
+        key = key * (int(whole.max(initial=0)) + 1) + whole
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
+    """One broadcast over plans and stages."""
+    pair = tables.pair
+    counts, multiplicity = tables.stages.counts, tables.stages.multiplicity[pair]
+    position = tables.stages.position[pair]
+    micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
+    traffic = data_parallel(plans.dp, plans.zero, micro_batches)
+
+    stages = stages_of_plans(plans, tables)
+    data_s = data_seconds(scenario, plans, tables, stages, traffic)
+    update_s = optimizer_s(
+        stages.parameters / traffic.state_parts[:, None], scenario.system.chip, plans.base
+    )
+    sends = send_s(
+        tables.parts.send_bytes[tables.shape], tables.pipe_counts, scenario.system.network
+    )
+    sends_s = (2.0 * plans.vpp * sends)[:, None]
+    stage_s = stages.forward_s + stages.backward_s + sends_s
+    busy_s = micro_batches[:, None] * stage_s + data_s + update_s
+    busy_s *= multiplicity > 0
+    slowest = busy_s.argmax(axis=1)
+    bubble_s = fill_and_drain_s(stage_s, multiplicity, slowest, plans.vpp)
+    flight = in_flight(micro_batches[:, None], plans.pp[:, None], plans.vpp[:, None], position)
+    memory = stage_memory(plans, stages, traffic, flight)
+    held = memory.total * (multiplicity > 0)
+    fullest = held.argmax(axis=1)
+    rows = np.arange(len(plans))
+    return Rows(
+        micro_batches=micro_batches,
+        counts=counts,
+        pair=pair,
+        multiplicity=multiplicity,
+        position=position,
+        send_s=sends_s,
+        data_s=data_s,
+        optimizer_s=update_s,
+        memory=memory,
+        slowest=slowest,
+        bubble_s=bubble_s,
+        step_s=busy_s[rows, slowest] + bubble_s,
+        fullest=fullest,
+        peak_bytes=held[rows, fullest],
+    )
+
+
+def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
+    """Sums over the parts of each stage, on distinct combinations, gathered to the plans."""
+    first, key = distinct(tables.tensor_group, tables.pair, plans.recompute)
+    shape = tables.shape[first]
+    parts, counts = tables.parts, tables.stages.counts[tables.pair[first]]
+    mode = plans.recompute[first][:, None]
+    is_layer = np.arange(len(parts.names)) < parts.kinds
+    forward, backward = part_seconds(mode, is_layer, shape, tables.tensor_group[first], tables)
+    whole = parts.kept_whole[shape]
+    kept = np.where(
+        mode == 2.0,
+        parts.kept_input[shape],
+        np.where(mode == 1.0, parts.kept_selective[shape], whole),
+    )
+    working = np.where((mode == 2.0) & is_layer, whole, 0.0).max(axis=1)
+    parameters = parts.parameters[shape]
+    return Stages(
+        forward_s=on_stages(counts, forward)[key],
+        backward_s=on_stages(counts, backward)[key],
+        parameters=on_stages(counts, parameters)[key],
+        kept_bytes=on_stages(counts, kept * is_layer)[key],
+        buffer_bytes=(working[:, None] + counts[:, :, -1] * whole[:, None, -1])[key],
+        largest=np.where(is_layer, parameters, 0.0).max(axis=1)[key],
+    )
+
+
+def part_seconds(
+    mode: Array, is_layer: NDArray[np.bool_], shape: Index, group: Index, tables: Tables
+) -> tuple[Array, Array]:
+    """Forward and backward time of each part for one micro-batch; (combinations, parts).
+
+    Full recomputation (mode 2) runs the layers' forward pass with its communication again, selective
+    (mode 1) the attention core; embedding and head are never recomputed.
+    """
+    parts = tables.parts
+    forward = parts.forward_s[shape] + tables.tensor_forward_s[group]
+    again = np.where(
+        mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[shape], 0.0)
+    )
+    return forward, parts.backward_s[shape] + tables.tensor_backward_s[group] + again
+
+
+def on_stages(counts: Array, values: Array) -> Array:
+    """Sum a quantity of the parts over each stage: (plans, stages, parts) x (plans, parts)."""
+    return np.asarray(np.einsum("nsp,np->ns", counts, values))
+
+
+def data_seconds(
+    scenario: Scenario, plans: Plans, tables: Tables, stages: Stages, traffic: DataTraffic
+) -> Array:
+    """Data-parallel communication that the step waits for; (plans, stages).
+
+    Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
+    weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
+    share, is exposed.
+    """
+    network, base = scenario.system.network, plans.base
+    counts = tables.data_counts[:, :, None]
+    pieces = np.maximum(tables.stages.layers[tables.pair], 1.0)
+    gradient = stages.parameters * DTYPE_BYTES[base.gradients] / pieces
+    weight = stages.parameters * DTYPE_BYTES[base.weights] / pieces
+    reduce_s = collective_s("all-reduce", gradient, counts, network)
+    scatter_s = collective_s("reduce-scatter", gradient, counts, network)
+    gather_s = collective_s("all-gather", weight, counts, network)
+
+    def exposed(one_s: Array, behind_s: Array) -> Array:
+        return np.maximum(one_s, pieces * one_s - behind_s)
+
+    again_s = gather_s * (traffic.gathers_backward > 0)[:, None]
+    return (
+        traffic.all_reduces[:, None] * exposed(reduce_s, stages.backward_s)
+        + traffic.scatters[:, None] * exposed(scatter_s + again_s, stages.backward_s)
+        + traffic.gathers_forward[:, None] * exposed(gather_s, stages.forward_s)
+    )
+
+
+def stage_memory(plans: Plans, stages: Stages, traffic: DataTraffic, flight: Array) -> StageMemory:
+    """What one rank of each stage holds at its peak; (plans, stages)."""
+    weight, gradient, state = weight_bytes(plans.base)
+    gathered = np.where(plans.zero >= 3, 2.0 * weight * stages.largest, 0.0)
+    weights = stages.parameters * (weight / traffic.weight_parts)[:, None]
+    gradients = stages.parameters * (gradient / traffic.gradient_parts)[:, None]
+    states = stages.parameters * (state / traffic.state_parts)[:, None]
+    activations = flight * stages.kept_bytes
+    buffers = stages.buffer_bytes + gathered[:, None]
+    return StageMemory(
+        weights=weights,
+        gradients=gradients,
+        states=states,
+        activations=activations,
+        buffers=buffers,
+        lost=lost_bytes(weights + gradients + states + activations + buffers),
+    )

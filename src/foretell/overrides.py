@@ -1,0 +1,211 @@
+"""`--set path=value`: any field of any record, set by hand.
+
+The path begins with model, chip, system, network, plan, job or prices and goes on with field names;
+a tier is named by its name (`network.node.latency_s`), an element of another list by its number, and a
+field of a list's elements without a number means all elements that have it
+(`model.stack.layers.ffn.width`). A value may carry a unit, which is converted to the field's.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from foretell import units
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs.check import check_value, field_types
+
+T = TypeVar("T")
+
+ROOTS = ("model", "chip", "system", "network", "plan", "job", "prices")
+"""What a path may begin with."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One path=value as it was given."""
+
+    path: str
+    """Where."""
+    text: str
+    """What, as text."""
+
+    @property
+    def root(self) -> str:
+        """The record that the path begins with."""
+        return self.path.split(".", 1)[0]
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The rest of the path."""
+        return tuple(self.path.split(".")[1:])
+
+
+def parse_settings(texts: Sequence[str]) -> tuple[Setting, ...]:
+    """Settings from `path=value` texts; every malformed one is an error."""
+    settings: list[Setting] = []
+    problems: list[Problem] = []
+    for text in texts:
+        path, equals, value = text.partition("=")
+        path = path.strip()
+        root = path.split(".", 1)[0]
+        if not equals or "." not in path:
+            problems.append(
+                Problem(
+                    path="--set",
+                    value=text,
+                    message="not of the form path=value",
+                    allowed="such as network.node.latency_s=2us",
+                )
+            )
+        elif root not in ROOTS:
+            problems.append(
+                Problem(
+                    path=f"--set {path}",
+                    value=root,
+                    message="unknown record",
+                    allowed=", ".join(ROOTS),
+                    nearest=nearest_name(root, ROOTS),
+                )
+            )
+        else:
+            settings.append(Setting(path=path, text=value.strip()))
+    doubled = {s.path for s in settings if sum(s.path == t.path for t in settings) > 1}
+    problems += [
+        Problem(path=f"--set {p}", value=None, message="set twice") for p in sorted(doubled)
+    ]
+    if problems:
+        raise BadInput(problems)
+    return tuple(settings)
+
+
+def apply_settings(
+    record: T, settings: Sequence[Setting], root: str, seen: dict[str, object] | None = None
+) -> T:
+    """The record with the settings of `root` applied; what was set is put into `seen`."""
+    problems: list[Problem] = []
+    for setting in settings:
+        if setting.root != root:
+            continue
+        try:
+            record = _set(record, setting.steps, setting)
+            if seen is not None:
+                seen[setting.path] = setting.text
+        except BadInput as error:
+            problems += error.problems
+    if problems:
+        raise BadInput(problems)
+    return record
+
+
+def _set(record: Any, steps: tuple[str, ...], setting: Setting) -> Any:
+    """A copy of the record with the field at `steps` replaced."""
+    step, rest = steps[0], steps[1:]
+    if isinstance(record, tuple):
+        return _set_in_list(record, steps, setting)
+    if isinstance(record, Mapping):
+        if rest:
+            raise _no_field(setting, step, list(record))
+        # The unit stands in the name of the mapping: matrix_flop_per_s.bf16.
+        return {**record, step: _value(setting, float, setting.path.split(".")[-2])}
+    if not dataclasses.is_dataclass(record) or isinstance(record, type):
+        raise _no_field(setting, step, [])
+    kinds = field_types(type(record))
+    if step not in kinds:
+        raise _no_field(setting, step, list(kinds))
+    inner = getattr(record, step)
+    if rest:
+        changed = _set(inner, rest, setting)
+    else:
+        changed = _value(setting, kinds[step], step)
+    return dataclasses.replace(record, **{step: changed})
+
+
+def _set_in_list(items: tuple[Any, ...], steps: tuple[str, ...], setting: Setting) -> Any:
+    """One element by number or by name, or all elements that have the field."""
+    step, rest = steps[0], steps[1:]
+    names = [str(getattr(item, "name", "")) for item in items]
+    if step in names or (step.isdecimal() and int(step) < len(items)):
+        index = names.index(step) if step in names else int(step)
+        if not rest:
+            raise BadInput(
+                [
+                    Problem(
+                        path=setting.path,
+                        value=setting.text,
+                        message="a whole element cannot be set",
+                        allowed="one of its fields",
+                    )
+                ]
+            )
+        return (*items[:index], _set(items[index], rest, setting), *items[index + 1 :])
+    changed, done = [], False
+    for item in items:
+        try:
+            changed.append(_set(item, steps, setting))
+            done = True
+        except _NoField:
+            changed.append(item)
+    if not done:
+        raise _no_field(setting, step, [n for n in names if n])
+    return tuple(changed)
+
+
+class _NoField(BadInput):
+    """The path names nothing here."""
+
+
+def _no_field(setting: Setting, step: str, names: Sequence[str]) -> _NoField:
+    return _NoField(
+        [
+            Problem(
+                path=f"--set {setting.path}",
+                value=step,
+                message="no such field",
+                allowed=", ".join(names) or None,
+                nearest=nearest_name(step, names),
+            )
+        ]
+    )
+
+
+def _value(setting: Setting, hint: Any, name: str) -> Any:
+    """The text as a value of the field's type, in the field's unit."""
+    kinds = _plain_types(hint)
+    text, path = setting.text, setting.path
+    if NoneType in kinds and text.lower() in ("none", "null", ""):
+        return None
+    value: Any = text
+    if bool in kinds:
+        if text.lower() not in ("true", "false"):
+            raise BadInput(
+                [Problem(path=path, value=text, message="not a switch", allowed="true, false")]
+            )
+        value = text.lower() == "true"
+    elif float in kinds or int in kinds:
+        number = units.parse(text, units.field_unit(name), path)
+        if float not in kinds and number != int(number):
+            raise BadInput([Problem(path=path, value=text, message="not a whole number")])
+        value = number if float in kinds else int(number)
+    elif str not in kinds:
+        value = text if any(get_origin(k) for k in kinds) else None
+        if value is None:
+            raise BadInput(
+                [Problem(path=path, value=text, message="this field cannot be set from a text")]
+            )
+    problems = check_value(value, hint, path)
+    if problems:
+        raise BadInput(problems)
+    return value
+
+
+def _plain_types(hint: Any) -> tuple[Any, ...]:
+    """The types that a value may have, without ranges and unions; a choice is a text or a number."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _plain_types(get_args(hint)[0])
+    if origin in (Union, UnionType):
+        return tuple(t for option in get_args(hint) for t in _plain_types(option))
+    if origin is Literal:
+        return tuple({type(choice) for choice in get_args(hint)})
+    return (hint,)

@@ -1,0 +1,151 @@
+"""What the parts of a model cost on one rank: each layer kind, the embedding, the head.
+
+A part depends on tensor-parallel degree, micro-batch and sequence parallelism alone, so it is computed
+once for each distinct combination of these ("shapes") and gathered to the plans afterwards.
+"""
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.cost.memory import kept_bytes
+from foretell.cost.roofline import OpSeconds, op_seconds, stack
+from foretell.network.collectives import collective_s
+from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic
+from foretell.specs.plan import Plan
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import Network
+from foretell.workload.build import build
+from foretell.workload.graph import Graph, LayerGraph
+from foretell.workload.ops import Op
+
+Array = NDArray[np.float64]
+ACTIVATION_BYTES = 2.0
+"""Activations are kept and sent in 16 bits in every precision recipe modelled so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Costs of every part for every shape; arrays are (shapes, parts) unless said otherwise."""
+
+    names: tuple[str, ...]
+    """Layer kinds, then embedding, then head."""
+    order: tuple[int, ...]
+    """Kind of each layer of the model."""
+    ops: tuple[tuple[Op, ...], ...]
+    """Operations of each part on one rank."""
+    forward: OpSeconds
+    """Times of all operations, forward; (operations, shapes)."""
+    backward: OpSeconds
+    """The same, backward."""
+    forward_s: Array
+    """Forward time."""
+    backward_s: Array
+    """Backward time, without recomputation."""
+    core_s: Array
+    """Forward time of the attention core where its scores are stored: what selective recomputes."""
+    parameters: Array
+    """Weights on one rank."""
+    kept_whole: Array
+    """Bytes kept per micro-batch without recomputation."""
+    kept_selective: Array
+    """Bytes kept when the attention core is computed again."""
+    kept_input: Array
+    """Bytes kept when the whole part is computed again."""
+    send_bytes: Array
+    """Activation that passes from stage to stage; (shapes,)."""
+    traffic: tuple[TensorTraffic, ...]
+    """Tensor-parallel messages of each part."""
+    sp: Array
+    """1 where the shape has sequence parallelism; (shapes,)."""
+    notes: tuple[str, ...]
+    """What is not timed."""
+
+    @property
+    def kinds(self) -> int:
+        """Number of layer kinds."""
+        return len(self.names) - 2
+
+
+def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp: Array) -> Parts:
+    """Build the graph for all shapes at once, cut it, and cost it in two calls."""
+    job = scenario.job
+    target = None if job.target_len is None else float(job.target_len)
+    graph = build(
+        scenario.model,
+        batch=micro_batch,
+        seq_len=float(job.seq_len),
+        target_len=target,
+        flash=base.flash,
+    )
+    whole = graph_parts(graph)
+    local = tuple(tensor_parallel(part, tp, sp) for part in whole)
+    ops = tuple(part.ops for part in local)
+    flat = [op for part in ops for op in part]
+    forward = op_seconds(flat, [op.forward() for op in flat], scenario.system.chip, base)
+    backward = op_seconds(flat, [op.backward() for op in flat], scenario.system.chip, base)
+    core = np.array([op.family == "attention" and not base.flash for op in flat])[:, None]
+    input_parts = np.where(sp > 0, tp, 1.0)
+    kept = [kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local]
+    width = len(tp)
+    return Parts(
+        names=tuple(part.name for part in whole),
+        order=graph.order,
+        ops=ops,
+        forward=forward,
+        backward=backward,
+        forward_s=_sum_parts(ops, forward.total_s),
+        backward_s=_sum_parts(ops, backward.total_s),
+        core_s=_sum_parts(ops, forward.total_s * core),
+        parameters=_sum_parts(ops, _wide(stack([op.parameters for op in flat]), width)),
+        kept_whole=_wide(stack([k.whole for k in kept]), width).T,
+        kept_selective=_wide(stack([k.selective for k in kept]), width).T,
+        kept_input=_wide(stack([k.input for k in kept]), width).T,
+        send_bytes=np.asarray(whole[0].input_elements * ACTIVATION_BYTES / input_parts, float),
+        traffic=tuple(tensor_traffic(part) for part in whole),
+        sp=sp,
+        notes=graph.notes,
+    )
+
+
+def graph_parts(graph: Graph) -> tuple[LayerGraph, ...]:
+    """Layer kinds, embedding, head with multi-token prediction."""
+    head = graph.head if graph.prediction is None else graph.head + graph.prediction
+    return (*graph.kinds, graph.embedding, head)
+
+
+def tensor_seconds(
+    parts: Parts, shape: NDArray[np.intp], counts: Array, network: Network
+) -> tuple[Array, Array]:
+    """Exposed tensor-parallel time, forward and backward; (groups, parts).
+
+    `shape` says which shape each group has, `counts` (tiers, groups) where its members stand.
+    """
+    sp = parts.sp[shape][:, None] > 0
+    elements = _wide(stack([t.elements for t in parts.traffic]), len(parts.sp))
+    size = elements.T[shape] * ACTIVATION_BYTES
+    enters = np.array([t.enters for t in parts.traffic])
+    leaves = np.array([t.leaves for t in parts.traffic])
+    members = counts[:, :, None]
+    reduce_s = collective_s("all-reduce", size, members, network)
+    gather_s = collective_s("all-gather", size, members, network)
+    scatter_s = collective_s("reduce-scatter", size, members, network)
+    forward = np.where(sp, enters * gather_s + leaves * scatter_s, leaves * reduce_s)
+    backward = np.where(sp, enters * scatter_s + leaves * gather_s, enters * reduce_s)
+    return forward, backward
+
+
+def _sum_parts(ops: tuple[tuple[Op, ...], ...], values: Array) -> Array:
+    """Sum (operations, shapes) over the operations of each part, to (shapes, parts)."""
+    ends = list(accumulate(len(part) for part in ops))
+    sums = np.empty((len(ops), values.shape[1]))
+    for row, start, end in zip(sums, [0, *ends], ends, strict=False):
+        values[start:end].sum(axis=0, out=row)
+    return sums.T
+
+
+def _wide(values: Array, width: int) -> Array:
+    """(rows, shapes), also where no entry depended on the shape."""
+    return np.broadcast_to(values, (len(values), width))

@@ -1,0 +1,1 @@
+"""Many plans: the space of candidates, their evaluation in batches, and the ranking."""

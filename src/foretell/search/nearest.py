@@ -1,0 +1,32 @@
+"""The plan that works and differs least from one that does not."""
+
+import numpy as np
+
+from foretell.estimate import evaluate
+from foretell.search.space import ORDERS, enumerate_plans
+from foretell.specs.plan import RECOMPUTE, Plan
+from foretell.specs.scenario import Scenario
+
+WEIGHTS = {"tp": 1.0, "pp": 1.0, "micro_batch": 0.7, "vpp": 0.5}
+"""Cost of doubling or halving a degree; changing a choice costs a half."""
+
+
+def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
+    """Among all plans that fit, the one with the fewest doublings and changed choices; then the fastest."""
+    plans = enumerate_plans(scenario, plan).plans
+    if len(plans) == 0:
+        return None
+    step, peak = evaluate(scenario, plans)
+    distance = np.zeros(len(plans))
+    for name, weight in WEIGHTS.items():
+        distance += weight * np.abs(np.log2(getattr(plans, name) / getattr(plan, name)))
+    distance += 0.5 * np.abs(plans.zero - plan.zero)
+    distance += 0.5 * (plans.recompute != RECOMPUTE.index(plan.recompute))
+    distance += 0.5 * (plans.sp != float(plan.sp))
+    order = ORDERS.index(plan.order) if plan.order in ORDERS else 0
+    distance += 0.5 * (plans.order != order)
+    ok = np.flatnonzero(peak <= scenario.system.chip.memory_bytes)
+    if len(ok) == 0:
+        return None
+    best = ok[np.lexsort((step[ok], np.round(distance[ok], 9)))[0]]
+    return plans.plan(int(best))

@@ -1,0 +1,152 @@
+"""The space of plans: every factorisation of the chips and every choice that goes with it.
+
+Degrees are all divisors, not only powers of two. Choices that change nothing are left out: sequence
+parallelism without tensor parallelism, ZeRO without replicas, selective recomputation where fused
+attention keeps no scores, placements that put every group's members on
+the same tiers as an earlier one.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.network.placement import tier_counts
+from foretell.sharding.rules import RULES, Cuts, cuts_of, layers_of
+from foretell.specs.plan import AXES, Plan, Plans
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import Network
+
+Array = NDArray[np.float64]
+
+ORDERS: tuple[tuple[str, ...], ...] = tuple(
+    order
+    for order in permutations(AXES)
+    # Context parallelism has one member here: its place is fixed beside tensor parallelism.
+    if order.index("cp") == order.index("tp") + 1
+)
+"""The six orders of tensor, data and pipeline groups; the usual one first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """Candidates that satisfy every rule, and how many did not."""
+
+    plans: Plans
+    """The candidates."""
+    rejected: Mapping[str, int]
+    """Rule -> how many candidates it turned away (a rejected factorisation counts once)."""
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return small + [number // d for d in reversed(small) if d * d != number]
+
+
+def enumerate_plans(scenario: Scenario, base: Plan) -> Space:
+    """All plans of a scenario; `base` holds the choices that are not searched."""
+    cuts = cuts_of(scenario.model)
+    degrees, rejected = _degrees(scenario, base, cuts)
+    columns: list[Array] = []
+    for tp, pp, dp in degrees:
+        block, lost = _block(scenario, (tp, pp, dp), flash=base.flash)
+        columns.append(block)
+        rejected.update(lost)
+    table = np.concatenate(columns, axis=1) if columns else np.empty((9, 0))
+    names = ("tp", "pp", "dp", "micro_batch", "vpp", "zero", "recompute", "sp", "order")
+    plans = Plans(**dict(zip(names, table, strict=True)), orders=ORDERS, base=base)
+    return Space(plans=plans, rejected=dict(rejected))
+
+
+def _degrees(
+    scenario: Scenario, base: Plan, cuts: Cuts
+) -> tuple[list[tuple[int, int, int]], Counter[str]]:
+    """Factorisations tp x pp x dp of the chips that heads, widths, layers and batch allow."""
+    gpus = scenario.job.gpus
+    triples = [(tp, pp, gpus // tp // pp) for tp in divisors(gpus) for pp in divisors(gpus // tp)]
+    table = np.array(triples, float).T
+    ones = np.ones(len(triples))
+    plans = Plans(
+        tp=table[0],
+        pp=table[1],
+        dp=table[2],
+        vpp=ones,
+        zero=0 * ones,
+        micro_batch=ones,
+        sp=0 * ones,
+        recompute=0 * ones,
+        order=0 * ones,
+        orders=ORDERS,
+        base=base,
+    )
+    alive = np.ones(len(triples), dtype=bool)
+    rejected: Counter[str] = Counter()
+    for rule in RULES:
+        holds = rule.holds(scenario, cuts, plans)
+        lost = int((alive & ~holds).sum())
+        if lost:
+            rejected[rule.name] += lost
+        alive &= holds
+    return [triples[i] for i in np.flatnonzero(alive)], rejected
+
+
+def _block(
+    scenario: Scenario, degrees: tuple[int, int, int], *, flash: bool
+) -> tuple[Array, Counter[str]]:
+    """All further choices of one factorisation, as columns; and what the rules took away."""
+    tp, pp, dp = degrees
+    job = scenario.job
+    per_replica = job.global_batch // dp
+    layers = layers_of(scenario.model)
+    rejected: Counter[str] = Counter()
+    shapes: list[tuple[int, int]] = []
+    for micro_batch in divisors(per_replica):
+        virtual = list(range(1, layers // pp + 1)) if pp > 1 else [1]
+        if (per_replica // micro_batch) % pp:
+            rejected["interleaving"] += len(virtual) - 1
+            virtual = [1]
+        shapes += [(micro_batch, v) for v in virtual]
+    zeros = (0, 1, 2, 3) if dp > 1 else (0,)
+    splits = [0, 1] if tp > 1 else [0]
+    if tp > 1 and job.seq_len % tp:
+        rejected["sequence"] += len(shapes)
+        splits = [0]
+    modes = (0, 2) if flash else (0, 1, 2)
+    orders = distinct_orders(tp, pp, dp, scenario.system.network)
+    shape, zero, mode, split, order = np.meshgrid(
+        np.arange(len(shapes)), zeros, modes, splits, orders, indexing="ij"
+    )
+    pairs = np.array(shapes, float)[shape.ravel()]
+    fixed = np.ones(shape.size)
+    rows = np.stack(
+        [
+            fixed * tp,
+            fixed * pp,
+            fixed * dp,
+            pairs[:, 0],
+            pairs[:, 1],
+            zero.ravel(),
+            mode.ravel(),
+            split.ravel(),
+            order.ravel(),
+        ]
+    )
+    return rows, rejected
+
+
+def distinct_orders(tp: int, pp: int, dp: int, network: Network) -> list[int]:
+    """Orders that put the groups on different tiers, the usual one first."""
+    seen: dict[tuple[float, ...], int] = {}
+    sizes = {"tp": tp, "pp": pp, "dp": dp, "cp": 1}
+    for code, order in enumerate(ORDERS):
+        stride, key = 1, {}
+        for name in order:
+            counts = tier_counts(np.array([float(sizes[name])]), np.array([float(stride)]), network)
+            key[name] = tuple(counts[:, 0])
+            stride *= sizes[name]
+        seen.setdefault(key["tp"] + key["dp"] + key["pp"], code)
+    return list(seen.values())

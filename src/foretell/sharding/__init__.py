@@ -1,0 +1,1 @@
+"""One file per parallelism: graph, degree -> what one rank holds, does and sends."""

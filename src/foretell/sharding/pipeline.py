@@ -1,0 +1,76 @@
+"""Pipeline parallelism: which layers stand on which stage, as counts per layer kind.
+
+L layers are dealt to pp x vpp chunks as evenly as possible; where they do not divide, the outer chunks,
+which also hold embedding and head, get the fewer (126 layers on 16 stages: 7, 14 x 8, 7, as Llama 3.1
+405B was trained). Chunk j stands on stage j mod pp. Stages of equal content are one row with a
+multiplicity, so that no array is ragged.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTable:
+    """Distinct stages of each (pp, vpp): axes are (pairs, stages, parts)."""
+
+    counts: Array
+    """Parts on a stage: each layer kind, then embedding, then head; (pairs, stages, kinds + 2)."""
+    multiplicity: Array
+    """How many stages are like this one; 0 pads; (pairs, stages)."""
+    position: Array
+    """Index of the first stage of its kind; (pairs, stages)."""
+    layers: Array
+    """Layers on the stage; (pairs, stages)."""
+
+
+def chunk_sizes(layers: int, chunks: int) -> NDArray[np.int64]:
+    """Layers in each chunk: even, the remainder to the inner chunks first."""
+    size, rest = divmod(layers, chunks)
+    sizes = np.full(chunks, size, dtype=np.int64)
+    inner = [*range(1, chunks - 1), 0, chunks - 1][:chunks] if chunks > 1 else [0]
+    sizes[inner[:rest]] += 1
+    return sizes
+
+
+@lru_cache(maxsize=4096)
+def stages_of(order: tuple[int, ...], kinds: int, pp: int, vpp: int) -> tuple[Array, Array, Array]:
+    """Distinct stages of one (pp, vpp): counts with the two ends, multiplicity, first position."""
+    kind = np.asarray(order, dtype=np.int64)
+    cumulative = np.zeros((len(kind) + 1, kinds))
+    np.add.at(cumulative, (np.arange(1, len(kind) + 1), kind), 1.0)
+    cumulative = np.cumsum(cumulative, axis=0)
+    ends = np.concatenate(([0], np.cumsum(chunk_sizes(len(kind), pp * vpp))))
+    chunks = cumulative[ends[1:]] - cumulative[ends[:-1]]
+    counts = np.zeros((pp, kinds + 2))
+    counts[:, :kinds] = chunks.reshape(vpp, pp, kinds).sum(axis=0)
+    counts[0, kinds] = 1.0
+    counts[-1, kinds + 1] = 1.0
+    distinct, first, times = np.unique(counts, axis=0, return_index=True, return_counts=True)
+    by_position = np.argsort(first)
+    return distinct[by_position], times[by_position].astype(float), first[by_position].astype(float)
+
+
+def stage_table(
+    order: tuple[int, ...], kinds: int, pairs: tuple[tuple[int, int], ...]
+) -> StageTable:
+    """The table for all (pp, vpp) of a batch, padded to the largest number of distinct stages."""
+    rows = [stages_of(order, kinds, pp, vpp) for pp, vpp in pairs]
+    width = max(len(times) for _, times, _ in rows)
+    counts = np.zeros((len(rows), width, kinds + 2))
+    multiplicity, position = np.zeros((len(rows), width)), np.zeros((len(rows), width))
+    for i, (stage, times, first) in enumerate(rows):
+        counts[i, : len(times)] = stage
+        multiplicity[i, : len(times)] = times
+        position[i, : len(times)] = first
+    return StageTable(
+        counts=counts,
+        multiplicity=multiplicity,
+        position=position,
+        layers=counts[:, :, :kinds].sum(axis=2),
+    )

@@ -1,0 +1,1 @@
+"""Stage times to a step: pipeline schedules."""

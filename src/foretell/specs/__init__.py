@@ -1,0 +1,1 @@
+"""Frozen records: the nouns of Foretell."""

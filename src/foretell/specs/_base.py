@@ -1,0 +1,29 @@
+"""What all records share: the numeric field type and the range marks that the door validates."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge, Gt, Le
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Num = float | NDArray[np.float64]
+else:
+    # At run time a numeric field is annotated as a plain float: that is what files and flags give.
+    # A batch is the same record with arrays in these fields (see docs/decisions.md).
+    Num = float
+
+Positive = Annotated[Num, Gt(0), Le(1e30)]
+"""A number above zero, or an array of them."""
+NotNegative = Annotated[Num, Ge(0), Le(1e30)]
+"""A number not below zero, or an array of them."""
+Fraction = Annotated[Num, Gt(0), Le(1)]
+"""A number in (0, 1], or an array of them."""
+Count = Annotated[int, Ge(1), Le(10**12)]
+"""A whole number from 1."""
+CountOrZero = Annotated[int, Ge(0), Le(10**15)]
+"""A whole number from 0."""
+
+Status = Literal["datasheet", "measured", "published", "inferred", "recalled"]
+"""Where a number comes from: a vendor's sheet, a measurement, a paper, arithmetic, or memory."""

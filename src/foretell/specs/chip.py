@@ -1,0 +1,72 @@
+"""One accelerator as software sees it (a GPU, a GCD, a TPU chip)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from foretell.specs._base import NotNegative, Num, Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """Peaks are dense; bandwidths are one direction; memory is what software can allocate."""
+
+    id: str
+    """Catalogue id."""
+    name: str
+    """The vendor's name."""
+    vendor: str
+    """Who makes it."""
+    architecture: str
+    """Generation that kernels are written for: volta, ampere, hopper, blackwell, cdna3, tpu, ..."""
+    matrix_flop_per_s: Mapping[str, Num]
+    """Dense peak of the matrix units by dtype: fp64 fp32 tf32 fp16 bf16 fp8 fp6 fp4 int8."""
+    vector_flop_per_s: Positive
+    """Peak of the plain fp32 units."""
+    vector_fp64_flop_per_s: NotNegative = 0.0
+    """Peak of the plain fp64 units; 0 where unknown."""
+    memory_bytes: Positive
+    """Device memory that software can allocate."""
+    memory_bandwidth_bytes_per_s: Positive
+    """Nominal bandwidth of the device memory."""
+    l2_bytes: NotNegative = 0.0
+    """Last-level cache; 0 where unknown."""
+    sram_bytes_per_core: NotNegative = 0.0
+    """Shared memory and L1 of one core; 0 where unknown."""
+    cores: NotNegative = 0.0
+    """Streaming multiprocessors, compute units or cores; 0 where unknown."""
+    clock_hz: NotNegative = 0.0
+    """Clock at which the matrix peak holds; 0 where unknown."""
+    scale_up_bytes_per_s: NotNegative = 0.0
+    """All scale-up links of the chip together, one direction."""
+    scale_up_link: str = ""
+    """What these links are: NVLink4 (18 links), ICI, ..."""
+    host_bytes_per_s: NotNegative = 0.0
+    """Link to the host's memory, one direction; 0 where unknown."""
+    tdp_watts: Positive
+    """Power limit."""
+    idle_watts: NotNegative = 0.0
+    """Power at rest; 0 where unknown."""
+    form_factor: str = ""
+    """How it is mounted: SXM5, PCIe, OAM, ..."""
+    process_node: str = ""
+    """Manufacturing process."""
+    die_area_mm2: NotNegative = 0.0
+    """Area of one compute die; 0 where unknown."""
+    compute_dies: NotNegative = 1.0
+    """Compute dies in the package."""
+    transistors: NotNegative = 0.0
+    """Transistors of the package; 0 where unknown."""
+    memory_type: str = ""
+    """HBM3e, GDDR6, ..."""
+    memory_stacks: NotNegative = 0.0
+    """Memory stacks in the package; 0 where unknown."""
+    package: str = ""
+    """Packaging technology."""
+    release_year: int = 0
+    """Year of release; 0 where unknown."""
+    price_usd_low: NotNegative = 0.0
+    """Low end of published prices; 0 where unknown."""
+    price_usd_high: NotNegative = 0.0
+    """High end of published prices; 0 where unknown."""
+    measured_matmul_flop_per_s: NotNegative = 0.0
+    """Highest published bf16 matrix product rate; 0 where unknown."""

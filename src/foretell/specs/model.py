@@ -1,0 +1,179 @@
+"""A transformer as a stack of layers, each made of mixers and a feed-forward part.
+
+Everything that has weights is named here once; `workload` turns it into operations, and the parameter
+count is the sum of the weights of these operations. No field is guessed: readers put what they had to
+assume into `Model.assumptions`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from foretell.specs.ffn import Dense, Experts
+from foretell.specs.mixers import Mixer
+
+NormKind = Literal["rms", "layer", "layer-nobias", "none"]
+"""rms: one weight per width; layer: weight and bias; layer-nobias: weight alone; none: no weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """One more linear map on every token of a layer or a head, for what the common records lack."""
+
+    name: str
+    """What it is for."""
+    inputs: int
+    """Width read."""
+    outputs: int
+    """Width written."""
+    bias: bool = False
+    """Whether a bias of `outputs` weights is added."""
+    groups: int = 1
+    """Independent blocks: each maps inputs/groups to outputs/groups (block-diagonal)."""
+    split: Literal["none", "col", "row"] = "none"
+    """How tensor parallelism divides it: not at all, by its outputs, by its inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer: normalisations, token mixers (attention, state space, ...), feed-forward part."""
+
+    mixers: tuple[Mixer, ...] = ()
+    """Token mixers in order: self-attention, then cross-attention where there is one."""
+    ffn: Dense | Experts | None = None
+    """The feed-forward part; none in attention-only and Mamba layers of some hybrids."""
+    dense_beside: Dense | None = None
+    """A dense feed-forward part that runs beside the experts and is added to them."""
+    norms: int = 2
+    """Normalisations over the hidden width in this layer."""
+    norm_kind: NormKind = "rms"
+    """What those normalisations hold."""
+    parallel: bool = False
+    """Whether mixer and feed-forward read the same normalised input (parallel block)."""
+    projections: tuple[Projection, ...] = ()
+    """Further linear maps of this layer."""
+    extra_parameters: int = 0
+    """Weights that no operation above reads in bulk (sinks, scales, relative-position tables)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Layers in order, over one hidden width, with the normalisation after the last."""
+
+    hidden: int
+    """Width of the residual stream."""
+    layers: tuple[Layer, ...]
+    """All layers in order; equal layers are one kind."""
+    final_norm: NormKind = "rms"
+    """Normalisation after the last layer."""
+    extra_parameters: int = 0
+    """Weights of the stack outside its layers (relative-position tables, extra norms)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """What turns the input into the first hidden state."""
+
+    vocab: int = 0
+    """Rows of the token table; 0 where the input is not tokens."""
+    width: int | None = None
+    """Width of the token table where it differs from the hidden width (then a projection follows)."""
+    positions: int = 0
+    """Rows of a learned (or stored) position table."""
+    token_types: int = 0
+    """Rows of a segment table (BERT)."""
+    norm: NormKind = "none"
+    """Normalisation of the embedding."""
+    patch_inputs: int = 0
+    """Values in one input patch or frame that a linear map (a strided convolution) reads; 0: none."""
+    patch_bias: bool = True
+    """Whether that map has a bias."""
+    projections: tuple[Projection, ...] = ()
+    """Linear maps between the tables and the hidden state, on every token."""
+    extra_parameters: int = 0
+    """Weights beside these (class token, mask token, per-layer tables)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What turns the last hidden state into scores."""
+
+    outputs: int
+    """Scores per position (vocabulary, classes); 0 where the model ends with its hidden state."""
+    tied: bool = False
+    """Whether the scoring matrix is the token table (then it is counted once)."""
+    bias: bool = False
+    """Whether the scores have a bias."""
+    every_position: bool = True
+    """Whether every position is scored (language model) or one per sequence (classifier)."""
+    projections: tuple[Projection, ...] = ()
+    """Linear maps before the scores (BERT and ESM transform, OPT-350m's projection)."""
+    extra_parameters: int = 0
+    """Weights beside these (the transform's norm, a contact head)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPrediction:
+    """A block that predicts a further token from the last hidden state and the next embedding."""
+
+    layers: tuple[Layer, ...]
+    """The layers of one block."""
+    repeats: int = 1
+    """How many blocks with weights of their own."""
+    norms: int = 3
+    """Normalisations outside its layers (two inputs, one output)."""
+    norm_kind: NormKind = "rms"
+    """What those hold."""
+    projections: tuple[Projection, ...] = ()
+    """Linear maps of one block, such as the joint of hidden state and embedding."""
+    own_tables: int = 0
+    """Weights of embedding and head copies stored with one block (0: it shares the model's)."""
+    extra_parameters: int = 0
+    """Weights beside these, per block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tower:
+    """A vision or audio tower with its projector: counted, never timed."""
+
+    name: str
+    """What it reads: vision, audio."""
+    parameters: int
+    """All its weights, projector included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model: embedding, one or two stacks, head, and what hangs on them."""
+
+    id: str
+    """The catalogue id, or the file's name."""
+    family: str
+    """Hugging Face `model_type`, or the family's name."""
+    kind: Literal["decoder", "encoder", "encoder-decoder"]
+    """decoder: causal; encoder: every position sees every other; or both, joined by cross-attention."""
+    stack: Stack
+    """The main stack: the decoder where there is one."""
+    encoder: Stack | None = None
+    """The encoder of an encoder-decoder."""
+    embedding: Embedding
+    """What feeds the main stack (and the encoder, where `encoder_embedding` is none)."""
+    encoder_embedding: Embedding | None = None
+    """What feeds the encoder where it is not the shared table (audio frames; own positions)."""
+    head: Head
+    """The scoring head."""
+    prediction: TokenPrediction | None = None
+    """Multi-token-prediction blocks."""
+    towers: tuple[Tower, ...] = ()
+    """Vision and audio towers."""
+    extra_parameters: int = 0
+    """Weights that belong to no part above."""
+    max_positions: int
+    """Longest sequence the model is made for."""
+    dtype: str = "bf16"
+    """Weights as published: bf16, fp16, fp32, fp8, mxfp4, ..."""
+    assumptions: tuple[str, ...] = ()
+    """Every default or guess that the reader made, as a sentence each."""
+
+    def __hash__(self) -> int:
+        """A few fields tell models apart; hashing every layer would cost more than an estimate's op."""
+        return hash((self.id, self.family, self.max_positions, len(self.stack.layers)))

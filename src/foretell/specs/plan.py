@@ -1,0 +1,340 @@
+"""A parallel plan, and its text form.
+
+`Plan` is one plan with plain values; `Plans` is a batch of them as arrays, which every formula takes.
+The text form has words in any order: `tp8 pp4 dp16 zero1 mbs1 recompute=selective`; what is printed
+parses back to the same plan.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.errors import BadInput, Problem, nearest_name
+
+Recompute = Literal["none", "selective", "full"]
+Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"]
+PrecisionName = Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
+Optimizer = Literal["adam", "sgd"]
+
+RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
+DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+"""Bytes of one stored element."""
+AXES = ("tp", "cp", "dp", "pp")
+"""Groups that are laid on the network, innermost first by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How one training step is laid over the chips."""
+
+    dp: int = 1
+    """Data-parallel replicas."""
+    tp: int = 1
+    """Tensor-parallel ranks."""
+    pp: int = 1
+    """Pipeline stages."""
+    vpp: int = 1
+    """Virtual stages (model chunks) on each pipeline rank."""
+    cp: int = 1
+    """Context-parallel ranks."""
+    ep: int = 1
+    """Expert-parallel ranks."""
+    etp: int = 1
+    """Tensor-parallel ranks inside an expert."""
+    zero: int = 0
+    """What data-parallel ranks share: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too."""
+    micro_batch: int = 1
+    """Sequences per micro-batch and replica."""
+    sp: bool = False
+    """Sequence parallelism: activations outside tensor-parallel regions are cut by tokens."""
+    flash: bool = True
+    """Fused attention that stores no scores."""
+    recompute: Recompute = "none"
+    """Activations computed again in the backward pass: none, the attention core, whole layers."""
+    schedule: Schedule = "1f1b"
+    """Pipeline schedule; interleaved where vpp > 1."""
+    precision: PrecisionName = "bf16"
+    """Dtype of the matrix products."""
+    optimizer: Optimizer = "adam"
+    """Optimizer: adam keeps two states per weight, sgd (with momentum) one."""
+    weights: str = "bf16"
+    """Dtype of the working weights."""
+    gradients: str = "fp32"
+    """Dtype in which gradients are kept and reduced."""
+    master: str = "fp32"
+    """Dtype of the master copy of the weights; none: no copy."""
+    states: str = "fp32"
+    """Dtype of the optimizer's states."""
+    order: tuple[str, ...] = AXES
+    """Placement of the groups on the network, innermost first."""
+
+    @property
+    def gpus(self) -> int:
+        """Chips the plan takes."""
+        return self.dp * self.tp * self.pp * self.cp
+
+    def __str__(self) -> str:
+        """The plan as text that parses back to it."""
+        return plan_text(self)
+
+
+_NUMBERS = {
+    "tp": "tp",
+    "pp": "pp",
+    "vpp": "vpp",
+    "dp": "dp",
+    "cp": "cp",
+    "ep": "ep",
+    "etp": "etp",
+    "zero": "zero",
+    "mbs": "micro_batch",
+}
+_SWITCHES = ("sp", "flash")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "recompute": RECOMPUTE,
+    "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
+    "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
+    "optimizer": ("adam", "sgd"),
+    "weights": ("fp32", "bf16", "fp16", "fp8"),
+    "gradients": ("fp32", "bf16", "fp16"),
+    "master": ("fp32", "bf16", "none"),
+    "states": ("fp32", "bf16", "fp8"),
+}
+LARGEST_DEGREE = 10**7
+"""Degrees above this are a typing error, not a plan."""
+
+
+def plan_text(plan: Plan) -> str:
+    """Words for everything that is not the default a reader would fill in."""
+    words = [f"tp{plan.tp}", f"pp{plan.pp}"]
+    words += [f"vpp{plan.vpp}"] if plan.vpp != 1 else []
+    words += [f"dp{plan.dp}"]
+    words += [f"{n}{getattr(plan, n)}" for n in ("cp", "ep", "etp") if getattr(plan, n) != 1]
+    words += [f"zero{plan.zero}", f"mbs{plan.micro_batch}"]
+    words += ["sp" if plan.sp else "no-sp"] if plan.tp > 1 or plan.sp else []
+    words += [] if plan.flash else ["no-flash"]
+    base = default_plan(vpp=plan.vpp, precision=plan.precision)
+    words += [f"recompute={plan.recompute}"]
+    # The default precision is the chip's, so any other than the usual one is always said.
+    words += [f"precision={plan.precision}"] if plan.precision != "bf16" else []
+    for key in _CHOICES:
+        if key not in ("recompute", "precision") and getattr(plan, key) != getattr(base, key):
+            words.append(f"{key}={getattr(plan, key)}")
+    words += [f"order={','.join(plan.order)}"] if plan.order != AXES else []
+    return " ".join(words)
+
+
+def default_plan(*, vpp: int = 1, precision: PrecisionName = "bf16") -> Plan:
+    """The plan whose fields a text leaves out: working weights follow the precision."""
+    return Plan(
+        vpp=vpp,
+        schedule="interleaved" if vpp > 1 else "1f1b",
+        precision=precision,
+        weights="fp16" if precision == "fp16" else "bf16",
+    )
+
+
+def parse_plan(text: str, gpus: int | None = None, precision: PrecisionName = "bf16") -> Plan:
+    """A plan from its text; what is left out takes its default, dp from the chips."""
+    given, problems = _words(text)
+    vpp = given.get("vpp", 1)
+    base = default_plan(
+        vpp=vpp if isinstance(vpp, int) else 1,
+        precision=given.get("precision", precision),  # type: ignore[arg-type]
+    )
+    values: dict[str, object] = {f.name: getattr(base, f.name) for f in fields(Plan)}
+    values.update(given)
+    if "sp" not in given:
+        values["sp"] = int(str(values["tp"])) > 1
+    if problems:
+        raise BadInput(problems)
+    if "dp" not in given and gpus is not None:
+        rest = int(str(values["tp"])) * int(str(values["pp"])) * int(str(values["cp"]))
+        values["dp"] = max(gpus // rest, 1)
+    return Plan(**values)  # type: ignore[arg-type]
+
+
+def _words(text: str) -> tuple[dict[str, object], list[Problem]]:
+    """Fields that the text names, and every word that is wrong."""
+    given: dict[str, object] = {}
+    problems: list[Problem] = []
+    for word in text.split():
+        try:
+            key, value = _word(word)
+        except BadInput as error:
+            problems += error.problems
+            continue
+        if key in given:
+            problems.append(
+                Problem(
+                    path="plan",
+                    value=word,
+                    message=f"`{key}` is given twice",
+                    allowed="each word once",
+                )
+            )
+        given[key] = value
+    return given, problems
+
+
+def _word(word: str) -> tuple[str, object]:
+    """One word: a switch, a name with a number, or key=value."""
+    bare = word.lower()
+    if bare in _SWITCHES:
+        return bare, True
+    if bare.startswith("no-") and bare[3:] in _SWITCHES:
+        return bare[3:], False
+    if "=" in bare:
+        return _choice(word, *bare.split("=", 1))
+    name = bare.rstrip("0123456789")
+    digits = bare[len(name) :]
+    if name in _NUMBERS and digits and digits.isascii():
+        number = int(digits) if len(digits) < 12 else LARGEST_DEGREE + 1
+        low, high = (0, 3) if name == "zero" else (1, LARGEST_DEGREE)
+        if not low <= number <= high:
+            raise BadInput(
+                [
+                    Problem(
+                        path=f"plan.{name}",
+                        value=word,
+                        message="out of range",
+                        allowed=f"{low} to {high}",
+                    )
+                ]
+            )
+        return _NUMBERS[name], number
+    words = [
+        *(f"{n}{digits or 1}" for n in _NUMBERS),
+        *_SWITCHES,
+        *(f"no-{s}" for s in _SWITCHES),
+        *(f"{k}={v}" for k, vs in _CHOICES.items() for v in vs),
+        "order=tp,cp,dp,pp",
+    ]
+    raise BadInput(
+        [
+            Problem(
+                path="plan",
+                value=word,
+                message="unknown word",
+                allowed="tp8 pp4 vpp2 dp16 zero1 mbs1 sp no-flash recompute=full ...",
+                nearest=nearest_name(bare, words),
+            )
+        ]
+    )
+
+
+def _choice(word: str, key: str, value: str) -> tuple[str, object]:
+    """key=value: one of its allowed values, or an order of the axes."""
+    if key == "order":
+        order = tuple(value.split(","))
+        if sorted(order) != sorted(AXES):
+            raise BadInput(
+                [
+                    Problem(
+                        path="plan.order",
+                        value=word,
+                        message="not an order of the groups",
+                        allowed="tp,cp,dp,pp in any order",
+                    )
+                ]
+            )
+        return key, order
+    if key not in _CHOICES:
+        keys = [*_CHOICES, "order"]
+        raise BadInput(
+            [
+                Problem(
+                    path="plan",
+                    value=word,
+                    message=f"unknown key `{key}`",
+                    allowed=", ".join(keys),
+                    nearest=nearest_name(key, keys),
+                )
+            ]
+        )
+    if value not in _CHOICES[key]:
+        raise BadInput(
+            [
+                Problem(
+                    path=f"plan.{key}",
+                    value=value,
+                    message="not a choice",
+                    allowed=", ".join(_CHOICES[key]),
+                    nearest=nearest_name(value, _CHOICES[key]),
+                )
+            ]
+        )
+    return key, value
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plans:
+    """A batch of plans: one float64 array of equal length per numeric choice."""
+
+    dp: Array
+    """Data-parallel replicas."""
+    tp: Array
+    """Tensor-parallel ranks."""
+    pp: Array
+    """Pipeline stages."""
+    vpp: Array
+    """Virtual stages per rank."""
+    zero: Array
+    """ZeRO stage, 0 to 3."""
+    micro_batch: Array
+    """Sequences per micro-batch."""
+    sp: Array
+    """1 with sequence parallelism, else 0."""
+    recompute: Array
+    """0 none, 1 selective, 2 full."""
+    order: Array
+    """Index into `orders`."""
+    orders: tuple[tuple[str, ...], ...]
+    """Placements that occur in the batch."""
+    base: Plan
+    """The choices that all plans of the batch share."""
+
+    def __len__(self) -> int:
+        return len(self.dp)
+
+    def take(self, rows: NDArray[np.intp] | slice) -> "Plans":
+        """Some of the plans."""
+        arrays = {n: getattr(self, n)[rows] for n in BATCH_FIELDS}
+        return Plans(**arrays, orders=self.orders, base=self.base)
+
+    def plan(self, row: int) -> Plan:
+        """One of the plans as a plain record."""
+        whole = {n: int(getattr(self, n)[row]) for n in BATCH_FIELDS if n not in _CODED}
+        values = {f.name: getattr(self.base, f.name) for f in fields(Plan)} | whole
+        values["sp"] = bool(self.sp[row])
+        values["recompute"] = RECOMPUTE[int(self.recompute[row])]
+        values["order"] = self.orders[int(self.order[row])]
+        if values["schedule"] in ("1f1b", "interleaved"):
+            values["schedule"] = "interleaved" if values["vpp"] > 1 else "1f1b"
+        return Plan(**values)
+
+
+_CODED = ("sp", "recompute", "order")
+BATCH_FIELDS = ("dp", "tp", "pp", "vpp", "zero", "micro_batch", "sp", "recompute", "order")
+
+
+def batch_of(plans: Sequence[Plan]) -> Plans:
+    """Plans that share their structural choices, as one batch."""
+    orders = tuple(dict.fromkeys(p.order for p in plans))
+    columns = {
+        n: np.array([getattr(p, n) for p in plans], float) for n in BATCH_FIELDS if n not in _CODED
+    }
+    return Plans(
+        **columns,
+        sp=np.array([p.sp for p in plans], float),
+        recompute=np.array([RECOMPUTE.index(p.recompute) for p in plans], float),
+        order=np.array([orders.index(p.order) for p in plans], float),
+        orders=orders,
+        base=plans[0],
+    )

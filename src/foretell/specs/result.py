@@ -1,0 +1,141 @@
+"""Answers: an estimate, and the tree of leaves that it is the sum of."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from foretell.specs.plan import Plan
+
+Evidence = Literal["measured", "fitted", "transferred", "datasheet"]
+"""What a number stands on, best first."""
+Fits = Literal["yes", "no", "too_close"]
+"""Whether the peak is clearly inside the chip's memory, outside it, or too near to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """A named share of a total; a node's value is the sum of its children's."""
+
+    name: str
+    """What it is."""
+    value: float
+    """How much of it."""
+    unit: str
+    """s or bytes."""
+    evidence: Evidence | None = "datasheet"
+    """What the value stands on."""
+    joules: float | None = None
+    """Energy of this share; none while nothing is known of it."""
+    interval: dict[str, tuple[float, float]] | None = None
+    """p50 and p90, each (low, high); none while no residuals are known."""
+    children: tuple["Leaf", ...] = ()
+    """What it is made of; none for a leaf."""
+
+    def leaves(self) -> Iterator["Leaf"]:
+        """All ends of the tree."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as JSON."""
+        return {
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "evidence": self.evidence,
+            "joules": self.joules,
+            "interval": self.interval,
+            "children": [child.to_dict() for child in self.children],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One training step of one plan."""
+
+    model: str
+    """Model id."""
+    system: str
+    """System id."""
+    gpus: int
+    """Chips used."""
+    global_batch: int
+    """Sequences per step."""
+    seq_len: int
+    """Tokens per sequence."""
+    plan: Plan
+    """The plan."""
+    plan_chosen: bool
+    """Whether Foretell chose the plan."""
+    fits: Fits
+    """Whether it fits in memory."""
+    step_s: float
+    """Time of a step."""
+    tokens_per_s: float
+    """Tokens of the global batch over the step's time."""
+    tokens_per_s_per_gpu: float
+    """The same per chip."""
+    tflops_per_gpu: float
+    """Model TFLOP/s per chip: 3 x the forward products, attention as the whole square (or window)."""
+    mfu: float
+    """Model FLOP/s over the dense peak of the plan's precision."""
+    hfu: float
+    """The same with recomputation counted."""
+    peak_memory_bytes: float
+    """Peak on the fullest stage."""
+    memory_capacity_bytes: float
+    """What a chip has."""
+    energy_joules: float | None
+    """Energy of a step; none until power is modelled."""
+    limited_by: str
+    """The largest share of the step."""
+    interval: dict[str, tuple[float, float]] | None
+    """Of step_s: p50 and p90; none until residuals are known."""
+    breakdown: Leaf | None
+    """Where the time goes, along the slowest stage."""
+    memory: Leaf | None
+    """Where the memory of the fullest stage goes."""
+    memory_by_stage: tuple[Leaf, ...] = ()
+    """The same for every distinct stage."""
+    assumptions: tuple[str, ...] = ()
+    """Every default or guess."""
+    overrides: dict[str, Any] | None = None
+    """Fields that were set by hand."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The estimate as JSON: the same keys as the attributes."""
+        result: dict[str, Any] = {
+            name: getattr(self, name) for name in _PLAIN if name not in ("plan",)
+        }
+        result["plan"] = str(self.plan)
+        result["breakdown"] = self.breakdown.to_dict() if self.breakdown else None
+        result["memory"] = self.memory.to_dict() if self.memory else None
+        result["memory_by_stage"] = [stage.to_dict() for stage in self.memory_by_stage]
+        result["assumptions"] = list(self.assumptions)
+        result["overrides"] = dict(self.overrides or {})
+        return result
+
+
+_PLAIN = (
+    "model",
+    "system",
+    "gpus",
+    "global_batch",
+    "seq_len",
+    "plan",
+    "plan_chosen",
+    "fits",
+    "step_s",
+    "tokens_per_s",
+    "tokens_per_s_per_gpu",
+    "tflops_per_gpu",
+    "mfu",
+    "hfu",
+    "peak_memory_bytes",
+    "memory_capacity_bytes",
+    "energy_joules",
+    "limited_by",
+    "interval",
+)

@@ -1,0 +1,24 @@
+"""A question: a model, a system and a job, with everything that was assumed to make them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from foretell.specs.job import Job
+from foretell.specs.model import Model
+from foretell.specs.system import System
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What is asked, before any plan."""
+
+    model: Model
+    """What is trained."""
+    system: System
+    """What it is trained on."""
+    job: Job
+    """How much of it."""
+    assumptions: tuple[str, ...] = ()
+    """Every default or guess made on the way."""
+    overrides: Mapping[str, object] = field(default_factory=dict)
+    """Fields set by hand."""

@@ -1,0 +1,64 @@
+"""Networks as tiers, and systems as chips on a network."""
+
+from dataclasses import dataclass
+
+from foretell.specs._base import Count, Fraction, NotNegative, Positive
+from foretell.specs.chip import Chip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """One level of the network, from the innermost out."""
+
+    name: str
+    """Its name in paths and breakdowns: package, node, rack, pod, cluster, ..."""
+    size: Positive
+    """Members of the level below that one unit of this tier joins (chips, for the innermost)."""
+    bandwidth_bytes_per_s: Positive
+    """What one chip can send into this tier, one direction, nominal."""
+    latency_s: NotNegative
+    """Time of one hop for a small message."""
+    topology: str = "switch"
+    """How members are joined: switch, fully-connected, ring, torus-3d, fat-tree, dragonfly, ..."""
+    taper: Fraction = 1.0
+    """Share of the full bandwidth that is left when all members talk across this tier."""
+    efficiency: Fraction = 0.75
+    """Share of the nominal bandwidth that large collectives reach."""
+    shape: tuple[Count, ...] = ()
+    """Extents of a torus or mesh, their product the size; empty where there are none known."""
+    in_network_reduction: bool = False
+    """Whether the switches of this tier add up data on its way (NVLS, SHARP)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Tiers from the innermost out."""
+
+    tiers: tuple[Tier, ...]
+    """At least one; the product of their sizes is the largest number of chips."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """Chips of one kind on a network."""
+
+    id: str
+    """Catalogue id."""
+    name: str
+    """What people call it."""
+    chip: Chip
+    """The chip."""
+    network: Network
+    """How the chips are joined."""
+    chips_per_node: NotNegative = 0.0
+    """Chips of one node: what shares a host, a price and a power supply; 0 where unknown."""
+    nics_per_node: NotNegative = 0.0
+    """Ports of one node into the fabric between nodes; 0 where unknown."""
+    nic_bytes_per_s: NotNegative = 0.0
+    """Rate of one such port, one direction; 0 where unknown."""
+    node_watts: NotNegative = 0.0
+    """Power of one node at load, all included; 0 where unknown."""
+    node_price_usd: NotNegative = 0.0
+    """Price of one node; 0 where unknown."""
+    assumptions: tuple[str, ...] = ()
+    """What was assumed to make the system out of a chip or a file."""

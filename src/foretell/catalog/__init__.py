@@ -1,0 +1,47 @@
+"""What is known of chips, systems and prices, one TOML file each, every number with its source.
+
+A name is forgiven its case and punctuation; a question reads the index and the files it names.
+"""
+
+import os
+from pathlib import Path
+
+from foretell.catalog.chips import catalogue_chip
+from foretell.catalog.names import Match, find, normalise
+from foretell.catalog.prices import Offer, offers, price
+from foretell.catalog.show import Entry, entries, show
+from foretell.catalog.systems import named_system, own_file, system_from_file, system_from_table
+from foretell.specs.chip import Chip
+from foretell.specs.system import System
+
+__all__ = [
+    "Entry",
+    "Match",
+    "Offer",
+    "chip",
+    "entries",
+    "find",
+    "normalise",
+    "offers",
+    "price",
+    "show",
+    "system",
+    "system_from_table",
+]
+
+
+def chip(name: str) -> Chip:
+    """The catalogue's chip of this id or alias; BadInput with the nearest names otherwise."""
+    return catalogue_chip(find(name, ("chip",), "chip").id)
+
+
+def system(name: str | os.PathLike[str], *, files: bool = True) -> System:
+    """A system by a machine's id or alias, by a chip's (its reference system), or from a TOML file.
+
+    What was assumed on the way stands in its `assumptions`. `files=False` takes names alone, for
+    callers that must not open what a stranger asks for.
+    """
+    if not isinstance(name, str):
+        return system_from_file(Path(name))
+    path = own_file(name) if files else None
+    return named_system(name) if path is None else system_from_file(path)

@@ -1,0 +1,68 @@
+"""Chips from their tables."""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from foretell.catalog.files import Table, catalogue_table
+from foretell.catalog.names import find
+from foretell.catalog.values import missing, read_fields
+from foretell.errors import BadInput, Problem
+from foretell.specs.chip import Chip
+
+CHIP_KEYS = ("aliases", "shared_aliases", "alias_notes", "notes", "sources", "reference_system")
+"""What a chip's file holds besides the record's fields."""
+
+
+@lru_cache(maxsize=64)
+def catalogue_chip(chip_id: str) -> Chip:
+    """The catalogue's chip of this id."""
+    problems: list[Problem] = []
+    found = chip_from_table(catalogue_table("chip", chip_id), "chip", problems)
+    if found is None:
+        raise BadInput(problems)
+    return found
+
+
+def chip_from_table(table: Table, path: str, problems: list[Problem]) -> Chip | None:
+    """A chip from a table; with `base`, that catalogue chip with the table's fields in its place.
+
+    None, and problems added to the list, where it cannot be made.
+    """
+    before = len(problems)
+    given = read_fields(Chip, table, path, problems, (*CHIP_KEYS, "base"))
+    if "base" in table:
+        base = _named_chip(table["base"], f"{path}.base", problems)
+        if base is None or len(problems) > before:
+            return None
+        peaks = {**base.matrix_flop_per_s, **given.pop("matrix_flop_per_s", {})}
+        return replace(base, matrix_flop_per_s=peaks, **given)
+    given = {**_defaults(given), **given}
+    missing(Chip, given, path, problems)
+    return None if len(problems) > before else Chip(**given)
+
+
+def chip_from_value(raw: object, path: str, problems: list[Problem]) -> Chip | None:
+    """A chip from its name or its table."""
+    if isinstance(raw, dict):
+        return chip_from_table(raw, path, problems)
+    return _named_chip(raw, path, problems)
+
+
+def _named_chip(name: object, path: str, problems: list[Problem]) -> Chip | None:
+    if not isinstance(name, str):
+        problems.append(
+            Problem(path=path, value=name, message="is neither a chip's name nor its table")
+        )
+        return None
+    try:
+        return catalogue_chip(find(name, ("chip",), path).id)
+    except BadInput as error:
+        problems += error.problems
+        return None
+
+
+def _defaults(given: dict[str, Any]) -> dict[str, Any]:
+    """Names for a chip that a user describes by its numbers."""
+    own = given.get("id", "own-chip")
+    return {"id": own, "name": own, "vendor": "", "architecture": "unknown"}

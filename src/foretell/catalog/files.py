@@ -1,0 +1,52 @@
+"""Where the catalogue's files lie, and how a TOML file is read."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from foretell.errors import BadInput, Problem
+
+Table = dict[str, Any]
+"""A TOML table as `tomllib` gives it."""
+
+ROOT = Path(__file__).parent
+"""The folder that holds chips/, systems/ and prices/."""
+LARGEST_BYTES = 1 << 20
+"""A longer file is refused unread: no description of a machine is that long."""
+
+
+def catalogue_file(kind: str, entry_id: str) -> Path:
+    """The file of one entry; `kind` is `chip`, `system` or `price`."""
+    return ROOT / f"{kind}s" / f"{entry_id}.toml"
+
+
+@lru_cache(maxsize=256)
+def catalogue_table(kind: str, entry_id: str) -> Table:
+    """The table of one entry: read once, and not to be changed by who reads it."""
+    return read_table(catalogue_file(kind, entry_id))
+
+
+def read_table(path: Path) -> Table:
+    """The file's table; BadInput naming the file where it cannot be read or is no TOML."""
+    import tomllib  # only a question that reads a file pays for it
+
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+        if len(content) > LARGEST_BYTES:
+            raise _bad(path, f"is longer than {LARGEST_BYTES} bytes")
+        return tomllib.loads(content.decode())
+    except FileNotFoundError:
+        raise _bad(path, "there is no such file") from None
+    except OSError as error:
+        raise _bad(path, f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise _bad(path, "is not text in UTF-8") from None
+    except ValueError as error:  # TOMLDecodeError, and whole numbers of thousands of digits
+        raise _bad(path, f"is not valid TOML: {error}") from None
+    except RecursionError:
+        raise _bad(path, "is nested too deeply") from None
+
+
+def _bad(path: Path, message: str) -> BadInput:
+    return BadInput([Problem(path=str(path), value=None, message=message)])

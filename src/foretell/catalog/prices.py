@@ -1,0 +1,134 @@
+"""Rents of chips: published offers with their dates, and the one that stands for a chip today."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from foretell.catalog.files import ROOT, Table, catalogue_file, read_table
+from foretell.catalog.names import find
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs.prices import Prices
+
+TERMS = ("on-demand", "spot", "capacity-block", "1-year", "3-year")
+"""How a chip may be rented."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One instance type at one provider in one region on one term."""
+
+    provider: str
+    """Who rents it out: aws, gcp, lambda, ..."""
+    instance: str
+    """The provider's name of it."""
+    listed_as: str
+    """How the provider or SkyPilot spells the chip."""
+    chips: int
+    """Chips in it."""
+    term: str
+    """One of the terms."""
+    region: str
+    """Where."""
+    usd_per_chip_hour: Mapping[str, float]
+    """Rent of one chip from each date on, oldest first."""
+    last_seen: str
+    """Date of the last listing."""
+    source: str
+    """Where the listing stands, in full."""
+    status: str
+    """published or recalled."""
+    basis: str = ""
+    """What the number is of, where several were listed: cheapest region, median over zones."""
+    host_usd_per_hour: float = 0.0
+    """What the host of all chips costs on top, where it is billed apart."""
+    doubtful: tuple[str, ...] = ()
+    """Dates whose listing is not to be trusted."""
+    note: str = ""
+    """What else there is to say."""
+
+    @property
+    def latest_usd_per_chip_hour(self) -> float:
+        """Rent at the last listing, with the chip's share of a host that is billed apart."""
+        return list(self.usd_per_chip_hour.values())[-1] + self.host_usd_per_hour / self.chips
+
+
+@lru_cache(maxsize=64)
+def offers(chip_id: str) -> tuple[Offer, ...]:
+    """Every offer of the catalogue for a chip, by id; none where none is known."""
+    path = catalogue_file("price", chip_id)
+    if not path.is_file():
+        return ()
+    table = read_table(path)
+    return tuple(_offer(row, table["sources"]) for row in table["offers"])
+
+
+@lru_cache(maxsize=1)
+def operating() -> Table:
+    """What running a site costs: electricity, power usage effectiveness and prices of parts."""
+    return read_table(ROOT / "prices" / "operating.toml")
+
+
+def price(name: str, provider: str | None = None, term: str = "on-demand") -> Prices:
+    """What a chip rents for today.
+
+    Of the offers at the latest date the one with the median rent (the lower of two), whole nodes
+    before single chips; its provider, date, region and term are the source. Where nothing is known
+    the rent is 0 and the source says so; a provider or term without offers is bad input.
+    """
+    chip_id = find(name, ("chip",), "prices.chip").id
+    known = offers(chip_id)
+    if term not in TERMS:
+        raise _unknown("prices.term", term, TERMS)
+    if provider is not None:
+        providers = sorted({offer.provider for offer in known})
+        if provider.lower() not in providers:
+            raise _unknown("prices.provider", provider, providers)
+        known = tuple(offer for offer in known if offer.provider == provider.lower())
+    current = _latest([offer for offer in known if offer.term == term])
+    if provider is not None and not current:
+        raise _unknown("prices.term", term, sorted({offer.term for offer in known}))
+    site = operating()
+    power = {"usd_per_kwh": site["usd_per_kwh"]["value"], "pue": site["pue"]["value"]}
+    if not current:
+        return Prices(source=f"no {term} rent of {chip_id} is known", **power)
+    chosen = current[(len(current) - 1) // 2]
+    return Prices(
+        usd_per_chip_hour=chosen.latest_usd_per_chip_hour, source=_said(chosen, current), **power
+    )
+
+
+def _latest(found: list[Offer]) -> list[Offer]:
+    """The trusted offers of the latest date, whole nodes where there are any, cheapest first."""
+    trusted = [offer for offer in found if offer.last_seen not in offer.doubtful]
+    newest = max((offer.last_seen for offer in trusted), default="")
+    current = [offer for offer in trusted if offer.last_seen == newest]
+    most = max((offer.chips for offer in current), default=0)
+    nodes = [offer for offer in current if offer.chips == most]
+    return sorted(nodes, key=lambda offer: offer.latest_usd_per_chip_hour)
+
+
+def _said(chosen: Offer, current: list[Offer]) -> str:
+    """Provider, region, term and date, and how the offer was chosen, as one sentence."""
+    said = f"{chosen.provider} {chosen.instance}, {chosen.term}, {chosen.region}, "
+    said += f"{chosen.last_seen} ({chosen.source})"
+    if chosen.host_usd_per_hour:
+        said += ", the host's share included"
+    if len(current) > 1:
+        low, high = (current[end].latest_usd_per_chip_hour for end in (0, -1))
+        said += f"; the median of {len(current)} offers from {low:.2f} to {high:.2f} USD"
+    return said
+
+
+def _offer(row: Table, sources: Mapping[str, str]) -> Offer:
+    """One row of a price file."""
+    fields = {**row, "source": sources[row["source"]]}
+    fields["doubtful"] = tuple(row.get("doubtful", ()))
+    return Offer(**fields)
+
+
+def _unknown(path: str, value: str, allowed: tuple[str, ...] | list[str]) -> BadInput:
+    near = nearest_name(value, allowed)
+    said = ", ".join(allowed) or "none: no offer is known"
+    return BadInput(
+        [Problem(path=path, value=value, message="has no offers", allowed=said, nearest=near)]
+    )

@@ -1,0 +1,147 @@
+"""Systems: from their tables, and from a chip in its vendor's reference node and fabric."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from foretell import units
+from foretell.catalog.chips import catalogue_chip, chip_from_value
+from foretell.catalog.files import Table, catalogue_table, read_table
+from foretell.catalog.names import exists, find, normalise, spellings
+from foretell.catalog.values import missing, read_fields
+from foretell.errors import BadInput, Problem
+from foretell.specs.chip import Chip
+from foretell.specs.system import Network, System, Tier
+
+SYSTEM_KEYS = ("aliases", "shared_aliases", "alias_notes", "notes", "sources")
+"""What a system's file holds besides the record's fields."""
+_TIER_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+@lru_cache(maxsize=64)
+def named_system(name: str) -> System:
+    """The system that a machine's or a chip's name means, with what the name left open said."""
+    match = find(name)
+    if match.kind == "system":
+        table = catalogue_table("system", match.id)
+        system = system_from_table(table)
+    else:
+        table = catalogue_table("chip", match.id)
+        system = _reference_system(catalogue_chip(match.id), table["reference_system"])
+    note = alias_note(table, name)
+    return system if note is None else replace(system, assumptions=(note, *system.assumptions))
+
+
+def own_file(name: str) -> Path | None:
+    """The path that a text is, a name that ends in .toml or a file that is there; else None."""
+    if name.lower().endswith(".toml"):
+        return Path(name)
+    try:
+        return Path(name) if not exists(name) and Path(name).is_file() else None
+    except (OSError, ValueError):  # a text that no file can be called
+        return None
+
+
+def system_from_file(path: Path) -> System:
+    """A system from a user's file; its id and name are the file's where it gives none."""
+    return system_from_table(read_table(path), default_id=path.stem or "own-system")
+
+
+def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") -> System:
+    """A system from a table of the catalogue's form; BadInput with every problem."""
+    problems: list[Problem] = []
+    chip = None
+    if "chip" in table:
+        chip = chip_from_value(table["chip"], "chip", problems)
+    else:
+        problems.append(Problem(path="chip", value=None, message="is missing"))
+    return _assemble(dict(table), chip, default_id, problems)
+
+
+def alias_note(table: Table, name: str) -> str | None:
+    """What the file says of a name that leaves something open, as a sentence."""
+    for alias, note in table.get("alias_notes", {}).items():
+        if normalise(alias) in spellings(name):
+            return f"{name}: {note}."
+    return None
+
+
+def describe(network: Network) -> str:
+    """The tiers in a few words: how many, how fast, how joined."""
+    parts = []
+    below = "chips"
+    for tier in network.tiers:
+        speed = units.format(float(tier.bandwidth_bytes_per_s), "bytes_per_s")
+        parts.append(
+            f"{tier.size:,.0f} {below} per {tier.name} at {speed} each way ({tier.topology})"
+        )
+        below = f"{tier.name}s"
+    return ", ".join(parts)
+
+
+def _assemble(table: Table, chip: Chip | None, default_id: str, problems: list[Problem]) -> System:
+    """The system of a chip and a table's other fields."""
+    plain = {key: raw for key, raw in table.items() if key not in ("chip", "network")}
+    given = read_fields(System, plain, "system", problems, SYSTEM_KEYS)
+    network = _network(table.get("network"), problems)
+    given.setdefault("id", default_id)
+    given.setdefault("name", given["id"])
+    if problems or chip is None or network is None:
+        raise BadInput(problems)
+    return System(chip=chip, network=network, **given)
+
+
+def _network(raw: object, problems: list[Problem]) -> Network | None:
+    """Tiers in the order in which the file has them."""
+    if not isinstance(raw, dict) or not raw:
+        message = "is missing" if raw is None else "is not a table of tiers"
+        allowed = "tables such as [network.node], the innermost tier first"
+        problems.append(Problem(path="network", value=raw, message=message, allowed=allowed))
+        return None
+    tiers = [_tier(name, table, problems) for name, table in raw.items()]
+    return Network(tiers=tuple(tier for tier in tiers if tier is not None))
+
+
+def _tier(name: str, table: object, problems: list[Problem]) -> Tier | None:
+    path = f"network.{name}"
+    before = len(problems)
+    if not _TIER_NAME.fullmatch(name):
+        message, allowed = "is not a tier's name", "letters a-z, digits, - and _"
+        problems.append(Problem(path=path, value=name, message=message, allowed=allowed))
+    if not isinstance(table, dict):
+        problems.append(Problem(path=path, value=table, message="is not a table"))
+        return None
+    given = read_fields(Tier, table, path, problems)
+    if "name" in table:
+        message = "a tier's name is that of its table"
+        problems.append(Problem(path=f"{path}.name", value=table["name"], message=message))
+    given["name"] = name
+    missing(Tier, given, path, problems)
+    size, shape = given.get("size", 1.0), given.get("shape", ())
+    if size < 1 or size != int(size):
+        message = "is not a whole number from 1"
+        problems.append(Problem(path=f"{path}.size", value=size, message=message))
+    elif shape and math.prod(shape) != size:
+        message = f"has a product that is not the size, {size:g}"
+        problems.append(Problem(path=f"{path}.shape", value=list(shape), message=message))
+    return None if len(problems) > before else Tier(**given)
+
+
+def _reference_system(chip: Chip, reference: Table) -> System:
+    """A chip in the system, or on the network, that its file names as its reference."""
+    if "system" not in reference:
+        system = _assemble({**reference, "id": chip.id}, chip, chip.id, [])
+        where = system.name
+    else:
+        base = named_system(reference["system"])
+        where = f"{base.id} ({base.name})"
+        system = replace(base, id=chip.id, name=f"{chip.name} in {base.name}", chip=chip)
+        if base.chip.id != chip.id:  # the node's watts and price are those of another chip
+            system = replace(system, node_watts=0.0, node_price_usd=0.0)
+    said = f"{chip.id} is a chip; taken in its reference system, {where}: "
+    said += describe(system.network) + "."
+    return replace(system, assumptions=(said, *system.assumptions))

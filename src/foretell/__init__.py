@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "estimate": "foretell.api",
     "search": "foretell.api",
-    "model": "foretell.catalog.models",
+    "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
     "parse_plan": "foretell.specs.plan",
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from foretell.api import search as search
     from foretell.catalog import chip as chip
     from foretell.catalog import system as system
-    from foretell.catalog.models import model as model
+    from foretell.catalog import model as model
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
     from foretell.specs.chip import Chip as Chip

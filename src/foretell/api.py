@@ -44,6 +44,7 @@ def estimate(
         global_batch=global_batch,
         seq_len=seq_len,
         target_len=target_len,
+        plan=plan,
         settings=settings,
     )
     if plan is None and not any(s.startswith("plan.") for s in settings):
@@ -86,6 +87,7 @@ def search(
         global_batch=global_batch,
         seq_len=seq_len,
         target_len=target_len,
+        plan=plan,
         settings=settings,
     )
     base = plan_of(scenario, plan, settings)
@@ -156,7 +158,7 @@ def check_plan(scenario: Scenario, plan: Plan) -> None:
                     path=f"plan ({name})",
                     value=str(plan),
                     message=text,
-                    nearest=None if near is None else f"`{near}`",
+                    nearest=None if near is None else str(near),
                 )
                 for name, text in failed
             ]
@@ -184,7 +186,8 @@ def _too_large(scenario: Scenario, result: Estimate) -> Problem:
         value=str(result.plan),
         message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
         f"{show(need - have, 'bytes')} too much",
-        nearest=None if near is None else f"`{near}`",
+        allowed=None if near else "more chips, or larger ones: no plan fits on these",
+        nearest=None if near is None else str(near),
     )
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
 from foretell.cost.roofline import optimizer_s
-from foretell.network.collectives import collective_s, send_s
+from foretell.network.collectives import collective_s, place, send_s
 from foretell.network.placement import group_counts
 from foretell.parts import Parts, part_table, tensor_seconds
 from foretell.sharding.data import DataTraffic, data_parallel
@@ -289,14 +289,14 @@ def data_seconds(
     weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
     share, is exposed.
     """
-    network, base = scenario.system.network, plans.base
-    counts = tables.data_counts[:, :, None]
+    base = plans.base
+    group = place(tables.data_counts[:, :, None], scenario.system.network)
     pieces = np.maximum(tables.stages.layers[tables.pair], 1.0)
     gradient = stages.parameters * DTYPE_BYTES[base.gradients] / pieces
     weight = stages.parameters * DTYPE_BYTES[base.weights] / pieces
-    reduce_s = collective_s("all-reduce", gradient, counts, network)
-    scatter_s = collective_s("reduce-scatter", gradient, counts, network)
-    gather_s = collective_s("all-gather", weight, counts, network)
+    reduce_s = collective_s("all-reduce", gradient, group)
+    scatter_s = collective_s("reduce-scatter", gradient, group)
+    gather_s = collective_s("all-gather", weight, group)
 
     def exposed(one_s: Array, behind_s: Array) -> Array:
         return np.maximum(one_s, pieces * one_s - behind_s)

@@ -12,7 +12,9 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from foretell import units
+from foretell.catalog.values import DTYPES
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs._base import Positive
 from foretell.specs.check import check_value, field_types
 
 T = TypeVar("T")
@@ -98,24 +100,80 @@ def apply_settings(
     return record
 
 
+def apply_to_table(
+    table: Mapping[str, Any],
+    settings: Sequence[Setting],
+    others: Sequence[str],
+    seen: dict[str, object],
+) -> dict[str, Any]:
+    """A copy of a file's table with keys replaced: `model.num_hidden_layers=40`.
+
+    `others` are the record's own fields, which the error for an unknown key names too.
+    """
+    changed = {**table}
+    problems: list[Problem] = []
+    for setting in settings:
+        try:
+            changed = _set_key(changed, setting.steps, setting, others)
+            seen[setting.path] = setting.text
+        except BadInput as error:
+            problems += error.problems
+    if problems:
+        raise BadInput(problems)
+    return changed
+
+
+def _set_key(
+    table: Mapping[str, Any], steps: tuple[str, ...], setting: Setting, others: Sequence[str]
+) -> dict[str, Any]:
+    step, rest = steps[0], steps[1:]
+    inner = table.get(step)
+    if step not in table or (rest and not isinstance(inner, Mapping)):
+        plain = [k for k, v in table.items() if not isinstance(v, list)]
+        raise _no_field(setting, step, [*plain, *others])
+    value = (
+        _set_key(inner, rest, setting, []) if rest and inner is not None else _like(inner, setting)
+    )
+    return {**table, step: value}
+
+
+def _like(old: Any, setting: Setting) -> Any:
+    """The text as a value of the kind that stood there; whatever it looks like where nothing stood."""
+    text, path = setting.text, setting.path
+    if text.lower() in ("none", "null"):
+        return None
+    if isinstance(old, bool) or (old is None and text.lower() in ("true", "false")):
+        return _value(setting, bool, path)
+    if isinstance(old, int):
+        return _value(setting, int, "")
+    if isinstance(old, float):
+        return _value(setting, float, "")
+    if isinstance(old, Mapping | list):
+        raise BadInput([Problem(path=path, value=text, message="a list or table cannot be set")])
+    if old is None and text.lstrip("+-").replace(".", "", 1).isdecimal():
+        return _value(setting, float if "." in text else int, "")
+    return text
+
+
 def _set(record: Any, steps: tuple[str, ...], setting: Setting) -> Any:
     """A copy of the record with the field at `steps` replaced."""
     step, rest = steps[0], steps[1:]
     if isinstance(record, tuple):
         return _set_in_list(record, steps, setting)
     if isinstance(record, Mapping):
-        if rest:
-            raise _no_field(setting, step, list(record))
+        if rest or step not in DTYPES:
+            raise _no_field(setting, step, DTYPES)
         # The unit stands in the name of the mapping: matrix_flop_per_s.bf16.
-        return {**record, step: _value(setting, float, setting.path.split(".")[-2])}
+        return {**record, step: _value(setting, Positive, setting.path.split(".")[-2])}
     if not dataclasses.is_dataclass(record) or isinstance(record, type):
         raise _no_field(setting, step, [])
     kinds = field_types(type(record))
-    if step not in kinds:
+    if step not in kinds and "tiers" in kinds:
+        step, changed = "tiers", _set(getattr(record, "tiers"), steps, setting)  # noqa: B009
+    elif step not in kinds:
         raise _no_field(setting, step, list(kinds))
-    inner = getattr(record, step)
-    if rest:
-        changed = _set(inner, rest, setting)
+    elif rest:
+        changed = _set(getattr(record, step), rest, setting)
     else:
         changed = _value(setting, kinds[step], step)
     return dataclasses.replace(record, **{step: changed})
@@ -125,8 +183,9 @@ def _set_in_list(items: tuple[Any, ...], steps: tuple[str, ...], setting: Settin
     """One element by number or by name, or all elements that have the field."""
     step, rest = steps[0], steps[1:]
     names = [str(getattr(item, "name", "")) for item in items]
-    if step in names or (step.isdecimal() and int(step) < len(items)):
-        index = names.index(step) if step in names else int(step)
+    numbers = [str(place) for place in range(len(items))]
+    if step in names or step in numbers:
+        index = (names if step in names else numbers).index(step)
         if not rest:
             raise BadInput(
                 [
@@ -187,16 +246,26 @@ def _value(setting: Setting, hint: Any, name: str) -> Any:
         if float not in kinds and number != int(number):
             raise BadInput([Problem(path=path, value=text, message="not a whole number")])
         value = number if float in kinds else int(number)
+    elif any(get_origin(kind) is tuple for kind in kinds):
+        value = _list(setting, kinds[0], name)
     elif str not in kinds:
-        value = text if any(get_origin(k) for k in kinds) else None
-        if value is None:
-            raise BadInput(
-                [Problem(path=path, value=text, message="this field cannot be set from a text")]
-            )
+        raise BadInput(
+            [Problem(path=path, value=text, message="this field cannot be set from a text")]
+        )
     problems = check_value(value, hint, path)
     if problems:
         raise BadInput(problems)
     return value
+
+
+def _list(setting: Setting, hint: Any, name: str) -> tuple[Any, ...]:
+    """Values with commas between them, for a field that holds several of one plain type."""
+    kind = get_args(hint)[0]
+    if kind not in (int, float, str):
+        message = "this field cannot be set from a text"
+        raise BadInput([Problem(path=setting.path, value=setting.text, message=message)])
+    parts = [part.strip() for part in setting.text.split(",")] if setting.text else []
+    return tuple(_value(dataclasses.replace(setting, text=part), kind, name) for part in parts)
 
 
 def _plain_types(hint: Any) -> tuple[Any, ...]:

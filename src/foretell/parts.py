@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.memory import kept_bytes
-from foretell.cost.roofline import OpSeconds, op_seconds, stack
-from foretell.network.collectives import collective_s
+from foretell.cost.roofline import ACTIVATION_BYTES, OpSeconds, op_seconds, stack, stack_works
+from foretell.network.collectives import collective_s, place
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
@@ -22,8 +22,6 @@ from foretell.workload.graph import Graph, LayerGraph
 from foretell.workload.ops import Op
 
 Array = NDArray[np.float64]
-ACTIVATION_BYTES = 2.0
-"""Activations are kept and sent in 16 bits in every precision recipe modelled so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +82,12 @@ def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp
     local = tuple(tensor_parallel(part, tp, sp) for part in whole)
     ops = tuple(part.ops for part in local)
     flat = [op for part in ops for op in part]
-    forward = op_seconds(flat, [op.forward() for op in flat], scenario.system.chip, base)
-    backward = op_seconds(flat, [op.backward() for op in flat], scenario.system.chip, base)
+    width, chip = len(tp), scenario.system.chip
+    forward = op_seconds(flat, stack_works([op.forward() for op in flat], width), chip, base)
+    backward = op_seconds(flat, stack_works([op.backward() for op in flat], width), chip, base)
     core = np.array([op.family == "attention" and not base.flash for op in flat])[:, None]
     input_parts = np.where(sp > 0, tp, 1.0)
     kept = [kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local]
-    width = len(tp)
     return Parts(
         names=tuple(part.name for part in whole),
         order=graph.order,
@@ -99,10 +97,10 @@ def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp
         forward_s=_sum_parts(ops, forward.total_s),
         backward_s=_sum_parts(ops, backward.total_s),
         core_s=_sum_parts(ops, forward.total_s * core),
-        parameters=_sum_parts(ops, _wide(stack([op.parameters for op in flat]), width)),
-        kept_whole=_wide(stack([k.whole for k in kept]), width).T,
-        kept_selective=_wide(stack([k.selective for k in kept]), width).T,
-        kept_input=_wide(stack([k.input for k in kept]), width).T,
+        parameters=_sum_parts(ops, stack([op.parameters for op in flat], width)),
+        kept_whole=stack([k.whole for k in kept], width).T,
+        kept_selective=stack([k.selective for k in kept], width).T,
+        kept_input=stack([k.input for k in kept], width).T,
         send_bytes=np.asarray(whole[0].input_elements * ACTIVATION_BYTES / input_parts, float),
         traffic=tuple(tensor_traffic(part) for part in whole),
         sp=sp,
@@ -124,14 +122,14 @@ def tensor_seconds(
     `shape` says which shape each group has, `counts` (tiers, groups) where its members stand.
     """
     sp = parts.sp[shape][:, None] > 0
-    elements = _wide(stack([t.elements for t in parts.traffic]), len(parts.sp))
+    elements = stack([t.elements for t in parts.traffic], len(parts.sp))
     size = elements.T[shape] * ACTIVATION_BYTES
     enters = np.array([t.enters for t in parts.traffic])
     leaves = np.array([t.leaves for t in parts.traffic])
-    members = counts[:, :, None]
-    reduce_s = collective_s("all-reduce", size, members, network)
-    gather_s = collective_s("all-gather", size, members, network)
-    scatter_s = collective_s("reduce-scatter", size, members, network)
+    group = place(counts[:, :, None], network)
+    reduce_s = collective_s("all-reduce", size, group)
+    gather_s = collective_s("all-gather", size, group)
+    scatter_s = collective_s("reduce-scatter", size, group)
     forward = np.where(sp, enters * gather_s + leaves * scatter_s, leaves * reduce_s)
     backward = np.where(sp, enters * scatter_s + leaves * gather_s, enters * reduce_s)
     return forward, backward
@@ -144,8 +142,3 @@ def _sum_parts(ops: tuple[tuple[Op, ...], ...], values: Array) -> Array:
     for row, start, end in zip(sums, [0, *ends], ends, strict=False):
         values[start:end].sum(axis=0, out=row)
     return sums.T
-
-
-def _wide(values: Array, width: int) -> Array:
-    """(rows, shapes), also where no entry depended on the shape."""
-    return np.broadcast_to(values, (len(values), width))

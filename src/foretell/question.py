@@ -1,19 +1,22 @@
 """From names, files and flags to a scenario: defaults are filled in and said, problems collected."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from foretell.catalog import model as catalog_model
+from foretell.catalog import model_table
 from foretell.catalog import system as catalog_system
-from foretell.catalog.models import model as catalog_model
 from foretell.errors import BadInput, Problem
-from foretell.overrides import Setting, apply_settings, parse_settings
-from foretell.specs.check import problems_of
+from foretell.overrides import Setting, apply_settings, apply_to_table, parse_settings
+from foretell.specs.check import field_types, problems_of
 from foretell.specs.job import Job
 from foretell.specs.model import Model
-from foretell.specs.plan import DTYPE_BYTES, Plan, PrecisionName, parse_plan
+from foretell.specs.plan import Plan, PrecisionName, parse_plan, plan_problems
+from foretell.specs.prices import Prices
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 
@@ -23,6 +26,8 @@ DEFAULT_SEQ_LEN = 4096
 """Longest sequence taken where none is given."""
 LARGEST = 10**9
 """Chips, batches and lengths above this are a typing error."""
+_CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
+"""`512`, and `512xH100`, which names the system too."""
 
 T = TypeVar("T")
 
@@ -35,12 +40,17 @@ def ask(
     global_batch: int | None = None,
     seq_len: int | None = None,
     target_len: int | None = None,
+    plan: str | Plan | None = None,
     settings: Sequence[str] = (),
 ) -> Scenario:
-    """A scenario; every problem of every argument is reported at once."""
+    """A scenario; every problem of every argument, the plan's words included, is reported at once."""
     problems: list[Problem] = []
     chosen = _collect(lambda: parse_settings(settings), problems) or ()
     count, named = _gpus(gpus, problems)
+    if system is not None and named is not None and system != named:
+        problems.append(
+            Problem(path="gpus", value=gpus, message=f"names another system than system, {system}")
+        )
     system = system if system is not None else named
     if system is None:
         problems.append(
@@ -53,7 +63,11 @@ def ask(
         )
     seen: dict[str, object] = {}
     the_model = _collect(lambda: _model(model, chosen, seen), problems)
-    the_system = _collect(lambda: _system(system, chosen, seen), problems) if system else None
+    the_system = (
+        None if system is None else _collect(lambda: _system(system, chosen, seen), problems)
+    )
+    _collect(lambda: _prices(chosen, seen), problems)
+    _collect(lambda: apply_settings(_plan(plan), chosen, "plan"), problems)
     numbers = {"global_batch": global_batch, "seq_len": seq_len, "target_len": target_len}
     for name, value in numbers.items():
         problems += _whole(name, value)
@@ -61,10 +75,13 @@ def ask(
         raise BadInput(problems)
     job, said = _job(the_model, the_system, count, numbers)
     job = apply_settings(job, chosen, "job", seen)
-    late = problems_of(job, "job") + [p for n in numbers for p in _whole(n, getattr(job, n))]
-    late += _whole("gpus", job.gpus)
+    late = [p for name in ("gpus", *numbers) for p in _whole(f"job.{name}", getattr(job, name))]
+    if the_model.kind != "encoder-decoder" and (target_len or job.target_len) is not None:
+        message = f"{the_model.id} is no encoder-decoder: it has no target"
+        late.append(Problem(path="target_len", value=target_len or job.target_len, message=message))
     if late:
         raise BadInput(late)
+    seen |= {setting.path: setting.text for setting in chosen if setting.root == "plan"}
     return Scenario(
         model=the_model,
         system=the_system,
@@ -82,18 +99,7 @@ def plan_of(scenario: Scenario, text: str | Plan | None, settings: Sequence[str]
     else:
         plan = parse_plan(text or "", scenario.job.gpus, default_precision(scenario.system))
     plan = apply_settings(plan, chosen, "plan")
-    problems = problems_of(plan, "plan")
-    for name in ("weights", "gradients", "master", "states"):
-        value = getattr(plan, name)
-        if value not in DTYPE_BYTES and (name, value) != ("master", "none"):
-            problems.append(
-                Problem(
-                    path=f"plan.{name}",
-                    value=value,
-                    message="unknown dtype",
-                    allowed=", ".join(DTYPE_BYTES),
-                )
-            )
+    problems = problems_of(plan, "plan") or plan_problems(plan)
     if problems:
         raise BadInput(problems)
     return plan
@@ -114,22 +120,64 @@ def _collect(make: Callable[[], T], problems: list[Problem]) -> T | None:
 
 
 def _model(given: Any, settings: Sequence[Setting], seen: dict[str, object]) -> Model:
-    model = given if isinstance(given, Model) else catalog_model(given)
-    return _checked(apply_settings(model, settings, "model", seen), "model", settings)
+    """The model, with settings applied to the keys of its file first and to the record then."""
+    names = field_types(Model)
+    keys = [s for s in settings if s.root == "model" and s.steps[0] not in names]
+    fields = [s for s in settings if s not in keys]
+    if isinstance(given, Model):
+        fields, keys = list(settings), []
+        model = given
+    elif keys:
+        table = apply_to_table(model_table(given), keys, [*names], seen)
+        model = replace(catalog_model(table), id=catalog_model(given).id)
+    else:
+        model = catalog_model(given)
+    changed = apply_settings(model, fields, "model", seen)
+    if changed is not model:
+        _check_model(changed)
+    return changed
+
+
+def _check_model(model: Model) -> None:
+    """Refuse of a model that was changed by hand what our own form of it would refuse."""
+    import tomllib
+
+    from foretell.interop.own_model import read_table, write_toml
+
+    try:
+        read_table(tomllib.loads(write_toml(model)), id=model.id, name="model")
+    except BadInput as error:
+        raise BadInput(
+            replace(problem, path=problem.path.replace("model: ", "model.", 1))
+            for problem in error.problems
+        ) from None
+    except ValueError:  # a text with characters that no file may hold
+        problem = Problem(path="model", value=None, message="has a text that cannot be printed")
+        raise BadInput([problem]) from None
 
 
 def _system(given: Any, settings: Sequence[Setting], seen: dict[str, object]) -> System:
     system = given if isinstance(given, System) else catalog_system(given)
     chip = apply_settings(system.chip, settings, "chip", seen)
-    network = (
-        apply_settings(system.network, settings, "network", seen)
-        if any(s.root == "network" and s.steps[0] == "tiers" for s in settings)
-        else replace(
-            system.network, tiers=apply_settings(system.network.tiers, settings, "network", seen)
-        )
-    )
+    network = apply_settings(system.network, settings, "network", seen)
     system = replace(system, chip=chip, network=network)
-    return _checked(apply_settings(system, settings, "system", seen), "system", settings)
+    system = _checked(apply_settings(system, settings, "system", seen), "system", settings)
+    problems = [
+        Problem(path=f"network.{tier.name}.size", value=tier.size, message="not a whole number")
+        for tier in system.network.tiers
+        if float(tier.size) % 1
+    ]
+    if problems:
+        raise BadInput(problems)
+    return system
+
+
+def _plan(given: str | Plan | None) -> Plan:
+    return given if isinstance(given, Plan) else parse_plan(given or "")
+
+
+def _prices(settings: Sequence[Setting], seen: dict[str, object]) -> Prices:
+    return _checked(apply_settings(Prices(), settings, "prices", seen), "prices", settings)
 
 
 def _checked(record: T, root: str, settings: Sequence[Setting]) -> T:
@@ -147,11 +195,8 @@ def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None,
         return None, None
     number: object = given
     named: str | None = None
-    if isinstance(given, str):
-        head, cross, tail = given.partition("x")
-        if cross and head.strip().isdecimal():
-            number, named = head, tail.strip() or None
-        number = int(str(number)) if str(number).strip().isdecimal() else number
+    if isinstance(given, str) and (match := _CHIPS.fullmatch(given.strip())):
+        number, named = int(match[1]), match[2]
     found = _whole("gpus", number)
     problems += found
     return (number if isinstance(number, int) and not found else None), named
@@ -175,8 +220,8 @@ def _job(
     """The job, and a sentence for each number that was not given."""
     said: list[str] = []
     if gpus is None:
-        gpus = round(float(system.network.tiers[0].size))
-        said.append(f"{gpus} chips, one {system.network.tiers[0].name}: none were given")
+        gpus = max(round(float(system.chips_per_node)), 1)
+        said.append(f"{gpus} chips, one node: no number was given")
     seq_len = given["seq_len"]
     if seq_len is None:
         seq_len = min(model.max_positions, DEFAULT_SEQ_LEN)

@@ -1,4 +1,4 @@
-"""What is known of chips, systems and prices, one TOML file each, every number with its source.
+"""What is known of models, chips, systems and prices, one file each, every number with its source.
 
 A name is forgiven its case and punctuation; a question reads the index and the files it names.
 """
@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from foretell.catalog.chips import catalogue_chip
+from foretell.catalog.models import ModelEntry, model, model_entries, model_table, show_model
 from foretell.catalog.names import Match, find, normalise
 from foretell.catalog.prices import Offer, offers, price
 from foretell.catalog.show import Entry, entries, show
@@ -17,14 +18,19 @@ from foretell.specs.system import System
 __all__ = [
     "Entry",
     "Match",
+    "ModelEntry",
     "Offer",
     "chip",
     "entries",
     "find",
+    "model",
+    "model_entries",
+    "model_table",
     "normalise",
     "offers",
     "price",
     "show",
+    "show_model",
     "system",
     "system_from_table",
 ]

@@ -57,6 +57,7 @@ def show(name: str) -> dict[str, Any]:
 
 def _show_file(path: Path) -> dict[str, Any]:
     table = read_table(path)
+    _check_texts(table)
     if "network" in table or "chip" in table:
         system = system_from_file(path)
         return _show_system({"id": system.id, "name": system.name, **table})
@@ -65,6 +66,21 @@ def _show_file(path: Path) -> dict[str, Any]:
     if chip is None:
         raise BadInput(problems)
     return _show_chip({"id": chip.id, "name": chip.name, **table})
+
+
+def _check_texts(table: Table) -> None:
+    """What a user's file holds besides fields: lists of texts, and sources by their keys."""
+    problems = []
+    for key in ("aliases", "notes"):
+        raw = table.get(key, [])
+        if not isinstance(raw, list) or not all(isinstance(item, str) for item in raw):
+            problems.append(Problem(path=key, value=raw, message="is not a list of texts"))
+    for key in ("sources", "reference_system"):
+        raw = table.get(key, {})
+        if not isinstance(raw, dict) or not all(isinstance(item, str) for item in raw.values()):
+            problems.append(Problem(path=key, value=raw, message="is not a table of texts"))
+    if problems:
+        raise BadInput(problems)
 
 
 def _show_chip(table: Table) -> dict[str, Any]:

@@ -30,6 +30,9 @@ VECTOR_SHARE = 0.5
 MEMORY_SHARE = 0.8
 """Share of the nominal memory bandwidth that streaming kernels reach (H200 copy: 4.3 of 4.8 TB/s)."""
 
+ACTIVATION_BYTES = 2.0
+"""Activations are kept, moved and sent in 16 bits in every precision recipe modelled so far."""
+
 LOW_PRECISION = {"fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4"}
 """Matrix dtype of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
 KEPT_HIGH = ("head.", "moe.router", "embedding.")
@@ -74,37 +77,48 @@ def op_dtype(op: Op, plan: Plan) -> str:
     return low if low and linear else half_dtype(plan)
 
 
-def op_seconds(ops: Sequence[Op], works: Sequence[Work], chip: Chip, plan: Plan) -> OpSeconds:
-    """Times of all ops, given the work of one pass over each (forward or backward).
+def op_seconds(ops: Sequence[Op], work: Work, chip: Chip, plan: Plan) -> OpSeconds:
+    """Times of all ops, given their stacked work in one pass (forward or backward).
 
     arithmetic = launch + matrix / (share peak(dtype)) + vector / (share vector peak); memory = bytes /
     (share bandwidth). Ops without work take no time. Attention's softmax runs beside its products.
     """
-    matrix = stack([w.matrix_flop for w in works])
-    vector = stack([w.vector_flop for w in works])
-    elements = stack([w.activation_elements for w in works])
-    weights = stack([w.weight_elements for w in works])
-    share = np.array([ATTENTION_SHARE if op.family == "attention" else MATRIX_SHARE for op in ops])[
-        :, None
-    ]
-    peaks = stack([chip.matrix_flop_per_s[op_dtype(op, plan)] for op in ops])
-    products = matrix / (share * peaks)
-    plain = vector / (VECTOR_SHARE * chip.vector_flop_per_s)
     fused = np.array([op.family == "attention" for op in ops])[:, None]
+    share = np.where(fused, ATTENTION_SHARE, MATRIX_SHARE)
+    peaks = np.array([chip.matrix_flop_per_s[op_dtype(op, plan)] for op in ops])[:, None]
+    products = work.matrix_flop / (share * peaks)
+    plain = work.vector_flop / (VECTOR_SHARE * chip.vector_flop_per_s)
     arithmetic = np.where(fused, np.maximum(products, plain), products + plain)
-    bytes_moved = elements * 2.0 + weights * DTYPE_BYTES[plan.weights]
-    busy = (matrix + vector + elements) > 0
+    bytes_moved = (
+        work.activation_elements * ACTIVATION_BYTES
+        + work.weight_elements * DTYPE_BYTES[plan.weights]
+    )
+    busy = (work.matrix_flop + work.vector_flop + work.activation_elements) > 0
+    bandwidth = MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s
     return OpSeconds(
-        arithmetic_s=np.where(busy, LAUNCH_S + arithmetic, 0.0),
-        memory_s=np.where(
-            busy, bytes_moved / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s), 0.0
-        ),
+        arithmetic_s=busy * (LAUNCH_S + arithmetic),
+        memory_s=np.asarray(busy * bytes_moved / bandwidth),
     )
 
 
-def stack(values: Sequence[Num]) -> Array:
-    """Numbers and arrays over plans as one (ops, plans) array."""
-    width = max((v.size for v in values if isinstance(v, np.ndarray)), default=1)
+def stack_works(works: Sequence[Work], width: int) -> Work:
+    """Work of several ops as one record of (ops, plans) arrays."""
+    table = np.empty((4, len(works), width))
+    for row, work in enumerate(works):
+        table[0, row] = work.matrix_flop
+        table[1, row] = work.vector_flop
+        table[2, row] = work.activation_elements
+        table[3, row] = work.weight_elements
+    return Work(
+        matrix_flop=table[0],
+        vector_flop=table[1],
+        activation_elements=table[2],
+        weight_elements=table[3],
+    )
+
+
+def stack(values: Sequence[Num], width: int) -> Array:
+    """Numbers and arrays over plans as one (values, plans) array."""
     rows = np.empty((len(values), width))
     for row, value in zip(rows, values, strict=True):
         row[...] = value

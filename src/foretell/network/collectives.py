@@ -8,6 +8,7 @@ This is the published form (arXiv 2410.00273) with its all-reduce factor on ever
 product replaces it by topologies and measured sizes behind the same functions.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -20,32 +21,40 @@ Kind = Literal["all-reduce", "all-gather", "reduce-scatter"]
 Array = NDArray[np.float64]
 
 
-def ring_pace(counts: Array, network: Network) -> tuple[Array, Array]:
-    """Seconds per byte of the full buffer, and seconds of latency, of one pass around the ring."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Groups placed on a network, ready to be asked for the time of any message."""
+
+    s_per_byte: Array
+    """Seconds per byte of the full buffer, once around the ring."""
+    latency_s: Array
+    """Seconds of latency, once around the ring."""
+
+
+def place(counts: Array, network: Network) -> Group:
+    """Groups whose members stand as `counts` (tiers, groups) says."""
     members = np.prod(counts, axis=0)
     share = (members - 1.0) / members
     below = np.ones_like(members)
-    per_byte = np.zeros_like(members)
-    latency = np.zeros_like(members)
-    units = members.copy()
+    s_per_byte = np.zeros_like(members)
+    latency_s = np.zeros_like(members)
+    units = members
     for tier, count in zip(network.tiers, counts, strict=True):
-        used = count > 1.0
         speed = tier.bandwidth_bytes_per_s * tier.efficiency * tier.taper * below
-        per_byte = np.maximum(per_byte, np.where(used, share / speed, 0.0))
+        s_per_byte = np.maximum(s_per_byte, (count > 1.0) * share / speed)
         # Of the ring's hops, those between members that first meet on this tier.
         next_units = units / count
-        latency = latency + (units - next_units) * tier.latency_s
+        latency_s = latency_s + (units - next_units) * tier.latency_s
         units = next_units
         below = below * count
-    return per_byte, latency
+    return Group(s_per_byte=s_per_byte, latency_s=latency_s)
 
 
-def collective_s(kind: Kind, size_bytes: Num, counts: Array, network: Network) -> Array:
+def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:
     """Seconds of one collective; a group of one, or nothing to send, is free."""
-    per_byte, latency = ring_pace(counts, network)
     passes = 2.0 if kind == "all-reduce" else 1.0
-    empty = np.asarray(size_bytes) <= 0
-    return np.where(empty, 0.0, passes * (per_byte * size_bytes + latency))
+    sent = np.asarray(size_bytes) > 0
+    return np.asarray(passes * sent * (group.s_per_byte * size_bytes + group.latency_s))
 
 
 def send_s(size_bytes: Num, counts: Array, network: Network) -> Array:

@@ -1,0 +1,303 @@
+"""Models by name or file: the catalogue's own, a Hugging Face config, a TOML file of ours.
+
+A question reads the index and the one file that it names. A name is forgiven its case and
+punctuation; what separates two digits still counts, so that opt-1.3b and opt-13b stay two models.
+"""
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from foretell.catalog.files import read_table
+from foretell.errors import BadInput, Problem
+from foretell.specs.model import Model
+
+FOLDER = Path(__file__).parent / "models"
+"""One file per model, and their index."""
+INDEX = FOLDER / "index.toml"
+STORED = (("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp8", "fp8"), ("fp4", "nvfp4"))
+"""How a repository's name says that its weights are stored in fewer bits: ending, precision."""
+Given = str | os.PathLike[str] | Mapping[str, Any]
+"""A name or path, or a parsed config (Hugging Face's form or ours)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry:
+    """One model of the catalogue, as the index has it."""
+
+    id: str
+    """Catalogue id."""
+    file: str
+    """Its file: .json in Hugging Face's form, .toml in ours."""
+    aliases: tuple[str, ...] = ()
+    """Other names."""
+    source: str
+    """Where its shape comes from."""
+    status: str
+    """published, inferred or recalled."""
+    published: int | None = None
+    """Parameter count in print."""
+    published_text: str | None = None
+    """The same where it is printed with few digits."""
+    published_source: str | None = None
+    """Where it is printed."""
+    check: str = "none"
+    """match, rounded, differs or none: our count beside the printed one."""
+    note: str | None = None
+    """What else there is to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The index, and every name in it."""
+
+    entries: Mapping[str, ModelEntry]
+    """Id -> entry, in the order of the ids."""
+    by_key: Mapping[str, str]
+    """`name_key` of every name -> id."""
+    by_plain: Mapping[str, frozenset[str]]
+    """The same without any punctuation -> ids, more than one where that is ambiguous."""
+
+
+def model(given: Given, *, files: bool = True) -> Model:
+    """The model of a name, a path (config.json, a folder with one, our TOML) or a parsed table.
+
+    `files=False` takes names and tables alone, for callers that must not open what a stranger asks
+    for. Unknown names raise BadInput with the nearest ones.
+    """
+    if isinstance(given, Mapping):
+        return _from_table(given)
+    if not isinstance(given, str):
+        return _from_path(Path(given))
+    if files and _looks_like_path(given):
+        return _from_path(_expanded(given))
+    found = find_model(given)
+    if found is not None:
+        return _stored(catalogue_model(found.id), given)
+    if files and _exists(given):
+        return _from_path(Path(given))
+    raise _unknown(given)
+
+
+def find_model(name: str) -> ModelEntry | None:
+    """The entry that a name means, None where there is none; ambiguous names raise BadInput."""
+    names = load_names()
+    if name in names.entries:
+        return names.entries[name]
+    key = names.by_key.get(name_key(name))
+    if key is not None:
+        return names.entries[key]
+    found = names.by_plain.get(plain_key(name), frozenset())
+    if len(found) > 1:
+        allowed = " or ".join(sorted(found))
+        message = "means more than one model"
+        raise BadInput([Problem(path="model", value=name, message=message, allowed=allowed)])
+    return names.entries[next(iter(found))] if found else None
+
+
+def model_entries() -> tuple[ModelEntry, ...]:
+    """Every model of the catalogue, in the order of the ids."""
+    return tuple(load_names().entries.values())
+
+
+def show_model(given: Given, counts: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """A model in the JSON form of `catalog show`: each value with its source and status.
+
+    `counts` are `parameters`, `parameters_text` and `parameters_active`, which the caller has from
+    `foretell.workload.parameters`.
+    """
+    record = model(given)
+    entry, path = _entry_and_file(given)
+    table = model_table(given)
+    source, status = str(path) if path else "given inline", "published"
+    if entry is not None:
+        source, status = entry.source, entry.status
+    shown: dict[str, Any] = {
+        "kind": "model",
+        "id": record.id,
+        "aliases": list(entry.aliases) if entry else [],
+        "family": record.family,
+        "model_kind": record.kind,
+        **(counts or {}),
+        "published_parameters": entry.published if entry else None,
+        "published_text": entry.published_text if entry else None,
+        "published_source": entry.published_source if entry else None,
+        "check": entry.check if entry else "none",
+        "notes": [entry.note] if entry and entry.note else [],
+        "assumptions": list(record.assumptions),
+        "values": {
+            key: {"value": value, "source": source, "status": status}
+            for key, value in _flat(table).items()
+        },
+    }
+    return shown
+
+
+def model_table(given: Given) -> Mapping[str, Any]:
+    """The keys and values that a model is read from, as its file has them."""
+    if isinstance(given, Mapping):
+        return given
+    _, path = _entry_and_file(given)
+    return _raw_table(path or Path())
+
+
+def _entry_and_file(given: Given) -> tuple[ModelEntry | None, Path | None]:
+    """The catalogue's entry, if it has one of this name, and the file to read."""
+    if isinstance(given, Mapping):
+        return None, None
+    looked_up = isinstance(given, str) and not _looks_like_path(given)
+    entry = find_model(given) if looked_up and isinstance(given, str) else None
+    if entry is not None:
+        return entry, FOLDER / entry.file
+    return None, _config_file(_expanded(os.fspath(given)))
+
+
+def name_key(name: str) -> str:
+    """Lower case, letters and digits, and a dot for whatever separates two digits."""
+    joined = re.sub(r"(?<=[0-9])[^a-z0-9]+(?=[0-9])", ".", name.lower())
+    return re.sub(r"[^a-z0-9.]|(?<![0-9])\.|\.(?![0-9])", "", joined)
+
+
+def plain_key(name: str) -> str:
+    """Lower case, letters and digits alone."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+@lru_cache(maxsize=1)
+def load_names() -> Names:
+    """The stored index: package data, the same in every call."""
+    entries: dict[str, ModelEntry] = {}
+    by_key: dict[str, str] = {}
+    by_plain: dict[str, set[str]] = {}
+    for table in read_table(INDEX)["model"]:
+        entry = ModelEntry(**{**table, "aliases": tuple(table.get("aliases", ()))})
+        entries[entry.id] = entry
+        for name in (entry.id, *entry.aliases):
+            by_key.setdefault(name_key(name), entry.id)
+            by_plain.setdefault(plain_key(name), set()).add(entry.id)
+    return Names(
+        entries=entries,
+        by_key=by_key,
+        by_plain={key: frozenset(ids) for key, ids in by_plain.items()},
+    )
+
+
+@lru_cache(maxsize=64)
+def catalogue_model(id: str) -> Model:
+    """The model of a catalogue id; kept, since the files of a package do not change."""
+    path = FOLDER / load_names().entries[id].file
+    if path.suffix == ".toml":
+        from foretell.interop.own_model import read_toml
+
+        return read_toml(path)
+    from foretell.interop.huggingface import read_model
+
+    return read_model(path, id=id)
+
+
+def _stored(record: Model, name: str) -> Model:
+    """With the precision that the name of a repository says its weights are stored in."""
+    plain = plain_key(name)
+    for ending, dtype in STORED:
+        if "/" in name and plain.endswith(ending) and record.dtype != dtype:
+            said = f"weights stored in {dtype}, as the name {name} says"
+            return replace(record, dtype=dtype, assumptions=(*record.assumptions, said))
+    return record
+
+
+def _from_path(path: Path) -> Model:
+    if path.suffix == ".toml":
+        from foretell.interop.own_model import read_toml
+
+        return read_toml(path)
+    from foretell.interop.huggingface import read_model
+
+    return read_model(path)
+
+
+def _from_table(table: Mapping[str, Any]) -> Model:
+    """Our form has a `stack`; everything else is read as a Hugging Face config."""
+    if "stack" in table:
+        from foretell.interop.own_model import read_table as read_own
+
+        return read_own(dict(table), id="inline")
+    from foretell.interop.huggingface import read_model
+
+    return read_model(table, id="inline")
+
+
+def _looks_like_path(name: str) -> bool:
+    """Whether a name can only be a path; `org/name` is the name of a repository first."""
+    return name.endswith((".json", ".toml")) or name.startswith((".", "/", "~"))
+
+
+def _expanded(name: str) -> Path:
+    """With `~` as the user's folder, where there is such a user."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
+def _exists(name: str) -> bool:
+    """Whether a file or folder has this name; False for what no file can be called."""
+    try:
+        return bool(name) and Path(name).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _config_file(path: Path) -> Path:
+    return path / "config.json" if path.is_dir() else path
+
+
+def _raw_table(path: Path) -> Mapping[str, Any]:
+    if path.suffix == ".toml":
+        return read_table(path)
+    from foretell.interop.huggingface.files import load_json
+
+    return load_json(path)
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as dotted keys; lists stay whole."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = _finite(value)
+    return flat
+
+
+def _finite(value: Any) -> Any:
+    """With NaN and infinities, which JSON does not have, as null."""
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _unknown(name: str) -> BadInput:
+    """No such model, with the ids whose names are most like it."""
+    import difflib  # only a failing run pays for it
+
+    names = load_names()
+    close = difflib.get_close_matches(name_key(name)[:100], names.by_key, n=8, cutoff=0.6)
+    near = list(dict.fromkeys(names.by_key[key] for key in close))[:3]
+    return BadInput(
+        [
+            Problem(
+                path="model",
+                value=name,
+                message="is neither a model of the catalogue nor a file",
+                nearest=" or ".join(near) or None,
+            )
+        ]
+    )

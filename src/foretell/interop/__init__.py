@@ -1,0 +1,1 @@
+"""Reading and writing what other programs use: model configs, plans, traces."""

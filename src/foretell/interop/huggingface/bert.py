@@ -1,0 +1,122 @@
+"""BERT, RoBERTa, XLM-RoBERTa, DistilBERT and ELECTRA."""
+
+from dataclasses import dataclass
+
+from foretell.interop.huggingface.config import Config
+from foretell.interop.huggingface.storage import dtype
+from foretell.specs.ffn import Dense
+from foretell.specs.mixers import Attention
+from foretell.specs.model import Embedding, Head, Layer, Model, Projection, Stack
+
+MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "distilbert", "electra")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The numbers of an encoder with learned positions."""
+
+    hidden: int
+    """Width of the residual stream."""
+    width: int
+    """Width of the tables."""
+    vocab: int
+    """Rows of the token table."""
+    length: int
+    """Rows of the position table."""
+    types: int
+    """Rows of the segment table."""
+
+
+def read(config: Config) -> Model:
+    """Post-norm encoder with the head that `architectures` names (absent: masked tokens)."""
+    small = config.family == "distilbert"
+    hidden = config.need("dim" if small else "hidden_size", "hidden_size")
+    shape = Shape(
+        hidden=hidden,
+        width=config.get("embedding_size", hidden, None, low=1)
+        if config.family == "electra"
+        else hidden,
+        vocab=config.need("vocab_size"),
+        length=config.need("max_position_embeddings"),
+        types=0 if small else config.get("type_vocab_size", 2, "BertConfig's defaults"),
+    )
+    heads_key = "n_heads" if small else "num_attention_heads"
+    heads = config.need(heads_key, "num_attention_heads")
+    attention = Attention(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=config.divides(hidden, heads, ("hidden_size", heads_key)),
+        causal=False,
+        q_bias=True,
+        k_bias=True,
+        v_bias=True,
+        o_bias=True,
+    )
+    ffn = Dense(
+        width=config.need("hidden_dim" if small else "intermediate_size", "intermediate_size"),
+        gated=False,
+        activation=config.text("activation" if small else "hidden_act", "gelu"),
+        up_bias=True,
+        down_bias=True,
+    )
+    depth = config.layers("num_hidden_layers", key="n_layers" if small else "num_hidden_layers")
+    layer = Layer(mixers=(attention,), ffn=ffn, norm_kind="layer")
+    return Model(
+        id=config.id,
+        family=config.family,
+        kind="encoder",
+        stack=Stack(hidden=hidden, layers=(layer,) * depth, final_norm="none"),
+        embedding=_embedding(shape),
+        head=_head(config, shape),
+        max_positions=shape.length,
+        dtype=dtype(config),
+    )
+
+
+def _embedding(shape: Shape) -> Embedding:
+    """Token, position and segment tables, their norm; ELECTRA's are narrow and projected."""
+    if shape.width == shape.hidden:
+        return Embedding(
+            vocab=shape.vocab, positions=shape.length, token_types=shape.types, norm="layer"
+        )
+    into = Projection(
+        name="embedding.project_in", inputs=shape.width, outputs=shape.hidden, bias=True
+    )
+    narrow = (shape.length + shape.types + 2) * shape.width  # two tables and the norm
+    return Embedding(
+        vocab=shape.vocab, width=shape.width, projections=(into,), extra_parameters=narrow
+    )
+
+
+def _head(config: Config, shape: Shape) -> Head:
+    """Masked-token head (transform, norm, tied scores with bias), pre-training heads, or none."""
+    kind = _architecture(config)
+    hidden, width = shape.hidden, shape.width
+    pooler = Projection(name="head.pooler", inputs=hidden, outputs=hidden, bias=True)
+    if kind == "Model":
+        has_pooler = config.family not in ("distilbert", "electra")
+        return Head(outputs=0, projections=(pooler,) if has_pooler else (), every_position=False)
+    if kind == "ForPreTraining" and config.family == "electra":
+        detect = Projection(name="head.transform", inputs=hidden, outputs=hidden, bias=True)
+        return Head(outputs=0, projections=(detect,), extra_parameters=hidden + 1)
+    transform = Projection(name="head.transform", inputs=hidden, outputs=width, bias=True)
+    extra = 2 * width
+    projections = (transform,)
+    if kind == "ForPreTraining" and config.family == "bert":
+        extra += hidden * (hidden + 1) + 2 * hidden + 2  # pooler and next-sentence scores
+    tied = config.flag("tie_word_embeddings", True, "the library's default for encoders")
+    return Head(
+        outputs=shape.vocab, tied=tied, bias=True, projections=projections, extra_parameters=extra
+    )
+
+
+def _architecture(config: Config) -> str:
+    """ForMaskedLM, ForPreTraining or Model, from `architectures`; others are read as the first."""
+    names = config.raw("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if isinstance(name, str):
+        for ending in ("ForMaskedLM", "ForPreTraining", "Model"):
+            if name.endswith(ending):
+                return ending
+    config.assume("the head is taken to be the masked-token head (ForMaskedLM)")
+    return "ForMaskedLM"

@@ -1,0 +1,38 @@
+"""BLOOM."""
+
+from foretell.interop.huggingface.common import decoder, tied
+from foretell.interop.huggingface.config import Config
+from foretell.specs.ffn import Dense
+from foretell.specs.mixers import Attention
+from foretell.specs.model import Embedding, Head, Layer, Model
+
+MODEL_TYPES = ("bloom",)
+
+
+def read(config: Config) -> Model:
+    """ALiBi (no position table), normalised embedding, biases everywhere, inner width 4 hidden."""
+    hidden = config.need("hidden_size", "n_embed")
+    heads = config.need("n_head", "num_attention_heads")
+    attention = Attention(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=config.divides(hidden, heads, ("hidden_size", "n_head")),
+        q_bias=True,
+        k_bias=True,
+        v_bias=True,
+        o_bias=True,
+    )
+    ffn = Dense(width=4 * hidden, gated=False, activation="gelu", up_bias=True, down_bias=True)
+    vocab = config.need("vocab_size")
+    layer = Layer(mixers=(attention,), ffn=ffn, norm_kind="layer")
+    return decoder(
+        config,
+        (layer,) * config.layers("num_hidden_layers", key="n_layer"),
+        embedding=Embedding(vocab=vocab, norm="layer"),
+        head=Head(outputs=vocab, tied=tied(config, True, "BloomConfig's defaults")),
+        hidden=hidden,
+        max_positions=config.get(
+            "seq_length", 2048, "the length BLOOM was trained on", "max_position_embeddings", low=1
+        ),
+        final_norm="layer",
+    )

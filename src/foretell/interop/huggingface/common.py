@@ -1,0 +1,112 @@
+"""What most decoder families share: heads, windows, and the model around the layers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foretell.interop.huggingface.config import Config
+from foretell.interop.huggingface.storage import dtype
+from foretell.specs.model import Embedding, Head, Layer, Model, NormKind, Stack
+
+GATED = ("swiglu", "geglu", "reglu")
+"""Names of activations that say by themselves that they are gated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heads:
+    """The three numbers that shape softmax attention."""
+
+    heads: int
+    """Query heads."""
+    kv_heads: int
+    """Key and value heads."""
+    head_dim: int
+    """Width of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What a family calls the numbers of its heads."""
+
+    heads: tuple[str, ...] = ("num_attention_heads",)
+    """Query heads."""
+    kv_heads: tuple[str, ...] = ("num_key_value_heads",)
+    """Key and value heads; empty where there are as many as query heads."""
+    head_dim: tuple[str, ...] = ("head_dim",)
+    """Width of a head; empty where it is always hidden / heads."""
+
+
+COMMON_NAMES = Names()
+"""The names that most families use."""
+
+
+def read_heads(
+    config: Config,
+    hidden: int,
+    names: Names = COMMON_NAMES,
+    *,
+    kv_default: int | None = None,
+    dim_default: int | None = None,
+    why: str = "the library's default",
+) -> Heads:
+    """Heads, key and value heads, width of a head, and the rules between them.
+
+    Absent key and value heads are as many as query heads, and an absent width is hidden / heads,
+    unless the family has a default of its own, which is said with `why`.
+    """
+    heads = config.need(*names.heads)
+    kv_heads = heads
+    if names.kv_heads:
+        first, *others = names.kv_heads
+        if kv_default is None or config.given(first):
+            kv_heads = config.get(first, heads, None, *others, low=1)
+        else:
+            kv_heads = config.get(first, kv_default, why, *others, low=1)
+        config.check(
+            heads % kv_heads == 0,
+            (names.heads[0], first),
+            f"{heads} query heads cannot share {kv_heads} key and value heads evenly",
+        )
+    width = None
+    if names.head_dim:
+        first, *others = names.head_dim
+        if dim_default is None or config.given(first):
+            width = config.get(first, None, None, *others, low=1)
+        else:
+            width = config.get(first, dim_default, why, *others, low=1)
+    if width is None:
+        width = config.divides(hidden, heads, ("hidden_size", names.heads[0]))
+    return Heads(heads=heads, kv_heads=kv_heads, head_dim=width)
+
+
+def positions(config: Config, *others: str, default: int = 2048) -> int:
+    """`max_position_embeddings`, or the default, which is said."""
+    why = "a length assumed here"
+    return config.get("max_position_embeddings", default, why, *others, low=1)
+
+
+def tied(config: Config, default: bool, why: str) -> bool:
+    """Whether the scoring matrix is the token table."""
+    return config.flag("tie_word_embeddings", default, why)
+
+
+def decoder(
+    config: Config,
+    layers: Sequence[Layer],
+    *,
+    embedding: Embedding,
+    head: Head,
+    hidden: int,
+    max_positions: int,
+    final_norm: NormKind = "rms",
+) -> Model:
+    """A causal model of one stack."""
+    return Model(
+        id=config.id,
+        family=config.family,
+        kind="decoder",
+        stack=Stack(hidden=hidden, layers=tuple(layers), final_norm=final_norm),
+        embedding=embedding,
+        head=head,
+        max_positions=max_positions,
+        dtype=dtype(config),
+    )

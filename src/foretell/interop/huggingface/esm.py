@@ -1,0 +1,63 @@
+"""ESM-2 and ESM-1b: protein encoders."""
+
+from foretell.interop.huggingface.config import Config
+from foretell.interop.huggingface.storage import dtype
+from foretell.specs.ffn import Dense
+from foretell.specs.mixers import Attention
+from foretell.specs.model import Embedding, Head, Layer, Model, Projection, Stack
+
+MODEL_TYPES = ("esm",)
+
+WHY = "EsmConfig's defaults"
+
+
+def read(config: Config) -> Model:
+    """Pre-norm encoder; masked-residue head; contact head (layers x heads weights, a bias)."""
+    hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
+    depth, vocab = config.layers(), config.need("vocab_size")
+    length = config.need("max_position_embeddings")
+    attention = Attention(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=config.divides(hidden, heads, ("hidden_size", "num_attention_heads")),
+        causal=False,
+        q_bias=True,
+        k_bias=True,
+        v_bias=True,
+        o_bias=True,
+    )
+    ffn = Dense(
+        width=config.need("intermediate_size"),
+        gated=False,
+        activation="gelu",
+        up_bias=True,
+        down_bias=True,
+    )
+    kind = config.choice("position_embedding_type", ("absolute", "rotary"), "absolute", WHY)
+    layer = Layer(mixers=(attention,), ffn=ffn, norm_kind="layer")
+    transform = Projection(name="head.transform", inputs=hidden, outputs=hidden, bias=True)
+    return Model(
+        id=config.id,
+        family=config.family,
+        kind="encoder",
+        stack=Stack(
+            hidden=hidden,
+            layers=(layer,) * depth,
+            final_norm="layer",
+            extra_parameters=depth * heads + 1,
+        ),
+        embedding=Embedding(
+            vocab=vocab,
+            positions=length if kind == "absolute" else 0,
+            norm="layer" if config.flag("emb_layer_norm_before", False, WHY) else "none",
+        ),
+        head=Head(
+            outputs=vocab,
+            tied=config.flag("tie_word_embeddings", True, WHY),
+            bias=True,
+            projections=(transform,),
+            extra_parameters=2 * hidden,
+        ),
+        max_positions=length,
+        dtype=dtype(config),
+    )

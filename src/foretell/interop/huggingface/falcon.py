@@ -1,0 +1,66 @@
+"""Falcon 7B, 40B, 180B, 11B and the RefinedWeb models."""
+
+from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.config import Config
+from foretell.specs.ffn import Dense
+from foretell.specs.mixers import Attention
+from foretell.specs.model import Embedding, Head, Layer, Model
+
+MODEL_TYPES = ("falcon", "RefinedWeb", "RefinedWebModel")
+
+WHY = "FalconConfig's defaults"
+
+
+def read(config: Config) -> Model:
+    """Parallel block; one norm per layer, or two in the new architecture of the 40B and 180B."""
+    hidden = config.need("hidden_size", "n_embed")
+    heads = config.need("num_attention_heads", "n_head")
+    depth = config.layers("n_layer")
+    new = config.flag("new_decoder_architecture", config.family == "RefinedWeb", WHY)
+    parallel = new or config.flag("parallel_attn", True, WHY)
+    biased = config.flag("bias", False, WHY)
+    attention = Attention(
+        heads=heads,
+        kv_heads=_kv_heads(config, heads, new=new),
+        head_dim=config.divides(hidden, heads, ("hidden_size", "num_attention_heads")),
+        q_bias=biased,
+        k_bias=biased,
+        v_bias=biased,
+        o_bias=biased,
+    )
+    ffn = Dense(
+        width=config.get("ffn_hidden_size", 4 * hidden, None, low=1),
+        gated=False,
+        activation=config.text("activation", "gelu"),
+        up_bias=biased,
+        down_bias=biased,
+    )
+    norms = 2
+    if new:
+        norms = config.get("num_ln_in_parallel_attn", 2, None, low=1)
+    elif parallel:
+        norms = 1
+    vocab = config.need("vocab_size")
+    layer = Layer(mixers=(attention,), ffn=ffn, norms=norms, norm_kind="layer", parallel=parallel)
+    return decoder(
+        config,
+        (layer,) * depth,
+        embedding=Embedding(vocab=vocab),
+        head=Head(outputs=vocab, tied=tied(config, True, WHY)),
+        hidden=hidden,
+        max_positions=positions(config, default=2048),
+        final_norm="layer",
+    )
+
+
+def _kv_heads(config: Config, heads: int, *, new: bool) -> int:
+    """New architecture: `num_kv_heads`; else one with `multi_query`, or as many as heads."""
+    if not new:
+        return 1 if config.flag("multi_query", True, WHY) else heads
+    shared = config.get("num_kv_heads", heads, None, "n_head_kv", low=1)
+    config.check(
+        heads % shared == 0,
+        ("num_attention_heads", "num_kv_heads"),
+        f"{heads} query heads cannot share {shared} key and value heads evenly",
+    )
+    return shared

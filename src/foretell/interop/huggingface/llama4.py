@@ -1,0 +1,96 @@
+"""Llama-4: chunked and whole attention in turn, experts on all or every second layer, a tower."""
+
+from foretell.interop.huggingface import towers
+from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.config import Config
+from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
+from foretell.specs.ffn import Dense, Experts
+from foretell.specs.mixers import Attention
+from foretell.specs.model import Embedding, Head, Layer, Model
+
+MODEL_TYPES = ("llama4", "llama4_text")
+
+WHY = "Llama4TextConfig's defaults"
+
+
+def read(config: Config) -> Model:
+    """The text model, and the vision tower where the config describes it."""
+    text = text_level(config)
+    text.family = config.family
+    model = _text(text)
+    if config.family == "llama4_text" or not has_tower(config, "vision_config", "vision"):
+        return finish(config, model, ())
+    tower = towers.llama4(config.sub("vision_config"), model.stack.hidden)
+    return finish(config, model, (tower,))
+
+
+def _text(config: Config) -> Model:
+    hidden, depth = config.need("hidden_size"), config.layers()
+    layers = [
+        Layer(mixers=(mixer,), ffn=ffn)
+        for mixer, ffn in zip(_mixers(config, hidden, depth), _ffns(config, depth), strict=True)
+    ]
+    vocab = config.need("vocab_size")
+    return decoder(
+        config,
+        layers,
+        embedding=Embedding(vocab=vocab),
+        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
+        hidden=hidden,
+        max_positions=positions(config, default=131072),
+    )
+
+
+def _mixers(config: Config, hidden: int, depth: int) -> tuple[Attention, ...]:
+    """Aligned chunks where positions are rotated, all keys where they are not (every fourth layer).
+
+    Queries and keys are normalised without weights.
+    """
+    shape = read_heads(config, hidden, kv_default=8, dim_default=128, why=WHY)
+    biased = config.flag("attention_bias", False, WHY)
+    chunk = config.get("attention_chunk_size", 8192, WHY, low=1)
+    kinds = config.layer_types(depth, ("chunked_attention", "full_attention"))
+    if kinds is not None:
+        marks = [kind == "chunked_attention" for kind in kinds]
+    else:
+        rotated = config.wholes("no_rope_layers")
+        if not rotated:  # an empty list stands for the default in released configs
+            every = config.get("no_rope_layer_interval", 4, WHY, low=1)
+            rotated = tuple(int((i + 1) % every != 0) for i in range(depth))
+        config.check(
+            len(rotated) == depth,
+            ("no_rope_layers", "num_hidden_layers"),
+            f"{len(rotated)} entries for {depth} layers",
+        )
+        marks = [bool(mark) for mark in rotated[:depth]] + [False] * (depth - len(rotated))
+    whole, chunked = (
+        Attention(
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
+            window=window,
+            chunked=window is not None,
+            q_bias=biased,
+            k_bias=biased,
+            v_bias=biased,
+            o_bias=biased,
+        )
+        for window in (None, chunk)
+    )
+    return tuple(chunked if mark else whole for mark in marks)
+
+
+def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
+    """Experts with one shared expert of the same width, on every `interleave_moe_layer_step`-th
+    layer."""
+    experts, top_k = routed(config, experts=("num_local_experts",))
+    width = config.need("intermediate_size")
+    sparse = Experts(experts=experts, top_k=top_k, width=width, shared_width=width)
+    step = config.get("interleave_moe_layer_step", 1, WHY, low=1)
+    named = config.wholes("moe_layers")
+    marked = set(range(step - 1, depth, step)) if named is None else set(named)
+    if len(marked) == depth:
+        return (sparse,) * depth
+    dense = Dense(width=config.need("intermediate_size_mlp"))
+    return tuple(sparse if i in marked else dense for i in range(depth))

@@ -1,0 +1,56 @@
+"""Qwen1.5-MoE, Qwen2-57B-A14B (qwen2_moe) and the Qwen3 mixtures of experts (qwen3_moe)."""
+
+from foretell.interop.huggingface.config import Config
+from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.llamalike import Traits, dense_ffn, read_like
+from foretell.interop.huggingface.qwen import used_windows
+from foretell.specs.ffn import Dense, Experts
+from foretell.specs.model import Model
+
+MODEL_TYPES = ("qwen2_moe", "qwen3_moe")
+
+TRAITS: dict[str, Traits] = {
+    "qwen2_moe": Traits(
+        why="Qwen2MoeConfig's defaults",
+        qkv_bias=("qkv_bias", True),
+        kv_default=16,
+        windows=used_windows("Qwen2MoeConfig's defaults"),
+    ),
+    "qwen3_moe": Traits(
+        why="Qwen3MoeConfig's defaults",
+        qkv_bias=("attention_bias", False),
+        o_bias=("attention_bias", False),
+        qk_norm="head",
+        kv_default=4,
+        windows=used_windows("Qwen3MoeConfig's defaults", first_full=None),
+    ),
+}
+
+
+def read(config: Config) -> Model:
+    """Experts on the layers that the sparse step marks; qwen2_moe has a gated shared expert."""
+    traits = TRAITS[config.family]
+    return read_like(config, traits, ffns(config, traits))
+
+
+def ffns(config: Config, traits: Traits) -> tuple[Dense | Experts, ...]:
+    """The feed-forward part of each layer."""
+    depth = config.layers()
+    experts, top_k = routed(config, experts=("num_experts", "num_local_experts"))
+    shared = 0
+    if config.family == "qwen2_moe":
+        shared = config.need("shared_expert_intermediate_size", low=0)
+    sparse = Experts(
+        experts=experts,
+        top_k=top_k,
+        width=config.need("moe_intermediate_size"),
+        shared_width=shared,
+        shared_gate=shared > 0,
+    )
+    step = config.get("decoder_sparse_step", 1, traits.why, low=1)
+    dense_at = set(config.wholes("mlp_only_layers") or ())
+    marks = [i not in dense_at and (i + 1) % step == 0 for i in range(depth)]
+    if all(marks):
+        return (sparse,) * depth
+    dense = dense_ffn(config, traits)
+    return tuple(sparse if mark else dense for mark in marks)

@@ -1,0 +1,120 @@
+"""Qwen3-Next and Qwen3.5: gated DeltaNet and gated attention in turn, dense or with experts."""
+
+from dataclasses import replace
+
+from foretell.interop.huggingface import towers
+from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.config import Config
+from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
+from foretell.interop.huggingface.prediction import joined_block
+from foretell.specs.ffn import Dense, Experts
+from foretell.specs.mixers import Attention, DeltaNet
+from foretell.specs.model import Embedding, Head, Layer, Model
+
+MODEL_TYPES = (
+    "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text",
+)  # fmt: skip
+VISION = ("qwen3_5", "qwen3_5_moe")
+"""Those with a vision tower."""
+
+WHY = "the defaults of Qwen3NextConfig and Qwen3_5Config"
+
+
+def read(config: Config) -> Model:
+    """The text model; a prediction block of one attention layer; the vision tower of Qwen3.5."""
+    text = text_level(config)
+    text.family = config.family
+    model = _text(text)
+    if config.family not in VISION or not has_tower(config, "vision_config", "vision"):
+        return finish(config, model, ())
+    return finish(config, model, (towers.qwen3_vl(config.sub("vision_config")),))
+
+
+def _text(config: Config) -> Model:
+    hidden, depth = config.need("hidden_size"), config.layers()
+    attention, linear = _attention(config, hidden), _linear(config)
+    kinds = _kinds(config, depth)
+    layers = [
+        Layer(mixers=(attention if kind == "full_attention" else linear,), ffn=ffn)
+        for kind, ffn in zip(kinds, _ffns(config, depth), strict=True)
+    ]
+    vocab = config.need("vocab_size")
+    model = decoder(
+        config,
+        layers,
+        embedding=Embedding(vocab=vocab),
+        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
+        hidden=hidden,
+        max_positions=positions(config, default=32768),
+    )
+    own = config.flag("mtp_use_dedicated_embeddings", False)
+    block = joined_block(
+        config,
+        replace(layers[-1], mixers=(attention,)),
+        hidden,
+        tables=vocab * hidden if own else 0,
+        default=0,
+        why=None,
+    )
+    return replace(model, prediction=block)
+
+
+def _attention(config: Config, hidden: int) -> Attention:
+    """Attention whose output a gate per value scales (Qwen3-Next: always)."""
+    shape = read_heads(config, hidden, kv_default=2, dim_default=256, why=WHY)
+    biased = config.flag("attention_bias", False, WHY)
+    return Attention(
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        q_bias=biased,
+        k_bias=biased,
+        v_bias=biased,
+        o_bias=biased,
+        qk_norm="head",
+        output_gate="element" if config.flag("attn_output_gate", True) else "none",
+    )
+
+
+def _linear(config: Config) -> DeltaNet:
+    return DeltaNet(
+        key_heads=config.need("linear_num_key_heads"),
+        value_heads=config.need("linear_num_value_heads"),
+        key_dim=config.need("linear_key_head_dim"),
+        value_dim=config.need("linear_value_head_dim"),
+        conv_kernel=config.need("linear_conv_kernel_dim"),
+    )
+
+
+def _kinds(config: Config, depth: int) -> tuple[str, ...]:
+    """`layer_types`, or attention on every `full_attention_interval`-th layer."""
+    kinds = config.layer_types(depth, ("linear_attention", "full_attention"))
+    if kinds is not None:
+        return kinds
+    every = config.get("full_attention_interval", 4, WHY, low=1)
+    return tuple(
+        "full_attention" if (i + 1) % every == 0 else "linear_attention" for i in range(depth)
+    )
+
+
+def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
+    """Dense parts, or experts with a gated shared one on the layers that the sparse step marks."""
+    if not config.has("num_experts", "num_local_experts"):
+        return (Dense(width=config.need("intermediate_size")),) * depth
+    experts, top_k = routed(config, experts=("num_experts", "num_local_experts"))
+    shared = config.need("shared_expert_intermediate_size", low=0)
+    sparse = Experts(
+        experts=experts,
+        top_k=top_k,
+        width=config.need("moe_intermediate_size"),
+        shared_width=shared,
+        shared_gate=shared > 0,
+    )
+    step = config.get("decoder_sparse_step", 1, None, low=1)
+    dense_at = set(config.wholes("mlp_only_layers") or ())
+    marks = [i not in dense_at and (i + 1) % step == 0 for i in range(depth)]
+    if all(marks):
+        return (sparse,) * depth
+    dense = Dense(width=config.need("intermediate_size"))
+    return tuple(sparse if mark else dense for mark in marks)

@@ -1,0 +1,339 @@
+"""Vision and audio towers with their projectors, as weight counts.
+
+Towers are counted and never timed, so a tower is one number. Every formula follows the released
+module of its family; the tests compare them with the library's own modules.
+"""
+
+from dataclasses import dataclass, replace
+
+from foretell.interop.huggingface.config import Config
+from foretell.specs.model import Tower
+
+WHY = "the tower's usual size"
+
+
+def linear(inputs: int, outputs: int, bias: bool = False) -> int:
+    """inputs x outputs, and one weight per output where there is a bias."""
+    return inputs * outputs + (outputs if bias else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What an encoder layer is made of; the defaults are those of the first vision transformers."""
+
+    qkv_bias: bool = True
+    """Biases of the query, key and value maps."""
+    out_bias: bool = True
+    """Bias of the attention's output."""
+    mlp_bias: bool = True
+    """Biases of the feed-forward part."""
+    gated: bool = False
+    """Whether the feed-forward part has a second map up."""
+    layer_norm: bool = True
+    """Norms with a weight and a shift, or (RMS) a weight alone."""
+
+
+PLAIN = Form()
+BARE = Form(qkv_bias=False, out_bias=False, mlp_bias=False, gated=True, layer_norm=False)
+"""No biases, a gate, RMS norms."""
+
+
+def block(hidden: int, inner: int, form: Form = PLAIN, attention: int | None = None) -> int:
+    """One encoder layer: q, k, v and output maps, feed-forward part, two norms.
+
+    `attention` is the width of the queries where it differs from the hidden width.
+    """
+    width = hidden if attention is None else attention
+    return (
+        3 * linear(hidden, width, form.qkv_bias)
+        + linear(width, hidden, form.out_bias)
+        + (2 if form.gated else 1) * linear(hidden, inner, form.mlp_bias)
+        + linear(inner, hidden, form.mlp_bias)
+        + 2 * hidden * (2 if form.layer_norm else 1)
+    )
+
+
+def side(config: Config, key: str, default: int | None = None) -> int:
+    """A square's side, given as a number or as a list of two equal ones."""
+    if isinstance(config.raw(key), list | tuple):
+        sides = config.wholes(key, low=1) or (1,)
+        config.check(len(set(sides)) == 1, (key,), "is not square")
+        return sides[0]
+    return config.need(key) if default is None else config.get(key, default, WHY, low=1)
+
+
+def patches(config: Config) -> int:
+    """Patches of one image: (image / patch)^2."""
+    across = side(config, "image_size") // side(config, "patch_size")
+    return across * across
+
+
+def channels(config: Config) -> int:
+    """Colours of a pixel."""
+    return config.get("num_channels", 3, None, "in_channels", "in_chans", low=1)
+
+
+def siglip(vision: Config) -> int:
+    """SigLIP: patches with a bias, positions, layers, final norm, and a pooling head unless
+    `vision_use_head` is false."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    patch = side(vision, "patch_size")
+    body = (
+        linear(channels(vision) * patch * patch, h, True)
+        + patches(vision) * h
+        + vision.layers() * block(h, inner)
+        + 2 * h
+    )
+    pool = linear(h, 3 * h, True) + linear(h, h, True) + h + 2 * h
+    pool += linear(h, inner, True) + linear(inner, h, True)
+    return body + (pool if vision.flag("vision_use_head", True) else 0)
+
+
+def clip(vision: Config) -> int:
+    """CLIP: class token, patches without a bias, positions, norms before and after the layers."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    patch = side(vision, "patch_size")
+    return (
+        h
+        + linear(channels(vision) * patch * patch, h)
+        + (patches(vision) + 1) * h
+        + vision.layers() * block(h, inner)
+        + 4 * h
+    )
+
+
+def pixtral(vision: Config) -> int:
+    """Pixtral: gated layers without biases, RMS norms, rotary positions."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    patch = side(vision, "patch_size")
+    return linear(channels(vision) * patch * patch, h) + h + vision.layers() * block(h, inner, BARE)
+
+
+def idefics(vision: Config) -> int:
+    """The SigLIP of Idefics-3 and SmolVLM: no pooling head."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    patch = side(vision, "patch_size")
+    return (
+        linear(channels(vision) * patch * patch, h, True)
+        + patches(vision) * h
+        + vision.layers() * block(h, inner)
+        + 2 * h
+    )
+
+
+def internvit(vision: Config) -> int:
+    """InternViT: class token, positions, layers with two learned scales each; normalised queries and
+    keys and RMS norms in the 6B one. The second names are those of its own code."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    patch = side(vision, "patch_size")
+    own = vision.has("qkv_bias")
+    biased = vision.flag("qkv_bias" if own else "attention_bias", False)
+    rms = vision.text("norm_type", "layer_norm") == "rms_norm"
+    each = block(h, inner, Form(qkv_bias=biased, layer_norm=not rms)) + 2 * h
+    if vision.flag("qk_normalization" if own else "use_qk_norm", False):
+        each += 2 * h
+    after = 0 if vision.flag("use_mean_pooling", True) else 2 * h
+    return (
+        h
+        + linear(channels(vision) * patch * patch, h, True)
+        + (patches(vision) + 1) * h
+        + vision.layers() * each
+        + after
+    )
+
+
+def qwen2_vl(vision: Config) -> Tower:
+    """Qwen2-VL: patches of two frames without a bias, layers of `embed_dim`, merger to the text."""
+    h = vision.get("embed_dim", 1280, WHY, low=1)
+    out = vision.need("hidden_size")
+    inner = round(h * vision.number("mlp_ratio", 4.0, WHY))
+    depth = vision.get("depth", 32, WHY, low=1)
+    merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
+    total = _two_frames(vision, h, 14) + depth * block(h, inner)
+    total += 2 * h + linear(merged, merged, True) + linear(merged, out, True)
+    return Tower(name="vision", parameters=total)
+
+
+def qwen2_5_vl(vision: Config) -> Tower:
+    """Qwen2.5-VL: gated layers with biases and RMS norms, windows, merger to the text."""
+    h = vision.get("hidden_size", 1280, WHY, low=1)
+    inner = vision.get("intermediate_size", 3420, WHY, low=1)
+    out = vision.need("out_hidden_size")
+    depth = vision.get("depth", 32, WHY, low=1)
+    merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
+    total = _two_frames(vision, h, 14) + depth * block(h, inner, Form(gated=True, layer_norm=False))
+    total += h + linear(merged, merged, True) + linear(merged, out, True)
+    return Tower(name="vision", parameters=total)
+
+
+def qwen3_vl(vision: Config) -> Tower:
+    """Qwen3-VL and Qwen3.5: positions, one merger for the output (its norm before the merge)
+    and one for each deep-stack layer (its norm after it)."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    out = vision.need("out_hidden_size")
+    merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
+    deep = vision.wholes("deepstack_visual_indexes")
+    maps = linear(merged, merged, True) + linear(merged, out, True)
+    total = _two_frames(vision, h, 16) + h  # this generation's patch map has a bias
+    total += vision.need("num_position_embeddings") * h + vision.layers(key="depth") * block(
+        h, inner
+    )
+    total += maps + 2 * h + len(deep or ()) * (maps + 2 * merged)
+    return Tower(name="vision", parameters=total)
+
+
+def _two_frames(vision: Config, hidden: int, patch_default: int) -> int:
+    """Weights of the patch map of the Qwen-VL families, without its bias."""
+    patch = side(vision, "patch_size", patch_default)
+    frames = vision.get("temporal_patch_size", 2, WHY, low=1)
+    return channels(vision) * frames * patch * patch * hidden
+
+
+def glm4v(vision: Config) -> Tower:
+    """GLM-4.1V to 4.6V: gated layers of the text's width inside, RMS norms, a strided convolution to
+    the text's width and a gated merger behind it."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    out = vision.need("out_hidden_size")
+    merge = vision.get("spatial_merge_size", 2, WHY, low=1)
+    biased = vision.flag("attention_bias", False)
+    each = block(h, out, replace(BARE, qkv_bias=biased))
+    total = _two_frames(vision, h, 14) + h + patches(vision) * h + vision.layers(key="depth") * each
+    total += 2 * h + linear(merge * merge * h, out, True)
+    return Tower(name="vision", parameters=total + out * out + 2 * out + 3 * out * inner)
+
+
+def llama4(vision: Config, text_hidden: int) -> Tower:
+    """Llama-4: class token, positions, layers, pixel-shuffle adapter and projector."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    patch = side(vision, "patch_size")
+    total = h + linear(channels(vision) * patch * patch, h) + (patches(vision) + 1) * h + 4 * h
+    total += vision.layers() * block(h, inner)
+    ratio = vision.number("pixel_shuffle_ratio", 0.5, WHY, low=1e-3)
+    shuffled = round(h / ratio**2)
+    config_out = vision.need("projector_output_dim")
+    middle = vision.need("projector_input_dim")
+    total += linear(shuffled, middle) + linear(middle, config_out)
+    total += linear(vision.need("vision_output_dim"), text_hidden)
+    return Tower(name="vision", parameters=total)
+
+
+def moonvit(vision: Config) -> Tower:
+    """MoonViT of Kimi-K2.5 and K3: learned 2-D positions (the temporal part is fixed), layers whose
+    biases, norms and attention width the config chooses, patch-merging projector."""
+    h = vision.need("vt_hidden_size", "hidden_size")
+    inner = vision.need("vt_intermediate_size", "intermediate_size")
+    depth = vision.layers("num_hidden_layers", key="vt_num_hidden_layers")
+    patch = side(vision, "patch_size")
+    rms = vision.choice("norm_type", ("layernorm", "rmsnorm"), "layernorm") == "rmsnorm"
+    per_norm = h if rms else 2 * h
+    attention = vision.get("qkv_hidden_size", h, low=1)
+    attn_bias, mlp_bias = vision.flag("attn_bias", True), vision.flag("linear_bias", True)
+    form = Form(qkv_bias=attn_bias, out_bias=attn_bias, mlp_bias=mlp_bias, layer_norm=not rms)
+    each = block(h, inner, form, attention)
+    tall = vision.need("init_pos_emb_height", "pos_emb_height")
+    wide = vision.need("init_pos_emb_width", "pos_emb_width")
+    total = linear(3 * patch * patch, h, vision.flag("patch_embed_proj_bias", True))
+    total += tall * wide * h + depth * each + per_norm
+    total += _patch_merger(vision, h)
+    return Tower(name="vision", parameters=total)
+
+
+def _patch_merger(vision: Config, hidden: int) -> int:
+    """MoonViT's projector: two maps over merged patches; the second version has no bias and a norm
+    of the text width after them, the first a layer norm before them."""
+    kernel = vision.wholes("merge_kernel_size", low=1) or (2, 2)
+    merged = vision.get("mm_hidden_size", hidden, low=1)
+    norm_in = merged
+    for step in kernel:
+        merged *= step
+    out = vision.need("text_hidden_size")
+    known = ("patchmerger", "patchmergerv2")
+    if vision.choice("mm_projector_type", known, "patchmerger") == "patchmergerv2":
+        return linear(merged, merged) + linear(merged, out) + out
+    return 2 * norm_in + linear(merged, merged, True) + linear(merged, out, True)
+
+
+def gemma4(vision: Config, text_hidden: int) -> Tower:
+    """Gemma-4: two tables of positions, gated layers with four RMS norms and normalised queries and
+    keys, one projection to the text."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    heads = vision.need("num_attention_heads")
+    kv = vision.get("num_key_value_heads", heads, low=1)
+    dim = vision.get("head_dim", h // heads, low=1)
+    patch = side(vision, "patch_size")
+    biased = vision.flag("attention_bias", False)
+    each = linear(h, heads * dim, biased) + 2 * linear(h, kv * dim, biased)
+    each += linear(heads * dim, h, biased) + 3 * h * inner + 2 * dim + 4 * h
+    total = linear(3 * patch * patch, h) + 2 * vision.need("position_embedding_size") * h
+    total += vision.layers() * each + linear(h, text_hidden)
+    return Tower(name="vision", parameters=total)
+
+
+def mllama(vision: Config, text_hidden: int) -> Tower:
+    """Llama-3.2 Vision: tile and position tables with gates, local and gated global layers."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    patch, tiles = side(vision, "patch_size"), vision.need("max_num_tiles")
+    ratios = vision.raw("supported_aspect_ratios")
+    tables = (len(ratios) if isinstance(ratios, list) else 8) + 1
+    rows = patches(vision) + 1
+    each = block(h, inner, Form(qkv_bias=False, out_bias=False))
+    total = h + linear(3 * patch * patch, h) + 1 + rows * h + tables * tiles * rows * h
+    total += 2 * (1 + tables * tiles * h) + 4 * h
+    total += vision.layers() * each + vision.layers(key="num_global_layers") * (each + 2)
+    total += linear(vision.need("vision_output_dim"), text_hidden, True)
+    return Tower(name="vision", parameters=total)
+
+
+def step(vision: Config, text_hidden: int, bias: bool) -> Tower:
+    """Step-3.x: learned positions beside rotary ones, scaled layers, two strided convolutions that
+    double the width, one projection."""
+    h = vision.need("width", "hidden_size")
+    inner = int(h * vision.number("mlp_ratio", 8960 / 1536, WHY))
+    patch = side(vision, "patch_size")
+    total = linear(3 * patch * patch, h) + patches(vision) * h + 2 * h
+    total += vision.layers("num_hidden_layers", key="layers") * (block(h, inner) + 2 * h)
+    total += linear(9 * h, 2 * h, True) + linear(9 * 2 * h, 4 * h, True)
+    total += linear(4 * h, text_hidden, bias)
+    return Tower(name="vision", parameters=total)
+
+
+def whisper(audio: Config) -> int:
+    """Whisper's encoder: two convolutions over the spectrum, positions, layers whose keys have no
+    bias, final norm."""
+    h = audio.need("d_model", "hidden_size")
+    inner = audio.need("encoder_ffn_dim", "intermediate_size")
+    depth = audio.layers("num_hidden_layers", key="encoder_layers")
+    mel = audio.get("num_mel_bins", 128, WHY, low=1)
+    total = linear(3 * mel, h, True) + linear(3 * h, h, True)
+    total += audio.get("max_source_positions", 1500, WHY, low=1) * h
+    return total + depth * (block(h, inner) - h) + 2 * h
+
+
+def gemma4_audio(audio: Config, text_hidden: int) -> Tower:
+    """Gemma-4's conformer: two strided convolutions over 128 mel bins, layers of two half-step
+    feed-forward parts, chunked attention with relative keys and a convolution, two projections."""
+    h = audio.get("hidden_size", 1024, WHY, low=1)
+    heads = audio.get("num_attention_heads", 8, WHY, low=1)
+    taps = audio.get("conv_kernel_size", 5, WHY, low=1)
+    first, second = (audio.wholes("subsampling_conv_channels", low=1) or (128, 32))[:2]
+    out = audio.get("output_proj_dims", 1536, WHY, low=1)
+    bins = 128 // 4  # each convolution halves the spectrum
+    total = 9 * first + first + 9 * first * second + second + linear(second * bins, h)
+    feed = 2 * 4 * h * h + 2 * h
+    attention = 5 * h * h + h // heads
+    convolution = 3 * h * h + taps * h + 2 * h
+    depth = audio.get("num_hidden_layers", 12, WHY, low=1)
+    total += depth * (2 * feed + attention + convolution + 3 * h)
+    total += linear(h, out, True) + linear(out, text_hidden)
+    return Tower(name="audio", parameters=total)
+
+
+def minimax_m3(vision: Config, text_hidden: int, projector: int) -> Tower:
+    """MiniMax-M3: patches of two frames, a norm before the layers, two maps, two more over merged
+    patches."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
+    merged = text_hidden * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
+    total = _two_frames(vision, h, 14) + 2 * h + vision.layers() * block(h, inner)
+    total += linear(h, projector, True) + linear(projector, text_hidden, True)
+    total += linear(merged, projector, True) + linear(projector, text_hidden, True)
+    return Tower(name="vision", parameters=total)

@@ -1,0 +1,1 @@
+"""Published runs beside our numbers for them."""

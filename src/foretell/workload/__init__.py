@@ -1,0 +1,1 @@
+"""The op graph: what a layer of each kind is made of."""

@@ -1,0 +1,268 @@
+"""Softmax attention as operations: projections, core, output."""
+
+from foretell.specs._base import Num
+from foretell.specs.mixers import Attention
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.indexer import indexer_graph
+from foretell.workload.masks import keys_read, merged_keys, merged_pairs, visible_pairs
+from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Split
+
+
+def attention_graph(mixer: Attention, hidden: int, tokens: Tokens) -> LayerGraph:
+    """qkv projection, normalised and rotated queries and keys, core, gate, output projection."""
+    name = "cross" if mixer.cross else "attention"
+    core = _core(mixer, tokens, name)
+    graph = LayerGraph(
+        name=name,
+        ops=(
+            *_input_projections(mixer, hidden, tokens, name),
+            *_between(mixer, tokens.count, name),
+            core,
+            *_output_projections(mixer, hidden, tokens.count, name),
+        ),
+        saved=_saved(mixer, tokens, core, name),
+        edges=_edges(mixer, hidden, tokens, name),
+    )
+    if mixer.indexer is not None:
+        graph = graph + indexer_graph(mixer.indexer, hidden, tokens)
+    return graph
+
+
+def core_saved(core: AttentionCore, name: str) -> tuple[Saved, ...]:
+    """One fp32 statistic per row when fused; else the scores after softmax.
+
+    Softmax's gradient and the product with the values need its output alone: 2 a s^2 b bytes of
+    Korthikanti's 5 a s^2 b (arXiv 2205.05198, section 4.1); the rest are the dropout's mask and
+    output.
+    """
+    if core.flash:
+        rows = core.batch * core.heads * core.q_len
+        return (Saved(name=f"{name}.lse", elements=rows, split="width", bytes_per_element=4.0),)
+    return (Saved(name=f"{name}.scores", elements=core.scores, split="width", core=True),)
+
+
+def _value_dim(mixer: Attention) -> int:
+    return mixer.value_dim or mixer.head_dim
+
+
+def _core(mixer: Attention, tokens: Tokens, name: str) -> AttentionCore:
+    """The pairs that mask, window or indexer leave; the encoder's keys in cross-attention."""
+    pairs, kv_len, whole = _seen(mixer, tokens)
+    return AttentionCore(
+        name=f"{name}.core",
+        batch=tokens.batch,
+        heads=float(mixer.heads),
+        kv_heads=float(mixer.kv_heads),
+        q_len=tokens.q_len,
+        kv_len=kv_len,
+        pairs=pairs,
+        qk_dim=float(mixer.head_dim),
+        v_dim=float(_value_dim(mixer)),
+        flash=tokens.flash,
+        counted=None if whole else pairs,
+        kv_rank=float(mixer.head_dim) if mixer.value_is_key else 0.0,
+    )
+
+
+def _seen(mixer: Attention, tokens: Tokens) -> tuple[Num, Num, bool]:
+    """Pairs, keys read, and whether every pair up to causality is there.
+
+    An indexer keeps its top_k of all keys; where keys are merged as well, it keeps those of the
+    merged ones, which are seen beside the window's.
+    """
+    if mixer.cross:
+        return tokens.q_len * tokens.cross_len, tokens.cross_len, True
+    kept = None if mixer.indexer is None else mixer.indexer.top_k
+    ratio = mixer.compress_ratio
+    window = mixer.window if kept is None or ratio is not None else kept
+    causal, chunked = mixer.causal, mixer.chunked
+    pairs = visible_pairs(tokens, causal=causal, window=window, chunked=chunked)
+    keys = keys_read(tokens, causal=causal, window=window, chunked=chunked)
+    if ratio is not None:
+        pairs = pairs + merged_pairs(tokens, ratio, kept)
+        keys = keys + merged_keys(tokens, ratio, kept)
+    return pairs, keys, window is None and ratio is None
+
+
+def _edges(mixer: Attention, hidden: int, tokens: Tokens, name: str) -> tuple[Edge, ...]:
+    """The hidden state enters and leaves; so do the encoder's states where keys are made of
+    them."""
+    edges = (
+        Edge(name=name, elements=tokens.count * hidden, leave=False),
+        Edge(name=name, elements=tokens.count * hidden, leave=True),
+    )
+    if not mixer.cross or not mixer.owns_kv or tokens.phase == "decode":
+        return edges
+    states = tokens.batch * tokens.cross_len * (mixer.cross_inputs or hidden)
+    return (*edges, Edge(name=f"{name}.states", elements=states, leave=False))
+
+
+def _saved(mixer: Attention, tokens: Tokens, core: AttentionCore, name: str) -> tuple[Saved, ...]:
+    """Queries, keys and values as the core reads them, its result; what norms, gates and ranks
+    add."""
+    count, v_dim = tokens.count, _value_dim(mixer)
+    q_width, out_width = mixer.heads * mixer.head_dim, mixer.heads * v_dim
+    rows = tokens.batch * core.kv_len
+    kv_width = mixer.kv_heads * (mixer.head_dim + v_dim) if mixer.owns_kv else 0
+    saved = [
+        Saved(name=f"{name}.q", elements=count * q_width, split="width"),
+        Saved(name=f"{name}.kv", elements=rows * kv_width, split="width"),
+        Saved(name=f"{name}.out", elements=count * out_width, split="width"),
+        *core_saved(core, name),
+    ]
+    if mixer.qk_norm != "none":
+        keys = rows * mixer.kv_heads * mixer.head_dim if mixer.owns_kv else 0.0
+        saved.append(Saved(name=f"{name}.unnormed", elements=count * q_width + keys, split="width"))
+    if mixer.output_gate != "none":
+        gates = out_width if mixer.output_gate == "element" else mixer.heads
+        saved.append(
+            Saved(name=f"{name}.gated", elements=count * (gates + out_width), split="width")
+        )
+    if mixer.q_rank is not None:
+        saved.append(Saved(name=f"{name}.rank", elements=2.0 * count * mixer.q_rank, split="none"))
+    if mixer.o_rank is not None:
+        ranks = mixer.o_groups * mixer.o_rank
+        saved.append(Saved(name=f"{name}.o_rank", elements=count * ranks, split="width"))
+    return tuple(saved)
+
+
+def _input_projections(
+    mixer: Attention, hidden: int, tokens: Tokens, name: str
+) -> tuple[Gemm, ...]:
+    """Queries (direct or through a low rank), keys and values, from the hidden state or the
+    encoder."""
+    q_width = mixer.heads * mixer.head_dim
+    q_outputs = float(q_width * 2 if mixer.output_gate == "element" else q_width)
+    kv_pair = mixer.head_dim + (0 if mixer.value_is_key else _value_dim(mixer))
+    kv_width = float(mixer.kv_heads * kv_pair if mixer.owns_kv else 0)
+    kv_min = float(kv_pair if mixer.owns_kv else 0)
+    count = tokens.count
+    if not mixer.cross and mixer.q_rank is None:
+        joint = Gemm(
+            name=f"{name}.qkv",
+            m=count,
+            n=q_outputs + kv_width,
+            k=float(hidden),
+            split="col",
+            n_kv=kv_width,
+            n_kv_min=kv_min,
+        )
+        return (joint,)
+    ops: list[Gemm] = []
+    if mixer.q_rank is None:
+        ops.append(Gemm(name=f"{name}.q", m=count, n=q_outputs, k=float(hidden), split="col"))
+    else:
+        rank = float(mixer.q_rank)
+        ops.append(Gemm(name=f"{name}.q_down", m=count, n=rank, k=float(hidden)))
+        ops.append(Gemm(name=f"{name}.q_up", m=count, n=q_outputs, k=rank, split="col"))
+    if mixer.owns_kv:
+        # In decode the encoder's keys and values lie in the cache: weights are held, nothing is
+        # done.
+        cross_rows = 0.0 if tokens.phase == "decode" else tokens.batch * tokens.cross_len
+        ops.append(
+            Gemm(
+                name=f"{name}.kv",
+                m=cross_rows if mixer.cross else count,
+                n=kv_width,
+                k=float(mixer.cross_inputs or hidden),
+                split="col",
+                n_kv=kv_width,
+                n_kv_min=kv_min,
+            )
+        )
+    return tuple(ops)
+
+
+def _between(mixer: Attention, count: Num, name: str) -> tuple[Op, ...]:
+    """Biases, query and key norms, rotation: one pass over queries and keys; the gate over
+    outputs."""
+    q_width, k_width = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
+    v_width = mixer.kv_heads * _value_dim(mixer)
+    if not mixer.owns_kv:
+        k_width = v_width = 0
+    biases = (
+        (q_width if mixer.q_bias else 0)
+        + (k_width if mixer.k_bias else 0)
+        + (v_width if mixer.v_bias else 0)
+    )
+    ops: list[Op] = [
+        Pointwise(
+            name=f"{name}.rotate",
+            # Positions are not rotated against the encoder's; the biases alone ride on the
+            # products.
+            elements=0.0 if mixer.cross else count * (q_width + k_width),
+            flop=4.0,
+            back_moves=2.0,
+            back_flop=4.0,
+            weights=float(biases),
+            cut_weights=True,
+            split="width",
+        )
+    ]
+    if mixer.q_rank is not None:
+        ops.append(_norm(f"{name}.q_norm", count * mixer.q_rank, float(mixer.q_rank), "none"))
+    if mixer.qk_norm != "none":
+        per = 2 if mixer.qk_norm_bias else 1
+        head = mixer.qk_norm == "head"
+        own = mixer.head_dim if mixer.owns_kv else 0
+        weights = per * (mixer.head_dim + own if head else q_width + k_width)
+        ops.append(_norm(f"{name}.qk_norm", count * (q_width + k_width), float(weights), "width"))
+    if mixer.output_gate != "none":
+        ops.append(
+            Pointwise(
+                name=f"{name}.gate",
+                elements=count * mixer.heads * _value_dim(mixer),
+                reads=2.0,
+                flop=4.0,
+                back_moves=5.0,
+                back_flop=6.0,
+                split="width",
+            )
+        )
+    return tuple(ops)
+
+
+def _norm(name: str, elements: Num, weights: float, split: Split) -> Pointwise:
+    return Pointwise(
+        name=name,
+        elements=elements,
+        flop=5.0,
+        back_flop=8.0,
+        weights=weights,
+        split=split,
+        family="norm",
+    )
+
+
+def _output_projections(mixer: Attention, hidden: int, count: Num, name: str) -> tuple[Gemm, ...]:
+    """Heads back to the hidden width, directly or through a low rank per group; a per-head gate."""
+    out_width = float(mixer.heads * _value_dim(mixer))
+    ops: list[Gemm] = []
+    if mixer.output_gate == "head":
+        heads = float(mixer.heads)
+        ops.append(Gemm(name=f"{name}.gate_up", m=count, n=heads, k=float(hidden), split="col"))
+    width = out_width
+    if mixer.o_rank is not None:
+        groups = float(mixer.o_groups)
+        width = groups * mixer.o_rank
+        ops.append(
+            Gemm(
+                name=f"{name}.o_down",
+                m=count,
+                n=float(mixer.o_rank),
+                k=out_width / groups,
+                groups=groups,
+                split="heads",
+            )
+        )
+    ops.append(
+        Gemm(
+            name=f"{name}.o",
+            m=count,
+            n=float(hidden),
+            k=width,
+            split="row",
+            bias=mixer.o_bias,
+        )
+    )
+    return tuple(ops)

@@ -1,0 +1,235 @@
+"""Dense feed-forward parts and mixtures of experts as operations."""
+
+from foretell.specs._base import Num
+from foretell.specs.ffn import Dense, Experts
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.ops import Gemm, Op, Pointwise
+
+
+def dense_graph(ffn: Dense, hidden: int, tokens: Tokens, name: str = "ffn") -> LayerGraph:
+    """up (two when gated), activation, down: h f (ups + 1) weights and their biases.
+
+    One hidden x hidden map in its place acts on each token alone and opens no tensor-parallel
+    region.
+    """
+    count = tokens.count
+    if ffn.linear:
+        op = Gemm(
+            name=f"{name}.linear",
+            m=count,
+            n=float(hidden),
+            k=float(hidden),
+            bias=ffn.up_bias,
+            split="tokens",
+        )
+        return LayerGraph(name=name, ops=(op,))
+    ups = 2.0 if ffn.gated else 1.0
+    width = float(ffn.width)
+    return LayerGraph(
+        name=name,
+        ops=(
+            Gemm(
+                name=f"{name}.up",
+                m=count,
+                n=ups * width,
+                k=float(hidden),
+                bias=ffn.up_bias,
+                split="col",
+            ),
+            _activation(name, count * width, ups),
+            Gemm(
+                name=f"{name}.down",
+                m=count,
+                n=float(hidden),
+                k=width,
+                bias=ffn.down_bias,
+                split="row",
+            ),
+        ),
+        saved=(
+            Saved(name=f"{name}.up", elements=count * ups * width, split="width"),
+            Saved(name=f"{name}.act", elements=count * width, split="width"),
+        ),
+        edges=(
+            Edge(name=name, elements=count * hidden, leave=False),
+            Edge(name=name, elements=count * hidden, leave=True),
+        ),
+    )
+
+
+def experts_graph(ffn: Experts, hidden: int, tokens: Tokens) -> LayerGraph:
+    """Router, sort of tokens by expert, grouped up, activation, grouped down, weighted return.
+
+    Each of the E experts sees T top_k / E tokens (balanced load; the sum of work is T top_k rows
+    however they are spread). Tokens may be projected to a latent width before the routed experts
+    and back after them. Shared experts are one dense part in the same tensor-parallel region.
+    """
+    count = tokens.count
+    ops = (
+        *_router(ffn, hidden, count),
+        *_latent_in(ffn, hidden, count),
+        *_routed(ffn, hidden, count),
+        *_latent_out(ffn, hidden, count),
+    )
+    graph = LayerGraph(
+        name="moe",
+        ops=ops,
+        saved=_experts_saved(ffn, hidden, count),
+        edges=(
+            Edge(name="moe", elements=count * hidden, leave=False),
+            Edge(name="moe", elements=count * hidden, leave=True),
+        ),
+    )
+    if not ffn.shared_width:
+        return graph
+    shared = Dense(width=ffn.shared_width, gated=ffn.gated, activation=ffn.activation)
+    part = dense_graph(shared, hidden, tokens, "moe.shared")
+    graph = graph + LayerGraph(name="shared", ops=part.ops, saved=part.saved)
+    if ffn.shared_gate:
+        graph = graph + _shared_gate(hidden, count)
+    return graph
+
+
+def _router(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
+    """Scores of all experts per token, and the choice of top_k; before the region, so on own
+    tokens."""
+    experts = float(ffn.experts)
+    choice = Pointwise(
+        name="moe.top_k",
+        elements=count * experts,
+        flop=6.0,
+        weights=(experts if ffn.router_bias else 0.0) + ffn.extra_parameters,
+        family="routing",
+    )
+    if not ffn.has_router:
+        return (choice,)
+    scores = Gemm(name="moe.router", m=count, n=experts, k=float(hidden), split="tokens")
+    return (scores, choice)
+
+
+def _latent_in(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
+    """hidden -> latent, with a norm where there is one."""
+    if ffn.latent is None:
+        return ()
+    width = float(ffn.latent)
+    down = Gemm(name="moe.latent_down", m=count, n=width, k=float(hidden))
+    if not ffn.latent_norm:
+        return (down,)
+    norm = Pointwise(
+        name="moe.latent_norm",
+        elements=count * width,
+        flop=5.0,
+        back_flop=8.0,
+        weights=width,
+        split="none",
+        family="norm",
+    )
+    return (down, norm)
+
+
+def _latent_out(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
+    """latent -> hidden."""
+    if ffn.latent is None:
+        return ()
+    return (Gemm(name="moe.latent_up", m=count, n=float(hidden), k=float(ffn.latent)),)
+
+
+def _routed(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
+    """Tokens to their experts, grouped products, and the weighted sum back."""
+    experts, width = float(ffn.experts), float(ffn.width)
+    routed, inner = count * ffn.top_k, float(ffn.latent or hidden)
+    ups = 2.0 if ffn.gated else 1.0
+    permute = Pointwise(
+        name="moe.permute",
+        elements=routed * inner,
+        flop=0.0,
+        back_moves=2.0,
+        back_flop=0.0,
+        split="none",
+        family="routing",
+    )
+    up = Gemm(
+        name="moe.up",
+        m=routed / experts,
+        n=ups * width,
+        k=inner,
+        groups=experts,
+        bias=ffn.expert_bias,
+        split="col",
+        family="grouped-gemm",
+    )
+    down = Gemm(
+        name="moe.down",
+        m=routed / experts,
+        n=inner,
+        k=width,
+        groups=experts,
+        bias=ffn.expert_bias,
+        split="row",
+        family="grouped-gemm",
+    )
+    unpermute = Pointwise(
+        name="moe.unpermute",
+        elements=routed * inner,
+        flop=2.0,
+        back_moves=3.0,
+        split="none",
+        family="routing",
+    )
+    return (permute, up, _activation("moe", routed * width, ups), down, unpermute)
+
+
+def _shared_gate(hidden: int, count: Num) -> LayerGraph:
+    """One gate per token on the shared experts' output, which its gradient needs."""
+    return LayerGraph(
+        name="gate",
+        ops=(
+            Gemm(name="moe.shared_gate", m=count, n=1.0, k=float(hidden)),
+            Pointwise(
+                name="moe.shared_scale",
+                elements=count * hidden,
+                flop=1.0,
+                back_moves=3.0,
+                back_flop=3.0,
+                split="none",
+            ),
+        ),
+        saved=(Saved(name="moe.shared_out", elements=count * hidden, split="none"),),
+    )
+
+
+def _experts_saved(ffn: Experts, hidden: int, count: Num) -> tuple[Saved, ...]:
+    """fp32 routing scores, permuted tokens, both sides of the activation, results before
+    weighting."""
+    routed, inner = count * ffn.top_k, float(ffn.latent or hidden)
+    width, ups = float(ffn.width), 2.0 if ffn.gated else 1.0
+    saved = [
+        Saved(
+            name="moe.scores",
+            elements=count * float(ffn.experts),
+            split="tokens",
+            bytes_per_element=4.0,
+        ),
+        Saved(name="moe.in", elements=routed * inner, split="none"),
+        Saved(name="moe.up", elements=routed * ups * width, split="width"),
+        Saved(name="moe.act", elements=routed * width, split="width"),
+        Saved(name="moe.out", elements=routed * inner, split="none"),
+    ]
+    if ffn.latent is not None:
+        # The state before the norm, where there is one, and the sum that goes back to full width.
+        states = 2.0 if ffn.latent_norm else 1.0
+        saved.append(Saved(name="moe.latent", elements=states * count * inner, split="none"))
+    return tuple(saved)
+
+
+def _activation(name: str, elements: Num, ups: float) -> Pointwise:
+    """Activation, times the gate where there is one."""
+    return Pointwise(
+        name=f"{name}.act",
+        elements=elements,
+        reads=ups,
+        flop=4.0 + ups,
+        back_moves=1.0 + 2.0 * ups,
+        back_flop=8.0,
+        split="width",
+    )

@@ -1,0 +1,208 @@
+"""Multi-head latent attention as operations, in its expanded and its absorbed form.
+
+Both forms hold the same weights:
+
+    h r_q + r_q + r_q H (d_n + d_r)   queries, down, norm, up (h H (d_n + d_r) without a query rank)
+    h (r + d_r) + r                   latent and shared rotary key, with the latent's norm
+    r H (d_n + d_v)                   keys and values from the latent
+    H d_v h                           output
+
+(DeepSeek-V2, arXiv 2405.04434, section 2.1 and appendix C.) Expanded, every head has keys and
+values of its own: training and prefill. Absorbed, queries are mapped into the latent's rank by W_uk
+and the result out of it by W_uv, so that all heads share one key of width r + d_r and its first r
+as value: decode, and every phase of sparse attention, whose kernels are published in this form
+alone (DeepSeek-V3.2-Exp).
+"""
+
+from foretell.specs._base import Num
+from foretell.specs.mixers import LatentAttention
+from foretell.workload.attention import core_saved
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.indexer import indexer_graph
+from foretell.workload.masks import keys_read, visible_pairs
+from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
+
+NAME = "attention"
+
+
+def latent_graph(mixer: LatentAttention, hidden: int, tokens: Tokens) -> LayerGraph:
+    """Down, norm and up projections, core, gate, output projection; the indexer where there is one.
+
+    The down projections are whole on every tensor-parallel rank; what enters the cut region is
+    their output (r_q + r + d_r wide), and the hidden state only where something else reads it
+    inside.
+    """
+    absorbed = tokens.phase == "decode" or mixer.indexer is not None
+    core = _core(mixer, tokens, absorbed=absorbed)
+    middle = _absorbed(mixer, tokens.count, core) if absorbed else _expanded(mixer, tokens, core)
+    inside = mixer.q_rank is None or mixer.output_gate != "none"
+    entering = (mixer.q_rank or 0) + mixer.kv_rank + mixer.rope_dim + (hidden if inside else 0)
+    graph = LayerGraph(
+        name=NAME,
+        ops=(
+            *_queries(mixer, hidden, tokens.count),
+            *_latent(mixer, hidden, tokens.count),
+            *middle,
+            *_output(mixer, hidden, tokens.count),
+        ),
+        saved=(
+            *_saved_inputs(mixer, tokens.count),
+            *_saved_core(mixer, tokens.count, absorbed=absorbed),
+            *core_saved(core, NAME),
+        ),
+        edges=(
+            Edge(name=NAME, elements=tokens.count * entering, leave=False),
+            Edge(name=NAME, elements=tokens.count * hidden, leave=True),
+        ),
+    )
+    if mixer.indexer is not None:
+        graph = graph + indexer_graph(mixer.indexer, hidden, tokens)
+    return graph
+
+
+def _core(mixer: LatentAttention, tokens: Tokens, *, absorbed: bool) -> AttentionCore:
+    """Expanded: H keys of d_n + d_r and values of d_v. Absorbed: one of r + d_r, read once."""
+    window = None if mixer.indexer is None else mixer.indexer.top_k
+    shared = float(mixer.kv_rank + mixer.rope_dim)
+    pairs = visible_pairs(tokens, causal=True, window=window, chunked=False)
+    return AttentionCore(
+        name=f"{NAME}.core",
+        batch=tokens.batch,
+        heads=float(mixer.heads),
+        kv_heads=1.0 if absorbed else float(mixer.heads),
+        q_len=tokens.q_len,
+        kv_len=keys_read(tokens, causal=True, window=window, chunked=False),
+        pairs=pairs,
+        qk_dim=shared if absorbed else float(mixer.nope_dim + mixer.rope_dim),
+        v_dim=float(mixer.kv_rank if absorbed else mixer.value_dim),
+        flash=tokens.flash,
+        counted=None if window is None else pairs,
+        kv_rank=shared if absorbed else 0.0,
+    )
+
+
+def _queries(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
+    """Hidden -> rank, norm, rank -> heads; or directly."""
+    width = float(mixer.heads * (mixer.nope_dim + mixer.rope_dim))
+    if mixer.q_rank is None:
+        return (Gemm(name=f"{NAME}.q", m=count, n=width, k=float(hidden), split="col"),)
+    rank = float(mixer.q_rank)
+    return (
+        Gemm(
+            name=f"{NAME}.q_down",
+            m=count,
+            n=rank,
+            k=float(hidden),
+            bias=mixer.bias,
+            split="tokens",
+        ),
+        _norm(f"{NAME}.q_norm", count, rank),
+        Gemm(name=f"{NAME}.q_up", m=count, n=width, k=rank, split="col"),
+    )
+
+
+def _latent(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
+    """Hidden -> latent and rotary key, norm of the latent, rotation of queries and key."""
+    rank = float(mixer.kv_rank)
+    return (
+        Gemm(
+            name=f"{NAME}.kv_down",
+            m=count,
+            n=rank + mixer.rope_dim,
+            k=float(hidden),
+            bias=mixer.bias,
+            split="tokens",
+        ),
+        _norm(f"{NAME}.kv_norm", count, rank),
+        Pointwise(
+            name=f"{NAME}.rotate",
+            elements=count * (mixer.heads + 1.0) * mixer.rope_dim,
+            flop=4.0,
+            back_moves=2.0,
+            back_flop=4.0,
+            split="width",
+        ),
+    )
+
+
+def _norm(name: str, count: Num, width: float) -> Pointwise:
+    return Pointwise(
+        name=name, elements=count * width, flop=5.0, back_flop=8.0, weights=width, family="norm"
+    )
+
+
+def _expanded(mixer: LatentAttention, tokens: Tokens, core: AttentionCore) -> tuple[Op, ...]:
+    """Keys and values of every head from the latent, then the core."""
+    width = float(mixer.heads * (mixer.nope_dim + mixer.value_dim))
+    # A chunk of a longer prompt expands the cached latents of the earlier chunks again.
+    rows = tokens.batch * tokens.kv_len
+    up = Gemm(name=f"{NAME}.kv_up", m=rows, n=width, k=float(mixer.kv_rank), split="col")
+    return (up, core)
+
+
+def _absorbed(mixer: LatentAttention, count: Num, core: AttentionCore) -> tuple[Op, ...]:
+    """Queries into the latent's rank, the core, results out of it: one product per head each."""
+    heads, rank = float(mixer.heads), float(mixer.kv_rank)
+    into = Gemm(
+        name=f"{NAME}.k_absorb",
+        m=count,
+        n=rank,
+        k=float(mixer.nope_dim),
+        groups=heads,
+        split="heads",
+    )
+    out = Gemm(
+        name=f"{NAME}.v_absorb",
+        m=count,
+        n=float(mixer.value_dim),
+        k=rank,
+        groups=heads,
+        split="heads",
+    )
+    return (into, core, out)
+
+
+def _output(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
+    """The gate from the hidden state where there is one, and the output projection."""
+    width = float(mixer.heads * mixer.value_dim)
+    ops: list[Op] = []
+    if mixer.output_gate != "none":
+        gates = width if mixer.output_gate == "element" else float(mixer.heads)
+        ops.append(Gemm(name=f"{NAME}.gate_up", m=count, n=gates, k=float(hidden), split="col"))
+        ops.append(
+            Pointwise(
+                name=f"{NAME}.gate",
+                elements=count * width,
+                reads=2.0,
+                flop=4.0,
+                back_moves=5.0,
+                back_flop=6.0,
+                split="width",
+            )
+        )
+    ops.append(
+        Gemm(name=f"{NAME}.o", m=count, n=float(hidden), k=width, bias=mixer.bias, split="row")
+    )
+    return tuple(ops)
+
+
+def _saved_inputs(mixer: LatentAttention, count: Num) -> tuple[Saved, ...]:
+    """The latents before and after their norms, and the rotary key."""
+    rank = float(mixer.q_rank or 0)
+    kv = 2.0 * mixer.kv_rank + mixer.rope_dim
+    return (Saved(name=f"{NAME}.latents", elements=count * (2.0 * rank + kv), split="tokens"),)
+
+
+def _saved_core(mixer: LatentAttention, count: Num, *, absorbed: bool) -> tuple[Saved, ...]:
+    """What the core and the output projection read: queries, keys, values, results."""
+    heads = float(mixer.heads)
+    query = mixer.nope_dim + mixer.rope_dim
+    out = float(mixer.value_dim)
+    if mixer.output_gate != "none":
+        out += mixer.value_dim + (mixer.value_dim if mixer.output_gate == "element" else 1.0)
+    if absorbed:
+        # The rotary part is shared by both; the latent itself stands among the inputs.
+        per_head = mixer.nope_dim + (mixer.kv_rank + mixer.rope_dim) + mixer.kv_rank + out
+    else:
+        per_head = query + (query + mixer.value_dim) + out
+    return (Saved(name=f"{NAME}.heads", elements=count * heads * per_head, split="width"),)

@@ -1,0 +1,96 @@
+"""What an attention mask leaves: (query, key) pairs, and keys that must be read."""
+
+import numpy as np
+
+from foretell.specs._base import Num
+from foretell.workload.graph import Tokens
+
+
+def visible_pairs(tokens: Tokens, *, causal: bool, window: Num | None, chunked: bool) -> Num:
+    """(query, key) pairs that the mask leaves, per sequence and head.
+
+    The q_len queries are the last of kv_len positions. With a window of w keys:
+
+    - causal, sliding: the query at position p (from 1) sees min(p, w) keys;
+    - causal, chunked: it sees those of its own aligned chunk of w up to itself;
+    - both ways, sliding: floor(w/2) keys before it, itself, and w - 1 - floor(w/2) after it, as far
+      as they exist (a model that sees 64 on either side has w = 129);
+    - both ways, chunked: all keys of its own chunk.
+
+    Each count is a prefix sum F taken between the first and the last query: F(kv) - F(kv - q).
+    """
+    q, kv = np.asarray(tokens.q_len, float), np.asarray(tokens.kv_len, float)
+    if window is None:
+        return _ramp(kv, kv) - _ramp(kv - q, kv) if causal else q * kv
+    w = np.asarray(window, dtype=float)
+    if chunked:
+        return _chunks(kv, kv, w, causal) - _chunks(kv - q, kv, w, causal)
+    if causal:
+        return _ramp(kv, w) - _ramp(kv - q, w)
+    before: Num = np.floor(w / 2.0)
+    after: Num = w - 1.0 - before
+    # min(i, b) keys lie before position i (from 0): the ramp shifted by one.
+    left = (_ramp(kv, before + 1.0) - kv) - (_ramp(kv - q, before + 1.0) - (kv - q))
+    right = _ramp(q, after + 1.0) - q
+    pairs: Num = q + left + right
+    return pairs
+
+
+def merged_pairs(tokens: Tokens, ratio: int, limit: int | None) -> Num:
+    """Pairs with keys that stand for `ratio` positions each, of which a query keeps `limit`.
+
+    The query at position p (from 1) sees the floor(p / ratio) whole runs up to itself: with L the
+    limit, G(x) = sum over p = 1..x of min(floor(p / r), L) = r m (m - 1) / 2 + m (y - m r + 1) + (x
+    - y) L, where y = min(x, r (L + 1) - 1) and m = floor(y / r).
+    """
+    q, kv = np.asarray(tokens.q_len, float), np.asarray(tokens.kv_len, float)
+    return _steps(kv, ratio, limit) - _steps(kv - q, ratio, limit)
+
+
+def merged_keys(tokens: Tokens, ratio: int, limit: int | None) -> Num:
+    """Distinct merged keys that are read: all whole runs, or at most `limit` for each query."""
+    q, kv = np.asarray(tokens.q_len, float), np.asarray(tokens.kv_len, float)
+    runs: Num = np.floor_divide(kv, ratio)
+    return runs if limit is None else np.minimum(runs, limit * q)
+
+
+def keys_read(tokens: Tokens, *, causal: bool, window: Num | None, chunked: bool) -> Num:
+    """Distinct keys per sequence that some query sees: from the reach of the first query to the
+    end.
+
+    Sliding: q + w - 1 (both ways: q + floor(w/2)); chunked: from the start of the first query's
+    chunk.
+    """
+    q, kv = np.asarray(tokens.q_len, float), np.asarray(tokens.kv_len, float)
+    if window is None:
+        return kv
+    w = np.asarray(window, dtype=float)
+    keys: Num = kv - np.floor_divide(kv - q, w) * w
+    if not chunked:
+        keys = np.minimum(kv, q + (w - 1.0 if causal else np.floor(w / 2.0)))
+    return keys
+
+
+def _ramp(x: Num, limit: Num) -> Num:
+    """Sum over p = 1..x of min(p, limit)."""
+    y = np.minimum(x, limit)
+    return y * (y + 1.0) / 2.0 + (x - y) * limit
+
+
+def _steps(x: Num, ratio: int, limit: int | None) -> Num:
+    """Sum over p = 1..x of min(floor(p / ratio), limit)."""
+    y = x if limit is None else np.minimum(x, ratio * (limit + 1.0) - 1.0)
+    m = np.floor_divide(y, ratio)
+    total: Num = ratio * m * (m - 1.0) / 2.0 + m * (y - m * ratio + 1.0)
+    return total if limit is None else total + (x - y) * limit
+
+
+def _chunks(x: Num, kv: Num, w: Num, causal: bool) -> Num:
+    """Keys that the first x of kv positions see, in aligned chunks of w."""
+    if causal:
+        whole = np.floor_divide(x, w)
+        rest = x - whole * w
+        return whole * w * (w + 1.0) / 2.0 + rest * (rest + 1.0) / 2.0
+    whole = np.floor_divide(kv, w) * w
+    inside = np.minimum(x, whole)
+    return inside * w + (x - inside) * (kv - whole)

@@ -1,0 +1,259 @@
+"""Layers, stacks and whole models."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from foretell.specs.ffn import Dense, Experts
+from foretell.specs.mixers import (
+    Attention,
+    DeltaNet,
+    LatentAttention,
+    Mamba2,
+    Mixer,
+    Replacement,
+)
+from foretell.specs.model import Embedding, Head, Layer, Model, Stack, TokenPrediction
+from foretell.zoo.attention import SoftmaxAttention
+from foretell.zoo.feedforward import DenseFeedForward, MixtureOfExperts
+from foretell.zoo.latent import MultiHeadLatent
+from foretell.zoo.parts import Carry, Module, Norm, Options, linear, projection, spare
+from foretell.zoo.recurrent import DeltaNetMixer, Mamba2Mixer
+
+
+class Linear(Module):
+    """A map in the place of a mixer."""
+
+    def __init__(self, spec: Replacement, hidden: int) -> None:
+        super().__init__()
+        self.map = linear(hidden, hidden, spec.bias)
+
+    def forward(self, x: Tensor, carry: Carry) -> Tensor:
+        """On every token."""
+        del carry
+        return self.map(x)
+
+
+def mixer_module(spec: Mixer, hidden: int, options: Options) -> Module:
+    """The module of a token mixer; its forward takes (x, carry)."""
+    match spec:
+        case Attention():
+            return SoftmaxAttention(spec, hidden, options)
+        case LatentAttention():
+            return MultiHeadLatent(spec, hidden, options)
+        case Mamba2():
+            return Mamba2Mixer(spec, hidden)
+        case DeltaNet():
+            return DeltaNetMixer(spec, hidden)
+        case Replacement():
+            return Linear(spec, hidden)
+
+
+def feedforward_module(spec: Dense | Experts, hidden: int) -> Module:
+    """The module of a feed-forward part."""
+    if isinstance(spec, Experts):
+        return MixtureOfExperts(spec, hidden)
+    return DenseFeedForward(spec, hidden)
+
+
+class Block(Module):
+    """One layer. Norms go before the parts first, then behind them, then to the end of the
+    layer."""
+
+    def __init__(self, layer: Layer, hidden: int, options: Options) -> None:
+        super().__init__()
+        self.parallel = layer.parallel
+        self.mixers = nn.ModuleList(mixer_module(m, hidden, options) for m in layer.mixers)
+        feeds = (layer.ffn, layer.dense_beside)
+        self.feeds = nn.ModuleList(feedforward_module(f, hidden) for f in feeds if f is not None)
+        self.norms = nn.ModuleList(Norm(layer.norm_kind, hidden) for _ in range(layer.norms))
+        self.maps = nn.ModuleList(projection(p) for p in layer.projections)
+        self.spare = spare(layer.extra_parameters)
+
+    def _norm(self, index: int, x: Tensor) -> Tensor:
+        return self.norms[index](x) if index < len(self.norms) else x
+
+    def _mix(self, x: Tensor, carry: Carry) -> Tensor:
+        return sum(mixer(x, carry) for mixer in self.mixers)
+
+    def _feed(self, x: Tensor) -> Tensor:
+        return sum(feed(x) for feed in self.feeds)
+
+    def forward(self, x: Tensor, carry: Carry) -> Tensor:
+        """(batch, positions, hidden) -> the same."""
+        if self.parallel:
+            first = self._norm(0, x)
+            second = self._norm(1, x) if len(self.norms) > 1 else first
+            return x + self._mix(first, carry) + self._feed(second)
+        blocks = len(self.mixers) + (1 if len(self.feeds) else 0)
+        for i in range(blocks):
+            inside = self._norm(i, x)
+            mixing = i < len(self.mixers)
+            part = self.mixers[i](inside, carry) if mixing else self._feed(inside)
+            x = x + self._norm(blocks + i, part)
+        for i in range(2 * blocks, len(self.norms)):
+            x = self.norms[i](x)
+        more = x
+        for mapping in self.maps:
+            more = mapping(more)
+        return x + more if len(self.maps) else x
+
+
+class Layers(Module):
+    """All layers of a stack and the norm behind them."""
+
+    def __init__(self, stack: Stack, options: Options) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(layer, stack.hidden, options) for layer in stack.layers)
+        self.norm = Norm(stack.final_norm, stack.hidden)
+        self.spare = spare(stack.extra_parameters)
+
+    def forward(self, x: Tensor, carry: Carry) -> Tensor:
+        """The hidden state before the last norm."""
+        for block in self.blocks:
+            x = block(x, carry)
+        return x
+
+
+class Inputs(Module):
+    """Tables, patches, maps and norm in front of a stack."""
+
+    def __init__(self, spec: Embedding, hidden: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(spec.vocab, spec.width or hidden) if spec.vocab else None
+        inputs = spec.patch_inputs
+        self.patches = linear(inputs, hidden, spec.patch_bias) if inputs else None
+        self.positions = nn.Embedding(spec.positions, hidden) if spec.positions else None
+        self.types = nn.Embedding(spec.token_types, hidden) if spec.token_types else None
+        self.maps = nn.ModuleList(projection(p) for p in spec.projections)
+        self.norm = Norm(spec.norm, hidden)
+        self.spare = spare(spec.extra_parameters)
+
+    def forward(self, x: Tensor, tokens: nn.Embedding | None = None) -> Tensor:
+        """Token ids (batch, positions), or patches (batch, positions, values)."""
+        table = self.tokens if self.tokens is not None else tokens
+        if self.patches is not None:
+            x = self.patches(x)
+        elif table is not None:
+            x = table(x)
+        for mapping in self.maps:
+            x = mapping(x)
+        if self.positions is not None:
+            x = x + self.positions(torch.arange(x.shape[1], device=x.device))
+        if self.types is not None:
+            x = x + self.types.weight[0]
+        return self.norm(x)
+
+
+class Scores(Module):
+    """Maps before the scores, and the scores; their matrix may be the token table."""
+
+    def __init__(self, spec: Head, width: int, table: nn.Embedding | None) -> None:
+        super().__init__()
+        self.spec = spec
+        self.maps = nn.ModuleList(projection(p) for p in spec.projections)
+        if spec.outputs:
+            self.scores = linear(width, spec.outputs, spec.bias)
+            if spec.tied:
+                assert table is not None, "a tied head needs a token table"
+                self.scores.weight = table.weight
+        self.spare = spare(spec.extra_parameters)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of every position, or of the first."""
+        if not self.spec.every_position:
+            x = x[:, 0]
+        for mapping in self.maps:
+            x = mapping(x)
+        return self.scores(x) if self.spec.outputs else x
+
+
+class PredictionBlock(Module):
+    """A further token from the hidden state and the embedding of the next one."""
+
+    def __init__(self, spec: TokenPrediction, hidden: int, options: Options) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(Norm(spec.norm_kind, hidden) for _ in range(spec.norms))
+        self.maps = nn.ModuleList(projection(p) for p in spec.projections)
+        self.blocks = nn.ModuleList(Block(layer, hidden, options) for layer in spec.layers)
+        self.spare = spare(spec.own_tables + spec.extra_parameters)
+
+    def forward(self, x: Tensor, embedded: Tensor, carry: Carry) -> Tensor:
+        """The block's hidden state; its first two norms are those of its two inputs."""
+        parts = [x, embedded.roll(-1, dims=1)]
+        for i, norm in enumerate(self.norms[:2]):
+            parts[i] = norm(parts[i])
+        x = torch.cat(parts, dim=-1)
+        for mapping in self.maps:
+            x = mapping(x)
+        for block in self.blocks:
+            x = block(x, carry)
+        for norm in self.norms[2:]:
+            x = norm(x)
+        return x
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a forward pass gives."""
+
+    scores: Tensor
+    """Scores, or the last hidden state where the model has no head."""
+    predicted: tuple[Tensor, ...] = ()
+    """Scores of the multi-token-prediction blocks."""
+    index_scores: tuple[Tensor, ...] = ()
+    """Scores of the indexers, which are trained on their own."""
+
+    def total(self) -> Tensor:
+        """A number that depends on every part, to run the backward pass from."""
+        parts = (self.scores, *self.predicted, *self.index_scores)
+        return sum(part.sum() for part in parts)
+
+
+class Transformer(Module):
+    """A whole model: inputs, stacks, scores, prediction blocks."""
+
+    def __init__(self, model: Model, *, fused: bool = False) -> None:
+        super().__init__()
+        hidden = model.stack.hidden
+        options = Options(fused=fused, rotary=not model.embedding.positions)
+        self.inputs = Inputs(model.embedding, hidden)
+        self.layers = Layers(model.stack, options)
+        self.encoder = Layers(model.encoder, options) if model.encoder is not None else None
+        own = model.encoder_embedding
+        self.encoder_inputs = (
+            Inputs(own, model.encoder.hidden)
+            if model.encoder is not None and own is not None
+            else None
+        )
+        width = model.embedding.width or hidden
+        self.scores = Scores(model.head, width, self.inputs.tokens)
+        block, repeats = model.prediction, model.prediction.repeats if model.prediction else 0
+        self.predictions = nn.ModuleList(
+            PredictionBlock(block, hidden, options) for _ in range(repeats) if block is not None
+        )
+        self.spare = spare(model.extra_parameters)
+
+    def forward(self, x: Tensor, source: Tensor | None = None) -> Output:
+        """x: token ids or patches of the main stack; source: those of the encoder."""
+        carry = Carry()
+        if self.encoder is not None:
+            assert source is not None, "an encoder-decoder needs a source"
+            if self.encoder_inputs is not None:
+                states = self.encoder_inputs(source, self.inputs.tokens)
+            else:
+                states = self.inputs(source)
+            carry.states = self.encoder.norm(self.encoder(states, Carry()))
+        embedded = self.inputs(x)
+        hidden = self.layers(embedded, carry)
+        predicted = []
+        last = hidden
+        for block in self.predictions:
+            last = block(last, embedded, carry)
+            predicted.append(self.scores(last))
+        return Output(
+            scores=self.scores(self.layers.norm(hidden)),
+            predicted=tuple(predicted),
+            index_scores=tuple(carry.index_scores),
+        )

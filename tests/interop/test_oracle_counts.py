@@ -1,0 +1,86 @@
+"""Readers of the classic families: counts against the library's own modules."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foretell.catalog.models import model, model_entries
+from foretell.interop.huggingface import read_model
+from foretell.interop.huggingface.registry import FAMILIES, load
+from foretell.workload.parameters import count
+
+TABLE = tomllib.loads(Path(__file__).with_name("oracle_counts.toml").read_text("utf-8"))
+CASES = [(json.loads(row["config"]), row["count"]) for row in TABLE["case"]]
+OWN_CODE = {
+    "Yi", "exaone", "internlm", "internlm2", "internlm3", "baichuan", "xverse", "orion", "qwen",
+    "chatglm", "RefinedWeb", "RefinedWebModel", "grok-1", "mamba_ssm",
+}  # fmt: skip
+"""Families that the library has no module for: their code came with their weights."""
+CLASSIC = {
+    "llama", "stablelm", "qwen", "qwen_moe", "mixtral", "gemma", "phi", "cohere", "glm", "glm_moe",
+    "deepseek", "gpt2", "opt", "bloom", "falcon", "gpt_neox", "gptj", "mpt", "dbrx", "grok", "bert",
+    "esm", "vit", "t5", "bart", "whisper", "mamba", "bamba",
+}  # fmt: skip
+"""Modules whose families this table covers."""
+
+
+def _name(value: Any) -> str | None:
+    return value["model_type"] if isinstance(value, dict) else None
+
+
+@pytest.mark.parametrize(("config", "expected"), CASES, ids=_name)
+def test_counts_equal_the_library_s(config: dict[str, Any], expected: int) -> None:
+    found = count(read_model(config))
+    assert found.total == expected
+    assert found.active <= found.text == found.total
+
+
+@pytest.mark.parametrize("row", TABLE["catalogue"], ids=lambda row: row["id"])
+def test_counts_at_full_size_equal_the_library_s(row: dict[str, Any]) -> None:
+    made = model(row["id"])
+    towers = sum(tower.parameters for tower in made.towers)
+    assert count(made).text + towers == row["count"]
+
+
+def test_the_table_says_where_its_counts_come_from() -> None:
+    assert TABLE["source"].startswith("transformers ")
+
+
+def test_every_classic_family_of_the_library_has_a_case() -> None:
+    seen = {config["model_type"] for config, _ in CASES}
+    classic = {name for name, module in FAMILIES.items() if module in CLASSIC}
+    assert classic - OWN_CODE - seen == set()
+
+
+@pytest.mark.parametrize("module", sorted(set(FAMILIES.values())))
+def test_registry_and_module_name_the_same_families(module: str) -> None:
+    named = {name for name, held in FAMILIES.items() if held == module}
+    assert set(load(module).MODEL_TYPES) == named
+
+
+def test_a_reading_imports_one_family_only(root: Path) -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import sys; from foretell.interop.huggingface import read_model; "
+        f"read_model({CASES[0][0]!r}); "
+        "print([m for m in sys.modules if m.endswith(('.bert', '.whisper', '.deepseek', '.gpt2'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+        cwd=root / "src",
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"
+
+
+def test_published_counts_of_recalled_families() -> None:
+    qwen = {
+        "model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 151936,
+    }  # fmt: skip
+    assert count(read_model(qwen)).total == 7_721_324_544  # Qwen-7B, as its safetensors say
+    assert len(model_entries()) > 150

@@ -122,18 +122,22 @@ def evaluate(
     """Step time (s) and peak memory (bytes) of every plan."""
     tables = tables_of(scenario, plans)
     step, peak = np.empty(len(plans)), np.empty(len(plans))
-    for rows in chunks(len(plans)):
+    done = 0
+    for rows in chunks(tables):
         result = evaluate_rows(scenario, plans.take(rows), select(tables, rows))
         step[rows], peak[rows] = result.step_s, result.peak_bytes
+        done += len(rows)
         if progress is not None:
-            progress(rows.stop)
+            progress(done)
     return step, peak
 
 
-def chunks(count: int) -> Iterator[slice]:
-    """Slices of at most CHUNK plans."""
-    for start in range(0, count, CHUNK):
-        yield slice(start, min(start + CHUNK, count))
+def chunks(tables: Tables) -> Iterator[Index]:
+    """Rows of at most CHUNK plans, those with few distinct stages together: no array is wider than it must."""
+    stages = tables.stages.distinct[tables.pair]
+    order = np.argsort(stages, kind="stable")
+    for start in range(0, len(order), CHUNK):
+        yield order[start : start + CHUNK]
 
 
 def tables_of(scenario: Scenario, plans: Plans) -> Tables:
@@ -161,13 +165,14 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
     )
 
 
-def select(tables: Tables, rows: slice) -> Tables:
-    """The same tables with the rows of some of the plans."""
+def select(tables: Tables, rows: Index) -> Tables:
+    """The same tables with the rows of some of the plans, as narrow as their stages allow."""
+    pair = tables.pair[rows]
     return Tables(
         parts=tables.parts,
         shape=tables.shape[rows],
-        stages=tables.stages,
-        pair=tables.pair[rows],
+        stages=tables.stages.trim(int(tables.stages.distinct[pair].max())),
+        pair=pair,
         tensor_forward_s=tables.tensor_forward_s,
         tensor_backward_s=tables.tensor_backward_s,
         tensor_group=tables.tensor_group[rows],

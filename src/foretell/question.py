@@ -26,6 +26,8 @@ DEFAULT_SEQ_LEN = 4096
 """Longest sequence taken where none is given."""
 LARGEST = 10**9
 """Chips, batches and lengths above this are a typing error."""
+LARGEST_SYSTEM = 10**15
+"""Chips that a network may join: above this, counts are no longer exact."""
 _CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
 """`512`, and `512xH100`, which names the system too."""
 
@@ -162,11 +164,15 @@ def _system(given: Any, settings: Sequence[Setting], seen: dict[str, object]) ->
     network = apply_settings(system.network, settings, "network", seen)
     system = replace(system, chip=chip, network=network)
     system = _checked(apply_settings(system, settings, "system", seen), "system", settings)
-    problems = [
-        Problem(path=f"network.{tier.name}.size", value=tier.size, message="not a whole number")
-        for tier in system.network.tiers
-        if float(tier.size) % 1
-    ]
+    allowed = f"a whole number, all tiers together at most {LARGEST_SYSTEM:.0e} chips"
+    problems, chips = [], 1.0
+    for tier in system.network.tiers:
+        chips *= float(tier.size)
+        if float(tier.size) % 1 or not 1 <= chips <= LARGEST_SYSTEM:
+            path = f"network.{tier.name}.size"
+            problems.append(
+                Problem(path=path, value=tier.size, message="no such size", allowed=allowed)
+            )
     if problems:
         raise BadInput(problems)
     return system

@@ -156,8 +156,18 @@ def _run_python(block: Block, names: dict[str, object], folder: Path) -> str:
 def _run_command(command: Command, block: Block, folder: Path) -> None:
     where = f"line {block.line}: $ {command.text}"
     assert command.text.split()[0] in COMMANDS, f"{where}: only {COMMANDS} are run; use ```text"
-    done = subprocess.run(
-        ["bash", "-c", command.text],
+    done = run_text(command.text, folder)
+    assert done.returncode == command.exit_code, (
+        f"{where}: exit code {done.returncode}\n{done.stdout}"
+    )
+    if command.output:
+        assert matches(command.output, done.stdout), _differs(where, command.output, done.stdout)
+
+
+def run_text(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of a page as its reader would, both outputs together."""
+    return subprocess.run(
+        ["bash", "-c", text],
         cwd=folder,
         env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
         stdin=subprocess.DEVNULL,
@@ -167,11 +177,6 @@ def _run_command(command: Command, block: Block, folder: Path) -> None:
         timeout=LONGEST_S,
         check=False,
     )
-    assert done.returncode == command.exit_code, (
-        f"{where}: exit code {done.returncode}\n{done.stdout}"
-    )
-    if command.output:
-        assert matches(command.output, done.stdout), _differs(where, command.output, done.stdout)
 
 
 def _differs(where: object, expected: tuple[str, ...], printed: str) -> str:

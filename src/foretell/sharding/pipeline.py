@@ -28,6 +28,20 @@ class StageTable:
     layers: Array
     """Layers on the stage; (pairs, stages)."""
 
+    @property
+    def distinct(self) -> NDArray[np.int64]:
+        """Distinct stages of each pair; they stand first."""
+        return np.asarray((self.multiplicity > 0).sum(axis=1))
+
+    def trim(self, width: int) -> "StageTable":
+        """The table with its first `width` stages."""
+        return StageTable(
+            counts=self.counts[:, :width],
+            multiplicity=self.multiplicity[:, :width],
+            position=self.position[:, :width],
+            layers=self.layers[:, :width],
+        )
+
 
 def chunk_sizes(layers: int, chunks: int) -> NDArray[np.int64]:
     """Layers in each chunk: even, the remainder to the inner chunks first."""

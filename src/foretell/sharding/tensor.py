@@ -10,11 +10,9 @@ all tokens, or, with sequence parallelism, its share of them. Entering and leavi
 gathers it again, hidden behind the data gradient.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from foretell.specs._base import Num
+from foretell.specs._base import Num, changed
 from foretell.workload.graph import LayerGraph, Saved
 
 
@@ -32,12 +30,17 @@ class TensorTraffic:
 
 def tensor_parallel(graph: LayerGraph, tp: Num, sp: Num) -> LayerGraph:
     """The layer on one of `tp` ranks; `sp` is 1 where tokens outside the regions are cut too."""
-    token_parts = np.where(np.asarray(sp) > 0, tp, 1.0)
+    parts = token_parts(tp, sp)
     ops = tuple(
-        op if op.split == "none" else op.cut(token_parts if op.split == "tokens" else tp)
+        op if op.split == "none" else op.cut(parts if op.split == "tokens" else tp)
         for op in graph.ops
     )
-    return replace(graph, ops=ops, saved=tuple(_cut_saved(s, tp, token_parts) for s in graph.saved))
+    return changed(graph, ops=ops, saved=tuple(_cut_saved(s, tp, parts) for s in graph.saved))
+
+
+def token_parts(tp: Num, sp: Num) -> Num:
+    """Ranks that share the tokens outside the regions: tp with sequence parallelism, else one."""
+    return 1.0 + sp * (tp - 1.0)
 
 
 def tensor_traffic(graph: LayerGraph) -> TensorTraffic:
@@ -51,8 +54,8 @@ def tensor_traffic(graph: LayerGraph) -> TensorTraffic:
     )
 
 
-def _cut_saved(saved: Saved, tp: Num, token_parts: Num) -> Saved:
+def _cut_saved(saved: Saved, tp: Num, tokens: Num) -> Saved:
     if saved.split == "none":
         return saved
-    parts = token_parts if saved.split == "tokens" else tp
-    return replace(saved, elements=saved.elements / parts)
+    parts = tokens if saved.split == "tokens" else tp
+    return changed(saved, elements=saved.elements / parts)

@@ -1,8 +1,8 @@
 """What all records share: the numeric field type and the range marks that the door validates."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Le
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,11 +14,11 @@ else:
     # A batch is the same record with arrays in these fields (see docs/decisions.md).
     Num = float
 
-Positive = Annotated[Num, Gt(0), Le(1e30)]
-"""A number above zero, or an array of them."""
+Positive = Annotated[Num, Ge(1e-30), Le(1e30)]
+"""A number above zero, or an array of them; the bounds keep every quotient of two finite."""
 NotNegative = Annotated[Num, Ge(0), Le(1e30)]
 """A number not below zero, or an array of them."""
-Fraction = Annotated[Num, Gt(0), Le(1)]
+Fraction = Annotated[Num, Ge(1e-9), Le(1)]
 """A number in (0, 1], or an array of them."""
 Count = Annotated[int, Ge(1), Le(10**12)]
 """A whole number from 1."""
@@ -27,3 +27,18 @@ CountOrZero = Annotated[int, Ge(0), Le(10**15)]
 
 Status = Literal["datasheet", "measured", "published", "inferred", "recalled"]
 """Where a number comes from: a vendor's sheet, a measurement, a paper, arithmetic, or memory."""
+
+T = TypeVar("T")
+
+
+def changed(record: T, **fields: object) -> T:
+    """A copy of a slotted record with some fields replaced.
+
+    `dataclasses.replace` without its checks and three times as fast: a graph cuts some hundred
+    operations for every estimate.
+    """
+    copy = object.__new__(type(record))
+    for name in record.__slots__:  # type: ignore[attr-defined]
+        value = fields[name] if name in fields else getattr(record, name)
+        object.__setattr__(copy, name, value)
+    return copy

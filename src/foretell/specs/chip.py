@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from foretell.specs._base import NotNegative, Num, Positive
+from foretell.specs._base import NotNegative, Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Chip:
     """Who makes it."""
     architecture: str
     """Generation that kernels are written for: volta, ampere, hopper, blackwell, cdna3, tpu, ..."""
-    matrix_flop_per_s: Mapping[str, Num]
+    matrix_flop_per_s: Mapping[str, Positive]
     """Dense peak of the matrix units by dtype: fp64 fp32 tf32 fp16 bf16 fp8 fp6 fp4 int8."""
     vector_flop_per_s: Positive
     """Peak of the plain fp32 units."""

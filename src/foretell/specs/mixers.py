@@ -20,6 +20,8 @@ class Indexer:
     """Normalisation of its keys."""
     owns_weights: bool = True
     """False where a layer uses the choice of an earlier one: no weights, no work."""
+    head_weights: bool = True
+    """Whether a learned weight per head and token scales its scores."""
     ratio: int = 1
     """Positions behind one of its keys (attention over merged keys); 1: every position has its own."""
 

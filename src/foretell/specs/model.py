@@ -68,6 +68,10 @@ class Stack:
     extra_parameters: int = 0
     """Weights of the stack outside its layers (relative-position tables, extra norms)."""
 
+    def __hash__(self) -> int:
+        """A few fields tell stacks apart; hashing every layer would cost more than its use."""
+        return hash((self.hidden, len(self.layers), self.final_norm, self.extra_parameters))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedding:

@@ -127,6 +127,36 @@ def plan_text(plan: Plan) -> str:
     return " ".join(words)
 
 
+def plan_problems(plan: Plan) -> list[Problem]:
+    """Degrees, dtypes and order that no text could have given."""
+    found = []
+    for field in _NUMBERS.values():
+        low, high = (0, 3) if field == "zero" else (1, LARGEST_DEGREE)
+        value = getattr(plan, field)
+        if not low <= value <= high:
+            message, allowed = "out of range", f"{low} to {high}"
+            found.append(
+                Problem(path=f"plan.{field}", value=value, message=message, allowed=allowed)
+            )
+    for field, choices in _CHOICES.items():
+        value = getattr(plan, field)
+        if value not in choices:
+            found.append(
+                Problem(
+                    path=f"plan.{field}",
+                    value=value,
+                    message="not a choice",
+                    allowed=", ".join(choices),
+                    nearest=nearest_name(str(value), choices),
+                )
+            )
+    if sorted(plan.order) != sorted(AXES):
+        message, allowed = "not an order of the groups", "tp,cp,dp,pp in any order"
+        value = ",".join(plan.order)
+        found.append(Problem(path="plan.order", value=value, message=message, allowed=allowed))
+    return found
+
+
 def default_plan(*, vpp: int = 1, precision: PrecisionName = "bf16") -> Plan:
     """The plan whose fields a text leaves out: working weights follow the precision."""
     return Plan(
@@ -139,6 +169,8 @@ def default_plan(*, vpp: int = 1, precision: PrecisionName = "bf16") -> Plan:
 
 def parse_plan(text: str, gpus: int | None = None, precision: PrecisionName = "bf16") -> Plan:
     """A plan from its text; what is left out takes its default, dp from the chips."""
+    if not isinstance(text, str):
+        raise BadInput([Problem(path="plan", value=text, message="not a text")])
     given, problems = _words(text)
     vpp = given.get("vpp", 1)
     base = default_plan(

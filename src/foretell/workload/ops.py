@@ -6,12 +6,12 @@ how to be cut for tensor parallelism; it knows no chip, no plan and no dtype. Wo
 each input is read once and each output written once.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
 import numpy as np
 
-from foretell.specs._base import Num
+from foretell.specs._base import Num, changed
 
 Split = Literal["none", "col", "row", "heads", "width", "tokens"]
 """Which dim tensor parallelism cuts. col, row: outputs or inputs of a matrix; heads: attention
@@ -138,13 +138,13 @@ class Gemm:
         heads: groups/parts; tokens: m/parts with all weights."""
         if self.split == "col":
             kv = np.maximum(self.n_kv / parts, self.n_kv_min)
-            return replace(self, n=(self.n - self.n_kv) / parts + kv, n_kv=kv)
+            return changed(self, n=(self.n - self.n_kv) / parts + kv, n_kv=kv)
         if self.split == "row":
-            return replace(self, k=self.k / parts)
+            return changed(self, k=self.k / parts)
         if self.split == "heads":
-            return replace(self, groups=self.groups / parts)
+            return changed(self, groups=self.groups / parts)
         if self.split == "tokens":
-            return replace(self, m=self.m / parts)
+            return changed(self, m=self.m / parts)
         return self
 
 
@@ -226,7 +226,7 @@ class AttentionCore:
         if self.split == "none":
             return self
         kv = np.maximum(self.kv_heads / parts, 1.0)
-        return replace(self, heads=self.heads / parts, kv_heads=kv)
+        return changed(self, heads=self.heads / parts, kv_heads=kv)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +282,7 @@ class Pointwise:
         if self.split == "none":
             return self
         weights = self.weights / parts if self.cut_weights else self.weights
-        return replace(self, elements=self.elements / parts, weights=weights)
+        return changed(self, elements=self.elements / parts, weights=weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +317,7 @@ class Lookup:
 
     def cut(self, parts: Num) -> "Lookup":
         """rows/parts; every rank writes all tokens."""
-        return replace(self, rows=self.rows / parts) if self.split == "row" else self
+        return changed(self, rows=self.rows / parts) if self.split == "row" else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,4 +379,4 @@ class Scan:
         """heads/parts with their weights; groups/parts, but no less than one where there are
         any."""
         groups = np.maximum(self.groups / parts, np.minimum(self.groups, 1.0))
-        return replace(self, heads=self.heads / parts, groups=groups, weights=self.weights / parts)
+        return changed(self, heads=self.heads / parts, groups=groups, weights=self.weights / parts)

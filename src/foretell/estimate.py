@@ -254,6 +254,8 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     )
     working = np.where((mode == 2.0) & is_layer, whole, 0.0).max(axis=1)
     parameters = parts.parameters[shape]
+    # A tied head is the token table itself on a single stage, and a copy of it on another.
+    parameters[:, -1] += parts.tied[shape] * (plans.pp[first] > 1)
     return Stages(
         forward_s=on_stages(counts, forward)[key],
         backward_s=on_stages(counts, backward)[key],

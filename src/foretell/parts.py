@@ -20,7 +20,7 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.system import Network
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph
-from foretell.workload.ops import Op
+from foretell.workload.ops import Gemm, Op
 
 Array = NDArray[np.float64]
 
@@ -47,6 +47,8 @@ class Parts:
     """Forward time of the attention core where its scores are stored: what selective recomputes."""
     parameters: Array
     """Weights on one rank."""
+    tied: Array
+    """Weights that the head borrows from the token table: a copy where that is elsewhere; (shapes,)."""
     kept_whole: Array
     """Bytes kept per micro-batch without recomputation."""
     kept_selective: Array
@@ -99,6 +101,7 @@ def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp
         backward_s=_sum_parts(ops, backward.total_s),
         core_s=_sum_parts(ops, forward.total_s * core),
         parameters=_sum_parts(ops, stack([op.parameters for op in flat], width)),
+        tied=stack([tied_weights(local[-1])], width)[0],
         kept_whole=stack([k.whole for k in kept], width).T,
         kept_selective=stack([k.selective for k in kept], width).T,
         kept_input=stack([k.input for k in kept], width).T,
@@ -118,6 +121,14 @@ def graph_parts(graph: Graph) -> tuple[LayerGraph, ...]:
     """Layer kinds, embedding, head with multi-token prediction."""
     head = graph.head if graph.prediction is None else graph.head + graph.prediction
     return (*graph.kinds, graph.embedding, head)
+
+
+def tied_weights(head: LayerGraph) -> Num:
+    """Weights that the last stage borrows from the token table: a tied head, the input of predictions."""
+    for op in head.ops:
+        if isinstance(op, Gemm) and op.tied:
+            return op.groups * op.k * op.n
+    return 0.0
 
 
 def tensor_seconds(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.answer import answer_of, step_flops
-from foretell.estimate import evaluate, evaluate_rows, tables_of
+from foretell.estimate import evaluate, evaluate_rows, stages_of_plans, tables_of
 from foretell.search.space import Space, enumerate_plans
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
@@ -92,6 +92,21 @@ def test_parameters_are_conserved_over_stages_and_ranks(name: str) -> None:
     cut = parameters_on_all_ranks(scenario, Plan(tp=4, sp=True))
     # Norms, routers and latent down-projections are copied on every rank; nothing is lost.
     assert whole <= cut < 1.25 * whole
+
+
+def test_a_tied_head_is_a_copy_on_another_stage() -> None:
+    untied = make_scenario("dense")
+    model = replace(untied.model, head=replace(untied.model.head, tied=True))
+    tied = replace(untied, model=model)
+    for pp, copies in ((1, 0), (4, 1)):
+        plans = batch_of([Plan(pp=pp)])
+        held = []
+        for scenario in (untied, tied):
+            tables = tables_of(scenario, plans)
+            stages = stages_of_plans(plans, tables)
+            held.append(float((stages.parameters * tables.stages.multiplicity).sum()))
+        table = 32000 * 1024
+        assert held[1] == held[0] - table + copies * table
 
 
 @pytest.mark.parametrize(("name", "gpus", "batch"), CASES)

@@ -1,5 +1,7 @@
 """What tests of the graph share: sums over a graph, and a module's count by torch."""
 
+from foretell.specs.mixers import DeltaNet
+from foretell.specs.model import Model
 from foretell.workload.graph import Graph
 from foretell.workload.ops import Op
 
@@ -17,3 +19,17 @@ def matrix_flop(graph: Graph) -> tuple[float, float]:
     ops = all_ops(graph)
     forward = sum(float(op.forward().matrix_flop) for op in ops)
     return forward, sum(float(op.backward().matrix_flop) for op in ops)
+
+
+def unread_states_flop(model: Model, batch: int) -> float:
+    """What torch skips in the backward pass of delta-rule layers of more than one chunk.
+
+    Four products per sequence and head: the first chunk's state is a constant zero (no gradient to
+    it from two products), and the last chunk's new state is never read.
+    """
+    mixers = [mixer for layer in model.stack.layers for mixer in layer.mixers]
+    return sum(
+        4.0 * 2.0 * m.chunk * m.key_dim * m.value_dim * m.value_heads * batch
+        for m in mixers
+        if isinstance(m, DeltaNet)
+    )

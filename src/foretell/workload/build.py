@@ -1,5 +1,6 @@
 """Model x tokens -> graph: what each layer kind is made of, and the two ends of the model."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 from foretell.specs._base import Num
@@ -54,8 +55,8 @@ def build(
         first = _embedding(model.embedding, model.stack.hidden, main)
     else:
         main = _phase_tokens(source, seq_len if target_len is None else target_len, seq_len)
-        enc_kinds, enc_order = ((), ()) if phase == "decode" else _layers(
-            model.encoder, source, "encoder"
+        enc_kinds, enc_order = (
+            ((), ()) if phase == "decode" else _layers(model.encoder, source, "encoder")
         )
         dec_kinds, dec_order = _layers(model.stack, main, "decoder")
         kinds = enc_kinds + dec_kinds
@@ -93,8 +94,13 @@ def layer_graph(layer: Layer, hidden: int, tokens: Tokens, name: str = "layer") 
     for part in (*parts, *feeds):
         body = body + part
     if layer.parallel and len(body.edges) > 2:
-        body = LayerGraph(name=name, ops=body.ops, saved=body.saved, edges=body.edges[:2],
-                          input_elements=body.input_elements)
+        body = LayerGraph(
+            name=name,
+            ops=body.ops,
+            saved=body.saved,
+            edges=body.edges[:2],
+            input_elements=body.input_elements,
+        )
     ops: list[Op] = [
         norm_op("norm", count * hidden, layer.norms, layer.norm_kind, hidden),
         Pointwise(name="residual", elements=count * hidden * steps, reads=2.0, back_moves=2.0),
@@ -208,32 +214,52 @@ def _embedding(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerGraph:
     ops: list[Op] = []
     if embedding.vocab:
         ops.append(
-            Lookup(name="embedding.tokens", tokens=count, rows=float(embedding.vocab),
-                   width=float(width))
+            Lookup(
+                name="embedding.tokens",
+                tokens=count,
+                rows=float(embedding.vocab),
+                width=float(width),
+            )
         )
     if embedding.patch_inputs:
         ops.append(
-            Gemm(name="embedding.patches", m=count, n=float(hidden),
-                 k=float(embedding.patch_inputs), bias=embedding.patch_bias)
+            Gemm(
+                name="embedding.patches",
+                m=count,
+                n=float(hidden),
+                k=float(embedding.patch_inputs),
+                bias=embedding.patch_bias,
+            )
         )
     tables = embedding.positions + embedding.token_types
     if tables:
         ops.append(
-            Lookup(name="embedding.positions", tokens=count, rows=float(tables),
-                   width=float(hidden), split="none")
+            Lookup(
+                name="embedding.positions",
+                tokens=count,
+                rows=float(tables),
+                width=float(hidden),
+                split="none",
+            )
         )
     ops += projection_ops(embedding.projections, count)
     weights = norm_weights(embedding.norm, hidden) + embedding.extra_parameters
     if weights:
         elements = count * hidden if embedding.norm != "none" else 0.0
         ops.append(
-            Pointwise(name="embedding.norm", elements=elements, flop=5.0, back_flop=8.0,
-                      weights=weights, family="norm")
+            Pointwise(
+                name="embedding.norm",
+                elements=elements,
+                flop=5.0,
+                back_flop=8.0,
+                weights=weights,
+                family="norm",
+            )
         )
-    edges = (Edge(name="embedding", elements=count * hidden, leave=True),) if embedding.vocab else ()
-    return LayerGraph(
-        name="embedding", ops=tuple(ops), edges=edges, input_elements=count * hidden
+    edges = (
+        (Edge(name="embedding", elements=count * hidden, leave=True),) if embedding.vocab else ()
     )
+    return LayerGraph(name="embedding", ops=tuple(ops), edges=edges, input_elements=count * hidden)
 
 
 def _encoder_embedding(model: Model, tokens: Tokens) -> LayerGraph:
@@ -255,19 +281,36 @@ def _scores(head: Head, width: int, rows: Num, *, training: bool, tied: bool) ->
     """The scoring matrix and, in training, softmax with cross-entropy in fp32."""
     outputs = float(head.outputs)
     ops: list[Op] = [
-        Gemm(name="head.scores", m=rows, n=outputs, k=float(width), bias=head.bias and not tied,
-             tied=tied, split="col")
+        Gemm(
+            name="head.scores",
+            m=rows,
+            n=outputs,
+            k=float(width),
+            bias=head.bias and not tied,
+            tied=tied,
+            split="col",
+        )
     ]
     if head.bias and tied:
         ops.append(
-            Pointwise(name="head.bias", elements=0.0, weights=outputs, split="width",
-                      cut_weights=True)
+            Pointwise(
+                name="head.bias", elements=0.0, weights=outputs, split="width", cut_weights=True
+            )
         )
     if not training:
         return LayerGraph(name="head", ops=tuple(ops))
     ops.append(
-        Pointwise(name="head.loss", elements=rows * outputs, reads=3.0, writes=2.0, flop=6.0,
-                  back_moves=3.0, back_flop=2.0, split="width", family="loss")
+        Pointwise(
+            name="head.loss",
+            elements=rows * outputs,
+            reads=3.0,
+            writes=2.0,
+            flop=6.0,
+            back_moves=3.0,
+            back_flop=2.0,
+            split="width",
+            family="loss",
+        )
     )
     saved = (
         Saved(name="head.scores", elements=rows * outputs, split="width"),
@@ -312,13 +355,17 @@ def _prediction(block: TokenPrediction, model: Model, tokens: Tokens) -> LayerGr
         ops: list[Op] = [
             norm_op("prediction.norm", count * hidden, block.norms, block.norm_kind, hidden),
             *projection_ops(block.projections, count),
-            Pointwise(name="prediction.other", elements=0.0,
-                      weights=float(block.own_tables + block.extra_parameters)),
+            Pointwise(
+                name="prediction.other",
+                elements=0.0,
+                weights=float(block.own_tables + block.extra_parameters),
+            ),
         ]
         saved = (Saved(name="prediction.in", elements=3.0 * count * hidden, split="tokens"),)
         graph = graph + LayerGraph(name="prediction", ops=tuple(ops), saved=saved)
         for layer in block.layers:
             graph = graph + layer_graph(layer, hidden, tokens)
         if model.head.outputs:
-            graph = graph + _scores(model.head, hidden, count, training=True, tied=True)
+            shared = replace(model.head, bias=False)
+            graph = graph + _scores(shared, hidden, count, training=True, tied=True)
     return graph

@@ -28,8 +28,11 @@ def count(model: Model) -> Parameters:
         text += layer_weights(graph.kinds[index])
     prediction = layer_weights(graph.prediction) if graph.prediction is not None else 0.0
     towers = sum(tower.parameters for tower in model.towers)
-    idle = sum(idle_weights(layer.ffn, model.stack.hidden) for layer in model.stack.layers
-               if isinstance(layer.ffn, Experts))
+    idle = sum(
+        idle_weights(layer.ffn, model.stack.hidden)
+        for layer in model.stack.layers
+        if isinstance(layer.ffn, Experts)
+    )
     return Parameters(
         total=round(text + prediction) + towers,
         text=round(text),

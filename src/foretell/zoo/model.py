@@ -18,7 +18,7 @@ from foretell.specs.model import Embedding, Head, Layer, Model, Stack, TokenPred
 from foretell.zoo.attention import SoftmaxAttention
 from foretell.zoo.feedforward import DenseFeedForward, MixtureOfExperts
 from foretell.zoo.latent import MultiHeadLatent
-from foretell.zoo.parts import Carry, Module, Norm, Options, linear, projection, spare
+from foretell.zoo.parts import Carry, Module, Norm, Options, linear, neighbours, projection, spare
 from foretell.zoo.recurrent import DeltaNetMixer, Mamba2Mixer
 
 
@@ -69,6 +69,8 @@ class Block(Module):
         self.feeds = nn.ModuleList(feedforward_module(f, hidden) for f in feeds if f is not None)
         self.norms = nn.ModuleList(Norm(layer.norm_kind, hidden) for _ in range(layer.norms))
         self.maps = nn.ModuleList(projection(p) for p in layer.projections)
+        widths = [hidden, *(p.outputs for p in layer.projections)]
+        self.chained = [p.inputs for p in layer.projections] + [hidden] == widths
         self.spare = spare(layer.extra_parameters)
 
     def _norm(self, index: int, x: Tensor) -> Tensor:
@@ -82,6 +84,8 @@ class Block(Module):
 
     def forward(self, x: Tensor, carry: Carry) -> Tensor:
         """(batch, positions, hidden) -> the same."""
+        if not self.chained:
+            raise NotImplementedError("the zoo counts these further maps but cannot run them")
         if self.parallel:
             first = self._norm(0, x)
             second = self._norm(1, x) if len(self.norms) > 1 else first
@@ -126,19 +130,20 @@ class Inputs(Module):
         self.patches = linear(inputs, hidden, spec.patch_bias) if inputs else None
         self.positions = nn.Embedding(spec.positions, hidden) if spec.positions else None
         self.types = nn.Embedding(spec.token_types, hidden) if spec.token_types else None
+        self.records = spec.projections
         self.maps = nn.ModuleList(projection(p) for p in spec.projections)
         self.norm = Norm(spec.norm, hidden)
         self.spare = spare(spec.extra_parameters)
 
     def forward(self, x: Tensor, tokens: nn.Embedding | None = None) -> Tensor:
-        """Token ids (batch, positions), or patches (batch, positions, values)."""
+        """Token ids (batch, positions), or patches, frames or states (batch, positions, values)."""
         table = self.tokens if self.tokens is not None else tokens
         if self.patches is not None:
             x = self.patches(x)
-        elif table is not None:
+        elif table is not None and not x.is_floating_point():
             x = table(x)
-        for mapping in self.maps:
-            x = mapping(x)
+        for record, mapping in zip(self.records, self.maps, strict=True):
+            x = mapping(neighbours(x, record.inputs))
         if self.positions is not None:
             x = x + self.positions(torch.arange(x.shape[1], device=x.device))
         if self.types is not None:

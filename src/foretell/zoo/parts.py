@@ -84,6 +84,15 @@ def projection(record: Projection) -> nn.Module:
     return linear(record.inputs, record.outputs, record.bias)
 
 
+def neighbours(x: Tensor, width: int) -> Tensor:
+    """Each position with those around it, as many as make up `width` (a convolution's taps)."""
+    taps = width // x.shape[-1]
+    if taps <= 1:
+        return x
+    shifts = range(-(taps // 2), taps - taps // 2)
+    return torch.cat([x.roll(-shift, dims=1) for shift in shifts], dim=-1)
+
+
 def spare(count: int) -> nn.Parameter | None:
     """Weights that no operation reads."""
     return nn.Parameter(torch.zeros(count)) if count else None

@@ -12,7 +12,7 @@ from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search, search_plans
 from foretell.sharding.rules import broken
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, batch_of
+from foretell.specs.plan import BATCH_FIELDS, Plan, batch_of, named_fields
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -74,10 +74,16 @@ def search(
     """Every plan, ranked; `plan` fixes the choices that are not searched (precision, optimizer, dtypes)."""
     settings = as_texts(set)
     problems = [
-        Problem(path=name, value=value, message="not a whole number from 1")
-        for name, value in (("top", top), ("workers", workers))
-        if type(value) is not int or not 1 <= value <= 100_000
+        Problem(
+            path=name,
+            value=value,
+            message="not a usable number",
+            allowed=f"a whole number from 1 to {most}",
+        )
+        for name, value, most in (("top", top, 100_000), ("workers", workers, 1024))
+        if type(value) is not int or not 1 <= value <= most
     ]
+    problems += _searched(plan, settings)
     if problems:
         raise BadInput(problems)
     scenario = ask(
@@ -93,6 +99,22 @@ def search(
     base = plan_of(scenario, plan, settings)
     check_choices(scenario, base)
     return search_plans(scenario, base, top, progress, workers)
+
+
+def _searched(plan: str | None, settings: Sequence[str]) -> list[Problem]:
+    """Choices that were fixed although a search tries all of them: ignoring them would mislead."""
+    given = [*(named_fields(plan) if isinstance(plan, str) else ())]
+    given += [text.partition("=")[0].strip().removeprefix("plan.") for text in settings]
+    return [
+        Problem(
+            path=f"plan.{name}",
+            value=None,
+            message="is searched and cannot be fixed",
+            allowed="precision, optimizer, weights, gradients, master, states, flash",
+        )
+        for name in dict.fromkeys(given)
+        if name in BATCH_FIELDS
+    ]
 
 
 def best_plan(scenario: Scenario, base: Plan) -> Estimate:

@@ -75,10 +75,11 @@ def _check_texts(table: Table) -> None:
         raw = table.get(key, [])
         if not isinstance(raw, list) or not all(isinstance(item, str) for item in raw):
             problems.append(Problem(path=key, value=raw, message="is not a list of texts"))
-    for key in ("sources", "reference_system"):
-        raw = table.get(key, {})
-        if not isinstance(raw, dict) or not all(isinstance(item, str) for item in raw.values()):
-            problems.append(Problem(path=key, value=raw, message="is not a table of texts"))
+    raw = table.get("sources", {})
+    if not isinstance(raw, dict) or not all(isinstance(item, str) for item in raw.values()):
+        problems.append(Problem(path="sources", value=raw, message="is not a table of texts"))
+    if not isinstance(raw := table.get("reference_system", {}), dict):
+        problems.append(Problem(path="reference_system", value=raw, message="is not a table"))
     if problems:
         raise BadInput(problems)
 

@@ -189,6 +189,11 @@ def parse_plan(text: str, gpus: int | None = None, precision: PrecisionName = "b
     return Plan(**values)  # type: ignore[arg-type]
 
 
+def named_fields(text: str) -> tuple[str, ...]:
+    """Fields that a plan's text names, wrong words left out."""
+    return tuple(_words(text)[0])
+
+
 def _words(text: str) -> tuple[dict[str, object], list[Problem]]:
     """Fields that the text names, and every word that is wrong."""
     given: dict[str, object] = {}

@@ -1,0 +1,40 @@
+"""The verbs and where they are; a verb's module is imported when the verb is used."""
+
+from cyclopts import App
+
+VERBS = {
+    "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
+    "search": "Every plan ranked, best first.",
+    "catalog": "What is known of chips, systems and models, every number with its source.",
+    "reference": "The published 2024 analytic model, exactly.",
+}
+"""Verbs and what they answer."""
+EPILOGUE = (
+    "Exit codes: 0 answered; 1 answered, and the answer is no; 2 bad input, nothing on standard "
+    "output. --debug anywhere shows the traceback of a fault."
+)
+
+
+def make_app() -> App:
+    """The whole command line."""
+    from foretell import __version__
+
+    app = App(
+        name="foretell",
+        help="How long a transformer takes to train on a system, whether it fits, what limits it.",
+        help_epilogue=EPILOGUE,
+        version=f"foretell {__version__}",
+        suppress_keyboard_interrupt=False,
+    )
+    app.command("foretell.cli.estimate:estimate", help=VERBS["estimate"])
+    app.command("foretell.cli.search:search", help=VERBS["search"])
+    catalog = App(name="catalog", help=VERBS["catalog"])
+    for kind in ("chips", "systems", "models"):
+        catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
+    catalog.command("foretell.cli.catalog:show", help="One entry, or a file of one's own.")
+    app.command(catalog)
+    reference = App(name="reference", help=VERBS["reference"])
+    reference.command("foretell.cli.reference:search", help="One published search.")
+    reference.command("foretell.cli.reference:study", help="All 54 published searches.")
+    app.command(reference)
+    return app

@@ -1,0 +1,71 @@
+"""Flags that several verbs share.
+
+Numbers are taken as texts: what is wrong with them is then said together with everything else that
+is wrong, in the words of the Python functions, rather than one by one by the parser.
+"""
+
+import re
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+
+ModelName = Annotated[
+    str,
+    Parameter(
+        help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file."
+    ),
+]
+Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON.")]
+Top = Annotated[str, Parameter(metavar="N", help="How many plans to keep.")]
+Workers = Annotated[str, Parameter(metavar="N", help="Processes.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of a model on a system."""
+
+    system: Annotated[
+        str | None,
+        Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
+    ] = None
+    gpus: Annotated[
+        str | None, Parameter(metavar="N", help="Chips; 512xH100 names the system too.")
+    ] = None
+    global_batch: Annotated[
+        str | None, Parameter(metavar="N", help="Sequences per step; else about 4 million tokens.")
+    ] = None
+    seq_len: Annotated[
+        str | None,
+        Parameter(metavar="N", help="Tokens per sequence; else the model's own up to 4096."),
+    ] = None
+    target_len: Annotated[
+        str | None, Parameter(metavar="N", help="Target tokens per sequence of an encoder-decoder.")
+    ] = None
+    plan: Annotated[
+        str | None,
+        Parameter(metavar="WORDS", help='Words such as "tp8 pp4 zero1 mbs1 recompute=selective".'),
+    ] = None
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            metavar="PATH=VALUE",
+            show_default=False,
+            help="Any field of any record, as in network.node.latency_s=2us; once for each.",
+        ),
+    ] = ()
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the Python functions."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        numbers = ("gpus", "global_batch", "seq_len", "target_len")
+        return {**given, **{name: number(given[name]) for name in numbers}}
+
+
+def number(text: str | None) -> Any:
+    """A whole number where the text is one, else the text itself for the function to complain of."""
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else text

@@ -1,0 +1,45 @@
+"""What goes to standard output: a record as JSON or as text."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from foretell.errors import Infeasible, Problem
+
+
+def write_json(record: Mapping[str, Any] | Sequence[Any]) -> None:
+    """One JSON value and a line end; unknown is null, so that NaN would be a defect of ours.
+
+    Dates, which a TOML file may hold, become texts.
+    """
+    sys.stdout.write(json.dumps(record, indent=2, allow_nan=False, default=str) + "\n")
+
+
+def no_as_dict(problems: Sequence[Problem]) -> dict[str, Any]:
+    """The answer no: `fits` and why."""
+    return {"fits": "no", "problems": [_problem(problem) for problem in problems]}
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    """A problem as JSON; a value that JSON lacks is given as its text."""
+    keys = ("path", "value", "message", "allowed", "nearest")
+    told = {key: getattr(problem, key) for key in keys}
+    value = problem.value
+    plain = value is None or isinstance(value, str | int)
+    if not plain and not (isinstance(value, float) and math.isfinite(value)):
+        told["value"] = str(value)
+    return told
+
+
+@contextmanager
+def no_as_json(wanted: bool) -> Iterator[None]:
+    """Where JSON is wanted, write the answer no before it goes on as an error."""
+    try:
+        yield
+    except Infeasible as error:
+        if wanted:
+            write_json(no_as_dict(error.problems))
+        raise

@@ -1,0 +1,126 @@
+"""Arguments to exit code: every error becomes one line on standard error, and no traceback."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foretell.errors import BadInput, Infeasible, Problem, nearest_name
+
+if TYPE_CHECKING:
+    from cyclopts import CycloptsError
+
+ANSWERED, NO, BAD_INPUT, FAULT, UNWRITABLE = 0, 1, 2, 70, 74
+INTERRUPTED, READER_GONE = 128 + signal.SIGINT, 128 + signal.SIGPIPE
+DEBUG = "--debug"
+"""Shows the traceback of a fault; taken anywhere among the arguments."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a verb and give the exit code."""
+    _ready_streams()
+    debug = DEBUG in arguments
+    try:
+        code = _dispatch([word for word in arguments if word != DEBUG])
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _drop_output()
+        return READER_GONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:  # files that are read are looked after where they are read
+        _drop_output()
+        print(f"error: cannot write: {error.strerror or error}", file=sys.stderr)
+        return UNWRITABLE
+    except Exception as error:
+        if debug:
+            raise
+        return _fault(error)
+
+
+def _ready_streams() -> None:
+    """Streams that take any text: a name that the terminal cannot show is no error."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the end
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Throw away what cannot be written, so that the flush at exit does not complain of it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _dispatch(arguments: list[str]) -> int:
+    """Find the verb, run it, and say what was wrong if anything was."""
+    from cyclopts import CycloptsError
+
+    from foretell.cli.app import make_app
+
+    try:
+        app = make_app()
+        result = app(
+            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+        )
+        return result if isinstance(result, int) else ANSWERED
+    except CycloptsError as error:
+        complain([_of_parser(error)])
+        return BAD_INPUT
+    except BadInput as error:
+        complain(error.problems)
+        return BAD_INPUT
+    except Infeasible as error:
+        complain(error.problems)
+        return NO
+
+
+def complain(problems: Sequence[Problem]) -> None:
+    """One line per problem on standard error."""
+    for line in dict.fromkeys(str(problem) for problem in problems):
+        print(f"error: {line}", file=sys.stderr)
+
+
+def _of_parser(error: "CycloptsError") -> Problem:
+    """What the command line's parser has to say, as a problem."""
+    from cyclopts import (
+        MissingArgumentError,
+        RepeatArgumentError,
+        UnknownCommandError,
+        UnknownOptionError,
+        UnusedCliTokensError,
+    )
+
+    path, message, allowed, near = "", "", None, None
+    match error:
+        case UnknownOptionError():
+            path, message = error.token.keyword or error.token.value, "unknown option"
+            flags = [name for argument in error.argument_collection for name in argument.names]
+            near = nearest_name(path.partition("=")[0], flags)
+        case UnknownCommandError(unused_tokens=[word, *_], app=app) if app is not None:
+            verbs = [name for name in app if not name.startswith("-")]
+            message, allowed = f"unknown verb {word!r}", ", ".join(verbs)
+            near = nearest_name(word, verbs)
+        case MissingArgumentError(argument=argument, keyword=keyword) if argument is not None:
+            path = keyword or argument.name
+            message = "missing" if keyword is None else "needs a value"
+        case RepeatArgumentError(token=token) if token.keyword is not None:
+            path, message = token.keyword, "given more than once"
+        case UnusedCliTokensError(unused_tokens=[word, *_]):
+            message = f"unexpected argument {word!r}"
+        case _:
+            error.verbose = False
+            message = str(error)
+    return Problem(path=path, value=None, message=message, allowed=allowed, nearest=near)
+
+
+def _fault(error: Exception) -> int:
+    """A defect of Foretell, said in one line."""
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    said = f"this is a fault of foretell, please report it ({what}); {DEBUG} shows where"
+    print(f"error: {said}", file=sys.stderr)
+    return FAULT

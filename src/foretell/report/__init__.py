@@ -1,0 +1,1 @@
+"""Answers for people to read: records in, text and tables out."""

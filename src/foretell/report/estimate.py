@@ -1,0 +1,127 @@
+"""One estimate on one screen, in the units that training logs print."""
+
+from typing import TYPE_CHECKING
+
+from foretell.cost.memory import CLOSE_SHARE
+from foretell.report.console import bar, table
+from foretell.specs.result import Estimate, Leaf
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+GIB = 2.0**30
+CONVENTIONS = (
+    "MFU: 3 x the forward matrix products, attention as the whole square, over the dense peak; HFU "
+    "adds what is recomputed."
+)
+FITS = {
+    "yes": f"fits: below {CLOSE_SHARE:.0%} of the memory",
+    "too_close": f"too close to call: above {CLOSE_SHARE:.0%} of the memory",
+    "no": "does not fit",
+}
+
+
+def estimate_text(result: Estimate) -> "RenderableType":
+    """Headline, rates, where time and memory go, and what was assumed."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [
+        headline(result),
+        Text(),
+        rates(result),
+        Text(CONVENTIONS, "dim"),
+    ]
+    if result.breakdown is not None:
+        parts += [Text(), time_table(result.breakdown)]
+    if result.memory_by_stage:
+        parts += [Text(), memory_table(result)]
+    if result.overrides:
+        parts += [Text(), bullets("Set by hand", [f"{k}={v}" for k, v in result.overrides.items()])]
+    if result.assumptions:
+        parts += [Text(), bullets("Assumed", list(result.assumptions))]
+    return Group(*parts)
+
+
+def headline(result: Estimate) -> "Text":
+    """What was asked, and the plan."""
+    from rich.text import Text
+
+    asked = f"{result.model} on {result.gpus} x {result.system}"
+    batch = f", global batch {result.global_batch} x {result.seq_len} tokens"
+    plan = "chosen, the best found" if result.plan_chosen else "as given"
+    return Text.assemble(
+        (asked, "bold"), batch, "\nplan  ", (str(result.plan), "bold"), f"  ({plan})"
+    )
+
+
+def rates(result: Estimate) -> "Table":
+    """The numbers that people put side by side with their logs."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    share = result.peak_memory_bytes / result.memory_capacity_bytes
+    grid.add_row("step time", f"{result.step_s * 1e3:,.1f} ms per iteration")
+    grid.add_row(
+        "throughput",
+        f"{result.tokens_per_s:,.0f} tokens/s   {result.tokens_per_s_per_gpu:,.1f} tokens/s/GPU",
+    )
+    grid.add_row(
+        "per GPU",
+        f"{result.tflops_per_gpu:,.1f} TFLOP/s/GPU   MFU {result.mfu:.1%}   HFU {result.hfu:.1%}",
+    )
+    grid.add_row(
+        "peak memory",
+        f"{gib(result.peak_memory_bytes)} of {gib(result.memory_capacity_bytes)} GiB ({share:.1%})"
+        f"   {FITS[result.fits]}",
+    )
+    grid.add_row("limited by", result.limited_by)
+    return grid
+
+
+def time_table(tree: Leaf) -> "Table":
+    """Shares of the step along its slowest stage, largest first."""
+    made = table("Time of the slowest stage", "ms", "%", "", right=("ms", "%"))
+    for depth, leaf in largest_first(tree):
+        share = leaf.value / tree.value if tree.value else 0.0
+        name = "  " * depth + leaf.name
+        style = None if depth == 0 else "dim"
+        made.add_row(
+            name, f"{leaf.value * 1e3:,.1f}", f"{100 * share:.1f}", bar(share), style=style
+        )
+    return made
+
+
+def memory_table(result: Estimate) -> "Table":
+    """What each distinct stage holds, one stage a row."""
+    parts = [leaf.name for leaf in result.memory_by_stage[0].children]
+    made = table("Memory in GiB", "total", *parts, right=("total", *parts))
+    for stage in result.memory_by_stage:
+        values = [gib(leaf.value) for leaf in stage.children]
+        made.add_row(stage.name, gib(stage.value), *values)
+    return made
+
+
+def largest_first(tree: Leaf, depth: int = 0) -> list[tuple[int, Leaf]]:
+    """Everything below the root with its depth, larger shares before smaller; nothing that is zero."""
+    found: list[tuple[int, Leaf]] = []
+    for child in sorted(tree.children, key=lambda leaf: -leaf.value):
+        if child.value > 0.0:
+            found += [(depth, child), *largest_first(child, depth + 1)]
+    return found
+
+
+def bullets(title: str, lines: list[str]) -> "Text":
+    """A titled list."""
+    from rich.text import Text
+
+    return Text.assemble((title, "bold"), *(f"\n- {line}" for line in lines))
+
+
+def gib(value: float) -> str:
+    """Bytes in GiB as the tables print them."""
+    return f"{value / GIB:,.1f}"

@@ -1,0 +1,71 @@
+"""A search as a table of its best plans, with what was looked at and what was turned away."""
+
+from typing import TYPE_CHECKING
+
+from foretell.cost.memory import CLOSE_SHARE
+from foretell.report.console import table
+from foretell.report.estimate import CONVENTIONS, bullets, gib
+from foretell.search.search import Search
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+
+def search_text(found: Search) -> "RenderableType":
+    """Headline, counts, plans, what the columns mean, and what was assumed."""
+    from rich.console import Group
+    from rich.text import Text
+
+    best = found.best
+    asked = f"{best.model} on {best.gpus} x {best.system}"
+    batch = f", global batch {best.global_batch} x {best.seq_len} tokens"
+    capacity = best.memory_capacity_bytes
+    fits = (
+        f"fits: yes up to {gib(CLOSE_SHARE * capacity)} GiB, {CLOSE_SHARE:.0%} of the chip's memory; "
+        f"too_close up to all of its {gib(capacity)} GiB; the clear ones come first."
+    )
+    parts: list[RenderableType] = [
+        Text.assemble((asked, "bold"), batch),
+        Text(counts(found)),
+        Text(),
+        plans_table(found),
+        Text(),
+        Text(fits, "dim"),
+        Text(CONVENTIONS, "dim"),
+    ]
+    if found.assumptions:
+        parts += [Text(), bullets("Assumed", list(found.assumptions))]
+    return Group(*parts)
+
+
+def counts(found: Search) -> str:
+    """How many plans, how fast, and which rules turned others away."""
+    rate = found.plans_evaluated / max(found.evaluation_seconds, 1e-9)
+    said = (
+        f"{found.plans_evaluated:,} plans evaluated in {found.evaluation_seconds:.2f} s "
+        f"({rate:,.0f} per second), {found.plans_feasible:,} fit or are too close to call"
+    )
+    if found.rejected:
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in found.rejected.items())
+        said += f"\nturned away before that, by rule: {rules}"
+    return said
+
+
+def plans_table(found: Search) -> "Table":
+    """One plan a row."""
+    numbers = ("#", "ms/iteration", "tokens/s/GPU", "TFLOP/s/GPU", "MFU %", "GiB")
+    made = table("#", "plan", *numbers[1:], "fits", "limited by", right=numbers)
+    for place, plan in enumerate(found.plans, start=1):
+        made.add_row(
+            str(place),
+            str(plan.plan),
+            f"{plan.step_s * 1e3:,.1f}",
+            f"{plan.tokens_per_s_per_gpu:,.1f}",
+            f"{plan.tflops_per_gpu:,.1f}",
+            f"{100 * plan.mfu:.1f}",
+            gib(plan.peak_memory_bytes),
+            plan.fits,
+            plan.limited_by,
+        )
+    return made

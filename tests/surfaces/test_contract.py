@@ -1,0 +1,341 @@
+"""What other programs rely on: flags, exit codes, JSON keys, plan text and --set paths."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foretell as package
+from foretell.cli.app import make_app
+from tests.surfaces.command import TOY, TOY_PARAMETERS, TOY_SYSTEM, foretell
+
+LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64", "--plan", "tp8 pp2 mbs1 zero1")
+QUESTION = (
+    "--model --system --gpus --global-batch --seq-len --target-len --plan --set --json".split()
+)
+
+FLAGS = {
+    "estimate": QUESTION,
+    "search": [*QUESTION[:-1], "--top", "--workers", "--json"],
+    "catalog chips": ["--json"],
+    "catalog systems": ["--json"],
+    "catalog models": ["--json"],
+    "catalog show": ["--name", "--json"],
+    "reference search": (
+        "--model --strategy --chip --fast-domain --gpus --global-batch --top --json".split()
+    ),
+    "reference study": ["--out", "--workers", "--json"],
+}
+"""Every verb and its flags: a change here is a change of the contract."""
+
+ESTIMATE_KEYS = (
+    "model system gpus plan plan_chosen fits step_s tokens_per_s tokens_per_s_per_gpu "
+    "tflops_per_gpu mfu hfu peak_memory_bytes energy_joules limited_by interval breakdown memory "
+    "assumptions overrides"
+).split()
+SEARCH_KEYS = "plans plans_evaluated plans_feasible evaluation_seconds rejected".split()
+LEAF_KEYS = "name value unit evidence children".split()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("toy")
+    (path / "config.json").write_text(json.dumps(TOY))
+    (path / "system.toml").write_text(TOY_SYSTEM)
+    return path
+
+
+def toy(folder: Path, *more: str) -> tuple[str, ...]:
+    """A small question."""
+    system = ("--system", str(folder / "system.toml"), "--gpus", "16")
+    return ("estimate", str(folder), *system, "--global-batch", "32", *more)
+
+
+def answer(*arguments: str) -> Any:
+    """The JSON of a command that answers."""
+    outcome = foretell(*arguments, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    return outcome.json
+
+
+def verbs(app: Any, before: str = "") -> dict[str, list[str]]:
+    """Flags of every verb of the command line."""
+    found: dict[str, list[str]] = {}
+    for name in app:
+        if name.startswith("-"):
+            continue
+        inner = app[name]
+        if any(not word.startswith("-") for word in inner):
+            found |= verbs(inner, f"{before}{name} ")
+        else:
+            names = [word for item in inner.assemble_argument_collection() for word in item.names]
+            found[before + name] = [word for word in names if word.startswith("--")]
+    return found
+
+
+def test_flags_are_frozen() -> None:
+    assert verbs(make_app()) == FLAGS
+
+
+def leaves_sum(tree: dict[str, Any]) -> float:
+    assert set(LEAF_KEYS) <= set(tree)
+    if not tree["children"]:
+        return float(tree["value"])
+    total = sum(leaves_sum(child) for child in tree["children"])
+    assert total == pytest.approx(tree["value"], rel=1e-9, abs=1e-12)
+    return total
+
+
+def test_estimate() -> None:
+    record = answer("estimate", *LLAMA)
+    assert set(ESTIMATE_KEYS) <= set(record)
+    assert record["model"] == "llama-3.1-70b"
+    assert record["gpus"] == 64
+    assert record["plan_chosen"] is False
+    assert record["fits"] in ("yes", "too_close")
+    assert leaves_sum(record["breakdown"]) == pytest.approx(record["step_s"], rel=1e-9)
+    assert leaves_sum(record["memory"]) == pytest.approx(record["peak_memory_bytes"], rel=1e-9)
+    assert record["interval"] is None
+    per_gpu = record["tokens_per_s"] / 64
+    assert record["tokens_per_s_per_gpu"] == pytest.approx(per_gpu, rel=1e-12)
+
+
+def test_python_is_the_command_line(folder: Path) -> None:
+    plan = "tp8 pp2 mbs1 zero1"
+    record = package.estimate("llama-3.1-70b", system="h100-sxm", gpus=64, plan=plan).to_dict()
+    assert json.loads(json.dumps(record)) == answer("estimate", *LLAMA)
+    found = package.search(
+        folder, system=folder / "system.toml", gpus=16, global_batch=32, top=3
+    ).to_dict()
+    told = answer("search", *toy(folder)[1:], "--top", "3")
+    for one in (found, told):
+        assert one.pop("evaluation_seconds") > 0
+    assert json.loads(json.dumps(found)) == told
+
+
+def test_search(folder: Path) -> None:
+    record = answer("search", *toy(folder)[1:], "--top", "4")
+    assert set(SEARCH_KEYS) <= set(record)
+    assert len(record["plans"]) == 4
+    trees = {"breakdown", "memory"}
+    for plan in record["plans"]:
+        assert set(ESTIMATE_KEYS) - trees <= set(plan)
+        assert not trees & set(plan)
+    steps = [plan["step_s"] for plan in record["plans"]]
+    assert steps == sorted(steps)
+    assert record["plans_evaluated"] >= record["plans_feasible"] >= 4
+    assert record["plans"][0]["plan"] == answer(*toy(folder))["plan"]
+
+
+def test_a_plan_fixes_what_is_not_searched(folder: Path) -> None:
+    record = answer("search", *toy(folder)[1:], "--top", "3", "--plan", "precision=fp8 no-flash")
+    assert all({"precision=fp8", "no-flash"} <= set(p["plan"].split()) for p in record["plans"])
+
+
+def test_a_chosen_plan_is_said_and_its_text_means_the_same(folder: Path) -> None:
+    chosen = answer(*toy(folder))
+    assert chosen["plan_chosen"] is True
+    assert any("chosen" in said for said in chosen["assumptions"])
+    given = answer(*toy(folder, "--plan", chosen["plan"]))
+    for key in ("plan", "step_s", "peak_memory_bytes", "breakdown", "memory"):
+        assert given[key] == chosen[key]
+
+
+def test_chips_and_system_in_one_flag() -> None:
+    told = answer("estimate", "llama-3.1-70b", "--gpus", "64xH100", *LLAMA[5:])
+    named = answer("estimate", *LLAMA)
+    assert told["step_s"] == named["step_s"]
+    assert told["gpus"] == 64
+    twice = foretell("estimate", "llama-3.1-70b", "--gpus", "64xH100", "--system", "h200-sxm")
+    assert twice.code == 2
+
+
+@pytest.mark.parametrize("path", ["config.json", ""])
+def test_a_model_of_ones_own(folder: Path, path: str) -> None:
+    told = answer("estimate", str(folder / path), *toy(folder)[2:], "--plan", "tp2")
+    assert told["model"] == folder.name
+    shown = answer("catalog", "show", str(folder / path))
+    assert shown["kind"] == "model"
+    assert shown["parameters"] == shown["parameters_text"] == TOY_PARAMETERS
+    assert shown["parameters_active"] == TOY_PARAMETERS
+
+
+@pytest.mark.parametrize(
+    ("setting", "faster"),
+    [
+        ("model.stack.layers.ffn.width=3072", False),
+        ("model.num_hidden_layers=16", False),
+        ("chip.memory_bandwidth_bytes_per_s=1 TB/s", False),
+        ("chip.matrix_flop_per_s.bf16=500 TFLOP/s", False),
+        ("system.chip.matrix_flop_per_s.bf16=2 PFLOP/s", True),
+        ("network.node.bandwidth_bytes_per_s=400 Gbit/s", False),
+        ("network.node.bandwidth_bytes_per_s=1.2 TB/s", True),
+        ("network.tiers.1.bandwidth_bytes_per_s=1 TB/s", True),
+        ("network.cluster.latency_s=1 ms", False),
+        ("system.network.cluster.latency_s=1 ms", False),
+        ("plan.recompute=full", False),
+        ("job.seq_len=4096", False),
+    ],
+)
+def test_set_reaches_every_record(folder: Path, setting: str, faster: bool) -> None:
+    before = answer(*toy(folder, "--plan", "tp2 pp2"))
+    after = answer(*toy(folder, "--plan", "tp2 pp2", "--set", setting))
+    assert (after["step_s"] < before["step_s"]) is faster
+    path, _, value = setting.partition("=")
+    assert after["overrides"] == {path: value}
+    assert before["overrides"] == {}
+
+
+def test_set_is_taken_in_the_fields_unit(folder: Path) -> None:
+    told = {
+        answer(*toy(folder, "--plan", "tp2", "--set", f"network.node.bandwidth_bytes_per_s={v}"))[
+            "step_s"
+        ]
+        for v in ("400 Gbit/s", "50 GB/s", "50e9", "50000000000")
+    }
+    assert len(told) == 1
+
+
+def test_set_again_and_again(folder: Path) -> None:
+    settings = ["chip.memory_bytes=10 GB", "network.node.latency_s=1us", "prices.pue=1.1"]
+    words = [word for setting in settings for word in ("--set", setting)]
+    told = answer(*toy(folder, "--plan", "tp2", *words))
+    assert told["overrides"] == dict(setting.split("=") for setting in settings)
+    assert told["memory_capacity_bytes"] == 10e9
+
+
+@pytest.mark.parametrize("kind", ["chips", "systems", "models"])
+def test_every_entry_is_listed_and_can_be_shown(kind: str) -> None:
+    listed = answer("catalog", kind)
+    assert len(listed) > 30
+    assert [entry["id"] for entry in listed] == sorted({entry["id"] for entry in listed})
+    for entry in (listed[0], listed[len(listed) // 2], listed[-1]):
+        assert entry["kind"] == kind.removesuffix("s")
+        shown = answer("catalog", "show", entry["id"])
+        assert (shown["kind"], shown["id"]) == (entry["kind"], entry["id"])
+        assert isinstance(shown["aliases"], list)
+        assert shown["values"]
+        for fact in shown["values"].values():
+            assert {"value", "source", "status"} <= set(fact)
+            assert fact["status"] in ("datasheet", "measured", "published", "inferred", "recalled")
+        text = foretell("catalog", "show", entry["id"])
+        assert (text.code, text.err) == (0, "")
+        assert all(path in text.out for path in shown["values"])
+
+
+def test_shown_models_have_their_counts() -> None:
+    shown = answer("catalog", "show", "mixtral-8x7b")
+    assert shown["parameters"] == shown["parameters_text"] == 46_702_792_704
+    assert shown["parameters_active"] == 12_879_925_248
+
+
+def test_a_chips_name_shows_the_chip() -> None:
+    assert answer("catalog", "show", "h100-sxm")["kind"] == "chip"
+    assert answer("catalog", "show", "H100")["kind"] == "chip"
+    assert answer("catalog", "show", "perlmutter")["kind"] == "system"
+
+
+def test_a_system_of_ones_own_is_shown(folder: Path) -> None:
+    shown = answer("catalog", "show", str(folder / "system.toml"))
+    assert (shown["kind"], shown["id"]) == ("system", "toy-cluster")
+    fact = shown["values"]["node_watts"]
+    assert fact == {"value": 5000.0, "source": "made up for the tests", "status": "inferred"}
+
+
+REFERENCE = "--model gpt3-1t --strategy seqp --chip b200 --fast-domain 8 --gpus 512".split()
+
+
+def test_reference_search() -> None:
+    record = answer("reference", "search", *REFERENCE, "--top", "2")
+    assert len(record["plans"]) == 2
+    assert record["candidates"] >= record["feasible"]
+    row = record["plans"][0]
+    assert (row["model"], row["strategy"], row["system"]) == ("gpt3_1T", "2d-seqp", "B200")
+    assert row["gbs"] == 4096
+    assert foretell("reference", "search", *REFERENCE).out.count("\n") == 12
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("estimate", "llama-3.1-405b", "--gpus", "8xH100", "--global-batch", "64"),
+        ("estimate", "llama-3.1-70b", "--gpus", "8xH100", "--plan", "tp8"),
+        ("estimate", "llama-3.1-70b", "--gpus", "64xH100", "--plan", "tp8 pp3"),
+        ("estimate", "llama-3.1-70b", "--gpus", "64xH100", "--plan", "tp7"),
+        ("search", "llama-3.1-405b", "--gpus", "8xH100", "--global-batch", "64"),
+        ("reference", "search", *REFERENCE[:-1], "4"),
+    ],
+)
+def test_the_answer_no(arguments: tuple[str, ...]) -> None:
+    said = foretell(*arguments)
+    assert (said.code, said.out) == (1, "")
+    told = foretell(*arguments, "--json")
+    assert (told.code, told.err) == (1, said.err)
+    assert told.json["fits"] == "no"
+    lines = said.err.splitlines()
+    assert len(told.json["problems"]) == len(lines) > 0
+    for problem, line in zip(told.json["problems"], lines, strict=True):
+        assert set(problem) == {"path", "value", "message", "allowed", "nearest"}
+        assert line.startswith(f"error: {problem['path']}: {problem['message']}")
+
+
+def test_the_nearest_plan_works() -> None:
+    told = foretell("estimate", *LLAMA[:5], "--plan", "tp8 pp1 mbs16", "--json")
+    assert told.code == 1
+    nearest = {problem["nearest"] for problem in told.json["problems"]}
+    assert len(nearest) == 1
+    assert answer("estimate", *LLAMA[:5], "--plan", nearest.pop())["fits"] != "no"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("estimat",),
+            "unknown verb 'estimat'; allowed: estimate, search, catalog, reference; did",
+        ),
+        (("catalog", "chip"), "unknown verb 'chip'"),
+        (("estimate",), "--model: missing"),
+        (("estimate", "x", "--gpuss", "8"), "--gpuss: unknown option; did you mean --gpus?"),
+        (("estimate", "x", "--gpus"), "--gpus: needs a value"),
+        (("estimate", "x", "--gpus", "8", "--gpus", "9"), "--gpus: given more than once"),
+        (("estimate", "x", "y"), "unexpected argument 'y'"),
+        (("estimate", "lama-3.1-70b", "--gpus", "8xH100"), "did you mean llama-3.1-70b"),
+        (("estimate", "llama-3.1-70b", "--gpus", "8xH10O"), "did you mean h100"),
+        (("search", "llama-3.1-70b", "--gpus", "8xH100", "--top", "0"), "top: "),
+        (("search", "llama-3.1-70b", "--gpus", "8xH100", "--workers", "-2"), "workers: "),
+        (("search", "llama-3.1-70b", "--gpus", "8xH100", "--plan", "tp8"), "plan.tp: is searched"),
+        (("search", "llama-3.1-70b", "--gpus", "8xH100", "--set", "plan.zero=1"), "plan.zero: is"),
+        (("reference", "search", *REFERENCE[:-1], "1e3"), "gpus: "),
+        (("reference", "study", "--out", "/dev/null/x"), "out"),
+    ],
+)
+def test_bad_input(arguments: tuple[str, ...], said: str) -> None:
+    for more in ((), ("--json",)):
+        outcome = foretell(*arguments, *more)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert outcome.err.startswith("error: ")
+        assert said in outcome.err
+
+
+def test_all_problems_at_once(folder: Path) -> None:
+    outcome = foretell(
+        *("estimate", "no-such-model", "--system", "no-such-system", "--gpus", "0"),
+        *("--global-batch", "-1", "--seq-len", "nan", "--target-len", "x", "--plan", "tp0 foo"),
+        *("--set", "prices.pue=-1"),
+    )
+    assert outcome.code == 2
+    paths = "model system gpus global_batch seq_len target_len plan plan.tp prices.pue".split()
+    for path in paths:
+        assert f"error: {path}: " in outcome.err
+
+
+def test_help_and_version() -> None:
+    assert foretell("--version").out == f"foretell {package.__version__}\n"
+    for verb, flags in FLAGS.items():
+        outcome = foretell(*verb.split(), "--help")
+        assert (outcome.code, outcome.err) == (0, "")
+        # A flag for what is given by its place is not printed beside it in full.
+        assert all(flag in outcome.out for flag in flags)
+    assert "estimate" in foretell().out

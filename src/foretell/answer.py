@@ -38,6 +38,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
         gpus=job.gpus,
         global_batch=job.global_batch,
         seq_len=job.seq_len,
+        target_len=job.target_len,
         plan=plan,
         plan_chosen=chosen,
         fits=fits(peak, float(chip.memory_bytes)),
@@ -55,8 +56,17 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
         breakdown=tree.time,
         memory=tree.memory,
         memory_by_stage=tree.stages,
-        assumptions=scenario.assumptions + tables.parts.notes,
+        assumptions=(*scenario.assumptions, *tables.parts.notes, recipe(plan)),
         overrides=dict(scenario.overrides),
+    )
+
+
+def recipe(plan: Plan) -> str:
+    """What the plan takes for granted, as a sentence."""
+    attention = "fused attention" if plan.flash else "attention that stores its scores"
+    return (
+        f"recipe: {plan.precision} products, {plan.weights} weights, {plan.gradients} gradients, "
+        f"{plan.master} master copy, {plan.optimizer} with {plan.states} states, {attention}, no dropout"
     )
 
 

@@ -47,13 +47,14 @@ def estimate(
         plan=plan,
         settings=settings,
     )
-    if plan is None and not any(s.startswith("plan.") for s in settings):
-        return best_plan(scenario, plan_of(scenario, None))
+    if plan is None:
+        base = plan_of(scenario, None, settings)
+        return best_plan(scenario, base, fixed_fields(None, settings))
     chosen = plan_of(scenario, plan, settings)
     check_plan(scenario, chosen)
     result = answer_of(scenario, chosen, chosen=False)
     if result.fits == "no":
-        raise Infeasible([_too_large(scenario, result)])
+        raise Infeasible([_too_large(scenario, result)], result)
     return result
 
 
@@ -71,7 +72,7 @@ def search(
     set: Settings = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Search:
-    """Every plan, ranked; `plan` fixes the choices that are not searched (precision, optimizer, dtypes)."""
+    """Every plan, ranked; `plan` fixes what it names (precision, optimizer, dtypes)."""
     settings = as_texts(set)
     problems = [
         Problem(
@@ -83,7 +84,6 @@ def search(
         for name, value, most in (("top", top, 100_000), ("workers", workers, 1024))
         if type(value) is not int or not 1 <= value <= most
     ]
-    problems += _searched(plan, settings)
     if problems:
         raise BadInput(problems)
     scenario = ask(
@@ -98,29 +98,20 @@ def search(
     )
     base = plan_of(scenario, plan, settings)
     check_choices(scenario, base)
-    return search_plans(scenario, base, top, progress, workers)
+    return search_plans(scenario, base, top, progress, workers, fixed_fields(plan, settings))
 
 
-def _searched(plan: str | None, settings: Sequence[str]) -> list[Problem]:
-    """Choices that were fixed although a search tries all of them: ignoring them would mislead."""
+def fixed_fields(plan: str | Plan | None, settings: Sequence[str]) -> tuple[str, ...]:
+    """Choices that a search would try and that a plan's text or a setting fixes."""
     given = [*(named_fields(plan) if isinstance(plan, str) else ())]
     given += [text.partition("=")[0].strip().removeprefix("plan.") for text in settings]
-    return [
-        Problem(
-            path=f"plan.{name}",
-            value=None,
-            message="is searched and cannot be fixed",
-            allowed="precision, optimizer, weights, gradients, master, states, flash",
-        )
-        for name in dict.fromkeys(given)
-        if name in BATCH_FIELDS
-    ]
+    return tuple(name for name in dict.fromkeys(given) if name in BATCH_FIELDS)
 
 
-def best_plan(scenario: Scenario, base: Plan) -> Estimate:
-    """The best plan of the whole space, or Infeasible with the nearest miss."""
+def best_plan(scenario: Scenario, base: Plan, fixed: tuple[str, ...] = ()) -> Estimate:
+    """The best plan of the whole space (less what is fixed), or Infeasible with the nearest miss."""
     check_choices(scenario, base)
-    found = search_plans(scenario, base, top=1)
+    found = search_plans(scenario, base, top=1, fixed=fixed)
     if not found.plans:
         raise Infeasible([_nothing(scenario, base, found)])
     best = found.best

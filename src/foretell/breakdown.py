@@ -51,15 +51,15 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows) -> Leaf:
     for times in (parts.forward, parts.backward):
         _add_families(parts, times, on_stage, compute, memory)
     tensor_s = float(
-        (on_stage * (tables.tensor_forward_s[group] + tables.tensor_backward_s[group])).sum()
+        (on_stage * (tables.tensor.forward_s[group] + tables.tensor.backward_s[group])).sum()
     )
     layers_only = np.where(np.arange(len(on_stage)) < parts.kinds, on_stage, 0.0)
     mode = float(plans.recompute[0])
     if mode == 2.0:
         _add_families(parts, parts.forward, layers_only, again, again)
-        tensor_s += float((layers_only * tables.tensor_forward_s[group]).sum())
+        tensor_s += float((layers_only * tables.tensor.forward_s[group]).sum())
     if mode == 1.0:
-        again["attention"] = float((on_stage * parts.core_s[0]).sum())
+        again["core"] = float((on_stage * parts.core_s[0]).sum())
     children = [
         _node("compute", compute),
         _node("memory_bound", memory),

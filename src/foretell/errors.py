@@ -61,7 +61,17 @@ class BadInput(ProblemsError):
 
 
 class Infeasible(ProblemsError):
-    """The question was understood and the answer is no: exit code 1."""
+    """The question was understood and the answer is no: exit code 1.
+
+    `answer` is what was computed all the same, such as the memory of a plan that does not fit.
+    """
+
+    answer: object
+
+    def __init__(self, problems: Iterable[Problem], answer: object = None) -> None:
+        super().__init__(problems)
+        self.answer = answer
+        self.args = (self.problems, answer)
 
 
 def nearest_name(word: str, names: Iterable[str]) -> str | None:

@@ -26,7 +26,7 @@ from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_byte
 from foretell.cost.roofline import optimizer_s
 from foretell.network.collectives import collective_s, place, send_s
 from foretell.network.placement import group_counts
-from foretell.parts import Parts, part_table, tensor_seconds
+from foretell.parts import Parts, TensorSeconds, part_table, tensor_seconds
 from foretell.sharding.data import DataTraffic, data_parallel
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.pipeline import fill_and_drain_s
@@ -52,12 +52,10 @@ class Tables:
     """Stages by (pp, vpp)."""
     pair: Index
     """(pp, vpp) of each plan."""
-    tensor_forward_s: Array
-    """Tensor-parallel time of each part, forward; (groups, parts)."""
-    tensor_backward_s: Array
-    """The same, backward."""
+    tensor: TensorSeconds
+    """Tensor-parallel times by group and placement."""
     tensor_group: Index
-    """Row of each plan in the two above."""
+    """Row of each plan in it."""
     data_counts: Array
     """Where the members of the data-parallel group stand; (tiers, plans)."""
     pipe_counts: Array
@@ -79,7 +77,7 @@ class Stages:
     buffer_bytes: Array
     """Scores of the head, and one layer computed again."""
     largest: Array
-    """Weights of the largest layer; (plans,)."""
+    """Weights of the largest part; (plans,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +131,7 @@ def evaluate(
 
 
 def chunks(tables: Tables) -> Iterator[Index]:
-    """Rows of at most CHUNK plans, those with few distinct stages together: no array is wider than it must."""
+    """Rows of at most CHUNK plans, those with few distinct stages together, so that arrays stay narrow."""
     stages = tables.stages.distinct[tables.pair]
     order = np.argsort(stages, kind="stable")
     for start in range(0, len(order), CHUNK):
@@ -149,16 +147,15 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
     network = scenario.system.network
-    counts = group_counts(plans, network)
-    first, group = distinct(shape, *counts["tp"])
-    forward, backward = tensor_seconds(parts, shape[first], counts["tp"][:, first], network)
+    counts = group_counts(plans, network, scenario.job.gpus)
+    # Counts need not be whole where a prime number of chips fills its units unevenly.
+    first, group = distinct(shape, *np.rint(1024.0 * counts["tp"]))
     return Tables(
         parts=parts,
         shape=shape,
         stages=stage_table(parts.order, parts.kinds, pairs),
         pair=pair,
-        tensor_forward_s=forward,
-        tensor_backward_s=backward,
+        tensor=tensor_seconds(parts, shape[first], counts["tp"][:, first], network),
         tensor_group=group,
         data_counts=counts["dp"],
         pipe_counts=counts["pp"],
@@ -173,8 +170,7 @@ def select(tables: Tables, rows: Index) -> Tables:
         shape=tables.shape[rows],
         stages=tables.stages.trim(int(tables.stages.distinct[pair].max())),
         pair=pair,
-        tensor_forward_s=tables.tensor_forward_s,
-        tensor_backward_s=tables.tensor_backward_s,
+        tensor=tables.tensor,
         tensor_group=tables.tensor_group[rows],
         data_counts=tables.data_counts[:, rows],
         pipe_counts=tables.pipe_counts[:, rows],
@@ -185,10 +181,15 @@ def distinct(*columns: Array | Index) -> tuple[Index, Index]:
     """First row of each distinct combination, and the combination of each row."""
     if len(columns[0]) == 1:
         return np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
-    key = np.zeros(len(columns[0]), dtype=np.int64)
+    key, span = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         whole = column.astype(np.int64)
-        key = key * (int(whole.max(initial=0)) + 1) + whole
+        values = int(whole.max(initial=0)) + 1
+        if span * values >= 2**62:
+            # Number the combinations so far anew, so that the key cannot overflow.
+            key = np.unique(key, return_inverse=True)[1].astype(np.int64)
+            span = int(key.max()) + 1
+        key, span = key * values + whole, span * values
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     return first, inverse
 
@@ -209,17 +210,19 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     sends = send_s(
         tables.parts.send_bytes[tables.shape], tables.pipe_counts, scenario.system.network
     )
+    sends = sends + tables.tensor.send_s[tables.tensor_group] * (plans.pp > 1)
     sends_s = (2.0 * plans.vpp * sends)[:, None]
     stage_s = stages.forward_s + stages.backward_s + sends_s
     busy_s = micro_batches[:, None] * stage_s + data_s + update_s
     busy_s *= multiplicity > 0
     slowest = busy_s.argmax(axis=1)
-    bubble_s = fill_and_drain_s(stage_s, multiplicity, slowest, plans.vpp)
+    rows = np.arange(len(plans))
+    waiting_s = micro_batches * tables.stages.waiting[pair] * stage_s[rows, slowest]
+    bubble_s = fill_and_drain_s(stage_s, multiplicity, slowest, plans.vpp) + waiting_s
     flight = in_flight(micro_batches[:, None], plans.pp[:, None], plans.vpp[:, None], position)
     memory = stage_memory(plans, stages, traffic, flight)
     held = memory.total * (multiplicity > 0)
     fullest = held.argmax(axis=1)
-    rows = np.arange(len(plans))
     return Rows(
         micro_batches=micro_batches,
         counts=counts,
@@ -262,7 +265,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         parameters=on_stages(counts, parameters)[key],
         kept_bytes=on_stages(counts, kept * is_layer)[key],
         buffer_bytes=(working[:, None] + counts[:, :, -1] * whole[:, None, -1])[key],
-        largest=np.where(is_layer, parameters, 0.0).max(axis=1)[key],
+        largest=parameters.max(axis=1)[key],
     )
 
 
@@ -275,11 +278,11 @@ def part_seconds(
     (mode 1) the attention core; embedding and head are never recomputed.
     """
     parts = tables.parts
-    forward = parts.forward_s[shape] + tables.tensor_forward_s[group]
+    forward = parts.forward_s[shape] + tables.tensor.forward_s[group]
     again = np.where(
         mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[shape], 0.0)
     )
-    return forward, parts.backward_s[shape] + tables.tensor_backward_s[group] + again
+    return forward, parts.backward_s[shape] + tables.tensor.backward_s[group] + again
 
 
 def on_stages(counts: Array, values: Array) -> Array:
@@ -298,7 +301,7 @@ def data_seconds(
     """
     base = plans.base
     group = place(tables.data_counts[:, :, None], scenario.system.network)
-    pieces = np.maximum(tables.stages.layers[tables.pair], 1.0)
+    pieces = message_count(plans, stages.parameters, tables.stages.layers[tables.pair])
     gradient = stages.parameters * DTYPE_BYTES[base.gradients] / pieces
     weight = stages.parameters * DTYPE_BYTES[base.weights] / pieces
     reduce_s = collective_s("all-reduce", gradient, group)
@@ -314,6 +317,17 @@ def data_seconds(
         + traffic.scatters[:, None] * exposed(scatter_s + again_s, stages.backward_s)
         + traffic.gathers_forward[:, None] * exposed(gather_s, stages.forward_s)
     )
+
+
+def message_count(plans: Plans, parameters: Array, layers: Array) -> Array:
+    """Messages that a stage's gradients travel in: layers, or buckets where those are fewer.
+
+    A bucket holds max(40 million, 1 million x dp) weights, as Megatron-Core has it; ZeRO 3 gathers and
+    scatters layer by layer.
+    """
+    bucket = np.maximum(40e6, 1e6 * plans.dp)[:, None]
+    buckets = np.where(plans.zero[:, None] >= 3, layers, parameters / bucket)
+    return np.maximum(np.minimum(layers, buckets), 1.0)
 
 
 def stage_memory(plans: Plans, stages: Stages, traffic: DataTraffic, flight: Array) -> StageMemory:

@@ -24,6 +24,9 @@ from foretell.workload.ops import Gemm, Op
 
 Array = NDArray[np.float64]
 
+CORE = ("attention", "scan")
+"""Families that selective recomputation runs again, where what they keep is not fused away."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -44,7 +47,7 @@ class Parts:
     backward_s: Array
     """Backward time, without recomputation."""
     core_s: Array
-    """Forward time of the attention core where its scores are stored: what selective recomputes."""
+    """Forward time of attention cores and scans that keep their inside: what selective recomputes."""
     parameters: Array
     """Weights on one rank."""
     tied: Array
@@ -56,9 +59,11 @@ class Parts:
     kept_input: Array
     """Bytes kept when the whole part is computed again."""
     send_bytes: Array
-    """Activation that passes from stage to stage; (shapes,)."""
+    """What one rank passes to the next stage: its share of the activation; (shapes,)."""
     traffic: tuple[TensorTraffic, ...]
     """Tensor-parallel messages of each part."""
+    tp: Array
+    """Tensor-parallel ranks of the shape; (shapes,)."""
     sp: Array
     """1 where the shape has sequence parallelism; (shapes,)."""
     notes: tuple[str, ...]
@@ -88,7 +93,7 @@ def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp
     flat = [op for part in ops for op in part]
     forward = op_seconds(flat, stack_works([op.forward() for op in flat], width), chip, base)
     backward = op_seconds(flat, stack_works([op.backward() for op in flat], width), chip, base)
-    core = np.array([op.family == "attention" and not base.flash for op in flat])[:, None]
+    core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
     input_parts = token_parts(degree, split)
     kept = [kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local]
     return Parts(
@@ -105,8 +110,9 @@ def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp
         kept_whole=stack([k.whole for k in kept], width).T,
         kept_selective=stack([k.selective for k in kept], width).T,
         kept_input=stack([k.input for k in kept], width).T,
-        send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / input_parts], width)[0],
+        send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / degree], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
+        tp=tp,
         sp=sp,
         notes=graph.notes,
     )
@@ -131,25 +137,45 @@ def tied_weights(head: LayerGraph) -> Num:
     return 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSeconds:
+    """Exposed tensor-parallel time by group of ranks and placement."""
+
+    forward_s: Array
+    """Of each part, forward; (groups, parts)."""
+    backward_s: Array
+    """Of each part, backward; (groups, parts)."""
+    send_s: Array
+    """Gathering what a stage received in pieces, where tokens are not cut anyway; (groups,)."""
+
+
 def tensor_seconds(
     parts: Parts, shape: NDArray[np.intp], counts: Array, network: Network
-) -> tuple[Array, Array]:
-    """Exposed tensor-parallel time, forward and backward; (groups, parts).
+) -> TensorSeconds:
+    """Times of the exchanges at the edges of tensor-parallel regions.
 
     `shape` says which shape each group has, `counts` (tiers, groups) where its members stand.
     """
+    width = len(parts.sp)
     sp = parts.sp[shape][:, None] > 0
-    elements = stack([t.elements for t in parts.traffic], len(parts.sp))
-    size = elements.T[shape] * ACTIVATION_BYTES
+    enter = stack([t.enter_elements for t in parts.traffic], width).T[shape] * ACTIVATION_BYTES
+    leave = stack([t.leave_elements for t in parts.traffic], width).T[shape] * ACTIVATION_BYTES
     enters = np.array([t.enters for t in parts.traffic])
     leaves = np.array([t.leaves for t in parts.traffic])
     group = place(counts[:, :, None], network)
-    reduce_s = collective_s("all-reduce", size, group)
-    gather_s = collective_s("all-gather", size, group)
-    scatter_s = collective_s("reduce-scatter", size, group)
-    forward = np.where(sp, enters * gather_s + leaves * scatter_s, leaves * reduce_s)
-    backward = np.where(sp, enters * scatter_s + leaves * gather_s, enters * reduce_s)
-    return forward, backward
+    gather_in = enters * collective_s("all-gather", enter, group)
+    gather_out = leaves * collective_s("all-gather", leave, group)
+    scatter_in = enters * collective_s("reduce-scatter", enter, group)
+    scatter_out = leaves * collective_s("reduce-scatter", leave, group)
+    reduce_in = enters * collective_s("all-reduce", enter, group)
+    reduce_out = leaves * collective_s("all-reduce", leave, group)
+    whole = parts.send_bytes[shape] * parts.tp[shape]
+    gather_s = collective_s("all-gather", whole[:, None], group)[:, 0]
+    return TensorSeconds(
+        forward_s=np.where(sp, gather_in + scatter_out, reduce_out),
+        backward_s=np.where(sp, scatter_in + gather_out, reduce_in),
+        send_s=np.where(sp[:, 0], 0.0, gather_s),
+    )
 
 
 def _sum_parts(ops: tuple[tuple[Op, ...], ...], values: Array) -> Array:

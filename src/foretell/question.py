@@ -81,6 +81,7 @@ def ask(
     if the_model.kind != "encoder-decoder" and (target_len or job.target_len) is not None:
         message = f"{the_model.id} is no encoder-decoder: it has no target"
         late.append(Problem(path="target_len", value=target_len or job.target_len, message=message))
+    late += _too_long(the_model, job, said)
     if late:
         raise BadInput(late)
     seen |= {setting.path: setting.text for setting in chosen if setting.root == "plan"}
@@ -241,10 +242,25 @@ def _job(
     batch = given["global_batch"]
     if batch is None:
         batch = default_batch(gpus, seq_len + (target_len or 0))
+        tokens = batch * (seq_len + (target_len or 0))
         said.append(
-            f"global batch {batch} sequences: about {DEFAULT_STEP_TOKENS / 1e6:.0f} million tokens"
+            f"global batch {batch} sequences, {tokens / 1e6:.3g} million tokens: as near to "
+            f"{DEFAULT_STEP_TOKENS / 1e6:.2g} million as the number of chips allows"
         )
     return Job(gpus=gpus, global_batch=batch, seq_len=seq_len, target_len=target_len), said
+
+
+def _too_long(model: Model, job: Job, said: list[str]) -> list[Problem]:
+    """A sequence beyond a learned table of positions is an error, beyond another limit a remark."""
+    length = max(job.seq_len, job.target_len or 0)
+    if length <= model.max_positions or model.kind == "encoder-decoder":
+        return []
+    if model.embedding.positions and length > model.embedding.positions:
+        message = f"{model.id} has a learned table of {model.embedding.positions} positions"
+        allowed = f"at most {model.max_positions}"
+        return [Problem(path="seq_len", value=length, message=message, allowed=allowed)]
+    said.append(f"sequence length {length} is beyond the model's own {model.max_positions}")
+    return []
 
 
 def default_batch(gpus: int, tokens_per_sequence: int) -> int:

@@ -6,16 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.network.collectives import collective_s, place, send_s
-from foretell.network.placement import group_counts, tier_counts
+from foretell.network.placement import group_counts, tier_counts, units
 from foretell.specs.plan import Plan, batch_of
 from tests.builders import make_network
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter")
 
 
-@given(st.integers(1, 512), st.integers(1, 64), st.sampled_from([4, 6, 8, 72]))
-def test_tiers_share_out_all_members(size: int, stride: int, node: int) -> None:
-    counts = tier_counts(np.array([float(size)]), np.array([float(stride)]), make_network(node))
+@given(st.integers(1, 512), st.integers(1, 64), st.integers(1, 8), st.sampled_from([4, 6, 8, 72]))
+def test_tiers_share_out_all_members(size: int, stride: int, outer: int, node: int) -> None:
+    gpus = size * stride * outer
+    filled = units(make_network(node), gpus)
+    counts = tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, gpus)
     assert counts.prod() == pytest.approx(size)
     assert (counts >= 1).all()
     assert counts[0, 0] * stride <= node or counts[0, 0] == 1
@@ -29,12 +31,24 @@ def test_tiers_share_out_all_members(size: int, stride: int, node: int) -> None:
         (Plan(tp=2, dp=16), "dp", [4, 4]),
         (Plan(tp=16, dp=2), "tp", [8, 2]),
         (Plan(tp=3, dp=8), "tp", [1, 3]),
+        (Plan(tp=3, dp=2), "tp", [3, 1]),
+        (Plan(tp=1, dp=7), "dp", [7, 1]),
+        (Plan(tp=1, dp=997), "dp", [8, 997 / 8]),
         (Plan(tp=2, pp=4, dp=4, order=("tp", "cp", "pp", "dp")), "pp", [4, 1]),
     ],
 )
-def test_where_members_stand(plan: Plan, group: str, expected: list[int]) -> None:
-    counts = group_counts(batch_of([plan]), make_network(8))[group]
+def test_where_members_stand(plan: Plan, group: str, expected: list[float]) -> None:
+    counts = group_counts(batch_of([plan]), make_network(8), plan.gpus)[group]
     assert counts[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [
+    (8, (8, 8)), (64, (64, 64)), (72, (72, 72)), (128, (64, 128)), (144, (72, 144)), (1, (1, 1)),
+    (997, (72, 997)),
+])  # fmt: skip
+def test_a_job_fills_racks_evenly(gpus: int, expected: tuple[float, ...]) -> None:
+    """64 chips of a rack of 72 are in one rack, and 128 are 64 in each of two."""
+    assert units(make_network(72), gpus) == expected
 
 
 @given(

@@ -207,6 +207,18 @@ def test_tapered_or_distant_links_cost_time() -> None:
     assert rows_of(fast, outer)[1] > rows_of(fast, inner)[1]
 
 
+def test_recomputation_raises_hfu_alone() -> None:
+    """Model FLOPs are what the model needs: recomputation makes the step longer, and HFU exceed MFU."""
+    scenario = make_scenario("dense", gpus=1)
+    none, full = (
+        answer_of(scenario, Plan(micro_batch=4, recompute=mode), chosen=False)
+        for mode in ("none", "full")
+    )
+    assert none.hfu == none.mfu
+    assert full.hfu > full.mfu
+    assert full.mfu == pytest.approx(none.mfu * none.step_s / full.step_s, rel=1e-12)
+
+
 def test_fp8_is_faster_and_needs_the_chip_to_have_it() -> None:
     scenario = make_scenario("dense", gpus=1, chip=make_chip())
     half = rows_of(scenario, Plan(micro_batch=4))[1]

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from foretell.answer import answer_of
+from foretell.api import fixed_fields
 from foretell.network.placement import group_counts
+from foretell.question import plan_of
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import rank, search_plans
 from foretell.search.space import ORDERS, divisors, enumerate_plans
@@ -22,7 +24,7 @@ def first_of_its_placement(scenario: Scenario, plan: Plan) -> bool:
     network = scenario.system.network
 
     def where(order: tuple[str, ...]) -> list[float]:
-        groups = group_counts(batch_of([replace(plan, order=order)]), network)
+        groups = group_counts(batch_of([replace(plan, order=order)]), network, scenario.job.gpus)
         return [float(x) for name in ("tp", "dp", "pp") for x in groups[name].ravel()]
 
     earlier = ORDERS[: ORDERS.index(plan.order)]
@@ -39,10 +41,10 @@ def brute_force(scenario: Scenario) -> list[tuple[float, Plan]]:
         if tp * pp * dp != gpus:
             continue
         for mbs, vpp, zero, recompute, sp, order in itertools.product(
-            range(1, batch + 1), range(1, layers + 1), (0, 1, 2, 3), ("none", "full"),
+            range(1, batch + 1), range(1, layers + 3), (0, 1, 2, 3), ("none", "full"),
             (False, True), ORDERS,
         ):  # fmt: skip
-            if pp * vpp > layers or batch % (dp * mbs) or (sp and tp == 1) or (zero and dp == 1):
+            if pp * vpp > layers + 2 or batch % (dp * mbs) or (sp and tp == 1) or (zero and dp == 1):
                 continue
             schedule = "interleaved" if vpp > 1 else "1f1b"
             plan = Plan(
@@ -105,6 +107,27 @@ def test_degrees_need_not_be_powers_of_two() -> None:
     assert 3.0 in plans.pp
     assert 6.0 in plans.dp
     assert 3.0 in plans.micro_batch
+
+
+@pytest.mark.parametrize("text", [
+    "tp4", "tp2 pp2 zero1", "mbs2 recompute=full", "recompute=selective", "order=dp,tp,cp,pp", "no-sp tp2",
+])  # fmt: skip
+def test_what_a_plan_names_is_kept(text: str) -> None:
+    """A search with words fixed gives the best of the plans that have them."""
+    scenario = make_scenario("uneven", 8, 16)
+    base = plan_of(scenario, text)
+    fixed = enumerate_plans(scenario, base, fixed_fields(text, ())).plans
+    words = {word for word in text.split() if not word.startswith("order")}
+    plans = [fixed.plan(row) for row in range(len(fixed))]
+    assert plans
+    assert all(words <= {*str(plan).split()} for plan in plans)
+    if text.startswith("order"):
+        assert {plan.order for plan in plans} == {("dp", "tp", "cp", "pp")}
+        return
+    free = enumerate_plans(scenario, replace(base, flash=base.flash)).plans
+    having = {str(free.plan(row)) for row in range(len(free))}
+    having = {plan for plan in having if words <= {*plan.split()}}
+    assert having <= {str(plan) for plan in plans}
 
 
 def test_rank_prefers_what_clearly_fits() -> None:

@@ -36,6 +36,7 @@ ESTIMATE = Estimate(
     system="toy-cluster",
     gpus=64,
     global_batch=1024,
+    target_len=None,
     seq_len=4096,
     plan=parse_plan("tp8 pp2 zero1", 64),
     plan_chosen=False,

@@ -164,16 +164,17 @@ def test_fused_attention_keeps_one_statistic_per_row_instead_of_scores() -> None
     assert not any(s.core for s in fused)
 
 
-def test_swiglu_keeps_both_halves_and_their_product() -> None:
+def test_swiglu_keeps_both_halves_and_both_factors() -> None:
+    """Gate, up, activated gate and the product: what an unfused gated activation keeps."""
     saved = dense_graph(SWIGLU, HIDDEN, tokens()).saved
-    assert bytes_saved(saved) == 2.0 * 128 * 3 * SWIGLU.width
+    assert bytes_saved(saved) == 2.0 * 128 * 4 * SWIGLU.width
 
 
 def test_experts_keep_every_routed_copy() -> None:
-    """Permuted input and unweighted output per choice, the activation's two sides, fp32 scores."""
+    """Permuted input and unweighted output per choice, both sides of the gated activation, fp32 scores."""
     saved = experts_graph(EXPERTS, HIDDEN, tokens()).saved
     routed = 128.0 * EXPERTS.top_k
-    expected = 2.0 * routed * (2 * HIDDEN + 3 * EXPERTS.width) + 4.0 * 128 * EXPERTS.experts
+    expected = 2.0 * routed * (2 * HIDDEN + 4 * EXPERTS.width) + 4.0 * 128 * EXPERTS.experts
     assert bytes_saved(saved) == expected
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from foretell.errors import Infeasible, Problem
+from foretell.specs.result import Estimate
 
 
 def write_json(record: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -18,9 +19,10 @@ def write_json(record: Mapping[str, Any] | Sequence[Any]) -> None:
     sys.stdout.write(json.dumps(record, indent=2, allow_nan=False, default=str) + "\n")
 
 
-def no_as_dict(problems: Sequence[Problem]) -> dict[str, Any]:
-    """The answer no: `fits` and why."""
-    return {"fits": "no", "problems": [_problem(problem) for problem in problems]}
+def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, Any]:
+    """The answer no: `fits` and why, on top of what was computed all the same."""
+    known = answer.to_dict() if isinstance(answer, Estimate) else {}
+    return {**known, "fits": "no", "problems": [_problem(problem) for problem in problems]}
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
@@ -41,5 +43,5 @@ def no_as_json(wanted: bool) -> Iterator[None]:
         yield
     except Infeasible as error:
         if wanted:
-            write_json(no_as_dict(error.problems))
+            write_json(no_as_dict(error.problems, error.answer))
         raise

@@ -18,7 +18,7 @@ def search(
     workers: Workers = "1",
     json: Json = False,
 ) -> int:
-    """Every plan ranked, best first; --plan fixes the choices that are not searched."""
+    """Every plan ranked, best first; --plan fixes what it names."""
     from foretell import api
 
     with no_as_json(json), late_bar("plans") as progress:

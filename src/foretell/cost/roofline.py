@@ -43,15 +43,17 @@ KEPT_HIGH = ("head.", "moe.router", "embedding.")
 class OpSeconds:
     """Times of stacked ops; arrays are (ops, plans)."""
 
+    launch_s: Array
+    """Launch, where there is anything to do."""
     arithmetic_s: Array
-    """Launch and arithmetic."""
+    """Arithmetic."""
     memory_s: Array
     """Movement of the elements."""
 
     @property
     def total_s(self) -> Array:
-        """The larger of the two: an op is bound by one of them."""
-        return np.maximum(self.arithmetic_s, self.memory_s)
+        """Launch and the larger of the two: an op is bound by one of them."""
+        return self.launch_s + np.maximum(self.arithmetic_s, self.memory_s)
 
     @property
     def memory_bound(self) -> NDArray[np.bool_]:
@@ -80,7 +82,7 @@ def op_dtype(op: Op, plan: Plan) -> str:
 def op_seconds(ops: Sequence[Op], work: Work, chip: Chip, plan: Plan) -> OpSeconds:
     """Times of all ops, given their stacked work in one pass (forward or backward).
 
-    arithmetic = launch + matrix / (share peak(dtype)) + vector / (share vector peak); memory = bytes /
+    arithmetic = matrix / (share peak(dtype)) + vector / (share vector peak); memory = bytes /
     (share bandwidth). Ops without work take no time. Attention's softmax runs beside its products.
     """
     fused = np.array([op.family == "attention" for op in ops])[:, None]
@@ -96,7 +98,8 @@ def op_seconds(ops: Sequence[Op], work: Work, chip: Chip, plan: Plan) -> OpSecon
     busy = (work.matrix_flop + work.vector_flop + work.activation_elements) > 0
     bandwidth = MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s
     return OpSeconds(
-        arithmetic_s=busy * (LAUNCH_S + arithmetic),
+        launch_s=np.asarray(busy * LAUNCH_S),
+        arithmetic_s=busy * arithmetic,
         memory_s=np.asarray(busy * bytes_moved / bandwidth),
     )
 

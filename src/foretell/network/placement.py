@@ -1,45 +1,72 @@
 """Where the members of a group stand: how many of them share each tier.
 
-Ranks are numbered along an order of the groups, innermost first. A group whose inner neighbours take
-`stride` ranks has, inside a unit of C chips, the largest divisor d of its size with d x stride dividing C
-(at least one). A tier's count is how many units of the level below the group touches inside one unit of it.
+A job fills units of a tier (nodes, racks) one after the other, with equally many chips in each: the
+largest divisor of its chips that a unit holds, or the whole unit where the chips do not divide well.
+Ranks are numbered along an order of the groups, innermost first. Inside a unit of u chips stand, of a
+group whose inner neighbours take `stride` ranks, gcd(size, u / stride) members: what every group has at
+least, so that the slowest is the one described. A tier's count is how many units of the level below the
+group touches inside one unit of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.system import Network
 
 Array = NDArray[np.float64]
 
 
-def capacities(network: Network) -> list[Num]:
-    """Chips in one unit of each tier, innermost first."""
-    sizes: list[Num] = []
-    total: Num = 1.0
-    for tier in network.tiers:
-        total = total * tier.size
-        sizes.append(total)
-    return sizes
+def units(network: Network, gpus: int) -> tuple[float, ...]:
+    """Chips that the job has in one unit of each tier, innermost first."""
+    return _units(tuple(float(tier.size) for tier in network.tiers), gpus)
 
 
-def members_inside(size: Array, stride: Array, capacity: Num) -> Array:
-    """Members of a group inside one unit: gcd(size, capacity / stride), 1 where they do not align."""
-    room = np.asarray(capacity, float) / stride
+@lru_cache(maxsize=256)
+def _units(sizes: tuple[float, ...], gpus: int) -> tuple[float, ...]:
+    filled: list[float] = []
+    below = 1.0
+    for size in sizes:
+        room = below * size
+        if gpus <= room:
+            below = float(gpus)
+        else:
+            even = below * largest_divisor(gpus / below, size)
+            # A prime number of chips fills whole units, and its last one partly.
+            below = even if 2.0 * even >= room else room
+        filled.append(below)
+    return tuple(filled)
+
+
+def largest_divisor(number: float, limit: float) -> int:
+    """The largest divisor not above the limit; 1 where the number is not whole."""
+    if number != int(number):
+        return 1
+    whole = int(number)
+    small = [d for d in range(1, isqrt(whole) + 1) if whole % d == 0]
+    return max(d for s in small for d in (s, whole // s) if d <= max(limit, 1.0))
+
+
+def members_inside(size: Array, stride: Array, unit: float, gpus: int) -> Array:
+    """Members of a group inside one unit, at least one."""
+    room = unit / stride
     whole = np.floor(room + 1e-9)
     aligned = np.abs(room - whole) < 1e-9
-    inside = np.gcd(size.astype(np.int64), np.maximum(whole, 1.0).astype(np.int64))
-    return np.where(aligned, inside, 1).astype(float)
+    shared = np.gcd(size.astype(np.int64), np.maximum(whole, 1.0).astype(np.int64))
+    inside = np.where(aligned, shared, 1).astype(float)
+    # The outermost group runs through all ranks: its members fill every unit.
+    return np.where(size * stride >= gpus, np.clip(room, 1.0, size), inside)
 
 
-def group_counts(plans: Plans, network: Network) -> Mapping[str, Array]:
+def group_counts(plans: Plans, network: Network, gpus: int) -> Mapping[str, Array]:
     """For each group, (tiers, plans): members of the level below per unit of each tier."""
     sizes = {"tp": plans.tp, "dp": plans.dp, "pp": plans.pp, "cp": np.ones(len(plans))}
     result = {name: np.ones((len(network.tiers), len(plans))) for name in ("tp", "dp", "pp")}
+    filled = units(network, gpus)
     for code, order in enumerate(plans.orders):
         rows = np.flatnonzero(plans.order == code)
         if not len(rows):
@@ -48,19 +75,21 @@ def group_counts(plans: Plans, network: Network) -> Mapping[str, Array]:
         for name in order:
             size = sizes[name][rows]
             if name in result:
-                result[name][:, rows] = tier_counts(size, stride, network)
+                result[name][:, rows] = tier_counts(size, stride, filled, gpus)
             stride = stride * size
     return result
 
 
-def tier_counts(size: Array, stride: Array, network: Network) -> Array:
-    """(tiers, groups): how the members of each group divide over the tiers; their product is the size."""
-    caps: Sequence[Num] = capacities(network)
+def tier_counts(size: Array, stride: Array, filled: tuple[float, ...], gpus: int) -> Array:
+    """(tiers, groups): how the members of each group divide over the tiers; their product is the size.
+
+    `filled` are the chips in one unit of each tier, as `units` gives them.
+    """
     below = np.ones_like(size)
     rows = []
-    for i, capacity in enumerate(caps):
-        last = i == len(caps) - 1
-        inside = size if last else members_inside(size, stride, capacity)
+    for i, unit in enumerate(filled):
+        last = i == len(filled) - 1
+        inside = size if last else members_inside(size, stride, unit, gpus)
         inside = np.maximum(inside, below)
         rows.append(inside / below)
         below = inside

@@ -2,13 +2,15 @@
 
 import numpy as np
 
+from foretell.cost.memory import CLOSE_SHARE
 from foretell.estimate import evaluate
 from foretell.search.space import ORDERS, enumerate_plans
 from foretell.specs.plan import RECOMPUTE, Plan
 from foretell.specs.scenario import Scenario
 
 WEIGHTS = {"tp": 1.0, "pp": 1.0, "micro_batch": 0.7, "vpp": 0.5}
-"""Cost of doubling or halving a degree; changing a choice costs a half."""
+"""Cost of doubling or halving a degree; changing a choice costs a half, and a plan that is
+too close to call three quarters."""
 
 
 def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
@@ -25,6 +27,7 @@ def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
     distance += 0.5 * (plans.sp != float(plan.sp))
     order = ORDERS.index(plan.order) if plan.order in ORDERS else 0
     distance += 0.5 * (plans.order != order)
+    distance += 0.75 * (peak > CLOSE_SHARE * scenario.system.chip.memory_bytes)
     ok = np.flatnonzero(peak <= scenario.system.chip.memory_bytes)
     if len(ok) == 0:
         return None

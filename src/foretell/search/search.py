@@ -1,7 +1,7 @@
 """Exhaustive search: enumerate, evaluate in batches, rank."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from foretell.answer import answer_of
 from foretell.cost.memory import CLOSE_SHARE
+from foretell.errors import Infeasible, Problem
 from foretell.estimate import evaluate
 from foretell.search.space import enumerate_plans
 from foretell.specs.plan import Plan, Plans
@@ -39,7 +40,10 @@ class Search:
 
     @property
     def best(self) -> Estimate:
-        """The best plan."""
+        """The best plan; Infeasible where there is none."""
+        if not self.plans:
+            message = f"none of {self.plans_evaluated} plans fits in memory"
+            raise Infeasible([Problem(path="plan (memory)", value=None, message=message)])
         return self.plans[0]
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,10 +69,11 @@ def search_plans(
     top: int = 10,
     progress: Callable[[int, int], None] | None = None,
     workers: int = 1,
+    fixed: Collection[str] = (),
 ) -> Search:
-    """Evaluate every candidate and keep the `top` best."""
+    """Evaluate every candidate and keep the `top` best; fields of `fixed` are as in `base`."""
     start = time.perf_counter()
-    space = enumerate_plans(scenario, base)
+    space = enumerate_plans(scenario, base, fixed)
     plans = space.plans
     if len(plans) == 0:
         step, peak = np.empty(0), np.empty(0)
@@ -77,7 +82,7 @@ def search_plans(
     else:
         report = None if progress is None else (lambda done: progress(done, len(plans)))
         step, peak = evaluate(scenario, plans, report)
-    best = rank(step, peak, float(scenario.system.chip.memory_bytes), top)
+    best = rank(step, peak, float(scenario.system.chip.memory_bytes), top, plans.recompute)
     feasible = int((peak <= scenario.system.chip.memory_bytes).sum())
     seconds = time.perf_counter() - start
     estimates = tuple(answer_of(scenario, plans.plan(int(row)), chosen=True) for row in best)
@@ -91,16 +96,24 @@ def search_plans(
     )
 
 
-def rank(step_s: Array, peak_bytes: Array, capacity_bytes: float, top: int) -> NDArray[np.intp]:
-    """Rows of the best plans: clearly fitting ones by time, then too-close ones by time."""
+def rank(
+    step_s: Array, peak_bytes: Array, capacity_bytes: float, top: int, effort: Array | None = None
+) -> NDArray[np.intp]:
+    """Rows of the best plans: clearly fitting ones by time, then too-close ones by time.
+
+    Of plans that take equally long (to 1e-9), the one with less `effort` (recomputation) comes first.
+    """
     close = peak_bytes > CLOSE_SHARE * capacity_bytes
     key = np.where(peak_bytes <= capacity_bytes, step_s, np.inf)
+    more = np.zeros_like(step_s) if effort is None else effort
     chosen: list[NDArray[np.intp]] = []
     for group in (~close, close):
         rows = np.flatnonzero(group & np.isfinite(key))
         if len(rows) > top:
-            rows = rows[np.argpartition(key[rows], top - 1)[:top]]
-        chosen.append(rows[np.argsort(key[rows], kind="stable")])
+            last = np.partition(key[rows], top - 1)[top - 1]
+            rows = rows[key[rows] <= last * (1.0 + 1e-9)]
+        tie = np.round(np.log(key[rows]) * 1e9)
+        chosen.append(rows[np.lexsort((rows, key[rows], more[rows], tie))])
     return np.concatenate(chosen)[:top]
 
 

@@ -7,18 +7,17 @@ the same tiers as an earlier one.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.placement import tier_counts
-from foretell.sharding.rules import RULES, Cuts, cuts_of, layers_of
-from foretell.specs.plan import AXES, Plan, Plans
+from foretell.network.placement import tier_counts, units
+from foretell.sharding.rules import ENDS, RULES, Cuts, cuts_of, layers_of
+from foretell.specs.plan import AXES, BATCH_FIELDS, Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.specs.system import Network
 
 Array = NDArray[np.float64]
 
@@ -47,18 +46,26 @@ def divisors(number: int) -> list[int]:
     return small + [number // d for d in reversed(small) if d * d != number]
 
 
-def enumerate_plans(scenario: Scenario, base: Plan) -> Space:
-    """All plans of a scenario; `base` holds the choices that are not searched."""
+def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ()) -> Space:
+    """All plans of a scenario; `base` holds the choices that are not searched, and those of `fixed`."""
     cuts = cuts_of(scenario.model)
     degrees, rejected = _degrees(scenario, base, cuts)
     columns: list[Array] = []
     for tp, pp, dp in degrees:
-        block, lost = _block(scenario, (tp, pp, dp), flash=base.flash)
+        block, lost = _block(scenario, (tp, pp, dp), base, fixed)
         columns.append(block)
         rejected.update(lost)
     table = np.concatenate(columns, axis=1) if columns else np.empty((9, 0))
     names = ("tp", "pp", "dp", "micro_batch", "vpp", "zero", "recompute", "sp", "order")
     plans = Plans(**dict(zip(names, table, strict=True)), orders=ORDERS, base=base)
+    if fixed:
+        wanted = batch_of([base])
+        same = [
+            getattr(plans, n) == getattr(wanted, n)
+            for n in BATCH_FIELDS
+            if n in fixed and n != "order"
+        ]
+        plans = plans.take(np.flatnonzero(np.all([np.ones(len(plans), bool), *same], axis=0)))
     return Space(plans=plans, rejected=dict(rejected))
 
 
@@ -95,38 +102,40 @@ def _degrees(
 
 
 def _block(
-    scenario: Scenario, degrees: tuple[int, int, int], *, flash: bool
+    scenario: Scenario, degrees: tuple[int, int, int], base: Plan, fixed: Collection[str]
 ) -> tuple[Array, Counter[str]]:
     """All further choices of one factorisation, as columns; and what the rules took away."""
     tp, pp, dp = degrees
-    job = scenario.job
+    job, filled = scenario.job, units(scenario.system.network, scenario.job.gpus)
     per_replica = job.global_batch // dp
     layers = layers_of(scenario.model)
     rejected: Counter[str] = Counter()
     shapes: list[tuple[int, int]] = []
     for micro_batch in divisors(per_replica):
-        virtual = list(range(1, layers // pp + 1)) if pp > 1 else [1]
+        virtual = list(range(1, (layers + ENDS) // pp + 1)) if pp > 1 else [1]
         if (per_replica // micro_batch) % pp:
             rejected["interleaving"] += len(virtual) - 1
             virtual = [1]
         shapes += [(micro_batch, v) for v in virtual]
     zeros = (0, 1, 2, 3) if dp > 1 else (0,)
     splits = [0, 1] if tp > 1 else [0]
-    if tp > 1 and job.seq_len % tp:
+    if tp > 1 and (job.seq_len % tp or (job.target_len or 0) % tp):
         rejected["sequence"] += len(shapes)
         splits = [0]
-    modes = (0, 2) if flash else (0, 1, 2)
-    orders = distinct_orders(tp, pp, dp, scenario.system.network)
+    modes = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
+    orders = distinct_orders((tp, pp, dp), filled, scenario.job.gpus)
+    if "order" in fixed:
+        orders = [ORDERS.index(_with_cp_beside_tp(base.order))]
     shape, zero, mode, split, order = np.meshgrid(
         np.arange(len(shapes)), zeros, modes, splits, orders, indexing="ij"
     )
     pairs = np.array(shapes, float)[shape.ravel()]
-    fixed = np.ones(shape.size)
+    ones = np.ones(shape.size)
     rows = np.stack(
         [
-            fixed * tp,
-            fixed * pp,
-            fixed * dp,
+            ones * tp,
+            ones * pp,
+            ones * dp,
             pairs[:, 0],
             pairs[:, 1],
             zero.ravel(),
@@ -138,14 +147,25 @@ def _block(
     return rows, rejected
 
 
-def distinct_orders(tp: int, pp: int, dp: int, network: Network) -> list[int]:
+def _with_cp_beside_tp(order: tuple[str, ...]) -> tuple[str, ...]:
+    """The order as ORDERS spells it: a context-parallel group of one may stand anywhere."""
+    rest = [name for name in order if name != "cp"]
+    rest.insert(rest.index("tp") + 1, "cp")
+    return tuple(rest)
+
+
+def distinct_orders(
+    degrees: tuple[int, int, int], filled: tuple[float, ...], gpus: int
+) -> list[int]:
     """Orders that put the groups on different tiers, the usual one first."""
     seen: dict[tuple[float, ...], int] = {}
+    tp, pp, dp = degrees
     sizes = {"tp": tp, "pp": pp, "dp": dp, "cp": 1}
     for code, order in enumerate(ORDERS):
         stride, key = 1, {}
         for name in order:
-            counts = tier_counts(np.array([float(sizes[name])]), np.array([float(stride)]), network)
+            size, step = np.array([float(sizes[name])]), np.array([float(stride)])
+            counts = tier_counts(size, step, filled, gpus)
             key[name] = tuple(counts[:, 0])
             stride *= sizes[name]
         seen.setdefault(key["tp"] + key["dp"] + key["pp"], code)

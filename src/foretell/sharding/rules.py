@@ -19,6 +19,9 @@ from foretell.specs.scenario import Scenario
 
 Mask = NDArray[np.bool_]
 
+ENDS = 2
+"""Embedding and head may stand alone on the outer chunks, in the place of layers."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
@@ -134,10 +137,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         name="layers",
-        holds=lambda s, c, p: p.pp * p.vpp <= layers_of(s.model),
+        holds=lambda s, c, p: p.pp * p.vpp <= layers_of(s.model) + ENDS,
         says=lambda s, c, p: (
             f"pp x vpp = {p.pp * p.vpp} chunks for {layers_of(s.model)} layers: "
-            f"{p.pp * p.vpp - layers_of(s.model)} too many"
+            f"{p.pp * p.vpp - layers_of(s.model) - ENDS} too many, embedding and head counted"
         ),
     ),
     Rule(
@@ -161,10 +164,13 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         name="sequence",
-        holds=lambda s, c, p: (p.sp == 0) | (np.mod(s.job.seq_len, p.tp) == 0),
+        holds=lambda s, c, p: (
+            (p.sp == 0) | (np.mod(s.job.seq_len, p.tp) + np.mod(s.job.target_len or 0, p.tp) == 0)
+        ),
         says=lambda s, c, p: (
             f"sp needs tp to divide the sequence: {s.job.seq_len} mod {p.tp} = "
-            f"{s.job.seq_len % p.tp}"
+            f"{s.job.seq_len % p.tp}, target {s.job.target_len or 0} mod {p.tp} = "
+            f"{(s.job.target_len or 0) % p.tp}"
         ),
     ),
 )

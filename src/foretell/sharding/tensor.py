@@ -24,8 +24,10 @@ class TensorTraffic:
     """Regions entered."""
     leaves: float
     """Regions left."""
-    elements: Num
-    """Elements of one message: the full activation."""
+    enter_elements: Num
+    """Elements of one activation that enters."""
+    leave_elements: Num
+    """Elements of one that leaves."""
 
 
 def tensor_parallel(graph: LayerGraph, tp: Num, sp: Num) -> LayerGraph:
@@ -44,13 +46,14 @@ def token_parts(tp: Num, sp: Num) -> Num:
 
 
 def tensor_traffic(graph: LayerGraph) -> TensorTraffic:
-    """How often the layer enters and leaves a region, and the mean size of what is exchanged."""
-    leaves = sum(1.0 for edge in graph.edges if edge.leave)
-    total: Num = sum((edge.elements for edge in graph.edges), start=0.0)
+    """How often the layer enters and leaves a region, and the mean size of what is exchanged there."""
+    inward = [edge.elements for edge in graph.edges if not edge.leave]
+    outward = [edge.elements for edge in graph.edges if edge.leave]
     return TensorTraffic(
-        enters=len(graph.edges) - leaves,
-        leaves=leaves,
-        elements=total / max(len(graph.edges), 1),
+        enters=float(len(inward)),
+        leaves=float(len(outward)),
+        enter_elements=sum(inward, start=0.0) / max(len(inward), 1),
+        leave_elements=sum(outward, start=0.0) / max(len(outward), 1),
     )
 
 

@@ -103,7 +103,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "master": ("fp32", "bf16", "none"),
     "states": ("fp32", "bf16", "fp8"),
 }
-LARGEST_DEGREE = 10**7
+LARGEST_DEGREE = 10**9
 """Degrees above this are a typing error, not a plan."""
 
 

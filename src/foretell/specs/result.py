@@ -65,6 +65,8 @@ class Estimate:
     """Sequences per step."""
     seq_len: int
     """Tokens per sequence."""
+    target_len: int | None
+    """Tokens per target sequence of an encoder-decoder; none otherwise."""
     plan: Plan
     """The plan."""
     plan_chosen: bool
@@ -124,6 +126,7 @@ _PLAIN = (
     "gpus",
     "global_batch",
     "seq_len",
+    "target_len",
     "plan",
     "plan_chosen",
     "fits",

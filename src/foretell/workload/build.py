@@ -77,7 +77,8 @@ def build(
         prediction=prediction,
         extra_parameters=float(model.extra_parameters),
         notes=tuple(
-            f"the {tower.name} tower ({tower.parameters:,} weights) is counted, not timed"
+            f"the {tower.name} tower ({tower.parameters:,} weights) is counted, not timed, nor held "
+            "in the memory shown"
             for tower in model.towers
         ),
     )
@@ -314,8 +315,8 @@ def _scores(head: Head, width: int, rows: Num, *, training: bool, tied: bool) ->
     )
     saved = (
         Saved(name="head.scores", elements=rows * outputs, split="width"),
-        # Cross-entropy runs in fp32: the scores once more, and their gradient.
-        Saved(name="head.loss", elements=rows * outputs, split="width", bytes_per_element=8.0),
+        # Cross-entropy runs in fp32: scores and their gradient, which is then rounded to 16 bits.
+        Saved(name="head.loss", elements=rows * outputs, split="width", bytes_per_element=10.0),
     )
     edges = (Edge(name="head", elements=rows * width, leave=False),)
     return LayerGraph(name="head", ops=tuple(ops), saved=saved, edges=edges)
@@ -358,7 +359,7 @@ def _prediction(block: TokenPrediction, model: Model, tokens: Tokens) -> LayerGr
             Pointwise(
                 name="prediction.other",
                 elements=0.0,
-                weights=float(block.own_tables + block.extra_parameters),
+                weights=float(block.extra_parameters),
             ),
         ]
         saved = (Saved(name="prediction.in", elements=3.0 * count * hidden, split="tokens"),)

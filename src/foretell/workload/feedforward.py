@@ -48,7 +48,8 @@ def dense_graph(ffn: Dense, hidden: int, tokens: Tokens, name: str = "ffn") -> L
         ),
         saved=(
             Saved(name=f"{name}.up", elements=count * ups * width, split="width"),
-            Saved(name=f"{name}.act", elements=count * width, split="width"),
+            # A gated activation is not fused everywhere: both factors of its product are kept.
+            Saved(name=f"{name}.act", elements=count * ups * width, split="width"),
         ),
         edges=(
             Edge(name=name, elements=count * hidden, leave=False),
@@ -212,7 +213,7 @@ def _experts_saved(ffn: Experts, hidden: int, count: Num) -> tuple[Saved, ...]:
         ),
         Saved(name="moe.in", elements=routed * inner, split="none"),
         Saved(name="moe.up", elements=routed * ups * width, split="width"),
-        Saved(name="moe.act", elements=routed * width, split="width"),
+        Saved(name="moe.act", elements=routed * ups * width, split="width"),
         Saved(name="moe.out", elements=routed * inner, split="none"),
     ]
     if ffn.latent is not None:

@@ -26,7 +26,11 @@ def count(model: Model) -> Parameters:
     text = layer_weights(graph.embedding) + layer_weights(graph.head) + graph.extra_parameters
     for index in graph.order:
         text += layer_weights(graph.kinds[index])
-    prediction = layer_weights(graph.prediction) if graph.prediction is not None else 0.0
+    prediction = 0.0
+    if graph.prediction is not None and model.prediction is not None:
+        # Copies of embedding and head that a checkpoint stores with a block; training shares them.
+        stored = model.prediction.own_tables * model.prediction.repeats
+        prediction = layer_weights(graph.prediction) + stored
     towers = sum(tower.parameters for tower in model.towers)
     idle = sum(
         idle_weights(layer.ffn, model.stack.hidden)

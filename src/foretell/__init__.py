@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from foretell.api import estimate as estimate
     from foretell.api import search as search
     from foretell.catalog import chip as chip
-    from foretell.catalog import system as system
     from foretell.catalog import model as model
+    from foretell.catalog import system as system
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
     from foretell.specs.chip import Chip as Chip

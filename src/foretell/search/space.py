@@ -7,7 +7,7 @@ the same tiers as an earlier one.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -51,8 +51,11 @@ def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ())
     cuts = cuts_of(scenario.model)
     degrees, rejected = _degrees(scenario, base, cuts)
     columns: list[Array] = []
-    for tp, pp, dp in degrees:
-        block, lost = _block(scenario, (tp, pp, dp), base, fixed)
+    filled = units(scenario.system.network, scenario.job.gpus)
+    for triple, orders in zip(
+        degrees, distinct_orders(degrees, filled, scenario.job.gpus), strict=True
+    ):
+        block, lost = _block(scenario, triple, orders, base, fixed)
         columns.append(block)
         rejected.update(lost)
     table = np.concatenate(columns, axis=1) if columns else np.empty((9, 0))
@@ -102,11 +105,15 @@ def _degrees(
 
 
 def _block(
-    scenario: Scenario, degrees: tuple[int, int, int], base: Plan, fixed: Collection[str]
+    scenario: Scenario,
+    degrees: tuple[int, int, int],
+    orders: list[int],
+    base: Plan,
+    fixed: Collection[str],
 ) -> tuple[Array, Counter[str]]:
     """All further choices of one factorisation, as columns; and what the rules took away."""
     tp, pp, dp = degrees
-    job, filled = scenario.job, units(scenario.system.network, scenario.job.gpus)
+    job = scenario.job
     per_replica = job.global_batch // dp
     layers = layers_of(scenario.model)
     rejected: Counter[str] = Counter()
@@ -123,7 +130,6 @@ def _block(
         rejected["sequence"] += len(shapes)
         splits = [0]
     modes = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
-    orders = distinct_orders((tp, pp, dp), filled, scenario.job.gpus)
     if "order" in fixed:
         orders = [ORDERS.index(_with_cp_beside_tp(base.order))]
     shape, zero, mode, split, order = np.meshgrid(
@@ -155,18 +161,22 @@ def _with_cp_beside_tp(order: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def distinct_orders(
-    degrees: tuple[int, int, int], filled: tuple[float, ...], gpus: int
-) -> list[int]:
-    """Orders that put the groups on different tiers, the usual one first."""
-    seen: dict[tuple[float, ...], int] = {}
-    tp, pp, dp = degrees
-    sizes = {"tp": tp, "pp": pp, "dp": dp, "cp": 1}
-    for code, order in enumerate(ORDERS):
-        stride, key = 1, {}
+    degrees: Sequence[tuple[int, int, int]], filled: tuple[float, ...], gpus: int
+) -> list[list[int]]:
+    """For each (tp, pp, dp), the orders that put its groups on different tiers, the usual one first."""
+    table = np.array(degrees, float).reshape(-1, 3).T
+    sizes = {"tp": table[0], "pp": table[1], "dp": table[2], "cp": np.ones(table.shape[1])}
+    keys = []
+    for order in ORDERS:
+        stride, counts = np.ones(table.shape[1]), {}
         for name in order:
-            size, step = np.array([float(sizes[name])]), np.array([float(stride)])
-            counts = tier_counts(size, step, filled, gpus)
-            key[name] = tuple(counts[:, 0])
-            stride *= sizes[name]
-        seen.setdefault(key["tp"] + key["dp"] + key["pp"], code)
-    return list(seen.values())
+            counts[name] = tier_counts(sizes[name], stride, filled, gpus)
+            stride = stride * sizes[name]
+        keys.append(np.concatenate([counts["tp"], counts["dp"], counts["pp"]]).T.tolist())
+    found = []
+    for row in range(len(degrees)):
+        seen: dict[tuple[float, ...], int] = {}
+        for code, key in enumerate(keys):
+            seen.setdefault(tuple(key[row]), code)
+        found.append(list(seen.values()))
+    return found

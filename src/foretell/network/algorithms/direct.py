@@ -1,0 +1,129 @@
+"""Each member sends to all others: at once (direct), or one partner after another (pairwise)."""
+
+import numpy as np
+
+from foretell.network.algorithms.base import (
+    GATHERS,
+    Algorithm,
+    Collective,
+    Gather,
+    Message,
+    Schedule,
+    blocks_schedule,
+    gather_schedule,
+    passes,
+    whole,
+    whole_schedule,
+)
+from foretell.network.topologies.base import Array, Cost, Topology
+from foretell.specs._base import Num
+
+
+def direct_cost(collective: Collective, topology: Topology) -> Cost:
+    """A message of S/n from each to each; twice for all-reduce. A barrier is the latency of it."""
+    if collective == "barrier":
+        return Cost(latency_s=topology.spread().latency_s)
+    return topology.spread().times(1.0, 1.0 / topology.members).times(passes(collective))
+
+
+def pairwise_cost(collective: Collective, topology: Topology) -> Cost:
+    """n - 1 permutations with S/n each."""
+    del collective
+    others = topology.members - 1.0
+    return topology.permutation().times(others, others / topology.members)
+
+
+def uneven_all_to_all_s(matrix_bytes: Array, topology: Topology) -> Array:
+    """Seconds of messages of unequal size, (..., n, n) bytes from rows to columns, all at once."""
+    return topology.traffic(np.asarray(matrix_bytes, float))
+
+
+def gather_direct(members: int) -> Gather:
+    """One step: own shard to all."""
+    return [[(a, b, whole(a)) for a in range(members) for b in range(members) if a != b]]
+
+
+def direct_schedule(collective: Collective, topology: Topology) -> Schedule:
+    """One step; two for all-reduce."""
+    members = int(topology.members)
+    if collective == "barrier":
+        pairs = [(a, b) for a in range(members) for b in range(members) if a != b]
+        heard = tuple(Message(source=a, destination=b, chunks=(0,), reduce=True) for a, b in pairs)
+        return whole_schedule(collective, members, [heard])
+    if collective != "all-to-all":
+        return gather_schedule(collective, gather_direct(members), range(members))
+    step = tuple(
+        Message(source=s, destination=d, chunks=(s * members + d,))
+        for s in range(members)
+        for d in range(members)
+        if s != d
+    )
+    return blocks_schedule(members, [step])
+
+
+def pairwise_schedule(collective: Collective, topology: Topology) -> Schedule:
+    """Step j: rank r to r + j."""
+    del collective
+    members = int(topology.members)
+    steps = [
+        tuple(
+            Message(
+                source=s, destination=(s + j) % members, chunks=(s * members + (s + j) % members,)
+            )
+            for s in range(members)
+        )
+        for j in range(1, members)
+    ]
+    return blocks_schedule(members, steps)
+
+
+def moe_matrix_bytes(
+    send_bytes: Num, expert_share: Array, members: int, copies: Num = 1.0
+) -> Array:
+    """Dispatch traffic (..., n, n): each rank's `send_bytes` x `copies` go where the experts are.
+
+    `expert_share` (..., experts) is the part of all routed tokens that each expert gets, sum 1; experts
+    stand on ranks in order, experts / n on each. The combine is the transpose.
+    """
+    share = np.asarray(expert_share, float)
+    to_rank = share.reshape(*share.shape[:-1], members, -1).sum(-1)
+    sent = np.asarray(send_bytes, float) * copies
+    rows = (*to_rank.shape[:-1], members, members)
+    return np.asarray(sent[..., None, None] * np.broadcast_to(to_rank[..., None, :], rows))
+
+
+def distinct_places(places: Num, choices: Num, experts: Num | None = None) -> Array:
+    """Places out of `places` that hold at least one of a token's `choices` experts, on average.
+
+    Z (1 - ((Z-1)/Z)^k) for choices made independently. Where the number of experts is given, k
+    different ones are drawn: Z (1 - C(E - E/Z, k) / C(E, k)).
+    """
+    spread = np.asarray(places, float)
+    k = np.asarray(choices, float)
+    if experts is None:
+        return np.asarray(spread * (1.0 - ((spread - 1.0) / spread) ** k))
+    total = np.asarray(experts, float)
+    others = total - total / spread
+    missed = np.ones(np.broadcast_shapes(spread.shape, k.shape, total.shape))
+    for i in range(int(np.max(k))):
+        drawn = np.maximum(others - i, 0.0) / np.maximum(total - i, 1.0)
+        missed = np.where(i < k, missed * drawn, missed)
+    return np.asarray(spread * (1.0 - missed))
+
+
+ALGORITHMS = (
+    Algorithm(
+        name="direct",
+        collectives=(*GATHERS, "all-to-all", "barrier"),
+        patterns=("spread",),
+        cost=direct_cost,
+        schedule=direct_schedule,
+    ),
+    Algorithm(
+        name="pairwise",
+        collectives=("all-to-all",),
+        patterns=("permutation",),
+        cost=pairwise_cost,
+        schedule=pairwise_schedule,
+    ),
+)

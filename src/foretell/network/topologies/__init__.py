@@ -1,0 +1,51 @@
+"""Topologies, one file each, found by the names in their `NAMES`.
+
+A file offers `NAMES` and `from_tier(tier, members) -> Topology`; members may be an array over plans. The
+rates are the tier's nominal ones: its `efficiency` is left to whoever fits measurements. A number of
+axes may follow a name (`torus-3d`).
+"""
+
+import re
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.network.topologies.base import Claim, Cost, Graph, Topology
+from foretell.specs._base import Num
+from foretell.specs.system import Tier
+
+__all__ = ["Claim", "Cost", "Graph", "Topology", "names", "of_tier"]
+
+
+@cache
+def _modules() -> dict[str, ModuleType]:
+    """Name -> the file that makes it."""
+    found = (import_module(f"{__name__}.{info.name}") for info in iter_modules(__path__))
+    return {name: module for module in found for name in getattr(module, "NAMES", ())}
+
+
+def names() -> tuple[str, ...]:
+    """All names, sorted."""
+    return tuple(sorted(_modules()))
+
+
+def of_tier(tier: Tier, members: Num) -> Topology:
+    """The topology of a group of so many members of the tier."""
+    name = re.sub(r"-\d+d$", "", tier.topology)
+    module = _modules().get(name)
+    if module is None:
+        raise BadInput(
+            [
+                Problem(
+                    path=f"network.{tier.name}.topology",
+                    value=tier.topology,
+                    message="no such topology",
+                    allowed=", ".join(names()),
+                    nearest=nearest_name(name, names()),
+                )
+            ]
+        )
+    made: Topology = module.from_tier(tier, members)
+    return made

@@ -1,0 +1,189 @@
+"""Fat tree, or folded Clos: leaves of members under spines, with or without taper.
+
+The taper is the up bandwidth of a leaf over its down bandwidth. Traffic that leaves a leaf is spread
+over its up links evenly; RoCE networks that hash flows instead reach a share of that, given as
+`spread_efficiency`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from foretell.network.topologies.base import (
+    IMPOSSIBLE,
+    Array,
+    Claim,
+    Cost,
+    Graph,
+    Link,
+    Pattern,
+    Topology,
+    among,
+    both_ways,
+    power_of_two,
+    where,
+)
+from foretell.network.topologies.switch import port_bytes
+from foretell.specs._base import Num
+from foretell.specs.system import Tier
+
+NAMES = ("fat-tree", "clos")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FatTree(Topology):
+    """Leaves of `leaf_members` each; ranks fill one leaf after another."""
+
+    members: Num
+    """Members of the group, leaf by leaf; the last may be filled in part."""
+    leaf_members: Num
+    """Members under one leaf."""
+    bandwidth_bytes_per_s: Num
+    """Rate of a member's port, one direction."""
+    latency_s: Num
+    """Latency between two members of one leaf."""
+    spine_latency_s: Num = 0.0
+    """What the way over a spine adds."""
+    taper: Num = 1.0
+    """Up bandwidth of a leaf over the bandwidth of its members."""
+    spread_efficiency: Num = 1.0
+    """Share of the up bandwidth that routing makes use of."""
+    in_network_reduction: bool = False
+    """Whether switches add up (SHARP)."""
+
+    patterns: ClassVar[Mapping[Pattern, Claim]] = {
+        "ring": "exact",
+        "chain": "at most",
+        "ring-both": "exact",
+        "rings": "at most",
+        "exchange": "exact",
+        "shift": "exact",
+        "permutation": "at most",
+        "port": "at most",
+        "spread": "exact",
+        "reduction": "at least",
+    }
+
+    def claim(self, pattern: Pattern) -> Claim | None:
+        """Partners keep to leaves only where leaf and group have a power of two of members."""
+        aligned = bool(np.all(power_of_two(self._inside()) & power_of_two(self.members)))
+        return "at most" if pattern == "exchange" and not aligned else self.patterns.get(pattern)
+
+    def permutation(self) -> Cost:
+        """At worst all members of a leaf send out of it."""
+        return self._leaving(self._inside())
+
+    def ring(self) -> Cost:
+        """One message leaves each leaf."""
+        return self._leaving(1.0)
+
+    def ring_both(self) -> Cost:
+        """Two messages through each port, one out of each leaf on either side."""
+        one = self._leaving(1.0)
+        return one.times(1.0, 2.0)
+
+    def rings(self) -> Cost:
+        """Rings of which each leaves a leaf at another member, at worst all of them."""
+        return self.permutation()
+
+    def exchange(self, distance: Num) -> Cost:
+        """Inside the leaf up to half of it, all members out of it beyond.
+
+        A leaf that holds no power of two is left by some at every distance, at worst by all.
+        """
+        outside = (np.asarray(distance) >= self._inside()) | ~power_of_two(self._inside())
+        return self._leaving(np.where(outside, self._inside(), 0.0))
+
+    def shift(self, distance: Num) -> Cost:
+        """min(distance, n - distance, leaf) messages leave each leaf."""
+        apart = np.asarray(distance) % self.members
+        return self._leaving(np.minimum(np.minimum(apart, self.members - apart), self._inside()))
+
+    def spread(self) -> Cost:
+        """n - 1 messages through each port, leaf x (n - leaf) out of each leaf."""
+        port = (self.members - 1.0) / self.bandwidth_bytes_per_s
+        up = (self.members - self._inside()) / self._up_bytes_per_s()
+        latency = self.latency_s + np.where(self._leaves() > 1, self.spine_latency_s, 0.0)
+        return among(self.members, Cost(latency_s=latency, s_per_byte=np.maximum(port, up)))
+
+    def traffic(self, matrix_bytes: Array) -> Array:
+        """The busiest port or the busiest leaf."""
+        count, inside = matrix_bytes.shape[-1], int(np.max(self._inside()))
+        port = port_bytes(matrix_bytes) / np.asarray(self.bandwidth_bytes_per_s)
+        leaves = -(-count // inside)
+        gap = [(0, 0)] * (matrix_bytes.ndim - 2) + [(0, leaves * inside - count)] * 2
+        matrix_bytes = np.pad(matrix_bytes, gap)
+        cells = matrix_bytes.reshape(*matrix_bytes.shape[:-2], leaves, inside, leaves, inside)
+        up = port_bytes(cells.sum((-1, -3))) / (inside * np.asarray(self._up_bytes_per_s()))
+        latency = self.latency_s + (self.spine_latency_s if leaves > 1 else 0.0)
+        return np.asarray(latency + np.maximum(port, up))
+
+    def reduction(self) -> Cost:
+        """Each leaf sends the sum of its members up once, so the taper does not count."""
+        latency = self.latency_s + np.where(self._leaves() > 1, self.spine_latency_s, 0.0)
+        out = 1.0 / (self._inside() * np.asarray(self._up_bytes_per_s()))
+        up = np.where(self._leaves() > 1, out, 0.0)
+        cost = Cost(latency_s=latency, s_per_byte=np.maximum(1.0 / self.bandwidth_bytes_per_s, up))
+        return where(self.in_network_reduction, among(self.members, cost), IMPOSSIBLE)
+
+    def injection_s_per_byte(self) -> Num:
+        """One port."""
+        return 1.0 / self.bandwidth_bytes_per_s
+
+    def bisection_bytes_per_s(self) -> Num:
+        """Up links of half the leaves, or half the ports; exact for an even number of leaves."""
+        ports = np.floor(np.asarray(self.members) / 2.0) * self.bandwidth_bytes_per_s
+        cut_leaves = np.floor(self._leaves() / 2.0) * self._inside() * self._up_bytes_per_s()
+        return np.asarray(np.where(self._leaves() > 1, np.minimum(ports, cut_leaves), ports))
+
+    def graph(self) -> Graph:
+        """Two spines; a leaf's up bandwidth divided over them."""
+        count, inside, leaves = int(self.members), int(self._inside()), int(self._leaves())
+        rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
+        up = inside * float(self._up_bytes_per_s()) / 2.0
+        links: list[Link] = []
+        for m in range(count):
+            links += both_ways(m, count + m // inside, rate, half)
+        for leaf in range(leaves if leaves > 1 else 0):
+            for spine in (count + leaves, count + leaves + 1):
+                links += both_ways(count + leaf, spine, up, float(self.spine_latency_s) / 2.0)
+        return Graph(members=count, links=tuple(links))
+
+    def _inside(self) -> Array:
+        """Members of the group under one leaf."""
+        return np.asarray(np.minimum(np.asarray(self.members, float), self.leaf_members))
+
+    def _leaves(self) -> Array:
+        return np.asarray(np.ceil(np.asarray(self.members, float) / self._inside()))
+
+    def _up_bytes_per_s(self) -> Num:
+        """Up bandwidth for each member of a leaf that belongs to the group."""
+        idle = np.asarray(self.leaf_members) / self._inside()
+        return self.bandwidth_bytes_per_s * self.taper * self.spread_efficiency * idle
+
+    def _leaving(self, messages: Num) -> Cost:
+        """A message through every port, and this many out of each leaf."""
+        crosses = (np.asarray(messages) > 0) & (self._leaves() > 1)
+        up = messages / (self._inside() * np.asarray(self._up_bytes_per_s()))
+        cost = Cost(
+            latency_s=self.latency_s + np.where(crosses, self.spine_latency_s, 0.0),
+            s_per_byte=np.maximum(1.0 / self.bandwidth_bytes_per_s, np.where(crosses, up, 0.0)),
+        )
+        return among(self.members, cost)
+
+
+def from_tier(tier: Tier, members: Num) -> FatTree:
+    """Leaves as `shape` says (members a leaf, leaves); without it every member is a leaf of its own.
+
+    A tier joins nodes or groups of chips, each of which uses its share of the tapered links.
+    """
+    return FatTree(
+        members=members,
+        leaf_members=float(tier.shape[0]) if tier.shape else 1.0,
+        bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s,
+        latency_s=tier.latency_s,
+        taper=tier.taper,
+        in_network_reduction=tier.in_network_reduction,
+    )

@@ -1,0 +1,102 @@
+"""Rail-optimised Clos: chips of the same index in every node share a switch, their rail.
+
+Between chips of different index the way is over the node's own switch to the chip on the right rail,
+and from there over one rail switch; so no taper counts, but the inner links carry forwarded bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from foretell.network.topologies.base import (
+    Claim,
+    Cost,
+    Graph,
+    Link,
+    Pattern,
+    Topology,
+    among,
+    both_ways,
+    where,
+)
+from foretell.network.topologies.switch import Switch
+from foretell.specs._base import Num
+from foretell.specs.system import Tier
+
+NAMES = ("rail-clos",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RailClos(Topology):
+    """Nodes of `rails` chips on an inner switch, and a switch for each rail; ranks fill nodes."""
+
+    nodes: Num
+    """Nodes of the group."""
+    rails: Num = 1.0
+    """Members of one node, each with a port into its own rail."""
+    bandwidth_bytes_per_s: Num
+    """Rate of a port into a rail, one direction."""
+    latency_s: Num
+    """Latency over a rail."""
+    inner_bytes_per_s: Num = np.inf
+    """Rate of a port into the node's switch, one direction."""
+    inner_latency_s: Num = 0.0
+    """Latency over the node's switch."""
+
+    patterns: ClassVar[Mapping[Pattern, Claim]] = {"exchange": "exact", "spread": "exact"}
+
+    @property
+    def members(self) -> Num:  # type: ignore[override]
+        """Nodes times rails."""
+        return self.nodes * self.rails
+
+    def exchange(self, distance: Num) -> Cost:
+        """Inside the node below `rails` (a power of two), over the rails from there."""
+        rail = Cost(latency_s=self.latency_s, s_per_byte=1.0 / self.bandwidth_bytes_per_s)
+        inner = Cost(latency_s=self.inner_latency_s, s_per_byte=1.0 / self.inner_bytes_per_s)
+        return among(self.members, where(np.asarray(distance) < self.rails, inner, rail))
+
+    def spread(self) -> Cost:
+        """n - rails messages over each rail port, n (rails - 1) / rails over each inner port."""
+        rail = (self.members - self.rails) / self.bandwidth_bytes_per_s
+        inner = self.members * (self.rails - 1.0) / self.rails / self.inner_bytes_per_s
+        latency = np.where(np.asarray(self.nodes) > 1, self.latency_s, 0.0)
+        latency = latency + np.where(np.asarray(self.rails) > 1, self.inner_latency_s, 0.0)
+        return Cost(latency_s=latency, s_per_byte=np.maximum(rail, inner))
+
+    def injection_s_per_byte(self) -> Num:
+        """The port into the rail, and the one into the node where there are others in it."""
+        inner = np.where(np.asarray(self.rails) > 1, self.inner_bytes_per_s, 0.0)
+        rail = np.where(np.asarray(self.nodes) > 1, self.bandwidth_bytes_per_s, 0.0)
+        return np.asarray(1.0 / np.maximum(inner + rail, 1e-300))
+
+    def bisection_bytes_per_s(self) -> Num:
+        """The rail ports of half the nodes; at most that."""
+        half = np.floor(np.asarray(self.nodes) / 2.0)
+        return np.asarray(half * self.rails * self.bandwidth_bytes_per_s)
+
+    def graph(self) -> Graph:
+        """Members, then node switches, then rails."""
+        nodes, rails = int(self.nodes), int(self.rails)
+        count = nodes * rails
+        links: list[Link] = []
+        for m in range(count):
+            if rails > 1:
+                inner, half = float(self.inner_bytes_per_s), float(self.inner_latency_s) / 2.0
+                links += both_ways(m, count + m // rails, inner, half)
+            if nodes > 1:
+                rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
+                links += both_ways(m, count + nodes + m % rails, rate, half)
+        return Graph(members=count, links=tuple(links))
+
+
+def from_tier(tier: Tier, members: Num) -> Switch:
+    """The rail of one chip index: a switch for the nodes, each chip with the tier's rate, untapered."""
+    return Switch(
+        members=members,
+        bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s,
+        latency_s=tier.latency_s,
+        in_network_reduction=tier.in_network_reduction,
+    )

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.memory import kept_bytes
-from foretell.cost.roofline import ACTIVATION_BYTES, OpSeconds, op_seconds, stack, stack_works
+from foretell.cost.roofline import (
+    ACTIVATION_BYTES,
+    OpSeconds,
+    op_rates,
+    op_seconds,
+    stack,
+    stack_works,
+)
 from foretell.network.collectives import collective_s, place
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
 from foretell.specs._base import Num
@@ -91,8 +98,9 @@ def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp
     local = tuple(tensor_parallel(part, degree, split) for part in whole)
     ops = tuple(part.ops for part in local)
     flat = [op for part in ops for op in part]
-    forward = op_seconds(flat, stack_works([op.forward() for op in flat], width), chip, base)
-    backward = op_seconds(flat, stack_works([op.backward() for op in flat], width), chip, base)
+    rates = op_rates(flat, chip, base)
+    forward = op_seconds(rates, stack_works([op.forward() for op in flat], width), chip, base)
+    backward = op_seconds(rates, stack_works([op.backward() for op in flat], width), chip, base)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
     input_parts = token_parts(degree, split)
     kept = [kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local]

@@ -79,18 +79,34 @@ def op_dtype(op: Op, plan: Plan) -> str:
     return low if low and linear else half_dtype(plan)
 
 
-def op_seconds(ops: Sequence[Op], work: Work, chip: Chip, plan: Plan) -> OpSeconds:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRates:
+    """What stacked ops can reach on a chip; arrays are (ops, 1)."""
+
+    matrix_flop_per_s: Array
+    """Rate of the matrix products, in the op's dtype."""
+    fused: NDArray[np.bool_]
+    """Whether products and plain operations run side by side (attention)."""
+
+
+def op_rates(ops: Sequence[Op], chip: Chip, plan: Plan) -> OpRates:
+    """Rates of ops: the peak of their dtype times the share that their family reaches."""
+    fused = np.array([op.family == "attention" for op in ops])[:, None]
+    peaks = np.array([chip.matrix_flop_per_s[op_dtype(op, plan)] for op in ops])[:, None]
+    share = np.where(fused, ATTENTION_SHARE, MATRIX_SHARE)
+    return OpRates(matrix_flop_per_s=share * peaks, fused=fused)
+
+
+def op_seconds(rates: OpRates, work: Work, chip: Chip, plan: Plan) -> OpSeconds:
     """Times of all ops, given their stacked work in one pass (forward or backward).
 
-    arithmetic = matrix / (share peak(dtype)) + vector / (share vector peak); memory = bytes /
-    (share bandwidth). Ops without work take no time. Attention's softmax runs beside its products.
+    launch + max(arithmetic, memory), with arithmetic = matrix / (share peak(dtype)) + vector / (share
+    vector peak) and memory = bytes / (share bandwidth). Ops without work take no time. Attention's
+    softmax runs beside its products.
     """
-    fused = np.array([op.family == "attention" for op in ops])[:, None]
-    share = np.where(fused, ATTENTION_SHARE, MATRIX_SHARE)
-    peaks = np.array([chip.matrix_flop_per_s[op_dtype(op, plan)] for op in ops])[:, None]
-    products = work.matrix_flop / (share * peaks)
+    products = work.matrix_flop / rates.matrix_flop_per_s
     plain = work.vector_flop / (VECTOR_SHARE * chip.vector_flop_per_s)
-    arithmetic = np.where(fused, np.maximum(products, plain), products + plain)
+    arithmetic = np.where(rates.fused, np.maximum(products, plain), products + plain)
     bytes_moved = (
         work.activation_elements * ACTIVATION_BYTES
         + work.weight_elements * DTYPE_BYTES[plan.weights]
@@ -99,7 +115,7 @@ def op_seconds(ops: Sequence[Op], work: Work, chip: Chip, plan: Plan) -> OpSecon
     bandwidth = MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s
     return OpSeconds(
         launch_s=np.asarray(busy * LAUNCH_S),
-        arithmetic_s=busy * arithmetic,
+        arithmetic_s=np.asarray(busy * arithmetic, float),
         memory_s=np.asarray(busy * bytes_moved / bandwidth),
     )
 

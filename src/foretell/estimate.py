@@ -177,7 +177,7 @@ def select(tables: Tables, rows: Index) -> Tables:
     )
 
 
-def distinct(*columns: Array | Index) -> tuple[Index, Index]:
+def distinct(*columns: Array | Index | NDArray[np.bool_]) -> tuple[Index, Index]:
     """First row of each distinct combination, and the combination of each row."""
     if len(columns[0]) == 1:
         return np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
@@ -299,14 +299,7 @@ def data_seconds(
     weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
     share, is exposed.
     """
-    base = plans.base
-    group = place(tables.data_counts[:, :, None], scenario.system.network)
-    pieces = message_count(plans, stages.parameters, tables.stages.layers[tables.pair])
-    gradient = stages.parameters * DTYPE_BYTES[base.gradients] / pieces
-    weight = stages.parameters * DTYPE_BYTES[base.weights] / pieces
-    reduce_s = collective_s("all-reduce", gradient, group)
-    scatter_s = collective_s("reduce-scatter", gradient, group)
-    gather_s = collective_s("all-gather", weight, group)
+    reduce_s, scatter_s, gather_s, pieces = data_messages(scenario, plans, tables, stages)
 
     def exposed(one_s: Array, behind_s: Array) -> Array:
         return np.maximum(one_s, pieces * one_s - behind_s)
@@ -316,6 +309,30 @@ def data_seconds(
         traffic.all_reduces[:, None] * exposed(reduce_s, stages.backward_s)
         + traffic.scatters[:, None] * exposed(scatter_s + again_s, stages.backward_s)
         + traffic.gathers_forward[:, None] * exposed(gather_s, stages.forward_s)
+    )
+
+
+def data_messages(
+    scenario: Scenario, plans: Plans, tables: Tables, stages: Stages
+) -> tuple[Array, Array, Array, Array]:
+    """Seconds of one all-reduce, reduce-scatter and all-gather, and messages; (plans, stages).
+
+    They depend on degrees and placement alone, not on micro-batch or recomputation: computed on the
+    distinct combinations and gathered.
+    """
+    first, key = distinct(
+        plans.tp, tables.pair, plans.dp, plans.zero >= 3, *np.rint(1024.0 * tables.data_counts)
+    )
+    group = place(tables.data_counts[:, first, None], scenario.system.network)
+    parameters = stages.parameters[first]
+    pieces = message_count(plans.take(first), parameters, tables.stages.layers[tables.pair[first]])
+    gradient = parameters * DTYPE_BYTES[plans.base.gradients] / pieces
+    weight = parameters * DTYPE_BYTES[plans.base.weights] / pieces
+    return (
+        collective_s("all-reduce", gradient, group)[key],
+        collective_s("reduce-scatter", gradient, group)[key],
+        collective_s("all-gather", weight, group)[key],
+        pieces[key],
     )
 
 

@@ -44,7 +44,12 @@ def brute_force(scenario: Scenario) -> list[tuple[float, Plan]]:
             range(1, batch + 1), range(1, layers + 3), (0, 1, 2, 3), ("none", "full"),
             (False, True), ORDERS,
         ):  # fmt: skip
-            if pp * vpp > layers + 2 or batch % (dp * mbs) or (sp and tp == 1) or (zero and dp == 1):
+            if (
+                pp * vpp > layers + 2
+                or batch % (dp * mbs)
+                or (sp and tp == 1)
+                or (zero and dp == 1)
+            ):
                 continue
             schedule = "interleaved" if vpp > 1 else "1f1b"
             plan = Plan(

@@ -26,6 +26,8 @@ FLAGS = {
         "--model --strategy --chip --fast-domain --gpus --global-batch --top --json".split()
     ),
     "reference study": ["--out", "--workers", "--json"],
+    "network": "--system --collective --bytes --group --placement --json".split(),
+    "validate collectives": "--file --chip --software --leave-one-out --json".split(),
 }
 """Every verb and its flags: a change here is a change of the contract."""
 
@@ -293,7 +295,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "unknown verb 'estimat'; allowed: estimate, search, catalog, reference; did",
+            "unknown verb 'estimat'; allowed: estimate, search, catalog, reference, network, validate; did",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -7,6 +7,8 @@ VERBS = {
     "search": "Every plan ranked, best first.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
+    "network": "One collective on a system: time, bandwidths, algorithm.",
+    "validate": "Measured tables beside our predictions.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -37,4 +39,8 @@ def make_app() -> App:
     reference.command("foretell.cli.reference:search", help="One published search.")
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
     app.command(reference)
+    app.command("foretell.cli.network:network", help=VERBS["network"])
+    validate = App(name="validate", help=VERBS["validate"])
+    validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
+    app.command(validate)
     return app

@@ -1,0 +1,1 @@
+"""Coefficients from measurements."""

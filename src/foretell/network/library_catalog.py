@@ -1,0 +1,220 @@
+"""Which coefficients a system's collectives run with: from the files of catalog/fabrics to a library.
+
+A file of kind `inside` holds a link generation and the chips it joins; one of kind `between` a fabric, the
+systems on it and its transports (what the library sends through: verbs, a libfabric plug-in, sockets);
+one of kind `library` what belongs to a library alone. Coefficients never belong to a run or a source.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+from foretell.catalog.files import ROOT, Table, read_table
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.network.library_records import Between, Custom, Inside, Library
+from foretell.specs.system import System
+
+INNER_TIERS = ("package", "pair", "socket", "node", "rack")
+"""Names of tiers inside a node: reached without the fabric's ports."""
+DEFAULT_FABRIC = "infiniband"
+"""Between nodes of which nothing is known."""
+DEFAULT_LINK = "pcie"
+"""Inside a node of chips that no file names but that run such a library."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A run's set-up as logs name it, and the transport it means."""
+
+    systems: tuple[str, ...]
+    """Systems whose logs name it so."""
+    env_setup: tuple[str, ...]
+    """Names in the logs."""
+    versions: tuple[str, ...]
+    """Library versions; empty: all."""
+    transport: str
+    """The transport."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """A fabric with its transports."""
+
+    id: str
+    """Its name."""
+    words: tuple[str, ...]
+    """What texts call it, lower case."""
+    systems: tuple[str, ...]
+    """Systems of the catalogue that have it."""
+    default_transport: str
+    """The transport of a tuned installation."""
+    transports: Mapping[str, Between]
+    """Coefficients by transport."""
+    hop_factor: Mapping[str, float]
+    """Library version -> factor on the tree's Simple hop: its choice of chunk."""
+    setups: tuple[Setup, ...]
+    """Names of set-ups in logs."""
+
+
+@lru_cache(maxsize=1)
+def _tables() -> Mapping[str, Table]:
+    """Every file of catalog/fabrics by id."""
+    return {path.stem: read_table(path) for path in sorted((ROOT / "fabrics").glob("*.toml"))}
+
+
+@lru_cache(maxsize=64)
+def inside_link(link_id: str) -> Inside:
+    """The coefficients of a link generation."""
+    link: Inside = _record(Inside, {"id": link_id, **_tables()[link_id]["inside"]})
+    return link
+
+
+@lru_cache(maxsize=64)
+def custom_kernels(link_id: str) -> Custom | None:
+    """The coefficients of a serving engine's own all-reduce on a link generation, or None."""
+    table = _tables()[link_id].get("custom")
+    return None if table is None else _record(Custom, table)
+
+
+@lru_cache(maxsize=1)
+def links_by_chip() -> Mapping[str, str]:
+    """Chip id -> link generation."""
+    tables = _tables().items()
+    return {chip: name for name, table in tables for chip in table.get("chips", ())}
+
+
+@lru_cache(maxsize=1)
+def fabrics() -> Mapping[str, Fabric]:
+    """Every fabric by id."""
+    return {
+        name: _fabric(name, table)
+        for name, table in _tables().items()
+        if table["kind"] == "between"
+    }
+
+
+def fabric_named(text: str) -> Fabric | None:
+    """The fabric that a text means, by the longest word of one in it; None where it means none."""
+    plain = re.sub(r"[\s_]+", "-", text.strip().lower())
+    found = [
+        (len(word), name)
+        for name, fabric in fabrics().items()
+        for word in fabric.words
+        if word in plain
+    ]
+    return fabrics()[max(found)[1]] if found else None
+
+
+def fabric_of(system_id: str) -> Fabric:
+    """The fabric of a system of the catalogue."""
+    for fabric in fabrics().values():
+        if system_id in fabric.systems:
+            return fabric
+    return fabrics()[DEFAULT_FABRIC]
+
+
+def inner_tiers(names: tuple[str, ...]) -> int:
+    """How many tiers, from the innermost, lie inside a node: at least the first."""
+    for i, name in enumerate(names):
+        if name not in INNER_TIERS:
+            return max(i, 1)
+    return len(names)
+
+
+def library_for(
+    system: System,
+    *,
+    software: str = "",
+    version: str = "",
+    fabric: Fabric | None = None,
+    transport: str = "",
+) -> Library | None:
+    """The library of a system's collectives; None for chips that run no such library (TPUs and the like).
+
+    `software` is nccl, rccl or trtllm, by default what the chip runs; an unknown transport is BadInput.
+    """
+    link = links_by_chip().get(system.chip.id)
+    if link is None:
+        return None
+    names = tuple(tier.name for tier in system.network.tiers)
+    inner = inner_tiers(names)
+    between = None
+    if inner < len(names):
+        between = transport_of(fabric or fabric_of(system.id), transport, version)
+    own = custom_kernels(link) if software.startswith("trtllm") else None
+    label = software or _tables()[link].get("library", "nccl")
+    return Library(
+        id=f"{label}-{version}" if version else label,
+        inner_tiers=inner,
+        inside=inside_link(link),
+        between=between,
+        empty_call_s=empty_call_s(version),
+        custom=own,
+    )
+
+
+def transport_of(fabric: Fabric, transport: str = "", version: str = "") -> Between:
+    """The coefficients of a fabric's transport under a library version."""
+    name = transport or fabric.default_transport
+    if name not in fabric.transports:
+        known = ", ".join(fabric.transports)
+        near = nearest_name(name, fabric.transports)
+        path = f"network.{fabric.id}.transport"
+        message = "is no transport of this fabric"
+        problem = Problem(path=path, value=name, message=message, allowed=known, nearest=near)
+        raise BadInput([problem])
+    between = fabric.transports[name]
+    factor = fabric.hop_factor.get(".".join(version.split(".")[:2]), 1.0)
+    low, middle, simple = between.hop_s
+    return between if factor == 1.0 else replace(between, hop_s=(low, middle, simple * factor))
+
+
+def transport_named(fabric: Fabric, system: str, env_setup: str, version: str) -> str:
+    """The transport that a log's set-up means on a system; the fabric's default where none is told."""
+    for setup in fabric.setups:
+        told = system in setup.systems and env_setup in setup.env_setup
+        if told and (not setup.versions or version in setup.versions):
+            return setup.transport
+    return fabric.default_transport
+
+
+def empty_call_s(version: str) -> float:
+    """A collective of nothing: an empty kernel, or since some version nothing at all."""
+    table = _tables()["nccl"]["empty_call_s"]
+    key = ".".join(version.split(".")[:2])
+    return float(table.get(key, table["default"]))
+
+
+def _fabric(name: str, table: Table) -> Fabric:
+    setups = tuple(
+        Setup(
+            systems=tuple(setup["systems"]),
+            env_setup=tuple(setup["env_setup"]),
+            versions=tuple(setup.get("versions", ())),
+            transport=setup["transport"],
+        )
+        for setup in table.get("setup", ())
+    )
+    return Fabric(
+        id=name,
+        words=tuple(table["words"]),
+        systems=tuple(table.get("systems", ())),
+        default_transport=table["default_transport"],
+        transports={
+            key: _record(Between, {"id": f"{name}/{key}", **values})
+            for key, values in table["transports"].items()
+        },
+        hop_factor=table.get("hop_factor", {}),
+        setups=setups,
+    )
+
+
+def _record(record: type[Any], table: Mapping[str, Any]) -> Any:
+    """A record of coefficients from its table; other keys, such as the fit's figures, are left."""
+    values = {}
+    for field in fields(record):
+        value = table.get(field.name)
+        values[field.name] = tuple(map(float, value)) if isinstance(value, list) else value
+    return record(**values)

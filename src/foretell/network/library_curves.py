@@ -1,0 +1,342 @@
+"""Candidates of each kind of collective: from coefficients and placed groups to curves."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.network.library_records import PROTOCOLS, Curve, Kind, Library
+from foretell.specs._base import Num
+from foretell.specs.system import Tier
+
+Array = NDArray[np.float64]
+Row = tuple[Num, Num, Num]
+"""Base, chunk and wire time of one candidate of a send."""
+
+LEAST_IN_NETWORK = 5.0
+"""Members from which NCCL takes in-network reduction: it shows on 8 GPUs and not on 4 (measured)."""
+NEVER = 1e12
+"""Stands for inf in products with zero: a time that no candidate wins with, a limit that none meets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How groups stand on the tiers, and what their narrowest links carry."""
+
+    members: Array
+    """Members of each group, N."""
+    nodes: Array
+    """Nodes that each group touches."""
+    spans: NDArray[np.bool_]
+    """Whether it touches more than one."""
+    inside_steps: Array
+    """Steps of a ring inside nodes, scaled by the tiers' latency."""
+    outer_steps: Array
+    """Steps of a ring between nodes, scaled likewise."""
+    depth: Array
+    """Hops of a tree over the nodes, scaled likewise."""
+    inside_s_per_byte: Array
+    """1 / (what a ring gets inside a node at full efficiency)."""
+    outer_s_per_byte: Array
+    """1 / (what rings get between nodes at the fabric's efficiency)."""
+    first_s_per_byte: Array
+    """1 / (nominal rate of a member inside its node)."""
+    member_s_per_byte: Array
+    """1 / (nominal rate of one member between nodes)."""
+    inside_exchange: Array
+    """Share of an exchange that crosses a tier inside the node / its bandwidth, at its slowest."""
+    outer_exchange: Array
+    """The same between nodes."""
+    hop_weight: Array
+    """(tiers, groups): share of a chain's hops on each tier."""
+    tiers: tuple[Tier, ...]
+    """The tiers."""
+
+
+def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> Shape:
+    """What the curves need to know of the groups' place."""
+    members = np.prod(counts, axis=0)
+    zero = np.zeros_like(members)
+    inner_s, outer_s, member_s, in_x, out_x = zero, zero, zero, zero, zero
+    in_steps, out_steps, depth, below, units = zero, zero, zero, np.ones_like(members), members
+    weights = []
+    inside, between = library.inside, library.between
+    for i, (tier, count) in enumerate(zip(tiers, counts, strict=True)):
+        more = count > 1.0
+        here = units - units / count
+        rate = np.asarray(tier.bandwidth_bytes_per_s * tier.taper, float)
+        leaves = more * (members - below) / members
+        if i < library.inner_tiers or between is None:
+            direct = _direct(tier, count)
+            inner_s = np.maximum(inner_s, more / (rate * direct * below))
+            in_x = np.maximum(in_x, leaves / (rate * direct))
+            in_steps = in_steps + here * (tier.latency_s / inside.reference_latency_s)
+        else:
+            ratio = tier.latency_s / between.reference_latency_s
+            reach = tier.efficiency if between.efficiency is None else between.efficiency
+            alone = np.where(below < 2.0, between.alone_share, 1.0)
+            outer_s = np.maximum(outer_s, more / (rate * reach * alone * below))
+            member_s = np.maximum(member_s, more / rate)
+            out_x = np.maximum(out_x, leaves / rate)
+            out_steps = out_steps + here * ratio
+            depth = depth + np.ceil(np.log2(count) - 1e-9) * ratio
+        weights.append(here)
+        units = units / count
+        below = below * count
+    nodes = np.prod(counts[library.inner_tiers :], axis=0) if between is not None else zero + 1.0
+    return Shape(
+        members=members,
+        nodes=nodes,
+        spans=nodes > 1.0,
+        inside_steps=in_steps,
+        outer_steps=out_steps,
+        depth=depth,
+        inside_s_per_byte=inner_s,
+        outer_s_per_byte=outer_s,
+        first_s_per_byte=1.0 / np.asarray(tiers[0].bandwidth_bytes_per_s) + zero,
+        member_s_per_byte=member_s,
+        inside_exchange=in_x,
+        outer_exchange=out_x,
+        hop_weight=np.stack(weights) / np.maximum(members - 1.0, 1.0),
+        tiers=tiers,
+    )
+
+
+def _direct(tier: Tier, count: Array) -> Num:
+    """Share of a member's links that lead to members of the group: all of them behind a switch."""
+    if tier.topology != "fully-connected":
+        return 1.0
+    links = np.clip((count - 1.0) / np.maximum(tier.size - 1.0, 1.0), 1e-9, 1.0)
+    return np.where(count > 1.0, links, 1.0)
+
+
+def curve_of(kind: Kind, library: Library, shape: Shape) -> Curve:
+    """The candidates of one kind of collective."""
+    if kind == "all-to-all":
+        return _exchange(library, shape)
+    if kind == "send":
+        return _send(library, shape)
+    if kind == "all-reduce":
+        parts = [_ring(kind, library, shape), *_tree(library, shape)]
+        if np.isfinite(library.inside.in_network_base_s):
+            parts.append(_in_network(library, shape))
+        if library.custom is not None:
+            parts.append(_custom(library, shape))
+        return _stack(parts)
+    return _ring(kind, library, shape)
+
+
+def _ring(kind: Kind, library: Library, shape: Shape) -> Curve:
+    """Ring under LL, LL128 and Simple."""
+    passes = 2.0 if kind == "all-reduce" else 1.0
+    moved = (shape.members - 1.0) / shape.members
+    if kind in ("broadcast", "reduce"):
+        # The whole buffer goes past every member, chunk after chunk.
+        moved = np.ones_like(moved)
+    inside, between = library.inside, library.between
+    share = _column(inside.protocol_share)
+    full = shape.inside_s_per_byte / inside.efficiency
+    copy = inside.copy_share if kind in ("all-gather", "broadcast") else inside.reduce_copy_share
+    own = shape.first_s_per_byte / (inside.efficiency * copy) / shape.members
+    latency = _column(inside.step_s) * shape.inside_steps
+    wire = (passes * moved * full + own) / share
+    chunk, limit = np.zeros_like(wire), np.zeros_like(wire)
+    overlap = np.full_like(wire, inside.overlap)
+    if between is not None:
+        away = _column(between.step_s) * shape.outer_steps
+        away = away + _column(between.inner_step_s) * shape.inside_steps
+        pass_s = shape.member_s_per_byte / _column(between.chunk_share)
+        largest = _column((NEVER, NEVER, between.chunk_bytes[2]))
+        steps = passes * (shape.members - 1.0)
+        chunk = passes * moved * pass_s
+        limit = steps * pass_s * largest
+        latency = np.where(shape.spans, away, latency)
+        slow = np.maximum(shape.outer_s_per_byte, full) * passes * moved + own
+        wire = np.where(shape.spans, slow, wire)
+        overlap = np.where(shape.spans, _column(between.overlap), overlap)
+    return Curve(
+        names=tuple(f"ring {protocol}" for protocol in PROTOCOLS),
+        base_s=_column(inside.base_s) + np.zeros_like(wire),
+        latency_s=passes * latency,
+        chunk_s_per_byte=chunk,
+        chunk_limit_s=limit,
+        wire_s_per_byte=wire,
+        overlap=overlap,
+        ramp_s_per_root_byte=_ramp(library, shape, passes * moved, simple=2),
+    )
+
+
+def _ramp(library: Library, shape: Shape, moved: Array, simple: int) -> Array:
+    """The root term: of Simple, the last of its candidates, inside a node."""
+    ramp = np.zeros((simple + 1, len(moved)))
+    ramp[simple] = library.inside.ramp_s_per_root_byte * np.sqrt(moved) * ~shape.spans
+    return ramp
+
+
+def _tree(library: Library, shape: Shape) -> list[Curve]:
+    """Double binary tree over the nodes, a chain inside each; not offered inside one node."""
+    inside, between = library.inside, library.between
+    if between is None:
+        return []
+    offered = [i for i in range(3) if np.isfinite(between.hop_s[i])]
+    chain = shape.inside_steps / np.maximum(shape.nodes, 1.0)
+    hops = 2.0 * shape.depth
+    inner = 2.0 * _column(between.inner_step_s)[offered] * chain
+    latency = hops * _column(between.hop_s)[offered] + inner
+    pass_s = hops * shape.member_s_per_byte / _column(between.hop_chunk_share)[offered]
+    wire = 2.0 * np.maximum(
+        shape.outer_s_per_byte / _column(between.tree_efficiency)[offered],
+        shape.inside_s_per_byte / inside.efficiency,
+    )
+    base = _column(inside.base_s)[offered] + np.zeros_like(wire)
+    return [
+        Curve(
+            names=tuple(f"tree {PROTOCOLS[i]}" for i in offered),
+            base_s=np.where(shape.spans, base, np.inf),
+            latency_s=latency,
+            chunk_s_per_byte=pass_s,
+            chunk_limit_s=pass_s * _column(between.chunk_bytes)[offered],
+            wire_s_per_byte=wire,
+            overlap=_column(between.overlap)[offered] + np.zeros_like(wire),
+        )
+    ]
+
+
+def _in_network(library: Library, shape: Shape) -> Curve:
+    """Switches of the node add and multicast; a tree of nodes above carries the sums."""
+    inside, between = library.inside, library.between
+    wire = shape.inside_s_per_byte / inside.in_network_share
+    base = np.full_like(wire, inside.in_network_base_s)
+    latency, overlap = np.zeros_like(wire), np.ones_like(wire)
+    if between is not None:
+        # Two nodes swap sums once; more of them send up and down.
+        both = np.where(shape.nodes > 2.0, 2.0, 1.0)
+        wire = np.maximum(wire, both * shape.outer_s_per_byte / between.tree_efficiency[2])
+        latency = np.where(shape.spans, 2.0 * shape.depth * between.hop_s[2], 0.0)
+        overlap = np.where(shape.spans, between.overlap[2], 1.0)
+    per_node = shape.members / shape.nodes
+    return Curve(
+        names=("in-network simple",),
+        base_s=np.where(per_node >= LEAST_IN_NETWORK, base, np.inf)[None],
+        latency_s=latency[None],
+        chunk_s_per_byte=np.zeros_like(wire)[None],
+        chunk_limit_s=np.zeros_like(wire)[None],
+        wire_s_per_byte=wire[None],
+        overlap=overlap[None],
+    )
+
+
+def _custom(library: Library, shape: Shape) -> Curve:
+    """One-shot: everybody reads everything. Two-shot: reduce-scatter, then all-gather, by direct reads."""
+    custom = library.custom
+    assert custom is not None
+    others = shape.members - 1.0
+    ideal = np.stack([others, 2.0 * others / shape.members]) * shape.inside_s_per_byte
+    wire = ideal / np.array(custom.share)[:, None]
+    base = np.array(custom.base_s)[:, None] + custom.step_s * others
+    return Curve(
+        names=("one-shot", "two-shot"),
+        base_s=np.where(shape.spans, np.inf, base),
+        latency_s=np.zeros_like(wire),
+        chunk_s_per_byte=np.zeros_like(wire),
+        chunk_limit_s=np.zeros_like(wire),
+        wire_s_per_byte=wire,
+        overlap=np.ones_like(wire),
+        largest_bytes=np.full_like(wire, custom.largest_bytes),
+    )
+
+
+def _exchange(library: Library, shape: Shape) -> Curve:
+    """Direct all-to-all under LL and Simple: every member sends to every other."""
+    inside, between = library.inside, library.between
+    per_node = shape.members / shape.nodes
+    near = inside.peer_step_s * (per_node - 1.0)
+    own = shape.first_s_per_byte / (inside.exchange_efficiency * inside.copy_share) / shape.members
+    wire = shape.inside_exchange / inside.exchange_efficiency + own
+    base = np.array(inside.peer_base_s)[:, None] + np.zeros_like(wire)
+    latency = np.stack([near, near])
+    chunk = np.stack([1.0 / (shape.members * inside.peer_chunk_bytes_per_s), np.zeros_like(wire)])
+    wires = np.stack([np.zeros_like(wire), wire])
+    overlap = np.ones_like(latency)
+    if between is not None:
+        peers = shape.members - per_node
+        away = np.array(between.peer_step_s)[:, None] * peers
+        slow = shape.outer_exchange / between.exchange_efficiency
+        block = peers / shape.members * shape.member_s_per_byte / between.peer_chunk_share
+        base = np.where(shape.spans, between.peer_base_s, base)
+        latency = np.where(shape.spans, away, latency)
+        chunk = np.where(shape.spans, np.stack([block, np.zeros_like(block)]), chunk)
+        both = np.stack([np.zeros_like(wire), np.maximum(slow, wire)])
+        wires = np.where(shape.spans, both, wires)
+        overlap = np.where(shape.spans, between.overlap[2], overlap)
+    return Curve(
+        names=("direct ll", "direct simple"),
+        base_s=base,
+        latency_s=latency,
+        chunk_s_per_byte=chunk,
+        chunk_limit_s=np.full_like(chunk, np.inf),
+        wire_s_per_byte=wires,
+        overlap=overlap,
+        ramp_s_per_root_byte=_ramp(library, shape, 1.0 - 1.0 / shape.members, simple=1),
+    )
+
+
+def _send(library: Library, shape: Shape) -> Curve:
+    """One message to the next member of a chain: LL and Simple on each tier in turn."""
+    inside, between = library.inside, library.between
+    names: list[str] = []
+    rows: list[Row] = []
+    for i, tier in enumerate(shape.tiers):
+        rate = tier.bandwidth_bytes_per_s
+        if i < library.inner_tiers or between is None:
+            fast: Row = (inside.peer_base_s[0], 1.0 / inside.peer_chunk_bytes_per_s, 0.0)
+            full: Row = (inside.peer_base_s[1], 0.0, 1.0 / (rate * inside.efficiency))
+        else:
+            reach = tier.efficiency if between.efficiency is None else between.efficiency
+            start = inside.base_s[0]
+            fast = (start + between.step_s[0], 1.0 / (between.chunk_share[0] * rate), 0.0)
+            full = (start + between.step_s[2], 0.0, 1.0 / (rate * reach * between.alone_share))
+        rows += [fast, full]
+        names += [f"{tier.name} ll", f"{tier.name} simple"]
+    zero = np.zeros_like(shape.members)
+    base, chunk, wire = (np.stack([np.asarray(row[j]) + zero for row in rows]) for j in range(3))
+    return Curve(
+        names=tuple(names),
+        base_s=base,
+        latency_s=np.zeros_like(base),
+        chunk_s_per_byte=chunk,
+        chunk_limit_s=np.full_like(base, np.inf),
+        wire_s_per_byte=wire,
+        overlap=np.ones_like(base),
+    )
+
+
+def _stack(parts: list[Curve]) -> Curve:
+    """Candidates of several algorithms as one curve."""
+    names = tuple(name for part in parts for name in part.names)
+    return Curve(
+        names=names,
+        base_s=np.concatenate([part.base_s for part in parts]),
+        latency_s=np.concatenate([part.latency_s for part in parts]),
+        chunk_s_per_byte=np.concatenate([part.chunk_s_per_byte for part in parts]),
+        chunk_limit_s=np.concatenate([part.chunk_limit_s for part in parts]),
+        wire_s_per_byte=np.concatenate([part.wire_s_per_byte for part in parts]),
+        overlap=np.concatenate([part.overlap for part in parts]),
+        ramp_s_per_root_byte=_joined(parts, [part.ramp_s_per_root_byte for part in parts], 0.0),
+        largest_bytes=_joined(parts, [part.largest_bytes for part in parts], np.inf),
+    )
+
+
+def _joined(parts: list[Curve], given: list[Array | None], default: float) -> Array | None:
+    """A field that not all candidates have, for all of them; None where none has it."""
+    if all(field is None for field in given):
+        return None
+    pairs = zip(parts, given, strict=True)
+    filled = [np.full_like(p.base_s, default) if field is None else field for p, field in pairs]
+    return np.concatenate(filled)
+
+
+def _column(values: tuple[float, ...]) -> Array:
+    """(protocols, 1), to be spread over groups."""
+    column: Array = np.minimum(np.array(values, float), NEVER)[:, None]
+    return column

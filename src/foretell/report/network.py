@@ -1,0 +1,51 @@
+"""One collective as text: the answer, why this algorithm, and a table over sizes."""
+
+from typing import TYPE_CHECKING
+
+from foretell import units
+from foretell.collective import CollectiveAnswer
+from foretell.report.console import bar, table
+from foretell.report.estimate import bullets
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def collective_text(found: CollectiveAnswer) -> "RenderableType":
+    """Headline, candidates, table over sizes, assumptions."""
+    from rich.console import Group
+    from rich.text import Text
+
+    where = ", ".join(f"{count:g} per {tier}" for tier, count in found.placement.items())
+    asked = f"{found.collective} of {units.format(found.size_bytes, 'bytes')}"
+    others = sorted(found.candidates_s.items(), key=lambda pair: pair[1])
+    why = ", ".join(f"{name} {units.format(time, 's')}" for name, time in others[:4])
+    parts: list[RenderableType] = [
+        Text(f"{asked} among {found.group} chips of {found.system} ({where})", "bold"),
+        Text(),
+        Text(f"time                 {units.format(found.seconds, 's')}"),
+        Text(f"algorithm bandwidth  {_rate(found.algorithm_bytes_per_s)}"),
+        Text(f"bus bandwidth        {_rate(found.bus_bytes_per_s)}"),
+        Text(f"algorithm            {found.algorithm}, the fastest of: {why}"),
+        Text(),
+    ]
+    made = table(
+        "size", "time", "bus bandwidth", "algorithm", "", right=("size", "time", "bus bandwidth")
+    )
+    most = max(float(row["bus_bytes_per_s"]) for row in found.sizes) or 1.0
+    for row in found.sizes:
+        made.add_row(
+            units.format(row["size_bytes"], "bytes"),
+            units.format(row["seconds"], "s"),
+            _rate(row["bus_bytes_per_s"]),
+            row["algorithm"],
+            bar(row["bus_bytes_per_s"] / most),
+        )
+    parts.append(made)
+    if found.assumptions:
+        parts += [Text(), bullets("Assumed", list(found.assumptions))]
+    return Group(*parts)
+
+
+def _rate(value: float) -> str:
+    return units.format(value, "bytes_per_s")

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
 from foretell.cost.roofline import optimizer_s
 from foretell.network.collectives import collective_s, place, send_s
+from foretell.network.library_records import Kind
 from foretell.network.placement import group_counts
 from foretell.parts import Parts, TensorSeconds, part_table, tensor_seconds
 from foretell.sharding.data import DataTraffic, data_parallel
@@ -155,7 +156,7 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
         shape=shape,
         stages=stage_table(parts.order, parts.kinds, pairs),
         pair=pair,
-        tensor=tensor_seconds(parts, shape[first], counts["tp"][:, first], network),
+        tensor=tensor_seconds(parts, shape[first], counts["tp"][:, first], scenario.system),
         tensor_group=group,
         data_counts=counts["dp"],
         pipe_counts=counts["pp"],
@@ -177,7 +178,7 @@ def select(tables: Tables, rows: Index) -> Tables:
     )
 
 
-def distinct(*columns: Array | Index | NDArray[np.bool_]) -> tuple[Index, Index]:
+def distinct(*columns: Array | Index) -> tuple[Index, Index]:
     """First row of each distinct combination, and the combination of each row."""
     if len(columns[0]) == 1:
         return np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
@@ -320,18 +321,28 @@ def data_messages(
     They depend on degrees and placement alone, not on micro-batch or recomputation: computed on the
     distinct combinations and gathered.
     """
+    # No states shared, some, or the weights too: what is sent differs.
+    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
     first, key = distinct(
-        plans.tp, tables.pair, plans.dp, plans.zero >= 3, *np.rint(1024.0 * tables.data_counts)
+        plans.tp, tables.pair, plans.dp, grade, *np.rint(1024.0 * tables.data_counts)
     )
-    group = place(tables.data_counts[:, first, None], scenario.system.network)
+    some_zero = bool((plans.zero[first] >= 1).any())
+    kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if some_zero else ()
+    kinds += () if (plans.zero[first] >= 1).all() else ("all-reduce",)
+    group = place(tables.data_counts[:, first], scenario.system, kinds)
     parameters = stages.parameters[first]
     pieces = message_count(plans.take(first), parameters, tables.stages.layers[tables.pair[first]])
     gradient = parameters * DTYPE_BYTES[plans.base.gradients] / pieces
     weight = parameters * DTYPE_BYTES[plans.base.weights] / pieces
+
+    def seconds(kind: Kind, size: Array) -> Array:
+        times = collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
+        return times[key]
+
     return (
-        collective_s("all-reduce", gradient, group)[key],
-        collective_s("reduce-scatter", gradient, group)[key],
-        collective_s("all-gather", weight, group)[key],
+        seconds("all-reduce", gradient),
+        seconds("reduce-scatter", gradient),
+        seconds("all-gather", weight),
         pieces[key],
     )
 

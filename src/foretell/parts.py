@@ -20,11 +20,12 @@ from foretell.cost.roofline import (
     stack_works,
 )
 from foretell.network.collectives import collective_s, place
+from foretell.network.library_records import Kind
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
 from foretell.specs._base import Num
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
-from foretell.specs.system import Network
+from foretell.specs.system import System
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph
 from foretell.workload.ops import Gemm, Op
@@ -158,7 +159,7 @@ class TensorSeconds:
 
 
 def tensor_seconds(
-    parts: Parts, shape: NDArray[np.intp], counts: Array, network: Network
+    parts: Parts, shape: NDArray[np.intp], counts: Array, system: System
 ) -> TensorSeconds:
     """Times of the exchanges at the edges of tensor-parallel regions.
 
@@ -170,18 +171,21 @@ def tensor_seconds(
     leave = stack([t.leave_elements for t in parts.traffic], width).T[shape] * ACTIVATION_BYTES
     enters = np.array([t.enters for t in parts.traffic])
     leaves = np.array([t.leaves for t in parts.traffic])
-    group = place(counts[:, :, None], network)
-    gather_in = enters * collective_s("all-gather", enter, group)
-    gather_out = leaves * collective_s("all-gather", leave, group)
-    scatter_in = enters * collective_s("reduce-scatter", enter, group)
-    scatter_out = leaves * collective_s("reduce-scatter", leave, group)
-    reduce_in = enters * collective_s("all-reduce", enter, group)
-    reduce_out = leaves * collective_s("all-reduce", leave, group)
-    whole = parts.send_bytes[shape] * parts.tp[shape]
-    gather_s = collective_s("all-gather", whole[:, None], group)[:, 0]
+    # What no group needs is not prepared: with sequence parallelism nothing is all-reduced.
+    kinds: tuple[Kind, ...] = ("all-gather",)
+    kinds += ("reduce-scatter",) if sp.any() else ()
+    kinds += () if sp.all() else ("all-reduce",)
+    group = place(counts, system, kinds)
+
+    def seconds(kind: Kind, size: Array) -> Array:
+        return collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
+
+    gathered = enters * seconds("all-gather", enter) + leaves * seconds("reduce-scatter", leave)
+    scattered = enters * seconds("reduce-scatter", enter) + leaves * seconds("all-gather", leave)
+    gather_s = seconds("all-gather", parts.send_bytes[shape] * parts.tp[shape])
     return TensorSeconds(
-        forward_s=np.where(sp, gather_in + scatter_out, reduce_out),
-        backward_s=np.where(sp, scatter_in + gather_out, reduce_in),
+        forward_s=np.where(sp, gathered, leaves * seconds("all-reduce", leave)),
+        backward_s=np.where(sp, scattered, enters * seconds("all-reduce", enter)),
         send_s=np.where(sp[:, 0], 0.0, gather_s),
     )
 

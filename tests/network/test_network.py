@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.network.collectives import collective_s, place, send_s
+from foretell.network.collectives import collective_s, ring, send_s
 from foretell.network.placement import group_counts, tier_counts, units
 from foretell.specs.plan import Plan, batch_of
 from tests.builders import make_network
@@ -64,7 +64,7 @@ def test_collectives_keep_their_bounds(
     network = make_network(8)
     counts = np.array([[float(inside)], [float(nodes)]])
     members = inside * nodes
-    time = collective_s(kind, size, place(counts, network))[0]  # type: ignore[arg-type]
+    time = collective_s(kind, size, ring(counts, network))[0]  # type: ignore[arg-type]
     if members == 1:
         assert time == 0.0
         return
@@ -75,19 +75,19 @@ def test_collectives_keep_their_bounds(
     # Some member must wait for the hops between the farthest two.
     slowest_hop = network.tiers[1 if nodes > 1 else 0].latency_s
     assert time >= slowest_hop
-    assert collective_s(kind, size * more, place(counts, network))[0] >= time  # type: ignore[arg-type]
-    assert collective_s(kind, 0.0, place(counts, network))[0] == 0.0  # type: ignore[arg-type]
+    assert collective_s(kind, size * more, ring(counts, network))[0] >= time  # type: ignore[arg-type]
+    assert collective_s(kind, 0.0, ring(counts, network))[0] == 0.0  # type: ignore[arg-type]
 
 
 def test_the_published_mixed_form() -> None:
     """One node: (g-1)/g V / (0.7 bw) + (g-1) latency; two tiers: t rings side by side."""
     network = make_network(8)
-    one = collective_s("all-gather", 1e9, place(np.array([[8.0], [1.0]]), network))[0]
+    one = collective_s("all-gather", 1e9, ring(np.array([[8.0], [1.0]]), network))[0]
     assert one == pytest.approx(7 / 8 * 1e9 / (0.75 * 450e9) + 7 * 2.5e-6, rel=1e-12)
-    two = collective_s("all-gather", 1e9, place(np.array([[8.0], [4.0]]), network))[0]
-    ring = 31 / 32 * 1e9
+    two = collective_s("all-gather", 1e9, ring(np.array([[8.0], [4.0]]), network))[0]
+    moved = 31 / 32 * 1e9
     assert two == pytest.approx(
-        max(ring / (8 * 0.75 * 50e9), ring / (0.75 * 450e9)) + 28 * 2.5e-6 + 3 * 5e-6, rel=1e-12
+        max(moved / (8 * 0.75 * 50e9), moved / (0.75 * 450e9)) + 28 * 2.5e-6 + 3 * 5e-6, rel=1e-12
     )
 
 

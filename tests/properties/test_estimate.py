@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.answer import answer_of, step_flops
+from foretell.catalog import system as catalog_system
 from foretell.estimate import evaluate, evaluate_rows, stages_of_plans, tables_of
 from foretell.search.space import Space, enumerate_plans
 from foretell.specs.plan import Plan, Plans, batch_of
@@ -31,6 +32,20 @@ def test_a_batch_equals_its_plans_one_by_one(name: str, gpus: int, batch: int, f
     scenario, space = space_of(name, gpus, batch, flash)
     step, peak = evaluate(scenario, space.plans)
     rows = np.random.default_rng(0).choice(len(step), size=min(60, len(step)), replace=False)
+    for row in rows:
+        alone_step, alone_peak = evaluate(scenario, batch_of([space.plans.plan(int(row))]))
+        assert alone_step[0] == pytest.approx(step[row], rel=1e-12)
+        assert alone_peak[0] == pytest.approx(peak[row], rel=1e-12)
+
+
+@pytest.mark.parametrize("system", ["dgx-h100", "perlmutter", "gb200-nvl72", "tpu-v5p"])
+def test_a_batch_equals_its_plans_on_real_networks(system: str) -> None:
+    """Two and three tiers, a library's candidates, and rings where no library is known."""
+    scenario = replace(make_scenario("moe", 24, 48), system=catalog_system(system))
+    space = enumerate_plans(scenario, Plan())
+    step, peak = evaluate(scenario, space.plans)
+    assert np.isfinite(step).all()
+    rows = np.random.default_rng(0).choice(len(step), size=25, replace=False)
     for row in rows:
         alone_step, alone_peak = evaluate(scenario, batch_of([space.plans.plan(int(row))]))
         assert alone_step[0] == pytest.approx(step[row], rel=1e-12)

@@ -49,6 +49,8 @@ discard_venv() { # the lock and the log stay
 # Python takes the lock on the shell's own descriptor, where it outlives that Python: no flock(1) needed.
 lock_setup() {
     { exec 9>"$root/.venv.lock"; } 2>/dev/null || fail "cannot write to $root, where .venv is to be made"
+    "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null && return
+    echo "waiting for another set-up of $root/.venv to end" >&2
     "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)' || fail "cannot lock $root/.venv.lock"
 }
 

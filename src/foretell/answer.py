@@ -8,7 +8,9 @@ from foretell.breakdown import largest_share, trees
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.cost.roofline import required_dtypes
 from foretell.estimate import evaluate_rows, tables_of
+from foretell.network.library_catalog import library_for
 from foretell.parts import graph_parts
+from foretell.specs.ffn import Experts
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, batch_of
@@ -17,6 +19,9 @@ from foretell.specs.scenario import Scenario
 from foretell.workload.build import build
 from foretell.workload.graph import LayerGraph
 from foretell.workload.ops import AttentionCore
+
+EFFICIENCY_SENTENCE = "Large collectives are taken to reach"
+"""How the catalogue says a stated efficiency; it holds for rings alone."""
 
 
 def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
@@ -56,9 +61,25 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
         breakdown=tree.time,
         memory=tree.memory,
         memory_by_stage=tree.stages,
-        assumptions=(*scenario.assumptions, *tables.parts.notes, recipe(plan)),
+        assumptions=assumed(scenario, plan, tables.parts.notes),
         overrides=dict(scenario.overrides),
     )
+
+
+def assumed(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tuple[str, ...]:
+    """Every default or guess, as sentences."""
+    said = [*scenario.assumptions]
+    library = library_for(scenario.system)
+    if library is not None:
+        # The fit of the library takes the place of the stated efficiency.
+        said = [text for text in said if EFFICIENCY_SENTENCE not in text]
+        said.append(f"collectives as {library.id} runs them, by coefficients of catalog/fabrics")
+    if any(isinstance(layer.ffn, Experts) for layer in scenario.model.stack.layers):
+        said.append(
+            "expert parallelism is not modelled: experts are cut by tensor parallelism, and "
+            "real runs that spread them are faster"
+        )
+    return (*said, *notes, recipe(plan))
 
 
 def recipe(plan: Plan) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 from foretell.answer import answer_of
 from foretell.cost.roofline import LOW_PRECISION, required_dtypes
 from foretell.errors import BadInput, Infeasible, Problem
+from foretell.network.library_catalog import library_for
 from foretell.question import ask, plan_of
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search, search_plans
-from foretell.sharding.rules import broken
+from foretell.sharding.rules import broken, chips_of
 from foretell.specs.model import Model
 from foretell.specs.plan import BATCH_FIELDS, Plan, batch_of, named_fields
 from foretell.specs.result import Estimate
@@ -122,7 +123,9 @@ def best_plan(scenario: Scenario, base: Plan, fixed: tuple[str, ...] = ()) -> Es
 def check_choices(scenario: Scenario, plan: Plan) -> None:
     """Choices that no number can mend: dtypes the chip lacks, what is not modelled yet."""
     chip = scenario.system.chip
-    problems = [
+    check_size(scenario)
+    problems = _without_effect(scenario)
+    problems += [
         Problem(
             path="plan.precision",
             value=plan.precision,
@@ -157,6 +160,41 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
         )
     if problems:
         raise BadInput(problems)
+
+
+def check_size(scenario: Scenario) -> None:
+    """Raise where the system has fewer chips than are asked for."""
+    have = chips_of(scenario)
+    if scenario.job.gpus > have:
+        tiers = " x ".join(f"{t.name} {float(t.size):g}" for t in scenario.system.network.tiers)
+        message = f"{scenario.system.id} has {have:.0f} chips ({tiers})"
+        raise Infeasible(
+            [
+                Problem(
+                    path="gpus",
+                    value=scenario.job.gpus,
+                    message=message,
+                    allowed=f"up to {have:.0f}",
+                )
+            ]
+        )
+
+
+def _without_effect(scenario: Scenario) -> list[Problem]:
+    """Settings that the fit of a collective library does not look at."""
+    library = library_for(scenario.system)
+    if library is None:
+        return []
+    return [
+        Problem(
+            path=f"--set {path}",
+            value=value,
+            message=f"has no effect: collectives follow the fit of {library.id}",
+            allowed="bandwidth_bytes_per_s, latency_s, taper",
+        )
+        for path, value in scenario.overrides.items()
+        if path.endswith((".efficiency", ".in_network_reduction"))
+    ]
 
 
 def check_plan(scenario: Scenario, plan: Plan) -> None:

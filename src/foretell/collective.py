@@ -1,5 +1,6 @@
 """One collective on a system: its time, bandwidths, the candidate a library takes, and a table over sizes."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,10 @@ def collective(
         problems.append(Problem(path="bytes", value=size, message="below zero"))
     if problems or the_system is None:
         raise BadInput(problems)
+    room = math.prod(float(tier.size) for tier in the_system.network.tiers)
+    if group > room:
+        raise BadInput([Problem(path="group", value=group, message=f"{the_system.id} has {room:.0f} chips",
+                                allowed=f"1 to {room:.0f}")])  # fmt: skip
     counts = _counts(the_system, group, placement)
     return _answer(the_system, collective, size_bytes, group, counts)
 
@@ -108,6 +113,10 @@ def _counts(system: System, group: int, placement: str) -> Array:
             raise BadInput([Problem(path="placement", value=word, message="not of the form tier=count",
                                     allowed=", ".join(f"{n}=N" for n in names))])  # fmt: skip
         given[name] = float(text)
+    over = [t for t in tiers if given.get(t.name, 1.0) > float(t.size)]
+    if over:
+        raise BadInput([Problem(path=f"placement.{t.name}", value=given[t.name], message="more than it joins",
+                                allowed=f"1 to {float(t.size):g}") for t in over])  # fmt: skip
     counts = np.array([[given.get(name, 1.0)] for name in names])
     if counts.prod() != group:
         raise BadInput([Problem(path="placement", value=placement, allowed=f"a product of {group}",
@@ -128,14 +137,14 @@ def _answer(
         time = float(np.squeeze(seconds(kind, size, prepared)))  # type: ignore[arg-type]
         offered = candidates(kind, size, prepared)  # type: ignore[arg-type]
         each = {name: float(np.squeeze(t)) for name, t in offered.items()}
-        each = {name: t for name, t in each.items() if t < NEVER_S}
+        each = {name: t for name, t in each.items() if t < NEVER_S and time > 0.0}
         rate = size / time if time > 0 else 0.0
         return {
             "size_bytes": size,
             "seconds": time,
             "algorithm_bytes_per_s": rate,
             "bus_bytes_per_s": rate * bus_factor(kind, group),
-            "algorithm": min(each, key=lambda name: each[name]) if each and group > 1 else "none",
+            "algorithm": min(each, key=lambda name: each[name]) if each else "none",
             "candidates_s": each,
         }
 

@@ -89,9 +89,15 @@ def ask(
         model=the_model,
         system=the_system,
         job=job,
-        assumptions=(*the_model.assumptions, *the_system.assumptions, *said),
+        assumptions=(*the_model.assumptions, *_of_system(the_system, chosen), *said),
         overrides=seen,
     )
+
+
+def _of_system(system: System, settings: Sequence[Setting]) -> list[str]:
+    """What was assumed of the system; where its numbers were set by hand, that this came before."""
+    touched = any(s.root in ("chip", "system", "network") for s in settings)
+    return [f"before --set: {text}" if touched else text for text in system.assumptions]
 
 
 def plan_of(scenario: Scenario, text: str | Plan | None, settings: Sequence[str] = ()) -> Plan:

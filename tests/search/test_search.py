@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import foretell
 from foretell.answer import answer_of
 from foretell.api import fixed_fields
+from foretell.errors import BadInput, Infeasible
 from foretell.network.placement import group_counts
 from foretell.question import plan_of
 from foretell.search.nearest import nearest_plan
@@ -16,7 +18,8 @@ from foretell.search.space import ORDERS, divisors, enumerate_plans
 from foretell.sharding.rules import broken, layers_of
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from tests.builders import make_chip, make_scenario
+from foretell.specs.system import System
+from tests.builders import make_chip, make_model, make_network, make_scenario
 
 
 def first_of_its_placement(scenario: Scenario, plan: Plan) -> bool:
@@ -133,6 +136,22 @@ def test_what_a_plan_names_is_kept(text: str) -> None:
     having = {str(free.plan(row)) for row in range(len(free))}
     having = {plan for plan in having if words <= {*plan.split()}}
     assert having <= {str(plan) for plan in plans}
+
+
+def test_more_chips_than_there_are_is_a_clear_no() -> None:
+    with pytest.raises(Infeasible, match="has 64 chips"):
+        foretell.estimate(
+            make_model("dense"),
+            system=System(id="s", name="s", chip=make_chip(), network=make_network(nodes=8)),
+            gpus=128,
+        )
+
+
+def test_settings_without_effect_are_refused() -> None:
+    with pytest.raises(BadInput, match="has no effect"):
+        foretell.estimate(
+            "llama-3.1-8b", gpus="8xH100", plan="zero3", set={"network.node.efficiency": 0.5}
+        )
 
 
 def test_rank_prefers_what_clearly_fits() -> None:

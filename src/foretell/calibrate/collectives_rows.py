@@ -94,7 +94,12 @@ def read_rows(path: Path, chip: str = "", software: str = "") -> list[Row]:
         make = _chip_row
     else:
         message = "has not the columns of a table of collectives"
-        raise BadInput([Problem(path=str(path), value=sorted(columns), message=message)])
+        allowed = (
+            "system, op, nodes, gpus_per_node, size_bytes, time_us_out_of_place of NCCL tests, or "
+            "num_gpus with op_name (NCCL) or allreduce_dtype (custom all-reduce)"
+        )
+        found = sorted(columns)
+        raise BadInput([Problem(path=str(path), value=found, message=message, allowed=allowed)])
     given = (path.name, chip, software, version)
     return [_safe(make, cells, str(i), given) for i, cells in enumerate(reader, start=1)]
 

@@ -22,6 +22,9 @@ LAUNCH_S = 3e-6
 MATRIX_SHARE = 0.67
 """Share of the dense peak that large products hold in training: an H200 sustains 645-685 of 989 TFLOP/s
 under its power limit, in every layout; short bursts reach more (H100 794.5, A100 271.2 of 312)."""
+SUSTAINED_SHARE = 0.83
+"""Sustained over the best measured matrix rate: 0.67 of 0.80 of the peak on H100 and H200. It limits chips
+whose best measured rate is far below their peak (MI300X: 668 of 1,307 TFLOP/s)."""
 ATTENTION_SHARE = 0.45
 """Share of the dense 16-bit peak that fused attention reaches, forward and backward together: forward
 tables give 0.49-0.59 on A100, H100, H200 and B200, and the backward pass is slower."""
@@ -93,7 +96,10 @@ def op_rates(ops: Sequence[Op], chip: Chip, plan: Plan) -> OpRates:
     """Rates of ops: the peak of their dtype times the share that their family reaches."""
     fused = np.array([op.family == "attention" for op in ops])[:, None]
     peaks = np.array([chip.matrix_flop_per_s[op_dtype(op, plan)] for op in ops])[:, None]
-    share = np.where(fused, ATTENTION_SHARE, MATRIX_SHARE)
+    measured = np.asarray(chip.measured_matmul_flop_per_s, float)
+    half = chip.matrix_flop_per_s[half_dtype(plan)]
+    limit = np.where(measured > 0.0, SUSTAINED_SHARE * measured / half, MATRIX_SHARE)
+    share = np.where(fused, ATTENTION_SHARE, np.minimum(MATRIX_SHARE, limit))
     return OpRates(matrix_flop_per_s=share * peaks, fused=fused)
 
 

@@ -26,7 +26,9 @@ def collective_text(found: CollectiveAnswer) -> "RenderableType":
         Text(f"time                 {units.format(found.seconds, 's')}"),
         Text(f"algorithm bandwidth  {_rate(found.algorithm_bytes_per_s)}"),
         Text(f"bus bandwidth        {_rate(found.bus_bytes_per_s)}"),
-        Text(f"algorithm            {found.algorithm}, the fastest of: {why}"),
+        Text(
+            f"algorithm            {found.algorithm}" + (f", the fastest of: {why}" if why else "")
+        ),
         Text(),
     ]
     made = table(

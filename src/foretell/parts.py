@@ -5,12 +5,13 @@ once for each distinct combination of these ("shapes") and gathered to the plans
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.cost.memory import kept_bytes
+from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.roofline import (
     ACTIVATION_BYTES,
     OpSeconds,
@@ -23,12 +24,13 @@ from foretell.network.collectives import collective_s, place
 from foretell.network.library_records import Kind
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
 from foretell.specs._base import Num
+from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph
-from foretell.workload.ops import Gemm, Op
+from foretell.workload.ops import Gemm, Op, Work
 
 Array = NDArray[np.float64]
 
@@ -83,53 +85,98 @@ class Parts:
         return len(self.names) - 2
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shapes:
+    """The parts of a model on one rank, before any chip: operations, their work, what they keep."""
+
+    graph: Graph
+    """The whole model's graph."""
+    whole: tuple[LayerGraph, ...]
+    """Its parts, uncut."""
+    ops: tuple[tuple[Op, ...], ...]
+    """Operations of each part on one rank."""
+    forward: Work
+    """Stacked work of all operations, forward; (operations, shapes)."""
+    backward: Work
+    """The same, backward."""
+    parameters: Array
+    """Weights of each operation; (operations, shapes)."""
+    kept: tuple[KeptBytes, ...]
+    """What each part keeps."""
+    tied: Num
+    """Weights that the head borrows."""
+
+
 def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp: Array) -> Parts:
     """Build the graph for all shapes at once, cut it, and cost it in two calls."""
     width, chip, job = len(tp), scenario.system.chip, scenario.job
-    batch, degree, split = _plain(micro_batch), _plain(tp), _plain(sp)
-    target = None if job.target_len is None else float(job.target_len)
-    graph = build(
-        scenario.model,
-        batch=batch,
-        seq_len=float(job.seq_len),
-        target_len=target,
-        flash=base.flash,
-    )
-    whole = graph_parts(graph)
-    local = tuple(tensor_parallel(part, degree, split) for part in whole)
-    ops = tuple(part.ops for part in local)
+    lengths = (job.seq_len, job.target_len)
+    if width == 1:
+        # A single shape recurs from estimate to estimate: what it is made of is remembered.
+        one = (float(micro_batch[0]), float(tp[0]), float(sp[0]))
+        shapes = _one_shape(scenario.model, lengths, base.flash, one)
+    else:
+        shapes = shapes_of(scenario.model, lengths, base.flash, (micro_batch, tp, sp))
+    ops, whole = shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
     rates = op_rates(flat, chip, base)
-    forward = op_seconds(rates, stack_works([op.forward() for op in flat], width), chip, base)
-    backward = op_seconds(rates, stack_works([op.backward() for op in flat], width), chip, base)
+    forward = op_seconds(rates, shapes.forward, chip, base)
+    backward = op_seconds(rates, shapes.backward, chip, base)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
-    input_parts = token_parts(degree, split)
-    kept = [kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local]
     return Parts(
         names=tuple(part.name for part in whole),
-        order=graph.order,
+        order=shapes.graph.order,
         ops=ops,
         forward=forward,
         backward=backward,
         forward_s=_sum_parts(ops, forward.total_s),
         backward_s=_sum_parts(ops, backward.total_s),
         core_s=_sum_parts(ops, forward.total_s * core),
-        parameters=_sum_parts(ops, stack([op.parameters for op in flat], width)),
-        tied=stack([tied_weights(local[-1])], width)[0],
-        kept_whole=stack([k.whole for k in kept], width).T,
-        kept_selective=stack([k.selective for k in kept], width).T,
-        kept_input=stack([k.input for k in kept], width).T,
-        send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / degree], width)[0],
+        parameters=_sum_parts(ops, shapes.parameters),
+        tied=stack([shapes.tied], width)[0],
+        kept_whole=stack([k.whole for k in shapes.kept], width).T,
+        kept_selective=stack([k.selective for k in shapes.kept], width).T,
+        kept_input=stack([k.input for k in shapes.kept], width).T,
+        send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
         tp=tp,
         sp=sp,
-        notes=graph.notes,
+        notes=shapes.graph.notes,
     )
 
 
-def _plain(values: Array) -> Num:
-    """An array of one as a plain number, on which the same arithmetic is ten times as fast."""
-    return float(values[0]) if len(values) == 1 else values
+@lru_cache(maxsize=256)
+def _one_shape(
+    model: Model, lengths: tuple[int, int | None], flash: bool, shape: tuple[float, float, float]
+) -> Shapes:
+    """One shape, in plain numbers, on which the same arithmetic is ten times as fast as on arrays."""
+    return shapes_of(model, lengths, flash, shape)
+
+
+def shapes_of(
+    model: Model, lengths: tuple[int, int | None], flash: bool, shape: tuple[Num, Num, Num]
+) -> Shapes:
+    """Operations, work and kept bytes of every part, for numbers or arrays of batch, tp and sp."""
+    batch, tp, sp = shape
+    seq_len, target_len = lengths
+    target = None if target_len is None else float(target_len)
+    graph = build(model, batch=batch, seq_len=float(seq_len), target_len=target, flash=flash)
+    whole = graph_parts(graph)
+    local = tuple(tensor_parallel(part, tp, sp) for part in whole)
+    ops = tuple(part.ops for part in local)
+    flat = [op for part in ops for op in part]
+    width = np.size(tp)
+    input_parts = token_parts(tp, sp)
+    return Shapes(
+        graph=graph,
+        whole=whole,
+        ops=ops,
+        forward=stack_works([op.forward() for op in flat], width),
+        backward=stack_works([op.backward() for op in flat], width),
+        parameters=stack([op.parameters for op in flat], width),
+        kept=tuple(kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local),
+        tied=tied_weights(local[-1]),
+    )
 
 
 def graph_parts(graph: Graph) -> tuple[LayerGraph, ...]:

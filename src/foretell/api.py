@@ -114,7 +114,7 @@ def best_plan(scenario: Scenario, base: Plan, fixed: tuple[str, ...] = ()) -> Es
     check_choices(scenario, base)
     found = search_plans(scenario, base, top=1, fixed=fixed)
     if not found.plans:
-        raise Infeasible([_nothing(scenario, base, found)])
+        raise Infeasible([_nothing(scenario, base, found, fixed)])
     best = found.best
     said = f"plan chosen by search: the best of {found.plans_evaluated} candidates"
     return replace(best, assumptions=(*best.assumptions, said))
@@ -242,7 +242,7 @@ def _too_large(scenario: Scenario, result: Estimate) -> Problem:
     )
 
 
-def _nothing(scenario: Scenario, base: Plan, found: Search) -> Problem:
+def _nothing(scenario: Scenario, base: Plan, found: Search, fixed: tuple[str, ...]) -> Problem:
     if found.plans_evaluated == 0:
         reasons = ", ".join(f"{k} ({v})" for k, v in found.rejected.items())
         return Problem(
@@ -251,7 +251,7 @@ def _nothing(scenario: Scenario, base: Plan, found: Search) -> Problem:
             message=f"no plan satisfies the rules: {reasons}",
             allowed="other chips or batch",
         )
-    least = smallest(scenario, base)
+    least = smallest(scenario, base, fixed)
     have = float(scenario.system.chip.memory_bytes)
     return Problem(
         path="plan (memory)",
@@ -262,12 +262,12 @@ def _nothing(scenario: Scenario, base: Plan, found: Search) -> Problem:
     )
 
 
-def smallest(scenario: Scenario, base: Plan) -> tuple[Plan, float]:
-    """The plan that holds least."""
+def smallest(scenario: Scenario, base: Plan, fixed: tuple[str, ...]) -> tuple[Plan, float]:
+    """The plan that holds least, of those that have what is fixed."""
     from foretell.estimate import evaluate
     from foretell.search.space import enumerate_plans
 
-    plans = enumerate_plans(scenario, base).plans
+    plans = enumerate_plans(scenario, base, fixed).plans
     _, peak = evaluate(scenario, plans)
     row = int(peak.argmin())
     return plans.plan(row), float(peak[row])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import library_for
+from foretell.network.library_curves import direct_share
 from foretell.network.library_records import Kind, Library, Prepared
 from foretell.specs._base import Num
 from foretell.specs.system import Network, System, Tier
@@ -89,10 +90,7 @@ def link_speed(tier: Tier, count: Array) -> Array:
     Where every pair has a link of its own, a few members have only the links among them.
     """
     nominal = tier.bandwidth_bytes_per_s * tier.efficiency * tier.taper
-    if tier.topology == "fully-connected":
-        others = np.maximum(np.asarray(tier.size, float) - 1.0, 1.0)
-        return np.asarray(nominal * np.clip((count - 1.0) / others, 1.0 / others, 1.0))
-    return np.asarray(nominal)
+    return np.asarray(nominal * direct_share(tier, count))
 
 
 def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:

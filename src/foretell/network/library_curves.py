@@ -67,7 +67,7 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> Shape:
         rate = np.asarray(tier.bandwidth_bytes_per_s * tier.taper, float)
         leaves = more * (members - below) / members
         if i < library.inner_tiers or between is None:
-            direct = _direct(tier, count)
+            direct = direct_share(tier, count)
             inner_s = np.maximum(inner_s, more / (rate * direct * below))
             in_x = np.maximum(in_x, leaves / (rate * direct))
             in_steps = in_steps + here * (tier.latency_s / inside.reference_latency_s)
@@ -102,7 +102,7 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> Shape:
     )
 
 
-def _direct(tier: Tier, count: Array) -> Num:
+def direct_share(tier: Tier, count: Array) -> Num:
     """Share of a member's links that lead to members of the group: all of them behind a switch."""
     if tier.topology != "fully-connected":
         return 1.0

@@ -92,7 +92,7 @@ def search_plans(
         plans_feasible=feasible,
         evaluation_seconds=seconds,
         rejected=space.rejected,
-        assumptions=scenario.assumptions,
+        assumptions=estimates[0].assumptions if estimates else scenario.assumptions,
     )
 
 

@@ -22,8 +22,6 @@ Fraction = Annotated[Num, Ge(1e-9), Le(1)]
 """A number in (0, 1], or an array of them."""
 Count = Annotated[int, Ge(1), Le(10**12)]
 """A whole number from 1."""
-CountOrZero = Annotated[int, Ge(0), Le(10**15)]
-"""A whole number from 0."""
 
 Status = Literal["datasheet", "measured", "published", "inferred", "recalled"]
 """Where a number comes from: a vendor's sheet, a measurement, a paper, arithmetic, or memory."""

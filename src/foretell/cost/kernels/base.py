@@ -1,0 +1,129 @@
+"""What every kernel family is: dims and coefficients in, seconds out.
+
+A family is a formula in dimensionless coefficients (shares of peaks, sizes of tiles) and a few seconds
+(launch), so that what was fitted on one chip can be carried to another by changing the chip alone.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.specs._base import Num
+from foretell.specs.chip import Chip
+
+Array = NDArray[np.float64]
+Dims = Mapping[str, Array]
+"""Sizes of kernels by name; arrays that broadcast with each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dtype:
+    """A number format of matrix products, as kernels see it."""
+
+    peak: str
+    """Which of a chip's matrix peaks it runs at."""
+    weight_bytes: float
+    """Bytes of one weight with its share of the scales."""
+    activation_bytes: float
+    """Bytes of one activation as the product reads it, with its share of the scales."""
+    quantised: bool
+    """Whether activations come in 16 bits and are first turned into this format."""
+
+
+DTYPES: Mapping[str, Dtype] = {
+    "fp32": Dtype(peak="fp32", weight_bytes=4.0, activation_bytes=4.0, quantised=False),
+    "tf32": Dtype(peak="tf32", weight_bytes=4.0, activation_bytes=4.0, quantised=False),
+    "bf16": Dtype(peak="bf16", weight_bytes=2.0, activation_bytes=2.0, quantised=False),
+    "fp16": Dtype(peak="fp16", weight_bytes=2.0, activation_bytes=2.0, quantised=False),
+    "fp8": Dtype(peak="fp8", weight_bytes=1.0, activation_bytes=1.0, quantised=True),
+    "fp8-block": Dtype(peak="fp8", weight_bytes=1.0, activation_bytes=1.03125, quantised=True),
+    "mxfp8": Dtype(peak="fp8", weight_bytes=1.03125, activation_bytes=1.03125, quantised=True),
+    "int8": Dtype(peak="int8", weight_bytes=1.0, activation_bytes=1.0, quantised=True),
+    "nvfp4": Dtype(peak="fp4", weight_bytes=0.5625, activation_bytes=0.5625, quantised=True),
+    "mxfp4": Dtype(peak="fp4", weight_bytes=0.53125, activation_bytes=0.53125, quantised=True),
+    "int4": Dtype(peak="bf16", weight_bytes=0.53125, activation_bytes=2.0, quantised=False),
+    "w4a16-mxfp4": Dtype(peak="bf16", weight_bytes=0.53125, activation_bytes=2.0, quantised=False),
+}
+"""Formats by name. Scales: one fp32 per 128 of a block, one byte per 16 (nvfp4) or 32 (mx) values.
+int4 and w4a16-mxfp4 keep activations in 16 bits and widen the weights on the way."""
+
+PEAK_FALLBACK: Mapping[str, tuple[str, ...]] = {
+    "fp4": ("fp8", "int8", "bf16", "fp16"),
+    "fp8": ("int8", "bf16", "fp16"),
+    "int8": ("fp8", "bf16", "fp16"),
+    "bf16": ("fp16", "tf32", "fp32"),
+    "fp16": ("bf16", "tf32", "fp32"),
+    "tf32": ("fp32",),
+}
+"""Where a chip lacks a format, the peak that kernels run at after widening; the narrowest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What a kernel of one dtype finds on a chip."""
+
+    flop_per_s: Num
+    """Dense peak of the matrix units in the dtype."""
+    half_flop_per_s: Num
+    """Dense peak in 16 bits."""
+    vector_flop_per_s: Num
+    """Peak of the plain fp32 units."""
+    bytes_per_s: Num
+    """Nominal bandwidth of the device memory."""
+    cores: Num
+    """Streaming multiprocessors or their like; 1 where unknown."""
+    l2_bytes: Num
+    """Last-level cache; 0 where unknown."""
+    sram_bytes: Num
+    """Shared memory of one core; 0 where unknown."""
+    dtype: Dtype
+    """The format."""
+
+
+def engine_of(chip: Chip, dtype: str) -> Engine:
+    """A chip as kernels of one dtype see it."""
+    form = DTYPES[dtype]
+    return Engine(
+        flop_per_s=matrix_peak(chip, form.peak),
+        half_flop_per_s=matrix_peak(chip, "bf16"),
+        vector_flop_per_s=chip.vector_flop_per_s,
+        bytes_per_s=chip.memory_bandwidth_bytes_per_s,
+        cores=np.maximum(chip.cores, 1.0),
+        l2_bytes=chip.l2_bytes,
+        sram_bytes=chip.sram_bytes_per_core,
+        dtype=form,
+    )
+
+
+def matrix_peak(chip: Chip, name: str) -> Num:
+    """The dense peak of a format, or of the one that it is widened to; plain units where there is none."""
+    for candidate in (name, *PEAK_FALLBACK.get(name, ())):
+        if candidate in chip.matrix_flop_per_s:
+            return chip.matrix_flop_per_s[candidate]
+    return chip.vector_flop_per_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A formula with its coefficients."""
+
+    name: str
+    """Its name in files."""
+    dims: tuple[str, ...]
+    """Names of the sizes it needs."""
+    record: type[Any]
+    """A frozen dataclass of numbers, the coefficients; its defaults hold where nothing was measured."""
+    bounds: Mapping[str, tuple[float, float]]
+    """Least and most of the coefficients that a fit may move; the others are held."""
+    seconds: Callable[[Dims, Any, Engine], Array]
+    """Seconds of kernels of these sizes, in broadcasting form."""
+
+
+def p_norm(first: Num, second: Num, power: Num) -> Array:
+    """(a^p + b^p)^(1/p): between the larger (no time shared: p large) and the sum (p = 1)."""
+    high = np.maximum(np.maximum(first, second), 1e-30)
+    low = np.minimum(first, second)
+    return np.asarray(high * (1.0 + (low / high) ** power) ** (1.0 / power))

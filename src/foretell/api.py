@@ -190,10 +190,10 @@ def _without_effect(scenario: Scenario) -> list[Problem]:
             path=f"--set {path}",
             value=value,
             message=f"has no effect: collectives follow the fit of {library.id}",
-            allowed="bandwidth_bytes_per_s, latency_s, taper",
+            allowed="bandwidth_bytes_per_s, latency_s, taper, in_network_reduction",
         )
         for path, value in scenario.overrides.items()
-        if path.endswith((".efficiency", ".in_network_reduction"))
+        if path.endswith(".efficiency")
     ]
 
 

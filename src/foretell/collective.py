@@ -1,8 +1,11 @@
-"""One collective on a system: its time, bandwidths, the candidate a library takes, and a table over sizes."""
+"""One collective on a system: its time, bandwidths, the algorithm taken and why, and a table over sizes.
+
+Where a system's library is known, as that library runs it; elsewhere as the topologies of the tiers allow.
+"""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +16,19 @@ from foretell.catalog import system as catalog_system
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.network.library import KINDS, candidates, prepare, seconds
 from foretell.network.library_catalog import library_for
-from foretell.network.placement import tier_counts
+from foretell.network.library_records import Library
+from foretell.network.placement import sliced, tier_counts
 from foretell.network.placement import units as filled_units
-from foretell.specs.system import System
+from foretell.network.stack import stack_of
+from foretell.network.topologies.sharing import shared_taper
+from foretell.specs.system import Network, System
 
 Array = NDArray[np.float64]
 
 NEVER_S = 1e9
 """A candidate that takes longer than this is not offered."""
+ASKED = (*KINDS, "barrier")
+"""Collectives that can be asked for."""
 SIZES = tuple(float(2**k) for k in range(10, 34, 2))
 """Sizes of the table: 1 KiB to 8 GiB."""
 
@@ -46,7 +54,9 @@ class CollectiveAnswer:
     bus_bytes_per_s: float
     """The same, times what every link must carry: comparable with the link's rate."""
     algorithm: str
-    """The candidate that the library takes."""
+    """The candidate that is taken."""
+    reason: str
+    """Why it is taken."""
     candidates_s: Mapping[str, float]
     """Time of every candidate that is offered here."""
     sizes: tuple[Mapping[str, Any], ...]
@@ -59,6 +69,18 @@ class CollectiveAnswer:
         return {name: _plain(getattr(self, name)) for name in self.__slots__}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a collective meets."""
+
+    algorithm: str = ""
+    """The algorithm or candidate to take, else the fastest."""
+    neighbours: int = 0
+    """Further groups alike that send at the same time and share tapered links."""
+    imbalance: float = 1.0
+    """All-to-all: what the busiest member gets over the mean (uneven experts)."""
+
+
 def collective(
     system: str | System,
     *,
@@ -66,6 +88,9 @@ def collective(
     size: str | float,
     group: int,
     placement: str = "",
+    algorithm: str = "",
+    neighbours: int = 0,
+    imbalance: float = 1.0,
 ) -> CollectiveAnswer:
     """Ask for one collective; every problem of every argument at once."""
     problems: list[Problem] = []
@@ -74,10 +99,10 @@ def collective(
         the_system = system if isinstance(system, System) else catalog_system(system)
     except BadInput as error:
         problems += error.problems
-    if collective not in KINDS:
-        near = nearest_name(collective, KINDS)
+    if collective not in ASKED:
+        near = nearest_name(collective, ASKED)
         problems.append(Problem(path="collective", value=collective, message="unknown",
-                                allowed=", ".join(KINDS), nearest=near))  # fmt: skip
+                                allowed=", ".join(ASKED), nearest=near))  # fmt: skip
     size_bytes = 0.0
     try:
         size_bytes = units.parse(size, "bytes", "bytes")
@@ -86,6 +111,12 @@ def collective(
     if type(group) is not int or not 1 <= group <= 10**7:
         problems.append(Problem(path="group", value=group, message="not a whole number of members",
                                 allowed="1 to 10000000"))  # fmt: skip
+    if type(neighbours) is not int or not 0 <= neighbours <= 10**7:
+        problems.append(Problem(path="neighbours", value=neighbours, message="not a whole number of groups",
+                                allowed="0 to 10000000"))  # fmt: skip
+    if not 1.0 <= imbalance <= 1e6 or (imbalance != 1.0 and collective != "all-to-all"):
+        problems.append(Problem(path="imbalance", value=imbalance, message="no share of an all-to-all",
+                                allowed="1 or more, of an all-to-all"))  # fmt: skip
     if size_bytes < 0:
         problems.append(Problem(path="bytes", value=size, message="below zero"))
     if problems or the_system is None:
@@ -95,7 +126,8 @@ def collective(
         raise BadInput([Problem(path="group", value=group, message=f"{the_system.id} has {room:.0f} chips",
                                 allowed=f"1 to {room:.0f}")])  # fmt: skip
     counts = _counts(the_system, group, placement)
-    return _answer(the_system, collective, size_bytes, group, counts)
+    how = Circumstances(algorithm=algorithm, neighbours=neighbours, imbalance=imbalance)
+    return _answer(the_system, collective, size_bytes, counts, how)
 
 
 def _counts(system: System, group: int, placement: str) -> Array:
@@ -125,41 +157,119 @@ def _counts(system: System, group: int, placement: str) -> Array:
 
 
 def _answer(
-    system: System, kind: str, size_bytes: float, group: int, counts: Array
+    system: System, kind: str, size_bytes: float, counts: Array, how: Circumstances
 ) -> CollectiveAnswer:
+    network = _shared(system.network, counts, how.neighbours)
+    tiers = zip(network.tiers, counts[:, 0].tolist(), strict=True)
+    cut = Network(tiers=tuple(sliced(tier, count) if count > 1 else tier for tier, count in tiers))
+    system = replace(system, network=cut)
     library = library_for(system)
-    if library is None:
-        raise BadInput([Problem(path="system", value=system.id, message="no library is known for its chip",
-                                allowed="systems with NVLink, xGMI or PCIe chips")])  # fmt: skip
-    prepared = prepare(library, system.network, counts, (kind,))  # type: ignore[arg-type]
+    group = int(counts.prod())
+    times = (
+        _library_times(system, library, kind, counts)
+        if library
+        else _stack_times(system, kind, counts)
+    )
+    offered = sorted(times(1e6))
+    if how.algorithm and how.algorithm not in offered:
+        near = nearest_name(how.algorithm, offered)
+        raise BadInput([Problem(path="algorithm", value=how.algorithm, message="is not offered here",
+                                allowed=", ".join(offered), nearest=near)])  # fmt: skip
 
     def row(size: float) -> dict[str, Any]:
-        time = float(np.squeeze(seconds(kind, size, prepared)))  # type: ignore[arg-type]
-        offered = candidates(kind, size, prepared)  # type: ignore[arg-type]
-        each = {name: float(np.squeeze(t)) for name, t in offered.items()}
-        each = {name: t for name, t in each.items() if t < NEVER_S and time > 0.0}
+        each = times(size * how.imbalance) if group > 1 and (size > 0 or kind == "barrier") else {}
+        some = {name: each[name] for name in each if not how.algorithm or name == how.algorithm}
+        best = min(some, key=lambda name: some[name]) if some else "none"
+        time = some.get(best, 0.0)
         rate = size / time if time > 0 else 0.0
         return {
             "size_bytes": size,
             "seconds": time,
             "algorithm_bytes_per_s": rate,
             "bus_bytes_per_s": rate * bus_factor(kind, group),
-            "algorithm": min(each, key=lambda name: each[name]) if each else "none",
+            "algorithm": best,
+            "reason": _reason(best, each, how.algorithm),
             "candidates_s": each,
         }
 
     asked = row(size_bytes)
-    table = tuple({k: v for k, v in row(s).items() if k != "candidates_s"} for s in SIZES)
-    tiers = [tier.name for tier in system.network.tiers]
+    brief = ("size_bytes", "seconds", "algorithm_bytes_per_s", "bus_bytes_per_s", "algorithm")
+    sizes = () if kind == "barrier" else SIZES
+    names = [tier.name for tier in system.network.tiers]
     return CollectiveAnswer(
         system=system.id,
         collective=kind,
         group=group,
-        placement=dict(zip(tiers, counts[:, 0].tolist(), strict=True)),
-        sizes=table,
-        assumptions=(*system.assumptions, f"library {library.id}"),
+        placement=dict(zip(names, counts[:, 0].tolist(), strict=True)),
+        sizes=tuple({key: found[key] for key in brief} for found in map(row, sizes)),
+        assumptions=(*system.assumptions, *_basis(library, how)),
         **asked,
     )
+
+
+Times = Callable[[float], dict[str, float]]
+"""Size in bytes -> seconds of every algorithm that is offered, by name."""
+
+
+def _library_times(system: System, library: Library, kind: str, counts: Array) -> Times:
+    """As the library's candidates; a barrier is an all-reduce of one number."""
+    real: Any = "all-reduce" if kind == "barrier" else kind
+    prepared = prepare(library, system.network, counts, (real,))
+
+    def times(size: float) -> dict[str, float]:
+        if real == "send":
+            return {"neighbour": float(np.squeeze(seconds(real, size, prepared)))}
+        offered = candidates(real, 4.0 if kind == "barrier" else size, prepared)
+        each = {name: float(np.squeeze(time)) for name, time in offered.items()}
+        return {name: time for name, time in each.items() if time < NEVER_S}
+
+    return times
+
+
+def _stack_times(system: System, kind: str, counts: Array) -> Times:
+    """As the topologies of the tiers under every mix of their best algorithms."""
+    asked: Any = kind
+    found = stack_of(counts, system.network, (asked,)).kinds[asked]
+
+    def times(size: float) -> dict[str, float]:
+        bytes_sent = 0.0 if kind == "barrier" else size
+        each = found.latency_s[:, 0] + bytes_sent * found.s_per_byte[:, 0]
+        pairs = zip(found.names[:, 0].tolist(), each.tolist(), strict=True)
+        return {name: time for name, time in pairs if time < NEVER_S}
+
+    return times
+
+
+def _shared(network: Network, counts: Array, neighbours: int) -> Network:
+    """Tapers as this group and its neighbours share them: one group alone may find links free."""
+    inside, whole, tiers = 1.0, 1.0, []
+    for tier, count in zip(network.tiers, counts[:, 0].tolist(), strict=True):
+        sending = min(inside * (1.0 + neighbours), whole)
+        tiers.append(replace(tier, taper=float(shared_taper(tier.taper, whole, sending))))
+        inside, whole = inside * count, whole * float(tier.size)
+    return Network(tiers=tuple(tiers))
+
+
+def _reason(best: str, each: Mapping[str, float], named: str) -> str:
+    """Why this algorithm."""
+    if not each:
+        return "nothing is sent"
+    if named:
+        return "named"
+    others = sorted((time, name) for name, time in each.items() if name != best)
+    if not others:
+        return "the only one offered here"
+    time, name = others[0]
+    return f"the fastest of {len(each)}; {name} would take {time / each[best]:.2f} x as long"
+
+
+def _basis(library: Library | None, how: Circumstances) -> tuple[str, ...]:
+    """What the times stand on."""
+    beside = (
+        f"{how.neighbours} further groups alike send at the same time" if how.neighbours else ""
+    )
+    basis = "closed forms of the tiers' topologies" if library is None else f"library {library.id}"
+    return tuple(text for text in (basis, beside) if text)
 
 
 def bus_factor(kind: str, members: int) -> float:

@@ -17,22 +17,30 @@ Every array has the plans on its first axis; one plan is a batch of one.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
 from foretell.cost.roofline import optimizer_s
-from foretell.network.collectives import collective_s, place, send_s
+from foretell.network.collectives import (
+    collective_s,
+    contention_s,
+    occupancy,
+    outermost,
+    place,
+    send_s,
+)
 from foretell.network.library_records import Kind
-from foretell.network.placement import group_counts
+from foretell.network.placement import as_filled, group_counts
 from foretell.parts import Parts, TensorSeconds, part_table, tensor_seconds
 from foretell.sharding.data import DataTraffic, data_parallel
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.pipeline import fill_and_drain_s
 from foretell.specs.plan import DTYPE_BYTES, Plans
 from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -71,6 +79,10 @@ class Stages:
     """Forward pass of one micro-batch."""
     backward_s: Array
     """Backward pass of one micro-batch, recomputation included."""
+    tensor_forward_s: Array
+    """Tensor-parallel exchanges that the forward pass waits for."""
+    tensor_backward_s: Array
+    """The same of the backward pass."""
     parameters: Array
     """Weights on one rank."""
     kept_bytes: Array
@@ -147,8 +159,8 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
     )
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
-    network = scenario.system.network
-    counts = group_counts(plans, network, scenario.job.gpus)
+    system = system_as_filled(scenario)
+    counts = group_counts(plans, system.network, scenario.job.gpus)
     # Counts need not be whole where a prime number of chips fills its units unevenly.
     first, group = distinct(shape, *np.rint(1024.0 * counts["tp"]))
     return Tables(
@@ -156,11 +168,19 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
         shape=shape,
         stages=stage_table(parts.order, parts.kinds, pairs),
         pair=pair,
-        tensor=tensor_seconds(parts, shape[first], counts["tp"][:, first], scenario.system),
+        tensor=tensor_seconds(parts, shape[first], counts["tp"][:, first], system),
         tensor_group=group,
         data_counts=counts["dp"],
         pipe_counts=counts["pp"],
     )
+
+
+def system_as_filled(scenario: Scenario) -> System:
+    """The system as the job finds it, its links shared by all of the job's chips."""
+    network = as_filled(scenario.system.network, scenario.job.gpus)
+    if network is scenario.system.network:
+        return scenario.system
+    return replace(scenario.system, network=network)
 
 
 def select(tables: Tables, rows: Index) -> Tables:
@@ -204,15 +224,14 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     traffic = data_parallel(plans.dp, plans.zero, micro_batches)
 
     stages = stages_of_plans(plans, tables)
-    data_s = data_seconds(scenario, plans, tables, stages, traffic)
+    network = system_as_filled(scenario).network
+    sends = send_s(tables.parts.send_bytes[tables.shape], tables.pipe_counts, network)
+    sends = sends + tables.tensor.send_s[tables.tensor_group] * (plans.pp > 1)
+    sends_s = (2.0 * plans.vpp * sends)[:, None]
+    data_s = data_seconds(scenario, plans, tables, stages, traffic, sends_s)
     update_s = optimizer_s(
         stages.parameters / traffic.state_parts[:, None], scenario.system.chip, plans.base
     )
-    sends = send_s(
-        tables.parts.send_bytes[tables.shape], tables.pipe_counts, scenario.system.network
-    )
-    sends = sends + tables.tensor.send_s[tables.tensor_group] * (plans.pp > 1)
-    sends_s = (2.0 * plans.vpp * sends)[:, None]
     stage_s = stages.forward_s + stages.backward_s + sends_s
     busy_s = micro_batches[:, None] * stage_s + data_s + update_s
     busy_s *= multiplicity > 0
@@ -249,7 +268,9 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     parts, counts = tables.parts, tables.stages.counts[tables.pair[first]]
     mode = plans.recompute[first][:, None]
     is_layer = np.arange(len(parts.names)) < parts.kinds
-    forward, backward = part_seconds(mode, is_layer, shape, tables.tensor_group[first], tables)
+    group = tables.tensor_group[first]
+    forward, backward = part_seconds(mode, is_layer, shape, group, tables)
+    tensor = tables.tensor.forward_s[group], tables.tensor.backward_s[group]
     whole = parts.kept_whole[shape]
     kept = np.where(
         mode == 2.0,
@@ -263,6 +284,8 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     return Stages(
         forward_s=on_stages(counts, forward)[key],
         backward_s=on_stages(counts, backward)[key],
+        tensor_forward_s=on_stages(counts, tensor[0])[key],
+        tensor_backward_s=on_stages(counts, tensor[1] + (mode == 2.0) * is_layer * tensor[0])[key],
         parameters=on_stages(counts, parameters)[key],
         kept_bytes=on_stages(counts, kept * is_layer)[key],
         buffer_bytes=(working[:, None] + counts[:, :, -1] * whole[:, None, -1])[key],
@@ -292,24 +315,38 @@ def on_stages(counts: Array, values: Array) -> Array:
 
 
 def data_seconds(
-    scenario: Scenario, plans: Plans, tables: Tables, stages: Stages, traffic: DataTraffic
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    stages: Stages,
+    traffic: DataTraffic,
+    sends_s: Array,
 ) -> Array:
     """Data-parallel communication that the step waits for; (plans, stages).
 
     Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
     weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
-    share, is exposed.
+    share, is exposed. Where the pass's own exchanges use the same links, both take longer.
     """
     reduce_s, scatter_s, gather_s, pieces = data_messages(scenario, plans, tables, stages)
+    in_use = occupancy(tables.data_counts, scenario.system.network)
+    rows = np.arange(len(plans))
+    tensor_share = in_use[tables.tensor.tier[tables.tensor_group], rows][:, None]
+    pipe_share = in_use[outermost(tables.pipe_counts), rows][:, None]
 
-    def exposed(one_s: Array, behind_s: Array) -> Array:
-        return np.maximum(one_s, pieces * one_s - behind_s)
+    def exposed(one_s: Array, behind_s: Array, tensor_s: Array) -> Array:
+        all_s = pieces * one_s
+        beyond_s = np.maximum(one_s, all_s - behind_s)
+        own_s = tensor_s * tensor_share + 0.5 * sends_s * pipe_share
+        return beyond_s + contention_s(own_s, all_s, behind_s)
 
     again_s = gather_s * (traffic.gathers_backward > 0)[:, None]
+    backward = stages.backward_s, stages.tensor_backward_s
     return (
-        traffic.all_reduces[:, None] * exposed(reduce_s, stages.backward_s)
-        + traffic.scatters[:, None] * exposed(scatter_s + again_s, stages.backward_s)
-        + traffic.gathers_forward[:, None] * exposed(gather_s, stages.forward_s)
+        traffic.all_reduces[:, None] * exposed(reduce_s, *backward)
+        + traffic.scatters[:, None] * exposed(scatter_s + again_s, *backward)
+        + traffic.gathers_forward[:, None]
+        * exposed(gather_s, stages.forward_s, stages.tensor_forward_s)
     )
 
 
@@ -329,7 +366,7 @@ def data_messages(
     some_zero = bool((plans.zero[first] >= 1).any())
     kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if some_zero else ()
     kinds += () if (plans.zero[first] >= 1).all() else ("all-reduce",)
-    group = place(tables.data_counts[:, first], scenario.system, kinds)
+    group = place(tables.data_counts[:, first], system_as_filled(scenario), kinds)
     parameters = stages.parameters[first]
     pieces = message_count(plans.take(first), parameters, tables.stages.layers[tables.pair[first]])
     gradient = parameters * DTYPE_BYTES[plans.base.gradients] / pieces

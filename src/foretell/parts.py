@@ -20,7 +20,7 @@ from foretell.cost.roofline import (
     stack,
     stack_works,
 )
-from foretell.network.collectives import collective_s, place
+from foretell.network.collectives import collective_s, outermost, place
 from foretell.network.library_records import Kind
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
 from foretell.specs._base import Num
@@ -203,6 +203,8 @@ class TensorSeconds:
     """Of each part, backward; (groups, parts)."""
     send_s: Array
     """Gathering what a stage received in pieces, where tokens are not cut anyway; (groups,)."""
+    tier: NDArray[np.intp]
+    """Outermost tier that the group touches; (groups,)."""
 
 
 def tensor_seconds(
@@ -234,6 +236,7 @@ def tensor_seconds(
         forward_s=np.where(sp, gathered, leaves * seconds("all-reduce", leave)),
         backward_s=np.where(sp, scattered, enters * seconds("all-reduce", enter)),
         send_s=np.where(sp[:, 0], 0.0, gather_s),
+        tier=outermost(counts),
     )
 
 

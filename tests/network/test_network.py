@@ -1,13 +1,17 @@
 """Placement on tiers, and collectives against their bounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.network.collectives import collective_s, ring, send_s
-from foretell.network.placement import group_counts, tier_counts, units
+from foretell.network.collectives import collective_s, contention_s, occupancy, send_s
+from foretell.network.placement import as_filled, group_counts, tier_counts, units
+from foretell.network.stack import stack_of
 from foretell.specs.plan import Plan, batch_of
+from foretell.specs.system import Network, Tier
 from tests.builders import make_network
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter")
@@ -64,7 +68,8 @@ def test_collectives_keep_their_bounds(
     network = make_network(8)
     counts = np.array([[float(inside)], [float(nodes)]])
     members = inside * nodes
-    time = collective_s(kind, size, ring(counts, network))[0]  # type: ignore[arg-type]
+    placed = stack_of(counts, network, KINDS)
+    time = collective_s(kind, size, placed)[0]  # type: ignore[arg-type]
     if members == 1:
         assert time == 0.0
         return
@@ -75,20 +80,81 @@ def test_collectives_keep_their_bounds(
     # Some member must wait for the hops between the farthest two.
     slowest_hop = network.tiers[1 if nodes > 1 else 0].latency_s
     assert time >= slowest_hop
-    assert collective_s(kind, size * more, ring(counts, network))[0] >= time  # type: ignore[arg-type]
-    assert collective_s(kind, 0.0, ring(counts, network))[0] == 0.0  # type: ignore[arg-type]
+    assert collective_s(kind, size * more, placed)[0] >= time  # type: ignore[arg-type]
+    assert collective_s(kind, 0.0, placed)[0] == 0.0  # type: ignore[arg-type]
 
 
-def test_the_published_mixed_form() -> None:
-    """One node: (g-1)/g V / (0.7 bw) + (g-1) latency; two tiers: t rings side by side."""
+def test_large_gathers_go_at_the_pace_of_the_slowest_tier() -> None:
+    """8 members a node share the fabric's ports: (g-1)/g V over 8 of them, or V over NVLink."""
     network = make_network(8)
-    one = collective_s("all-gather", 1e9, ring(np.array([[8.0], [1.0]]), network))[0]
-    assert one == pytest.approx(7 / 8 * 1e9 / (0.75 * 450e9) + 7 * 2.5e-6, rel=1e-12)
-    two = collective_s("all-gather", 1e9, ring(np.array([[8.0], [4.0]]), network))[0]
-    moved = 31 / 32 * 1e9
-    assert two == pytest.approx(
-        max(moved / (8 * 0.75 * 50e9), moved / (0.75 * 450e9)) + 28 * 2.5e-6 + 3 * 5e-6, rel=1e-12
+    one = stack_of(np.array([[8.0], [1.0]]), network, KINDS)
+    assert collective_s("all-gather", 1e12, one)[0] == pytest.approx(
+        7 / 8 * 1e12 / (0.75 * 450e9), rel=1e-4
     )
+    two = stack_of(np.array([[8.0], [4.0]]), network, KINDS)
+    inside, outside = 7 / 8 * 1e12 / (0.75 * 450e9), 3 / 4 * 1e12 / 8 / (0.75 * 50e9)
+    assert collective_s("all-gather", 1e12, two)[0] == pytest.approx(max(inside, outside), rel=1e-4)
+
+
+@given(
+    st.lists(st.sampled_from([1.0, 2.0, 3.0, 4.0, 8.0]), min_size=1, max_size=12),
+    st.floats(1, 1e11),
+)
+def test_many_groups_at_once_equal_each_alone(inside: list[float], size: float) -> None:
+    network = make_network(8)
+    counts = np.array([inside, inside[::-1]])
+    together = collective_s(
+        "all-reduce", np.full(len(inside), size), stack_of(counts, network, KINDS)
+    )
+    for i in range(len(inside)):
+        alone = collective_s("all-reduce", size, stack_of(counts[:, [i]], network, KINDS))[0]
+        assert together[i] == pytest.approx(alone, rel=1e-12)
+
+
+def test_a_torus_gathers_over_all_its_axes() -> None:
+    """A 4 x 4 x 4 torus has six links a chip, and large buckets use them all."""
+    pod = Tier(name="pod", size=64, bandwidth_bytes_per_s=600e9, latency_s=1e-6, topology="torus-3d",
+               shape=(4, 4, 4), efficiency=1.0)  # fmt: skip
+    placed = stack_of(np.array([[64.0]]), Network(tiers=(pod,)), ("all-gather",))
+    ideal = 63 / 64 * 1e12 / 600e9
+    assert collective_s("all-gather", 1e12, placed)[0] == pytest.approx(ideal, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"), [(64, 0.5), (32, 0.5), (8, 0.5), (6, 2 / 3), (2, 1.0)]
+)
+def test_idle_chips_leave_their_part_of_tapered_links(gpus: int, expected: float) -> None:
+    """Of 8 ports behind 4 up links, 6 that send have 2/3 of their rate and 2 have all of it."""
+    network = make_network(8)
+    tapered = replace(network, tiers=(network.tiers[0], replace(network.tiers[1], taper=0.5)))
+    assert as_filled(tapered, gpus).tiers[1].taper == pytest.approx(expected)
+
+
+def test_a_tier_is_in_use_as_long_as_it_carries_bytes() -> None:
+    """8 rings side by side need the NVLink 450/400 times as long as the ports."""
+    used = occupancy(np.array([[8.0, 1.0, 2.0], [4.0, 4.0, 1.0]]), make_network(8))
+    assert used[:, 1].tolist() == [0.0, 1.0]
+    assert used[:, 2].tolist() == [1.0, 0.0]
+    assert used[1, 0] == 1.0
+    assert used[0, 0] == pytest.approx(8 * 50 / 450)
+
+
+@given(st.floats(0.1, 10.0), st.floats(0.01, 10.0), st.floats(0.0, 40.0), st.integers(1, 200))
+def test_shared_links_by_events(compute: float, own: float, other: float, pieces: int) -> None:
+    """Compute and exchanges in turns, beside one long transfer on the same link, played piece by piece."""
+    now, left = 0.0, other
+    for _ in range(pieces):
+        now, left = now + compute / pieces, max(left - compute / pieces, 0.0)
+        # Both have half the link until one is done.
+        both = min(own / pieces, left)
+        now, left = now + 2.0 * both + (own / pieces - both), left - both
+    events = now + left
+    alone = compute + own
+    found = alone + max(0.0, other - alone)
+    found += float(contention_s(np.array(own), np.array(other), np.array(alone)))
+    # Where the transfer ends inside a piece the turns matter, by no more than that piece.
+    assert found == pytest.approx(events, abs=own / pieces + 1e-9)
+    assert found >= own + other - 1e-9
 
 
 def test_a_send_takes_the_tier_it_crosses() -> None:

@@ -26,7 +26,9 @@ FLAGS = {
         "--model --strategy --chip --fast-domain --gpus --global-batch --top --json".split()
     ),
     "reference study": ["--out", "--workers", "--json"],
-    "network": "--system --collective --bytes --group --placement --json".split(),
+    "network": (
+        "--system --collective --bytes --group --placement --algorithm --neighbours --imbalance --json"
+    ).split(),
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
 }
 """Every verb and its flags: a change here is a change of the contract."""

@@ -58,6 +58,62 @@ def test_every_problem_at_once() -> None:
             collective("dgx-h100", collective="all-gather", size=1e6, group=8, placement=placement)
 
 
+def test_systems_without_a_library_answer_by_their_topology() -> None:
+    torus = collective("tpu-v5p", collective="all-reduce", size="1GiB", group=64)
+    assert "bucket" in torus.algorithm
+    assert torus.seconds == min(torus.candidates_s.values())
+    rate = 600e9 * 0.75
+    assert torus.seconds >= 2 * 63 / 64 * 2**30 / rate
+
+
+def test_an_algorithm_by_name() -> None:
+    auto = collective("dgx-h100", collective="all-reduce", size="64MiB", group=16)
+    for name, seconds in auto.candidates_s.items():
+        named = collective(
+            "dgx-h100", collective="all-reduce", size="64MiB", group=16, algorithm=name
+        )
+        assert (named.algorithm, named.seconds, named.reason) == (name, seconds, "named")
+    with pytest.raises(BadInput, match="ring"):
+        collective("dgx-h100", collective="all-reduce", size="1KiB", group=16, algorithm="rng ll")
+
+
+def test_neighbours_share_tapered_links() -> None:
+    """One group with a chip in each pod has 1:7 tapered links for itself; many do not."""
+    where = "node=1,rack=1,pod=1,cluster=8"
+    times = [
+        collective("meta-24k-ib", collective="all-gather", size="1GiB", group=8, neighbours=n,
+                   placement=placed(where)).seconds
+        for n in (0, 100, 5000, 10**6)
+    ]  # fmt: skip
+    assert times == sorted(times)
+    assert times[0] < times[-1]
+
+
+def placed(text: str) -> str:
+    """Only the words that name a tier of the system."""
+    from foretell.catalog import system
+
+    names = {tier.name for tier in system("meta-24k-ib").network.tiers}
+    return ",".join(word for word in text.split(",") if word.split("=")[0] in names)
+
+
+def test_uneven_experts_wait_for_the_busiest() -> None:
+    even, uneven = (
+        collective("dgx-h100", collective="all-to-all", size="1GiB", group=16, imbalance=x).seconds
+        for x in (1.0, 1.5)
+    )
+    assert even < uneven <= 1.5 * even
+    with pytest.raises(BadInput, match="imbalance"):
+        collective("dgx-h100", collective="all-gather", size="1GiB", group=16, imbalance=2.0)
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "tpu-v5p", "aws-trn2"])
+def test_a_barrier_is_latency_alone(name: str) -> None:
+    small, large = (collective(name, collective="barrier", size=0, group=n) for n in (4, 64))
+    assert 0.0 < small.seconds < large.seconds < 1e-2
+    assert large.sizes == ()
+
+
 def test_validate_scores_every_row_or_says_why(tmp_path: Path) -> None:
     columns = ["system", "fabric", "nccl", "env_setup", "op", "nodes", "gpus_per_node", "gpus",
                "size_bytes", "time_us_out_of_place", "algbw_GBps", "busbw_GBps", "date",

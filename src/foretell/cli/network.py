@@ -24,12 +24,30 @@ def network(
     placement: Annotated[
         str, Parameter(metavar="TIER=N,...", help="Members per tier, else as close as they fit.")
     ] = "",
+    algorithm: Annotated[
+        str, Parameter(metavar="NAME", help="One of the algorithms offered, else the fastest.")
+    ] = "",
+    neighbours: Annotated[
+        str, Parameter(metavar="N", help="Groups alike that send at the same time.")
+    ] = "0",
+    imbalance: Annotated[
+        float, Parameter(metavar="X", help="All-to-all: the busiest member's part over the mean.")
+    ] = 1.0,
     json: Json = False,
 ) -> int:
-    """Time, bandwidths and the algorithm that the library takes."""
+    """Time, bandwidths, the algorithm taken and why, and a table over sizes."""
     from foretell.collective import collective as ask
 
-    found = ask(system, collective=collective, size=size, group=number(group), placement=placement)
+    found = ask(
+        system,
+        collective=collective,
+        size=size,
+        group=number(group),
+        placement=placement,
+        algorithm=algorithm,
+        neighbours=number(neighbours),
+        imbalance=imbalance,
+    )
     if json:
         write_json(found.to_dict())
     else:

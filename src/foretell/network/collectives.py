@@ -1,17 +1,15 @@
-"""Seconds of a collective in the batch path: as the system's library runs it, or as plain rings.
+"""Seconds of a collective in the batch path: as the system's library runs it, or as its tiers allow.
 
 Where the library of a system's links is known (network/library.py), its candidates and fitted coefficients
-give the time. Elsewhere (TPUs, chips of one's own) rings run through all members at once: V is the full
-buffer and g the members; a ring moves (g-1)/g V past each of them. On a tier with m members below it, m rings
-run side by side, each over its own link, so the tier needs (g-1)/g V / (m x bandwidth); the slowest tier sets
-the pace, and every hop costs its tier's latency. All-reduce is a reduce-scatter and an all-gather: twice the
-bytes, and the latency of a tree up and down where that is less (arXiv 2410.00273, with its all-reduce factor
-on every tier).
+give the time. Elsewhere (TPUs, chips of one's own) the topologies of the tiers do (network/stack.py).
+
+Links are shared. A job fills units of a tier, and all its chips send at once: a tapered tier gives each its
+part of the unit's up link (`as_filled`). And what runs at the same time on the same links slows each other
+(`occupancy`, `contention_s`).
 
 Sizes are (groups,) or (groups, further axes).
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -21,6 +19,7 @@ from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_curves import direct_share
 from foretell.network.library_records import Kind, Library, Prepared
+from foretell.network.stack import Stack, stack_of, stack_s
 from foretell.specs._base import Num
 from foretell.specs.system import Network, System, Tier
 
@@ -30,58 +29,32 @@ KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
 """What training asks for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ring:
-    """Groups placed on a network as rings, ready to be asked for the time of any message."""
-
-    s_per_byte: Array
-    """Seconds per byte of the full buffer, once around the ring."""
-    latency_s: Array
-    """Seconds of latency, once around the ring."""
-    tree_latency_s: Array
-    """Seconds of latency, once up (or down) a tree of trees."""
-
-
-Group = Ring | Prepared
+Group = Stack | Prepared
 """Groups placed on a network, ready to be asked."""
 
 
 def place(counts: Array, system: System, kinds: tuple[Kind, ...] = KINDS) -> Group:
     """Groups whose members stand as `counts` (tiers, groups) says, for the kinds that will be asked for."""
     library = library_for(system)
-    if library is None:
-        return ring(counts, system.network)
     if counts.shape[1] == 1:
         return _placed(library, system.network, tuple(counts[:, 0].tolist()), kinds)
-    return prepare(library, system.network, counts, kinds)
+    return _place(library, system.network, counts, kinds)
+
+
+def _place(
+    library: Library | None, network: Network, counts: Array, kinds: tuple[Kind, ...]
+) -> Group:
+    if library is None:
+        return stack_of(counts, network, kinds)
+    return prepare(library, network, counts, kinds)
 
 
 @lru_cache(maxsize=4096)
 def _placed(
-    library: Library, network: Network, counts: tuple[float, ...], kinds: tuple[Kind, ...]
-) -> Prepared:
+    library: Library | None, network: Network, counts: tuple[float, ...], kinds: tuple[Kind, ...]
+) -> Group:
     """One group: the same few placements recur from estimate to estimate."""
-    return prepare(library, network, np.array(counts)[:, None], kinds)
-
-
-def ring(counts: Array, network: Network) -> Ring:
-    """The same as plain rings at the tiers' stated efficiency."""
-    members = np.prod(counts, axis=0)
-    share = (members - 1.0) / members
-    below = np.ones_like(members)
-    s_per_byte = np.zeros_like(members)
-    latency_s = np.zeros_like(members)
-    tree_latency_s = np.zeros_like(members)
-    left = members
-    for tier, count in zip(network.tiers, counts, strict=True):
-        speed = link_speed(tier, count) * below
-        s_per_byte = np.maximum(s_per_byte, (count > 1.0) * share / speed)
-        # Of the ring's hops, those between members that first meet on this tier.
-        after = left / count
-        latency_s = latency_s + (left - after) * tier.latency_s
-        tree_latency_s = tree_latency_s + np.log2(count) * tier.latency_s
-        left, below = after, below * count
-    return Ring(s_per_byte=s_per_byte, latency_s=latency_s, tree_latency_s=tree_latency_s)
+    return _place(library, network, np.array(counts)[:, None], kinds)
 
 
 def link_speed(tier: Tier, count: Array) -> Array:
@@ -98,13 +71,7 @@ def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:
     size = np.asarray(size_bytes, float)
     if isinstance(group, Prepared):
         return seconds(kind, size.T, group).T
-    # Groups stand on the first axis; the curves of the rings are stretched over the others.
-    axes = (slice(None), *(None,) * max(size.ndim - 1, 0))
-    s_per_byte, latency_s = group.s_per_byte[axes], group.latency_s[axes]
-    if kind == "all-reduce":
-        latency_s = 2.0 * np.minimum(latency_s, group.tree_latency_s[axes])
-        return np.asarray((size > 0) * (2.0 * s_per_byte * size + latency_s))
-    return np.asarray((size > 0) * (s_per_byte * size + latency_s))
+    return stack_s(kind, size.T, group).T
 
 
 def send_s(size_bytes: Num, counts: Array, network: Network) -> Array:
@@ -112,9 +79,42 @@ def send_s(size_bytes: Num, counts: Array, network: Network) -> Array:
     members = np.prod(counts, axis=0)
     total = np.zeros_like(members)
     units = members.copy()
+    below = np.ones_like(members)
     for tier, count in zip(network.tiers, counts, strict=True):
         next_units = units / count
-        hop = tier.latency_s + size_bytes / link_speed(tier, np.asarray(2.0))
+        # Of the stages inside a unit only the last sends out of it: few share its up link.
+        open_share = np.minimum(tier.taper * below, 1.0) / tier.taper
+        hop = tier.latency_s + size_bytes / (link_speed(tier, np.asarray(2.0)) * open_share)
         total = total + (units - next_units) * hop
-        units = next_units
+        units, below = next_units, below * count
     return np.where(members > 1.0, total / np.maximum(members - 1.0, 1.0), 0.0)
+
+
+def occupancy(counts: Array, network: Network) -> Array:
+    """(tiers, groups): share of the time of a group's rings that each tier's links are in use.
+
+    A tier with m members below it needs 1 / (m x bandwidth) per byte; the slowest is in use all the time.
+    """
+    below = np.cumprod(counts, axis=0) / counts
+    rates = np.array([np.asarray(t.bandwidth_bytes_per_s * t.taper, float) for t in network.tiers])
+    needs = (counts > 1.0) / (rates.reshape(-1, 1) * below)
+    return np.asarray(needs / np.maximum(needs.max(axis=0), 1e-300))
+
+
+def outermost(counts: Array) -> NDArray[np.intp]:
+    """The outermost tier that each group touches; 0 for a group of one."""
+    tiers = np.arange(len(counts))[:, None]
+    return np.asarray(np.where(counts > 1.0, tiers, 0).max(axis=0))
+
+
+def contention_s(own_s: Array, other_s: Array, pass_s: Array) -> Array:
+    """What a pass takes longer because others send over the links that its own exchanges wait for.
+
+    Of `pass_s` seconds, exchanges take `own_s`, times the share of the time that the others keep their
+    links in use (`occupancy`); `other_s` seconds of the others' collectives are under way from the pass's
+    start. While both want a link each has half of it, so the pass is held up by as much as the others get
+    meanwhile: own x min(1, other / pass). With links in full use and much to send, pass and rest
+    together take the link's work, own + other, and no less.
+    """
+    meanwhile = np.minimum(other_s / np.maximum(pass_s, 1e-300), 1.0)
+    return np.asarray(own_s * meanwhile)

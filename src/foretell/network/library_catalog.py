@@ -143,12 +143,15 @@ def library_for(
     between = None
     if inner < len(names):
         between = transport_of(fabric or fabric_of(system.id), transport, version)
+    inside = inside_link(link)
+    if not any(tier.in_network_reduction for tier in system.network.tiers[:inner]):
+        inside = replace(inside, in_network_base_s=float("inf"))
     own = custom_kernels(link) if software.startswith("trtllm") else None
     label = software or _tables()[link].get("library", "nccl")
     return Library(
         id=f"{label}-{version}" if version else label,
         inner_tiers=inner,
-        inside=inside_link(link),
+        inside=inside,
         between=between,
         empty_call_s=empty_call_s(version),
         custom=own,

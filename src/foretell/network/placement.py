@@ -9,16 +9,23 @@ group touches inside one unit of it.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.network.topologies.grid import near_cube
+from foretell.network.topologies.sharing import shared_taper
+from foretell.network.topologies.torus import tier_shape
 from foretell.specs.plan import Plans
-from foretell.specs.system import Network
+from foretell.specs.system import Network, Tier
 
 Array = NDArray[np.float64]
+
+CUBE = 64
+"""Chips of one 4 x 4 x 4 cube, what pods of three axes are put together from."""
 
 
 def units(network: Network, gpus: int) -> tuple[float, ...]:
@@ -40,6 +47,44 @@ def _units(sizes: tuple[float, ...], gpus: int) -> tuple[float, ...]:
             below = even if 2.0 * even >= room else room
         filled.append(below)
     return tuple(filled)
+
+
+def as_filled(network: Network, gpus: int) -> Network:
+    """The network as a job of so many chips finds it: tapers as its chips, all sending, share the links.
+
+    A unit's up link is `taper` of its ports together; a job that leaves chips of a unit idle has more of
+    it for each of its own (topologies/sharing.py).
+    """
+    return _as_filled(network, gpus)
+
+
+@lru_cache(maxsize=256)
+def _as_filled(network: Network, gpus: int) -> Network:
+    filled = (1.0, *units(network, gpus))
+    whole, tiers = 1.0, []
+    for i, tier in enumerate(network.tiers):
+        share = float(shared_taper(tier.taper, whole, filled[i]))
+        tier = tier if share == tier.taper else replace(tier, taper=share)
+        tiers.append(sliced(tier, filled[i + 1] / filled[i]))
+        whole *= float(tier.size)
+    return network if tuple(tiers) == network.tiers else Network(tiers=tuple(tiers))
+
+
+def sliced(tier: Tier, members: float) -> Tier:
+    """A torus as a job has it: a slice as near to a cube as its chips allow.
+
+    Pods of three axes are wired through optical switches that close any slice of whole 4 x 4 x 4 cubes
+    into a torus (Jouppi et al., ISCA 2023); other slices are grids with open ends.
+    """
+    if not tier.topology.startswith("torus") or members >= tier.size or members != int(members):
+        return tier
+    axes = len(tier_shape(tier))
+    cubes = int(members) / CUBE
+    if axes == 3 and cubes == int(cubes):
+        shape = tuple(4 * d for d in near_cube(int(cubes), 3))
+        return replace(tier, size=members, shape=shape)
+    shape = near_cube(int(members), axes)
+    return replace(tier, size=members, shape=shape, topology=f"mesh-{axes}d")
 
 
 def largest_divisor(number: float, limit: float) -> int:

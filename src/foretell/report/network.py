@@ -18,19 +18,23 @@ def collective_text(found: CollectiveAnswer) -> "RenderableType":
 
     where = ", ".join(f"{count:g} per {tier}" for tier, count in found.placement.items())
     asked = f"{found.collective} of {units.format(found.size_bytes, 'bytes')}"
-    others = sorted(found.candidates_s.items(), key=lambda pair: pair[1])
-    why = ", ".join(f"{name} {units.format(time, 's')}" for name, time in others[:4])
     parts: list[RenderableType] = [
         Text(f"{asked} among {found.group} chips of {found.system} ({where})", "bold"),
         Text(),
         Text(f"time                 {units.format(found.seconds, 's')}"),
         Text(f"algorithm bandwidth  {_rate(found.algorithm_bytes_per_s)}"),
         Text(f"bus bandwidth        {_rate(found.bus_bytes_per_s)}"),
-        Text(
-            f"algorithm            {found.algorithm}" + (f", the fastest of: {why}" if why else "")
-        ),
-        Text(),
+        Text(f"algorithm            {found.algorithm}: {found.reason}"),
     ]
+    if found.sizes:
+        parts += [Text(), _sizes(found)]
+    if found.assumptions:
+        parts += [Text(), bullets("Assumed", list(found.assumptions))]
+    return Group(*parts)
+
+
+def _sizes(found: CollectiveAnswer) -> "RenderableType":
+    """Time, bus bandwidth and algorithm over sizes, with a bar for the bandwidth."""
     made = table(
         "size", "time", "bus bandwidth", "algorithm", "", right=("size", "time", "bus bandwidth")
     )
@@ -43,10 +47,7 @@ def collective_text(found: CollectiveAnswer) -> "RenderableType":
             row["algorithm"],
             bar(row["bus_bytes_per_s"] / most),
         )
-    parts.append(made)
-    if found.assumptions:
-        parts += [Text(), bullets("Assumed", list(found.assumptions))]
-    return Group(*parts)
+    return made
 
 
 def _rate(value: float) -> str:

@@ -30,6 +30,7 @@ FLAGS = {
         "--system --collective --bytes --group --placement --algorithm --neighbours --imbalance --json"
     ).split(),
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
+    "validate kernels": "--file --chip --software --leave-one-out --json".split(),
 }
 """Every verb and its flags: a change here is a change of the contract."""
 

@@ -67,7 +67,7 @@ def test_elements_of_a_custom_table_are_two_bytes(tmp_path):
     whole = score_collectives(table(tmp_path, "h100_sxm_nccl_2.29.2.csv.gz", nccl))
     found = score_collectives(path)
     assert found.predictions[0].predicted <= whole.predictions[0].predicted
-    assert found.by_size["64kib_to_16mib"].rows == 1
+    assert found.groups["by_size"]["64kib_to_16mib"].rows == 1
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "num_gpus,latency_ms\n8,1\n"])
@@ -82,10 +82,10 @@ def test_the_bar_over_nodes(data_dir):
     """At most 12 % from 16 MiB on and 25 % from 64 KiB; the published ring has 4-28 % and 41-69 %."""
     found = score_collectives(data_dir / "network" / "nccl_multinode.csv.gz")
     assert found.scored == found.rows == 3968
-    assert found.by_size["from_16mib"].median_ape <= 0.12
-    assert found.by_size["64kib_to_16mib"].median_ape <= 0.25
+    assert found.groups["by_size"]["from_16mib"].median_ape <= 0.12
+    assert found.groups["by_size"]["64kib_to_16mib"].median_ape <= 0.25
     for name in ("perlmutter", "polaris", "sirius"):
-        assert found.by_system[name].median_ape <= 0.15
+        assert found.groups["by_system"][name].median_ape <= 0.15
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_bar_inside_a_node(data_dir, pattern):
     assert paths
     for path in paths:
         found = score_collectives(path)
-        middle, large = (found.by_size[name].median_ape for name in SIZES[1:])
+        middle, large = (found.groups["by_size"][name].median_ape for name in SIZES[1:])
         assert large <= 0.08, path.name
         assert middle <= 0.15, path.name
 
@@ -131,5 +131,5 @@ def test_a_system_left_out_of_the_fit(data_dir):
     """No worse than 1.5 x the bars: 18 % and 37.5 %."""
     path = data_dir / "network" / "nccl_multinode.csv.gz"
     found = score_collectives(path, leave_one_out="system")
-    assert found.by_size["from_16mib"].median_ape <= 0.18
-    assert found.by_size["64kib_to_16mib"].median_ape <= 0.375
+    assert found.groups["by_size"]["from_16mib"].median_ape <= 0.18
+    assert found.groups["by_size"]["64kib_to_16mib"].median_ape <= 0.375

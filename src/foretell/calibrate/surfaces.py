@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog import chip as named_chip
 from foretell.cost.kernels.base import Array, Dims, Engine, Family
 from foretell.specs.surface import Surface
 
@@ -144,6 +145,7 @@ def surface_of(family: Family, rows: KernelRows, engine: Engine, source: str, da
         family=family.name,
         dtype=rows.dtype,
         chip=rows.chip,
+        architecture=named_chip(rows.chip).architecture,
         software=rows.software,
         version=rows.version,
         coefficients={name: float(f"{value:.5g}") for name, value in asdict(record).items()},

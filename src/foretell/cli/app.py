@@ -42,5 +42,6 @@ def make_app() -> App:
     app.command("foretell.cli.network:network", help=VERBS["network"])
     validate = App(name="validate", help=VERBS["validate"])
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
+    validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
     app.command(validate)
     return app

@@ -1,25 +1,30 @@
-"""`foretell validate collectives`: measured tables beside our predictions."""
+"""`foretell validate`: measured tables beside our predictions."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from foretell.cli.flags import Json
 from foretell.cli.output import write_json
 
+if TYPE_CHECKING:
+    from foretell.validate.scores import Scores
+
 Table = Annotated[str, Parameter(metavar="FILE", help="A CSV table, or the same gzipped.")]
+
+
+ChipId = Annotated[str, Parameter(metavar="ID", help="The chip, else as the file's name says.")]
+Software = Annotated[
+    str, Parameter(metavar="NAME", help="The software, else as the file's name says.")
+]
 
 
 def collectives(
     file: Table,
     *,
-    chip: Annotated[
-        str, Parameter(metavar="ID", help="The chip, else as the file's name says.")
-    ] = "",
-    software: Annotated[
-        str, Parameter(metavar="NAME", help="The library, else as the file's name says.")
-    ] = "",
+    chip: ChipId = "",
+    software: Software = "",
     leave_one_out: Annotated[
         Literal["system"] | None, Parameter(help="Score each system by a fit to all the others.")
     ] = None,
@@ -31,6 +36,29 @@ def collectives(
     scores = score_collectives(
         Path(file), chip=chip, software=software, leave_one_out=leave_one_out
     )
+    return show(scores, json)
+
+
+def kernels(
+    file: Table,
+    *,
+    chip: ChipId = "",
+    software: Software = "",
+    leave_one_out: Annotated[
+        Literal["site", "chip"] | None,
+        Parameter(help="Score sites by a fit to the others, or the chip by those of other chips."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Score a table of matrix products, attention, experts or element-wise kernels."""
+    from foretell.validate.kernels import score_kernels
+
+    scores = score_kernels(Path(file), chip=chip, software=software, leave_one_out=leave_one_out)
+    return show(scores, json)
+
+
+def show(scores: "Scores", json: bool) -> int:
+    """A scored table as JSON or as text."""
     if json:
         write_json(scores.to_dict())
     else:

@@ -14,6 +14,8 @@ class Surface:
     """What the products run in: bf16, fp8, fp8-block, nvfp4, ..."""
     chip: str
     """Catalogue id of the chip that was measured."""
+    architecture: str
+    """Generation of that chip: what is near in it is carried over first."""
     software: str
     """What ran the kernels: trtllm, vllm, torch, ..."""
     version: str

@@ -1,0 +1,135 @@
+"""What every `validate` verb gives: each row predicted or said to be unsupported, and errors by groups."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """One row beside ours."""
+
+    id: str
+    """The row's id."""
+    metric: str
+    """What is compared."""
+    predicted: float
+    """Ours."""
+    measured: float
+    """Theirs."""
+    low: float | None
+    """Lower end of the 90 % interval; None where there is none."""
+    high: float | None
+    """Upper end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Rows of one group and their median absolute relative error."""
+
+    rows: int
+    """Rows scored."""
+    median_ape: float | None
+    """Median of |predicted / measured - 1|, a fraction; None of no rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """A table of measurements, scored."""
+
+    rows: int
+    """Rows of the file."""
+    scored: int
+    """Rows with a prediction."""
+    unsupported: tuple[tuple[str, str], ...]
+    """Id and reason of every other row."""
+    median_ape: float | None
+    """Median absolute relative error over all scored rows, a fraction."""
+    p90_ape: float | None
+    """Its ninetieth percentile."""
+    inside_p90: float | None
+    """Share of the measurements inside their 90 % interval; None where there is none."""
+    groups: Mapping[str, Mapping[str, Score]]
+    """`by_source`, `by_size`, ... -> group -> its score."""
+    predictions: tuple[Prediction, ...]
+    """Every scored row."""
+    leave_one_out: str | None
+    """What was left out of the fit before it was predicted; None: nothing, the catalogue's coefficients."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What else a verb has to say."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        groups = {
+            name: {key: _score_dict(score) for key, score in group.items()}
+            for name, group in self.groups.items()
+        }
+        return {
+            "rows": self.rows,
+            "scored": self.scored,
+            "unsupported": [{"id": row, "reason": reason} for row, reason in self.unsupported],
+            "median_ape": self.median_ape,
+            "p90_ape": self.p90_ape,
+            "inside_p90": self.inside_p90,
+            **groups,
+            **self.facts,
+            "predictions": [
+                {
+                    "id": p.id,
+                    "metric": p.metric,
+                    "predicted": p.predicted,
+                    "measured": p.measured,
+                    "low": p.low,
+                    "high": p.high,
+                }
+                for p in self.predictions
+            ],
+            "leave_one_out": self.leave_one_out,
+        }
+
+
+def scores_of(
+    rows: int,
+    predictions: Sequence[Prediction],
+    unsupported: Sequence[tuple[str, str]],
+    labels: Mapping[str, Sequence[str]],
+    *,
+    order: Mapping[str, Sequence[str]] | None = None,
+    leave_one_out: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Scores:
+    """Scores of predictions, with their groups by the labels; `order` names groups that must be there."""
+    error = np.array([abs(p.predicted / p.measured - 1.0) for p in predictions])
+    told = [p for p in predictions if p.low is not None and p.high is not None]
+    inside = [p.low <= p.measured <= p.high for p in told]  # type: ignore[operator]
+    groups = {}
+    for name, keys in labels.items():
+        column = np.array(keys)
+        names = (order or {}).get(name) or sorted(set(keys))
+        groups[name] = {key: score(error[column == key] if len(column) else error) for key in names}
+    return Scores(
+        rows=rows,
+        scored=len(predictions),
+        unsupported=tuple(unsupported),
+        median_ape=float(np.median(error)) if len(error) else None,
+        p90_ape=float(np.quantile(error, 0.9)) if len(error) else None,
+        inside_p90=float(np.mean(inside)) if inside else None,
+        groups=groups,
+        predictions=tuple(predictions),
+        leave_one_out=leave_one_out,
+        facts=facts or {},
+    )
+
+
+def score(error: Array) -> Score:
+    """The score of some errors."""
+    return Score(rows=len(error), median_ape=float(np.median(error)) if len(error) else None)
+
+
+def _score_dict(found: Score) -> dict[str, Any]:
+    return {"rows": found.rows, "median_ape": found.median_ape}

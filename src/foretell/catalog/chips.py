@@ -13,6 +13,9 @@ from foretell.specs.chip import Chip
 CHIP_KEYS = ("aliases", "shared_aliases", "alias_notes", "notes", "sources", "reference_system")
 """What a chip's file holds besides the record's fields."""
 
+NAMES = ("id", "name", "vendor", "architecture")
+"""Fields that say what a chip is called."""
+
 
 @lru_cache(maxsize=64)
 def catalogue_chip(chip_id: str) -> Chip:
@@ -24,15 +27,18 @@ def catalogue_chip(chip_id: str) -> Chip:
     return found
 
 
-def chip_from_table(table: Table, path: str, problems: list[Problem]) -> Chip | None:
-    """A chip from a table; with `base`, that catalogue chip with the table's fields in its place.
+def chip_from_table(
+    table: Table, path: str, problems: list[Problem], said: list[str] | None = None
+) -> Chip | None:
+    """A chip from a table; with `base` or `design`, that chip with the table's fields in its place.
 
-    None, and problems added to the list, where it cannot be made.
+    None, and problems added to the list, where it cannot be made; what a design assumes is added to
+    `said`.
     """
     before = len(problems)
-    given = read_fields(Chip, table, path, problems, (*CHIP_KEYS, "base"))
-    if "base" in table:
-        base = _named_chip(table["base"], f"{path}.base", problems)
+    given = read_fields(Chip, table, path, problems, (*CHIP_KEYS, "base", "design"))
+    if "base" in table or "design" in table:
+        base = _underlying(table, path, problems, said)
         if base is None or len(problems) > before:
             return None
         peaks = {**base.matrix_flop_per_s, **given.pop("matrix_flop_per_s", {})}
@@ -42,11 +48,35 @@ def chip_from_table(table: Table, path: str, problems: list[Problem]) -> Chip | 
     return None if len(problems) > before else Chip(**given)
 
 
-def chip_from_value(raw: object, path: str, problems: list[Problem]) -> Chip | None:
+def chip_from_value(
+    raw: object, path: str, problems: list[Problem], said: list[str] | None = None
+) -> Chip | None:
     """A chip from its name or its table."""
     if isinstance(raw, dict):
-        return chip_from_table(raw, path, problems)
+        return chip_from_table(raw, path, problems, said)
     return _named_chip(raw, path, problems)
+
+
+def _underlying(
+    table: Table, path: str, problems: list[Problem], said: list[str] | None
+) -> Chip | None:
+    """The chip that a table starts from: one of the catalogue, or what a design comes to."""
+    if "design" not in table:
+        return _named_chip(table["base"], f"{path}.base", problems)
+    from foretell.catalog.designs import built_from_table  # only who has a design pays for it
+
+    if "base" in table:
+        message = "is given beside design: a chip starts from one of them"
+        problems.append(Problem(path=f"{path}.base", value=table["base"], message=message))
+    raw = table["design"]
+    if isinstance(raw, dict):  # what the chip is called may stand beside its design
+        raw = {**{key: table[key] for key in NAMES if key in table}, **raw}
+    built = built_from_table(raw, f"{path}.design", problems)
+    if built is None:
+        return None
+    if said is not None:
+        said += built.assumptions
+    return built.chip
 
 
 def _named_chip(name: object, path: str, problems: list[Problem]) -> Chip | None:

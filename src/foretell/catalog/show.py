@@ -1,13 +1,20 @@
 """An entry with every number's source, in the JSON form of `foretell catalog show`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from foretell.catalog.chips import CHIP_KEYS, chip_from_table
+from foretell.catalog.chips import CHIP_KEYS, NAMES, chip_from_table
 from foretell.catalog.files import Table, catalogue_table, read_table
 from foretell.catalog.names import find, load
-from foretell.catalog.systems import SYSTEM_KEYS, alias_note, own_file, system_from_file
+from foretell.catalog.systems import (
+    SYSTEM_KEYS,
+    alias_note,
+    chip_file_as_system,
+    is_design,
+    own_file,
+    system_from_file,
+)
 from foretell.catalog.values import Fact, read_facts
 from foretell.errors import BadInput, Problem
 from foretell.specs.chip import Chip
@@ -58,6 +65,9 @@ def show(name: str) -> dict[str, Any]:
 def _show_file(path: Path) -> dict[str, Any]:
     table = read_table(path)
     _check_texts(table)
+    whole = chip_file_as_system(table)
+    if is_design(whole.get("chip")):
+        return _show_design(path, whole["chip"])
     if "network" in table or "chip" in table:
         system = system_from_file(path)
         return _show_system({"id": system.id, "name": system.name, **table})
@@ -66,6 +76,34 @@ def _show_file(path: Path) -> dict[str, Any]:
     if chip is None:
         raise BadInput(problems)
     return _show_chip({"id": chip.id, "name": chip.name, **table})
+
+
+def _show_design(path: Path, table: Table) -> dict[str, Any]:
+    """The chip that a user's design comes to, with its areas and watts."""
+    from foretell.catalog.designs import built_from_table
+
+    system = system_from_file(path)
+    built = built_from_table(table["design"], "chip.design", [])
+    shown: dict[str, Any] = {key: getattr(system.chip, key) for key in NAMES}
+    found: dict[str, Any] = {
+        field.name: getattr(system.chip, field.name)
+        for field in fields(Chip)
+        if field.name not in (*shown, "matrix_flop_per_s")
+    }
+    found |= {f"matrix_flop_per_s.{k}": v for k, v in system.chip.matrix_flop_per_s.items()}
+    if built is not None:
+        found |= {f"area.{k}_mm2": v for k, v in built.die_mm2.items()}
+        found |= {f"io_die_area.{k}_mm2": v for k, v in built.io_die_mm2.items()}
+        found |= {f"power.{k}_watts": v for k, v in built.watts.items()}
+        more = ("sustained_share", "edge_share", "l2_bytes_per_s", "sram_bytes_per_s")
+        found |= {name: float(f"{getattr(built, name):.6g}") for name in more}
+    values = {
+        name: {"value": value, "source": "the file's design", "status": "inferred"}
+        for name, value in found.items()
+        if value not in (0.0, "")
+    }
+    shown |= {"aliases": [], "notes": [], "assumptions": list(system.assumptions)}
+    return {"kind": "chip", **shown, "values": values}
 
 
 def _check_texts(table: Table) -> None:

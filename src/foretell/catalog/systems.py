@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell import units
-from foretell.catalog.chips import catalogue_chip, chip_from_value
+from foretell.catalog.chips import NAMES, catalogue_chip, chip_from_value
 from foretell.catalog.files import Table, catalogue_table, read_table
 from foretell.catalog.names import exists, find, normalise, spellings
 from foretell.catalog.values import missing, read_fields
@@ -19,6 +19,7 @@ from foretell.specs.system import Network, System, Tier
 
 SYSTEM_KEYS = ("aliases", "shared_aliases", "alias_notes", "notes", "sources")
 """What a system's file holds besides the record's fields."""
+_USUAL = "nodes of eight on a switch at the chip's scale-up rate, 512 nodes at 400 Gbit/s a chip"
 _TIER_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
@@ -54,12 +55,50 @@ def system_from_file(path: Path) -> System:
 def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") -> System:
     """A system from a table of the catalogue's form; BadInput with every problem."""
     problems: list[Problem] = []
+    said: list[str] = []
     chip = None
+    table = chip_file_as_system(table)
     if "chip" in table:
-        chip = chip_from_value(table["chip"], "chip", problems)
+        chip = chip_from_value(table["chip"], "chip", problems, said)
     else:
         problems.append(Problem(path="chip", value=None, message="is missing"))
-    return _assemble(dict(table), chip, default_id, problems)
+    if "network" not in table and is_design(table.get("chip")):
+        table = {**table, "network": _usual_network(chip)}
+        said.append(f"No network is given; taken: {_USUAL}.")
+    system = _assemble(dict(table), chip, default_id, problems)
+    return replace(system, assumptions=(*said, *system.assumptions)) if said else system
+
+
+def chip_file_as_system(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A file with a `[design]` of its own, beside a network or alone, as one with `[chip.design]`."""
+    if "design" not in table or "chip" in table:
+        return table
+    named = {key: table[key] for key in NAMES if key in table}
+    rest = {
+        key: raw for key, raw in table.items() if key not in ("design", "vendor", "architecture")
+    }
+    return {**rest, "chip": {**named, "design": table["design"]}}
+
+
+def is_design(chip: object) -> bool:
+    """Whether a file's chip is a table with a design."""
+    return isinstance(chip, dict) and "design" in chip
+
+
+def _usual_network(chip: Chip | None) -> Table:
+    """Where a design that names no network is put."""
+    node = {
+        "size": 8,
+        "bandwidth_bytes_per_s": 1.0 if chip is None else float(chip.scale_up_bytes_per_s),
+        "latency_s": "2.5 us",
+    }
+    cluster = {
+        "size": 512,
+        "bandwidth_bytes_per_s": "400 Gbit/s",
+        "latency_s": "5 us",
+        "topology": "fat-tree",
+    }
+    return {"node": node, "cluster": cluster}
 
 
 def alias_note(table: Table, name: str) -> str | None:

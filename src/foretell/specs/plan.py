@@ -18,6 +18,7 @@ Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"]
 PrecisionName = Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
 Optimizer = Literal["adam", "sgd"]
+AttentionLibrary = Literal["auto", "fa2", "fa3", "cudnn"]
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
@@ -52,6 +53,10 @@ class Plan:
     """Sequence parallelism: activations outside tensor-parallel regions are cut by tokens."""
     flash: bool = True
     """Fused attention that stores no scores."""
+    fused: bool = True
+    """Element-wise work fused by a compiler or by hand; else one plain kernel after the other."""
+    attention: AttentionLibrary = "auto"
+    """Generation of the attention kernels; auto: the best that there is for the chip."""
     recompute: Recompute = "none"
     """Activations computed again in the backward pass: none, the attention core, whole layers."""
     schedule: Schedule = "1f1b"
@@ -92,12 +97,13 @@ _NUMBERS = {
     "zero": "zero",
     "mbs": "micro_batch",
 }
-_SWITCHES = ("sp", "flash")
+_SWITCHES = ("sp", "flash", "fused")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "recompute": RECOMPUTE,
     "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
     "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
     "optimizer": ("adam", "sgd"),
+    "attention": ("auto", "fa2", "fa3", "cudnn"),
     "weights": ("fp32", "bf16", "fp16", "fp8"),
     "gradients": ("fp32", "bf16", "fp16"),
     "master": ("fp32", "bf16", "none"),
@@ -116,6 +122,7 @@ def plan_text(plan: Plan) -> str:
     words += [f"zero{plan.zero}", f"mbs{plan.micro_batch}"]
     words += ["sp" if plan.sp else "no-sp"] if plan.tp > 1 or plan.sp else []
     words += [] if plan.flash else ["no-flash"]
+    words += [] if plan.fused else ["no-fused"]
     base = default_plan(vpp=plan.vpp, precision=plan.precision)
     words += [f"recompute={plan.recompute}"]
     # The default precision is the chip's, so any other than the usual one is always said.

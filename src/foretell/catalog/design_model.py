@@ -1,0 +1,224 @@
+"""Areas, edge, watts and peaks of a design that leaves nothing open: the formulas of `designs`.
+
+All broadcast over the numeric fields; whether there are input-output dies is structural.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretell.specs._base import Num
+from foretell.specs.chip import Chip
+from foretell.specs.design import ChipDesign
+from foretell.specs.technology import LinkKind, MemoryKind, Node, Rules
+
+BITS = {
+    "fp64": 64,
+    "fp32": 32,
+    "tf32": 32,
+    "fp16": 16,
+    "bf16": 16,
+    "fp8": 8,
+    "fp6": 4,
+    "fp4": 4,
+    "int8": 8,
+}
+"""Width by which the energy of an operation is scaled from bf16; fp6 counts as fp4,
+whose rate it has on some chips."""
+REFERENCE_FLOP_PER_CLOCK = 1024.0
+"""Size of the matrix unit, in bf16, for which a node's `joules_per_flop` stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a design names, looked up."""
+
+    node: Node
+    """Process of the compute dies."""
+    io_node: Node
+    """Process of the input-output dies."""
+    memory: MemoryKind
+    """Device memory."""
+    scale_up: LinkKind
+    """Links between packages."""
+    die_to_die: LinkKind
+    """Links between dies."""
+    host: LinkKind
+    """Link to the host."""
+    rules: Rules
+    """Rules of thumb."""
+
+
+def core_mm2(design: ChipDesign, parts: Parts) -> Num:
+    """One core: (matrix + lanes + rest) / density + registers and shared memory by their cells."""
+    rules, node = parts.rules, parts.node
+    matrix = rules.matrix_mm2 * design.matrix_units_per_core * half_flop_per_clock(design)
+    # An fp64 lane is as large as two of fp32, and does their work.
+    lanes = np.maximum(design.vector_lanes_per_core, 2 * design.vector_fp64_lanes_per_core)
+    logic = matrix + rules.lane_mm2 * plain(lanes) + rules.core_mm2
+    registers = 8 * design.register_bytes_per_core * node.sram_cell_mm2 / rules.register_efficiency
+    shared = cache_mm2(design.sram_bytes_per_core, node.sram_cell_mm2, rules)
+    return logic / node.logic_density + registers + shared
+
+
+def cache_mm2(size_bytes: Num, cell_mm2: Num, rules: Rules) -> Num:
+    """Area of so much shared memory or cache: its cells over the share they have of it."""
+    return 8 * size_bytes * cell_mm2 / rules.sram_efficiency
+
+
+def half_flop_per_clock(design: ChipDesign) -> Num:
+    """A unit's size as 16-bit operations a clock: the dtype whose width x rate is the largest."""
+    return plain(
+        np.max(
+            [BITS[d] / 16 * np.asarray(n) for d, n in design.matrix_flop_per_clock.items()], axis=0
+        )
+    )
+
+
+def die_areas(design: ChipDesign, parts: Parts) -> dict[str, Num]:
+    """What one compute die takes, by part; the total counts what is none of them at its share."""
+    dies = design.compute_dies
+    cores = design.cores_built / dies * core_mm2(design, parts)
+    cache = cache_mm2(design.l2_bytes, parts.node.sram_cell_mm2, parts.rules) / dies
+    interfaces = interfaces_mm2(design, parts)
+    other = (cores + cache + interfaces) / (1 / other_share(design, parts) - 1)
+    total = cores + cache + interfaces + other
+    return {"cores": cores, "l2": cache, "interfaces": interfaces, "other": other, "total": total}
+
+
+def io_die_areas(design: ChipDesign, parts: Parts) -> dict[str, Num]:
+    """The same of one input-output die; empty where there are none."""
+    if not design.io_dies:
+        return {}
+    rules = parts.rules
+    cache = cache_mm2(design.io_cache_bytes, parts.io_node.sram_cell_mm2, rules) / design.io_dies
+    between = (
+        design.compute_dies * design.die_to_die_bytes_per_s / parts.die_to_die.bytes_per_s_per_mm2
+    )
+    interfaces = (
+        _outer_phys_mm2(design, parts) * (1 + rules.controllers) + between
+    ) / design.io_dies
+    other = (cache + interfaces) / (1 / rules.other_share - 1)
+    return {
+        "cache": cache,
+        "interfaces": interfaces,
+        "other": other,
+        "total": cache + interfaces + other,
+    }
+
+
+def interfaces_mm2(design: ChipDesign, parts: Parts) -> Num:
+    """Interfaces of one compute die with their controllers: all, or those to other dies alone."""
+    between = design.die_to_die_bytes_per_s / parts.die_to_die.bytes_per_s_per_mm2
+    if design.io_dies:
+        return between
+    return (_outer_phys_mm2(design, parts) / design.compute_dies + between) * (
+        1 + parts.rules.controllers
+    )
+
+
+def _outer_phys_mm2(design: ChipDesign, parts: Parts) -> Num:
+    """Physical interfaces of the package to memory, other packages and the host."""
+    return (
+        design.memory_stacks * parts.memory.phy_mm2
+        + design.scale_up_bytes_per_s / parts.scale_up.bytes_per_s_per_mm2
+        + design.host_bytes_per_s / parts.host.bytes_per_s_per_mm2
+    )
+
+
+def other_share(design: ChipDesign, parts: Parts) -> Num:
+    return parts.rules.other_share_stacked if design.io_dies else parts.rules.other_share
+
+
+def with_interfaces(design: ChipDesign) -> Num:
+    """How many dies have the interfaces."""
+    return design.io_dies if design.io_dies else design.compute_dies
+
+
+def edge_share(design: ChipDesign, parts: Parts) -> Num:
+    """Edge that interfaces take over the usable outline of the dies that have them."""
+    rules = parts.rules
+    needed = (
+        design.memory_stacks * parts.memory.edge_mm
+        + design.scale_up_bytes_per_s / parts.scale_up.bytes_per_s_per_mm
+        + design.host_bytes_per_s / parts.host.bytes_per_s_per_mm
+        + design.compute_dies * design.die_to_die_bytes_per_s / parts.die_to_die.bytes_per_s_per_mm
+    )
+    area = design.io_die_area_mm2 if design.io_dies else design.die_area_mm2
+    outline = 2 * np.sqrt(area) * (rules.aspect**0.5 + rules.aspect**-0.5)
+    return plain(needed / (with_interfaces(design) * outline * rules.usable_edge))
+
+
+def watts(design: ChipDesign, parts: Parts) -> dict[str, Num]:
+    """Power with all matrix units busy at the stated clock, memory and links at a share of theirs.
+
+    The matrix part is peak x joules_per_flop x width / 16 x (1 - f + f sqrt(1024 / unit)): what feeds a
+    unit goes with its edge, what computes with its area. The dtype that takes most counts.
+    """
+    rules = parts.rules
+    unit = half_flop_per_clock(design)
+    size = 1 - rules.feed_share + rules.feed_share * np.sqrt(REFERENCE_FLOP_PER_CLOCK / unit)
+    rate = design.cores * design.matrix_units_per_core * unit * design.clock_hz
+    memory = design.memory_stacks * design.memory_stack_bytes_per_s * parts.memory.joules_per_byte
+    links = 2 * (
+        design.scale_up_bytes_per_s * parts.scale_up.joules_per_byte
+        + design.host_bytes_per_s * parts.host.joules_per_byte
+        + design.compute_dies * design.die_to_die_bytes_per_s * parts.die_to_die.joules_per_byte
+    )
+    found = {
+        "matrix": plain(rate * parts.node.joules_per_flop * size),
+        "memory": rules.busy_share * memory,
+        "links": rules.busy_share * links,
+        "idle": rules.idle_watts_per_mm2 * _silicon_mm2(design),
+    }
+    return {**found, "total": sum(found.values())}
+
+
+def sustained_share(design: ChipDesign, power: Mapping[str, Num]) -> Num:
+    """Share of the matrix peak at which the power is the limit, at most 1 and at least 0."""
+    left = design.tdp_watts - (power["total"] - power["matrix"])
+    return plain(np.clip(left / np.maximum(power["matrix"], 1e-9), 0.0, 1.0))
+
+
+def _silicon_mm2(design: ChipDesign) -> Num:
+    return design.compute_dies * design.die_area_mm2 + design.io_dies * design.io_die_area_mm2
+
+
+def chip_of(design: ChipDesign, parts: Parts) -> Chip:
+    """The chip as every question sees it: peaks are cores x units x FLOP per clock x clock."""
+    clocks = design.cores * design.matrix_units_per_core * design.clock_hz
+    lanes = 2 * design.cores * design.vector_clock_hz
+    return Chip(
+        id=design.id,
+        name=design.name or design.id,
+        vendor=design.vendor,
+        architecture=design.architecture,
+        matrix_flop_per_s={d: clocks * n for d, n in design.matrix_flop_per_clock.items()},
+        vector_flop_per_s=lanes * design.vector_lanes_per_core,
+        vector_fp64_flop_per_s=lanes * design.vector_fp64_lanes_per_core,
+        memory_bytes=design.memory_stacks * design.memory_stack_bytes * parts.rules.usable_memory,
+        memory_bandwidth_bytes_per_s=design.memory_stacks * design.memory_stack_bytes_per_s,
+        l2_bytes=design.l2_bytes,
+        sram_bytes_per_core=design.sram_bytes_per_core,
+        cores=design.cores,
+        clock_hz=design.clock_hz,
+        scale_up_bytes_per_s=design.scale_up_bytes_per_s,
+        scale_up_link=parts.scale_up.name,
+        host_bytes_per_s=design.host_bytes_per_s,
+        tdp_watts=design.tdp_watts,
+        idle_watts=parts.rules.idle_watts_per_mm2 * _silicon_mm2(design),
+        form_factor=design.form_factor,
+        process_node=parts.node.name,
+        die_area_mm2=design.die_area_mm2,
+        compute_dies=design.compute_dies,
+        memory_type=parts.memory.name,
+        memory_stacks=design.memory_stacks,
+        package=design.package,
+        release_year=design.release_year,
+    )
+
+
+def plain(value: Num) -> Num:
+    """A float where there is one number, the array where there are several."""
+    return float(value) if np.ndim(value) == 0 else value

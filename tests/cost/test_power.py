@@ -1,0 +1,294 @@
+"""Watts, joules and clocks under the power limit."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretell.calibrate.power_fit import (
+    ORDER,
+    fit_all,
+    held_rows,
+    limited_seconds,
+    loop_watts,
+    score,
+    settled,
+    table_watts,
+)
+from foretell.calibrate.power_rows import PowerRows, read_rows
+from foretell.catalog.chips import catalogue_chip
+from foretell.catalog.files import ROOT
+from foretell.cost.power import (
+    BITS,
+    Load,
+    Sustained,
+    burst_seconds,
+    chip_power,
+    clock_share,
+    core_joules,
+    generation_of,
+    generations,
+    memory_joules,
+    sustained,
+)
+
+CHIPS = sorted(path.stem for path in (ROOT / "chips").glob("*.toml"))
+SHARES = st.floats(0.0, 1.0)
+TIMES = st.floats(1e-6, 1.0)
+
+
+def shares_load(chip_id: str, seconds: float, matrix: float, memory: float, clock: float) -> Load:
+    """A load by its shares of a chip's peaks."""
+    chip = catalogue_chip(chip_id)
+    peaks = chip.matrix_flop_per_s
+    peak = peaks.get("bf16") or peaks.get("fp16") or chip.vector_flop_per_s
+    return Load(
+        seconds=seconds,
+        clock_share=clock,
+        matrix_flop=matrix * peak * seconds,
+        memory_bytes=memory * chip.memory_bandwidth_bytes_per_s * seconds,
+    )
+
+
+def alone(chip_id: str, load: Load) -> Sustained:
+    return sustained(load, chip_power(catalogue_chip(chip_id)), axis=None)
+
+
+@given(st.sampled_from(CHIPS), TIMES, SHARES, SHARES, SHARES)
+def test_between_idle_and_limit(
+    chip_id: str, seconds: float, matrix: float, memory: float, clock: float
+) -> None:
+    chip = catalogue_chip(chip_id)
+    power = chip_power(chip)
+    found = alone(chip_id, shares_load(chip_id, seconds, matrix, memory, clock))
+    assert 0.0 < power.idle_watts <= power.base_watts < power.limit_watts <= chip.tdp_watts
+    assert power.base_watts <= found.watts <= power.limit_watts * (1.0 + 1e-9)
+    assert 0.0 < found.clock <= 1.0
+    assert found.seconds >= seconds * (1.0 - 1e-12)
+    assert found.joules >= power.idle_watts * found.seconds
+    assert np.isclose(found.joules, found.watts * found.seconds, rtol=1e-9)
+    assert found.wanted_watts >= found.watts * (1.0 - 1e-9)
+
+
+@given(st.sampled_from(CHIPS), SHARES, SHARES, SHARES, SHARES)
+def test_more_work_in_the_same_time_draws_more_and_clocks_lower(
+    chip_id: str, first: float, second: float, other: float, clock: float
+) -> None:
+    low, high = sorted((first, second))
+    for a, b in (((low, other), (high, other)), ((other, low), (other, high))):
+        less = alone(chip_id, shares_load(chip_id, 1e-3, *a, clock))
+        more = alone(chip_id, shares_load(chip_id, 1e-3, *b, clock))
+        assert more.wanted_watts >= less.wanted_watts
+        assert more.watts >= less.watts * (1.0 - 1e-9)
+        assert more.clock <= less.clock * (1.0 + 5e-3)
+        assert more.seconds >= less.seconds * (1.0 - 2e-4)
+        assert more.joules >= less.joules * (1.0 - 2e-4)
+
+
+@given(SHARES, SHARES, st.floats(0.3, 1.0))
+def test_a_lower_limit_is_never_faster(matrix: float, memory: float, limit: float) -> None:
+    full = chip_power(catalogue_chip("h200-sxm"))
+    lower = replace(full, limit_watts=limit * full.limit_watts)
+    load = shares_load("h200-sxm", 1e-3, matrix, memory, 1.0)
+    free, held = sustained(load, full, axis=None), sustained(load, lower, axis=None)
+    assert held.seconds >= free.seconds * (1.0 - 2e-4)
+    assert held.watts <= lower.limit_watts * (1.0 + 1e-9)
+
+
+@given(st.lists(st.tuples(TIMES, SHARES, SHARES, SHARES), min_size=1, max_size=6))
+def test_a_batch_is_its_plans_one_by_one(ops: list[tuple[float, float, float, float]]) -> None:
+    power = chip_power(catalogue_chip("b200-sxm"))
+    columns = [np.array(column)[:, None] for column in zip(*ops, strict=True)]
+    scale = np.array([0.5, 1.0, 1.7])
+    load = Load(
+        seconds=columns[0] * np.ones(3),
+        clock_share=columns[3],
+        matrix_flop=columns[0] * columns[1] * 2.25e15 * scale,
+        memory_bytes=columns[0] * columns[2] * 7.7e12 * scale,
+    )
+    together = sustained(load, power)
+    for plan in range(3):
+        one = replace(
+            load,
+            seconds=columns[0][:, 0],
+            clock_share=columns[3][:, 0],
+            matrix_flop=np.asarray(load.matrix_flop)[:, plan],
+            memory_bytes=np.asarray(load.memory_bytes)[:, plan],
+        )
+        single = sustained(one, power)
+        assert np.allclose(together.seconds[:, plan], single.seconds, rtol=1e-12)
+        assert np.allclose(together.joules[:, plan], single.joules, rtol=1e-12)
+        assert np.isclose(together.watts[plan], single.watts, rtol=1e-12)
+        assert np.isclose(single.joules.sum(), single.watts * single.seconds.sum(), rtol=1e-9)
+
+
+@given(SHARES, SHARES)
+def test_the_clock_solves_the_balance(matrix: float, memory: float) -> None:
+    power = chip_power(catalogue_chip("h200-sxm"))
+    numbers = power.coefficients
+    load = shares_load("h200-sxm", 1e-3, matrix, memory, 0.9)
+    found = sustained(load, power, axis=None)
+    if numbers.clock_floor < found.clock < 1.0:
+        fall = np.maximum(found.clock, numbers.voltage_floor) ** numbers.clock_power
+        spent = core_joules(load, numbers) * fall + memory_joules(load, numbers)
+        time = 1e-3 * (0.1 + 0.9 / found.clock)
+        assert np.isclose(power.base_watts + spent / time, power.limit_watts, rtol=5e-3)
+
+
+@given(st.floats(0.0, 0.9), st.floats(0.0, 0.5), SHARES)
+def test_bursts_come_back_from_what_they_sustain(
+    matrix: float, memory: float, clock: float
+) -> None:
+    power = chip_power(catalogue_chip("h200-sxm"))
+    load = shares_load("h200-sxm", 1e-3, matrix, memory, clock)
+    held = sustained(load, power, axis=None)
+    if held.clock > power.coefficients.voltage_floor:
+        again = burst_seconds(replace(load, seconds=held.seconds), power)
+        assert np.isclose(again, 1e-3, rtol=1e-3)
+
+
+def test_nothing_to_do_keeps_the_clock() -> None:
+    power = chip_power(catalogue_chip("h200-sxm"))
+    zeros = np.zeros((2, 3))
+    found = sustained(
+        Load(seconds=zeros, clock_share=zeros, matrix_flop=zeros, memory_bytes=zeros), power
+    )
+    assert np.all(found.clock == 1.0)
+    assert np.all(found.seconds == 0.0)
+    assert np.all(found.joules == 0.0)
+
+
+def test_waiting_draws_the_base() -> None:
+    found = alone("h200-sxm", shares_load("h200-sxm", 1.0, 0.0, 0.0, 0.0))
+    assert found.watts == pytest.approx(126.0, rel=0.05)  # clocked up, measured
+
+
+def test_narrow_formats_spend_less_on_a_flop_and_more_at_their_peak() -> None:
+    power = chip_power(catalogue_chip("b200-sxm"))
+    each = [
+        core_joules(
+            Load(seconds=1.0, clock_share=1.0, matrix_flop=1.0, bits=BITS[name], memory_bytes=0.0),
+            power.coefficients,
+        )
+        for name in ("fp4", "fp8", "bf16", "tf32")
+    ]
+    assert np.all(np.diff(each) > 0.0)
+    assert 2.0 * each[1] > each[2]
+
+
+def test_clock_share_is_of_arithmetic() -> None:
+    assert clock_share(1.0, 1.0) == 1.0
+    assert clock_share(0.0, 1.0) == 0.0
+    assert clock_share(2.0, 1.0) == 1.0
+    assert clock_share(0.0, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("chip_id", CHIPS)
+def test_every_chip_has_a_generation(chip_id: str) -> None:
+    chip = catalogue_chip(chip_id)
+    found = generation_of(chip)
+    assert found.source
+    assert found.evidence in ("fitted", "transferred")
+    power = chip_power(chip)
+    assert power.generation == found.name
+
+
+def test_last_generation_is_for_any_chip() -> None:
+    last = generations()[-1]
+    assert last.per_peak
+    assert not last.chips
+    assert not last.architectures
+    unknown = replace(catalogue_chip("h200-sxm"), id="new", architecture="unheard-of")
+    assert generation_of(unknown) is last
+
+
+def product(chip_id: str, burst_flop_per_s: float, bits: float = 16.0) -> float:
+    """TFLOP/s that a large product sustains."""
+    flop = 2.0 * 8192.0**3
+    load = Load(
+        seconds=flop / burst_flop_per_s,
+        clock_share=1.0,
+        matrix_flop=flop,
+        bits=bits,
+        memory_bytes=3.0 * 8192.0**2 * bits / 8.0,
+    )
+    return flop / float(alone(chip_id, load).seconds) / 1e12
+
+
+def test_an_h200_sustains_what_was_measured() -> None:
+    # 1.409 ms in short bursts and 1.673 ms without pause on one card; others 645-685 TFLOP/s.
+    assert product("h200-sxm", 780e12) == pytest.approx(657.0, rel=0.03)
+
+
+def test_chips_of_one_die_and_two_limits() -> None:
+    # Best published bf16 products: MI300X 668.4 (750 W), MI325X 784.9 (1000 W).
+    assert product("mi300x", 980e12) == pytest.approx(668.4, rel=0.05)
+    assert product("mi325x", 980e12) == pytest.approx(784.9, rel=0.05)
+    assert product("a100-sxm-80gb", 265e12) == pytest.approx(265.0, rel=0.02)
+
+
+def test_steps_of_products_and_copies_on_an_h200() -> None:
+    """Seconds of loops of a product (1.409 ms in bursts) with a copy or a pause, measured on one card."""
+    power = chip_power(catalogue_chip("h200-sxm"))
+    gemm = (1.409e-3, 1.0, 2.0 * 8192.0**3, 6.0 * 8192.0**2)
+    copy = (1.548e-3, 0.0, 0.0, 4.0 * 2.0**30)
+    for ops, measured_ms in (
+        ((gemm, copy), 2.992),
+        ((gemm, gemm, gemm, copy), 6.329),
+        ((gemm, (0.15e-3, 0.0, 0.0, 0.0)), 1.776),
+        ((gemm, (0.5e-3, 0.0, 0.0, 0.0)), 1.999),
+    ):
+        seconds, share, flop, moved = np.array(ops).T
+        load = Load(seconds=seconds, clock_share=share, matrix_flop=flop, memory_bytes=moved)
+        found = sustained(load, power)
+        assert 1e3 * found.seconds.sum() == pytest.approx(measured_ms, rel=0.015)
+        assert found.watts == pytest.approx(690.0, rel=0.01)
+
+
+def test_loops_on_an_h200() -> None:
+    predicted, measured = loop_watts(generations()[0].coefficients)
+    median, p90 = score(predicted, measured)
+    assert median < 0.04
+    assert p90 < 0.12
+
+
+@pytest.fixture(scope="module")
+def rows(data_dir: Path) -> list[PowerRows]:
+    found = read_rows(data_dir / "kernels", {c: catalogue_chip(c) for c, _, _ in ORDER})
+    if not found:
+        pytest.skip(f"no tables with watts in {data_dir / 'kernels'}")
+    return found
+
+
+def test_settled_watts_of_16_bit_products(rows: list[PowerRows]) -> None:
+    known = {g.name: g.coefficients for g in generations()}
+    for part in rows:
+        if part.dtype == "bf16" and "vllm" in part.table:
+            long = settled(part)
+            assert score(table_watts(long, known[part.chip]), long.watts)[0] < 0.03
+
+
+def test_slowing_by_the_limit_is_told(rows: list[PowerRows]) -> None:
+    """B200: the same software's times in bursts and in loops at the limit."""
+    known = {g.name: g.coefficients for g in generations()}
+    some = [part for part in rows if held_rows(part).sum() > 100 and part.dtype == "bf16"]
+    assert some
+    for part in some:
+        held = part.take(held_rows(part))
+        measured = np.asarray(held.load.seconds)
+        told = score(limited_seconds(held, known[part.chip]), measured)
+        assert told[0] < 0.06
+        assert told[0] < 0.5 * score(held.burst_s, measured)[0]
+
+
+def test_the_catalogue_is_the_fit(rows: list[PowerRows]) -> None:
+    found = fit_all(rows)
+    for generation in generations():
+        if generation.evidence == "fitted":
+            mine = found[generation.name]
+            for name in ("joules_per_flop", "memory_joules_per_byte", "clock_power", "base_share"):
+                stored = getattr(generation.coefficients, name)
+                assert getattr(mine, name) == pytest.approx(stored, rel=0.02)

@@ -4,10 +4,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from foretell.breakdown import largest_share, trees
+from foretell.breakdown import largest_share, trees, update_joules
 from foretell.cost.memory import CLOSE_SHARE
-from foretell.cost.roofline import required_dtypes
-from foretell.estimate import evaluate_rows, tables_of
+from foretell.cost.op_times import required_dtypes
+from foretell.estimate import Rows, Tables, evaluate_rows, tables_of
 from foretell.network.library_catalog import library_for
 from foretell.parts import graph_parts
 from foretell.specs.ffn import Experts
@@ -29,7 +29,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
-    tree = trees(plans, tables, rows)
+    tree = trees(plans, tables, rows, scenario.system)
     job, chip = scenario.job, scenario.system.chip
     step_s, peak = float(rows.step_s[0]), float(rows.peak_bytes[0])
     model_flop, forward_flop, core_flop = step_flops(scenario.model, job)
@@ -55,15 +55,32 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
         hfu=hardware_flop / step_s / job.gpus / peak_flop_per_s,
         peak_memory_bytes=peak,
         memory_capacity_bytes=float(chip.memory_bytes),
-        energy_joules=None,
+        energy_joules=energy_joules(plan, tables, rows, job.gpus),
         limited_by=largest_share(tree.time),
-        interval=None,
+        interval=tree.time.interval,
         breakdown=tree.time,
         memory=tree.memory,
         memory_by_stage=tree.stages,
         assumptions=assumed(scenario, plan, tables.parts.notes),
         overrides=dict(scenario.overrides),
     )
+
+
+def energy_joules(plan: Plan, tables: Tables, rows: Rows, gpus: int) -> float:
+    """Energy of all chips in one step: base watts all along, and what products, bytes and updates spend.
+
+    Every rank of a replica runs its part of each layer once a micro-batch, wherever the stages are.
+    """
+    parts, fall = tables.parts, float(rows.core_fall[0])
+    again = 1.0 + (np.arange(len(parts.names)) < parts.kinds) * (plan.recompute == "full")
+    core = parts.forward.core_joules[0] * again + parts.backward.core_joules[0]
+    memory = parts.forward.memory_joules[0] * again + parts.backward.memory_joules[0]
+    one = float((parts.counts * (core * fall + memory)).sum())
+    ranks = plan.tp * plan.dp * plan.cp
+    update_s = float((rows.optimizer_s[0] * rows.multiplicity[0]).sum())
+    update = update_joules(update_s, tables) - float(tables.power.base_watts) * update_s
+    always = float(tables.power.base_watts) * float(rows.step_s[0]) * gpus
+    return always + ranks * (float(rows.micro_batches[0]) * one + update)
 
 
 def assumed(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tuple[str, ...]:

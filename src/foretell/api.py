@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from foretell.answer import answer_of
-from foretell.cost.roofline import LOW_PRECISION, required_dtypes
+from foretell.cost.op_times import LOW_PRECISION, required_dtypes
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.network.library_catalog import library_for
 from foretell.question import ask, plan_of

@@ -1,16 +1,17 @@
 """One evaluated plan as trees: time along the slowest stage, memory of each stage."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from foretell.certainty import Grounds, grounds_of, leaf, node, whole
 from foretell.cost.memory import StageMemory
-from foretell.cost.roofline import OpSeconds
+from foretell.cost.optimizer import MEMORY_SHARE
 from foretell.estimate import Rows, Tables
-from foretell.parts import Parts
 from foretell.specs.plan import Plans
 from foretell.specs.result import Leaf
+from foretell.specs.system import System
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class Trees:
     """Bytes on every distinct stage."""
 
 
-def trees(plans: Plans, tables: Tables, rows: Rows) -> Trees:
+def trees(plans: Plans, tables: Tables, rows: Rows, system: System) -> Trees:
     """Trees of the only plan of a batch of one."""
     stages = tuple(
         _memory_leaf(rows.memory, s, _stage_name(rows, s))
@@ -34,43 +35,66 @@ def trees(plans: Plans, tables: Tables, rows: Rows) -> Trees:
     )
     full = int(rows.fullest[0])
     return Trees(
-        time=time_tree(plans, tables, rows),
+        time=time_tree(plans, tables, rows, system),
         memory=_memory_leaf(rows.memory, full, "peak"),
         stages=stages,
     )
 
 
-def time_tree(plans: Plans, tables: Tables, rows: Rows) -> Leaf:
+def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     """compute and memory-bound time by op family, recomputation, communication, bubble, optimizer."""
     slow, mu = int(rows.slowest[0]), float(rows.micro_batches[0])
     on_stage = rows.counts[rows.pair[0], slow] * mu
     parts, group = tables.parts, int(tables.tensor_group[0])
-    compute: dict[str, float] = defaultdict(float)
-    memory: dict[str, float] = defaultdict(float)
-    again: dict[str, float] = defaultdict(float)
-    for times in (parts.forward, parts.backward):
-        _add_families(parts, times, on_stage, compute, memory)
+    grounds = grounds_of(parts.times.basis, system)
+    compute, memory, again = Families(), Families(), Families()
+    for backward in (False, True):
+        _add_families(tables, rows, backward, on_stage, (compute, memory))
     tensor_s = float(
         (on_stage * (tables.tensor.forward_s[group] + tables.tensor.backward_s[group])).sum()
     )
     layers_only = np.where(np.arange(len(on_stage)) < parts.kinds, on_stage, 0.0)
     mode = float(plans.recompute[0])
     if mode == 2.0:
-        _add_families(parts, parts.forward, layers_only, again, again)
+        _add_families(tables, rows, False, layers_only, (again, again))
         tensor_s += float((layers_only * tables.tensor.forward_s[group]).sum())
     if mode == 1.0:
-        again["core"] = float((on_stage * parts.core_s[0]).sum())
+        again.add("attention", float((on_stage * parts.core_s[0]).sum()), 0.0)
+    base = float(tables.power.base_watts)
+
+    def waits(name: str, seconds: float) -> Leaf:
+        return leaf(name, seconds, grounds.collectives, base * seconds)
+
+    update_s = float(rows.optimizer_s[0, slow])
+    bubble_s = float(rows.bubble_s[0])
+    busy = [_node("compute", compute, grounds, base), _node("memory_bound", memory, grounds, base)]
+    idle = replace(node("bubble", busy), value=bubble_s, children=(), joules=base * bubble_s)
+    share = bubble_s / max(sum(child.value for child in busy), 1e-30)
+    idle = replace(idle, interval=_scaled(node("busy", busy), share))
     children = [
-        _node("compute", compute),
-        _node("memory_bound", memory),
-        _node("recompute", again),
-        _leaf("tensor_parallel", tensor_s),
-        _leaf("pipeline_parallel", mu * float(rows.send_s[0, 0])),
-        _leaf("data_parallel", float(rows.data_s[0, slow])),
-        _leaf("bubble", float(rows.bubble_s[0])),
-        _leaf("optimizer", float(rows.optimizer_s[0, slow])),
+        *busy,
+        _node("recompute", again, grounds, base),
+        waits("tensor_parallel", tensor_s),
+        waits("pipeline_parallel", mu * float(rows.send_s[0, 0])),
+        waits("data_parallel", float(rows.data_s[0, slow])),
+        idle,
+        leaf("optimizer", update_s, grounds.of("elementwise"), update_joules(update_s, tables)),
     ]
-    return Leaf(name="step", value=float(rows.step_s[0]), unit="s", children=tuple(children))
+    return whole(node("step", children, float(rows.step_s[0])))
+
+
+def update_joules(seconds: float, tables: Tables) -> float:
+    """Energy of the optimizer's update, which streams memory."""
+    numbers = tables.power.coefficients
+    per_byte = numbers.core_joules_per_byte + numbers.memory_joules_per_byte
+    moved = MEMORY_SHARE * tables.bytes_per_s * seconds
+    return float(tables.power.base_watts * seconds + per_byte * moved)
+
+
+def _scaled(whole_part: Leaf, share: float) -> dict[str, tuple[float, float]]:
+    """An interval of a part that goes with another."""
+    ends = whole_part.interval or {}
+    return {key: (low * share, high * share) for key, (low, high) in ends.items()}
 
 
 def largest_share(tree: Leaf) -> str:
@@ -88,32 +112,52 @@ def _named(node: Leaf) -> list[tuple[Leaf, str]]:
     return [(leaf, f"{node.name}.{leaf.name}") for leaf in node.children]
 
 
+class Families:
+    """Seconds and joules by op family."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.joules: dict[str, float] = defaultdict(float)
+
+    def add(self, family: str, seconds: float, joules: float) -> None:
+        """One more share of a family."""
+        self.seconds[family] += seconds
+        self.joules[family] += joules
+
+
 def _add_families(
-    parts: Parts,
-    times: OpSeconds,
+    tables: Tables,
+    rows: Rows,
+    backward: bool,
     on_stage: np.ndarray,
-    compute: dict[str, float],
-    memory: dict[str, float],
+    sums: tuple[Families, Families],
 ) -> None:
-    """Add the time of every op, times its count, to its family in one of the two sums."""
-    total, bound = times.total_s[:, 0], times.memory_bound[:, 0]
-    row = 0
+    """Add every op, times its count, to its family: arithmetic or memory."""
+    parts = tables.parts
+    row = sum(len(ops) for ops in parts.ops) if backward else 0
+    times, slower = parts.times, 1.0 / float(rows.clock[0]) - 1.0
+    total = times.seconds[:, 0] + slower * times.clocked_s[:, 0]
+    spent = times.core_joules[:, 0] * float(rows.core_fall[0]) + times.memory_joules[:, 0]
     for count, ops in zip(on_stage, parts.ops, strict=True):
         for op in ops:
             if total[row] > 0.0 and count > 0.0:
-                target = memory if bound[row] else compute
-                target[op.family] += float(count * total[row])
+                target = sums[1] if times.memory_bound[row, 0] else sums[0]
+                target.add(op.family, float(count * total[row]), float(count * spent[row]))
             row += 1
 
 
-def _node(name: str, families: dict[str, float]) -> Leaf:
-    children = tuple(
-        _leaf(family, value) for family, value in sorted(families.items(), key=lambda i: -i[1])
-    )
-    return Leaf(name=name, value=sum(families.values()), unit="s", children=children)
+def _node(name: str, families: Families, grounds: Grounds, base_watts: float) -> Leaf:
+    """Families, largest first; each draws the base watts as long as it runs."""
+    order = sorted(families.seconds.items(), key=lambda item: -item[1])
+    children = [
+        leaf(family, value, grounds.of(family), families.joules[family] + base_watts * value)
+        for family, value in order
+    ]
+    return node(name, children)
 
 
-def _leaf(name: str, value: float, unit: str = "s") -> Leaf:
+def _leaf(name: str, value: float, unit: str) -> Leaf:
     return Leaf(name=name, value=value, unit=unit)
 
 

@@ -5,7 +5,7 @@ Read this file to know where everything is:
     parts.py               what each layer kind, the embedding and the head cost on one rank
       workload/              the operations they are made of
       sharding/tensor.py     what tensor parallelism leaves of them
-      cost/roofline.py       how long an operation takes
+      cost/op_times.py       how long an operation takes, kernel by kernel, and what it spends
     sharding/pipeline.py   which parts stand on which stage
     sharding/data.py       what data parallelism shares and sends
     network/               how long a collective takes, given where its members stand
@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
-from foretell.cost.roofline import optimizer_s
+from foretell.cost.optimizer import optimizer_s
+from foretell.cost.power import ChipPower, chip_power, clock_of
 from foretell.network.collectives import (
     collective_s,
     contention_s,
@@ -38,6 +39,7 @@ from foretell.parts import Parts, TensorSeconds, part_table, tensor_seconds
 from foretell.sharding.data import DataTraffic, data_parallel
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.pipeline import fill_and_drain_s
+from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plans
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -69,6 +71,10 @@ class Tables:
     """Where the members of the data-parallel group stand; (tiers, plans)."""
     pipe_counts: Array
     """Where the stages stand; (tiers, plans)."""
+    power: ChipPower
+    """The chip's watts and joules."""
+    bytes_per_s: Num
+    """Bandwidth of its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,10 @@ class Stages:
     """Forward pass of one micro-batch."""
     backward_s: Array
     """Backward pass of one micro-batch, recomputation included."""
+    clock: Array
+    """Clock that the step holds, over that of short bursts; (plans,)."""
+    core_fall: Array
+    """Factor on the cores' joules at that clock; (plans,)."""
     tensor_forward_s: Array
     """Tensor-parallel exchanges that the forward pass waits for."""
     tensor_backward_s: Array
@@ -113,6 +123,10 @@ class Rows:
     """Exposed data-parallel communication of the step."""
     optimizer_s: Array
     """Optimizer update."""
+    clock: Array
+    """Clock that the step holds; (plans,)."""
+    core_fall: Array
+    """Factor on the cores' joules at that clock; (plans,)."""
     memory: StageMemory
     """What a stage holds."""
     slowest: Index
@@ -172,6 +186,8 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
         tensor_group=group,
         data_counts=counts["dp"],
         pipe_counts=counts["pp"],
+        power=chip_power(scenario.system.chip),
+        bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
     )
 
 
@@ -195,6 +211,8 @@ def select(tables: Tables, rows: Index) -> Tables:
         tensor_group=tables.tensor_group[rows],
         data_counts=tables.data_counts[:, rows],
         pipe_counts=tables.pipe_counts[:, rows],
+        power=tables.power,
+        bytes_per_s=tables.bytes_per_s,
     )
 
 
@@ -252,6 +270,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         send_s=sends_s,
         data_s=data_s,
         optimizer_s=update_s,
+        clock=stages.clock,
+        core_fall=stages.core_fall,
         memory=memory,
         slowest=slowest,
         bubble_s=bubble_s,
@@ -269,7 +289,8 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     mode = plans.recompute[first][:, None]
     is_layer = np.arange(len(parts.names)) < parts.kinds
     group = tables.tensor_group[first]
-    forward, backward = part_seconds(mode, is_layer, shape, group, tables)
+    clock, fall = clock_held(mode, is_layer, shape, group, tables)
+    forward, backward = part_seconds(mode, is_layer, shape, group, tables, clock)
     tensor = tables.tensor.forward_s[group], tables.tensor.backward_s[group]
     whole = parts.kept_whole[shape]
     kept = np.where(
@@ -284,6 +305,8 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     return Stages(
         forward_s=on_stages(counts, forward)[key],
         backward_s=on_stages(counts, backward)[key],
+        clock=clock[key],
+        core_fall=fall[key],
         tensor_forward_s=on_stages(counts, tensor[0])[key],
         tensor_backward_s=on_stages(counts, tensor[1] + (mode == 2.0) * is_layer * tensor[0])[key],
         parameters=on_stages(counts, parameters)[key],
@@ -293,8 +316,34 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     )
 
 
-def part_seconds(
+def clock_held(
     mode: Array, is_layer: NDArray[np.bool_], shape: Index, group: Index, tables: Tables
+) -> tuple[Array, Array]:
+    """Clock that a step holds under the power limit, and the factor on its cores' joules; (combinations,).
+
+    From sums over the whole model of one micro-batch: what stretches when the clock falls, what does not
+    (memory traffic, exchanges), and what is spent.
+    """
+    parts, tensor = tables.parts, tables.tensor
+    again = 1.0 + (mode == 2.0) * is_layer
+    many = parts.counts
+
+    def total(forward: Array, backward: Array) -> Array:
+        return np.asarray(((forward[shape] * again + backward[shape]) * many).sum(axis=1))
+
+    names = ("seconds", "clocked_s", "core_joules", "memory_joules")
+    sums = [total(getattr(parts.forward, n), getattr(parts.backward, n)) for n in names]
+    waits = ((tensor.forward_s[group] * again + tensor.backward_s[group]) * many).sum(axis=1)
+    return clock_of(sums[0] - sums[1] + waits, sums[1], sums[2], sums[3], tables.power)
+
+
+def part_seconds(
+    mode: Array,
+    is_layer: NDArray[np.bool_],
+    shape: Index,
+    group: Index,
+    tables: Tables,
+    clock: Array,
 ) -> tuple[Array, Array]:
     """Forward and backward time of each part for one micro-batch; (combinations, parts).
 
@@ -302,11 +351,14 @@ def part_seconds(
     (mode 1) the attention core; embedding and head are never recomputed.
     """
     parts = tables.parts
-    forward = parts.forward_s[shape] + tables.tensor.forward_s[group]
+    slower = (1.0 / clock - 1.0)[:, None]
+    forward = parts.forward.seconds[shape] + slower * parts.forward.clocked_s[shape]
+    forward = forward + tables.tensor.forward_s[group]
+    backward = parts.backward.seconds[shape] + slower * parts.backward.clocked_s[shape]
     again = np.where(
         mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[shape], 0.0)
     )
-    return forward, parts.backward_s[shape] + tables.tensor.backward_s[group] + again
+    return forward, backward + tables.tensor.backward_s[group] + again
 
 
 def on_stages(counts: Array, values: Array) -> Array:

@@ -4,6 +4,7 @@ A part depends on tensor-parallel degree, micro-batch and sequence parallelism a
 once for each distinct combination of these ("shapes") and gathered to the plans afterwards.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -11,15 +12,9 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.cost.calls import ACTIVATION_BYTES, CallStack, stacked
 from foretell.cost.memory import KeptBytes, kept_bytes
-from foretell.cost.roofline import (
-    ACTIVATION_BYTES,
-    OpSeconds,
-    op_rates,
-    op_seconds,
-    stack,
-    stack_works,
-)
+from foretell.cost.op_times import OpTimes, op_times
 from foretell.network.collectives import collective_s, outermost, place
 from foretell.network.library_records import Kind
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
@@ -30,12 +25,26 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph
-from foretell.workload.ops import Gemm, Op, Work
+from foretell.workload.ops import Gemm, Op
 
 Array = NDArray[np.float64]
 
 CORE = ("attention", "scan")
 """Families that selective recomputation runs again, where what they keep is not fused away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassSeconds:
+    """One pass through every part, at the clock of short bursts; arrays are (shapes, parts)."""
+
+    seconds: Array
+    """Time."""
+    clocked_s: Array
+    """What of it stretches when the clock falls."""
+    core_joules: Array
+    """What the cores spend."""
+    memory_joules: Array
+    """What the device memory spends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +57,12 @@ class Parts:
     """Kind of each layer of the model."""
     ops: tuple[tuple[Op, ...], ...]
     """Operations of each part on one rank."""
-    forward: OpSeconds
-    """Times of all operations, forward; (operations, shapes)."""
-    backward: OpSeconds
-    """The same, backward."""
-    forward_s: Array
-    """Forward time."""
-    backward_s: Array
-    """Backward time, without recomputation."""
+    times: OpTimes
+    """Times of all operations, forward and then backward; (2 x operations, shapes)."""
+    forward: PassSeconds
+    """Forward pass."""
+    backward: PassSeconds
+    """Backward pass, without recomputation."""
     core_s: Array
     """Forward time of attention cores and scans that keep their inside: what selective recomputes."""
     parameters: Array
@@ -80,6 +87,12 @@ class Parts:
     """What is not timed."""
 
     @property
+    def counts(self) -> Array:
+        """How often each part is there in the whole model."""
+        layers = np.bincount(np.asarray(self.order), minlength=self.kinds)
+        return np.concatenate([layers, [1.0, 1.0]])
+
+    @property
     def kinds(self) -> int:
         """Number of layer kinds."""
         return len(self.names) - 2
@@ -95,10 +108,8 @@ class Shapes:
     """Its parts, uncut."""
     ops: tuple[tuple[Op, ...], ...]
     """Operations of each part on one rank."""
-    forward: Work
-    """Stacked work of all operations, forward; (operations, shapes)."""
-    backward: Work
-    """The same, backward."""
+    stacks: tuple[CallStack, ...]
+    """Their kernels, by family."""
     parameters: Array
     """Weights of each operation; (operations, shapes)."""
     kept: tuple[KeptBytes, ...]
@@ -119,19 +130,16 @@ def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp
         shapes = shapes_of(scenario.model, lengths, base.flash, (micro_batch, tp, sp))
     ops, whole = shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
-    rates = op_rates(flat, chip, base)
-    forward = op_seconds(rates, shapes.forward, chip, base)
-    backward = op_seconds(rates, shapes.backward, chip, base)
+    times = op_times(shapes.stacks, len(flat), chip, base)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
     return Parts(
         names=tuple(part.name for part in whole),
         order=shapes.graph.order,
         ops=ops,
-        forward=forward,
-        backward=backward,
-        forward_s=_sum_parts(ops, forward.total_s),
-        backward_s=_sum_parts(ops, backward.total_s),
-        core_s=_sum_parts(ops, forward.total_s * core),
+        times=times,
+        forward=_pass(ops, times, slice(0, len(flat))),
+        backward=_pass(ops, times, slice(len(flat), None)),
+        core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
         parameters=_sum_parts(ops, shapes.parameters),
         tied=stack([shapes.tied], width)[0],
         kept_whole=stack([k.whole for k in shapes.kept], width).T,
@@ -171,8 +179,7 @@ def shapes_of(
         graph=graph,
         whole=whole,
         ops=ops,
-        forward=stack_works([op.forward() for op in flat], width),
-        backward=stack_works([op.backward() for op in flat], width),
+        stacks=stacked(flat, width),
         parameters=stack([op.parameters for op in flat], width),
         kept=tuple(kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local),
         tied=tied_weights(local[-1]),
@@ -238,6 +245,24 @@ def tensor_seconds(
         send_s=np.where(sp[:, 0], 0.0, gather_s),
         tier=outermost(counts),
     )
+
+
+def _pass(ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice) -> PassSeconds:
+    """Sums over the operations of each part in one pass."""
+    return PassSeconds(
+        seconds=_sum_parts(ops, times.seconds[rows]),
+        clocked_s=_sum_parts(ops, times.clocked_s[rows]),
+        core_joules=_sum_parts(ops, times.core_joules[rows]),
+        memory_joules=_sum_parts(ops, times.memory_joules[rows]),
+    )
+
+
+def stack(values: Sequence[Num], width: int) -> Array:
+    """Numbers and arrays over shapes as one (values, shapes) array."""
+    rows = np.empty((len(values), width))
+    for row, value in zip(rows, values, strict=True):
+        row[...] = value
+    return rows
 
 
 def _sum_parts(ops: tuple[tuple[Op, ...], ...], values: Array) -> Array:

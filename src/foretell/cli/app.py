@@ -9,6 +9,7 @@ VERBS = {
     "reference": "The published 2024 analytic model, exactly.",
     "network": "One collective on a system: time, bandwidths, algorithm.",
     "validate": "Measured tables beside our predictions.",
+    "calibrate": "Measure your own hardware, and fit what predictions run with.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -44,4 +45,9 @@ def make_app() -> App:
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
     validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
     app.command(validate)
+    calibrate = App(name="calibrate", help=VERBS["calibrate"])
+    calibrate.command(
+        "foretell.cli.calibrate:measure", help="Time kernels, layers and steps on this machine."
+    )
+    app.command(calibrate)
     return app

@@ -14,6 +14,7 @@ from typing import Any
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.network.library_records import Between, Custom, Inside, Library
+from foretell.specs.result import Evidence
 from foretell.specs.system import System
 
 INNER_TIERS = ("package", "pair", "socket", "node", "rack")
@@ -156,6 +157,18 @@ def library_for(
         empty_call_s=empty_call_s(version),
         custom=own,
     )
+
+
+def evidence_of(system: System) -> Evidence:
+    """What the times of a system's collectives stand on: its link's and its fabric's fits, the weaker."""
+    link = links_by_chip().get(system.chip.id)
+    if link is None:
+        return "datasheet"
+    names = [link]
+    if inner_tiers(tuple(tier.name for tier in system.network.tiers)) < len(system.network.tiers):
+        names.append(fabric_of(system.id).id)
+    measured = all(_tables()[name]["status"] == "measured" for name in names)
+    return "fitted" if measured else "transferred"
 
 
 def transport_of(fabric: Fabric, transport: str = "", version: str = "") -> Between:

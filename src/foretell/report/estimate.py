@@ -65,7 +65,7 @@ def rates(result: Estimate) -> "Table":
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
     share = result.peak_memory_bytes / result.memory_capacity_bytes
-    grid.add_row("step time", f"{result.step_s * 1e3:,.1f} ms per iteration")
+    grid.add_row("step time", f"{result.step_s * 1e3:,.1f} ms per iteration{_interval(result)}")
     grid.add_row(
         "throughput",
         f"{result.tokens_per_s:,.0f} tokens/s   {result.tokens_per_s_per_gpu:,.1f} tokens/s/GPU",
@@ -79,19 +79,36 @@ def rates(result: Estimate) -> "Table":
         f"{gib(result.peak_memory_bytes)} of {gib(result.memory_capacity_bytes)} GiB ({share:.1%})"
         f"   {FITS[result.fits]}",
     )
+    if result.energy_joules is not None:
+        watts = result.energy_joules / result.step_s / result.gpus
+        per_token = result.energy_joules / (result.tokens_per_s * result.step_s)
+        grid.add_row("energy", f"{watts:,.0f} W/GPU   {per_token:,.3g} J/token, chips alone")
     grid.add_row("limited by", result.limited_by)
     return grid
 
 
+def _interval(result: Estimate) -> str:
+    """How sure: where nine in ten such runs should be."""
+    if result.interval is None:
+        return ""
+    low, high = result.interval["p90"]
+    return f"   90%: {low * 1e3:,.1f} to {high * 1e3:,.1f}"
+
+
 def time_table(tree: Leaf) -> "Table":
     """Shares of the step along its slowest stage, largest first."""
-    made = table("Time of the slowest stage", "ms", "%", "", right=("ms", "%"))
+    made = table("Time of the slowest stage", "ms", "%", "", "evidence", right=("ms", "%"))
     for depth, leaf in largest_first(tree):
         share = leaf.value / tree.value if tree.value else 0.0
         name = "  " * depth + leaf.name
         style = None if depth == 0 else "dim"
         made.add_row(
-            name, f"{leaf.value * 1e3:,.1f}", f"{100 * share:.1f}", bar(share), style=style
+            name,
+            f"{leaf.value * 1e3:,.1f}",
+            f"{100 * share:.1f}",
+            bar(share),
+            leaf.evidence or "",
+            style=style,
         )
     return made
 

@@ -1,0 +1,162 @@
+"""Operations as calls of kernels: which families, of which sizes, forward and backward.
+
+A linear layer is one product forward and two backward (data and weight gradients); fused attention one kernel
+each way; attention that stores its scores products and passes over the square; experts grouped products;
+everything else a pass over memory. Calls of one family are stacked on an axis and evaluated at once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.specs._base import Num
+from foretell.workload.ops import AttentionCore, Gemm, Op, Work
+
+Array = NDArray[np.float64]
+Sizes = Mapping[str, Num]
+
+KEPT_HIGH = ("head.", "moe.router", "embedding.")
+"""Products that low-precision recipes leave in 16 bits."""
+ACTIVATION_BYTES = 2.0
+"""Activations are kept, moved and sent in 16 bits in every precision recipe modelled so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One kernel of an operation."""
+
+    family: str
+    """gemm, grouped, prefill, prefill-backward, pointwise or scan."""
+    linear: bool
+    """Whether a low-precision recipe runs it in its narrow format."""
+    row: int
+    """The operation's place in the stack."""
+    sizes: Sizes
+    """Its sizes; numbers or (shapes,)."""
+    work: Work
+    """Its work, for energy and for passes over memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStack:
+    """Calls of one family and format; arrays are (calls, shapes)."""
+
+    family: str
+    """The family."""
+    linear: bool
+    """Whether a low-precision recipe runs them in its narrow format."""
+    rows: NDArray[np.intp]
+    """The operation of each call: forward ones first, then the backward ones; (calls,)."""
+    sizes: Mapping[str, Array]
+    """Sizes by name."""
+    matrix_flop: Array
+    """Operations of the matrix products."""
+    vector_flop: Array
+    """Plain operations."""
+    activation_elements: Array
+    """Activations read and written."""
+    weight_elements: Array
+    """Weights read, and weight gradients written."""
+
+
+def calls_of(op: Op, row: int, *, backward: bool) -> list[Call]:
+    """The kernels of one operation in one pass."""
+    if isinstance(op, Gemm):
+        return _products(op, row, backward)
+    if isinstance(op, AttentionCore):
+        return _attention(op, row, backward)
+    work = op.backward() if backward else op.forward()
+    family = "scan" if op.family == "scan" else "pointwise"
+    return [Call(family=family, linear=False, row=row, sizes={}, work=work)]
+
+
+def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
+    """x w forward; g w^T and x^T g backward, at equal work."""
+    linear = not op.name.startswith(KEPT_HIGH)
+    work = op.forward()
+    grouped = op.family == "grouped-gemm"
+
+    def call(m: Num, n: Num, k: Num) -> Call:
+        sizes = {"m": m, "n": n, "k": k, "groups" if grouped else "batch": op.groups}
+        family = "grouped" if grouped else "gemm"
+        return Call(family=family, linear=linear, row=row, sizes=sizes, work=work)
+
+    if not backward:
+        return [call(op.m, op.n, op.k)]
+    return [call(op.m, op.k, op.n), call(op.k, op.n, op.m)]
+
+
+def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
+    work = op.backward() if backward else op.forward()
+    if op.flash:
+        sizes = {
+            "batch": op.batch,
+            "heads": op.heads,
+            "kv_heads": op.kv_heads,
+            "q_len": op.q_len,
+            "kv_len": op.kv_len,
+            "pairs": op.pairs,
+            "qk_dim": op.qk_dim,
+            "v_dim": op.v_dim,
+            "kv_bytes": ACTIVATION_BYTES,
+        }
+        family = "prefill-backward" if backward else "prefill"
+        return [Call(family=family, linear=False, row=row, sizes=sizes, work=work)]
+    return _stored_scores(op, row, work, backward)
+
+
+def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> list[Call]:
+    """Products over the whole square and, between them, passes over the scores."""
+    heads = op.batch * op.heads
+    forms = [(op.q_len, op.kv_len, op.qk_dim), (op.q_len, op.v_dim, op.kv_len)]
+    if backward:
+        forms = [
+            (op.q_len, op.kv_len, op.v_dim),
+            (op.kv_len, op.v_dim, op.q_len),
+            (op.q_len, op.qk_dim, op.kv_len),
+            (op.kv_len, op.qk_dim, op.q_len),
+        ]
+    calls = []
+    for m, n, k in forms:
+        flop = 2.0 * heads * m * n * k
+        sizes = {"m": m, "n": n, "k": k, "batch": heads}
+        each = Work(matrix_flop=flop, activation_elements=heads * (m * k + k * n + m * n))
+        calls.append(Call(family="gemm", linear=False, row=row, sizes=sizes, work=each))
+    # The products have read and written the scores once each; softmax and mask pass over them besides.
+    moved = (4.0 if backward else 3.0) * op.scores
+    softmax = Work(vector_flop=work.vector_flop, activation_elements=moved)
+    calls.append(Call(family="pointwise", linear=False, row=row, sizes={}, work=softmax))
+    return calls
+
+
+def stacked(ops: Sequence[Op], width: int) -> tuple[CallStack, ...]:
+    """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops))."""
+    calls = [c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False)]
+    calls += [c for i, op in enumerate(ops) for c in calls_of(op, i + len(ops), backward=True)]
+    kinds = sorted({(c.family, c.linear) for c in calls})
+    return tuple(
+        _stack([c for c in calls if (c.family, c.linear) == kind], width) for kind in kinds
+    )
+
+
+def _stack(calls: Sequence[Call], width: int) -> CallStack:
+    first = calls[0]
+
+    def rows(value: Callable[[Call], Num]) -> Array:
+        table = np.empty((len(calls), width))
+        for line, call in zip(table, calls, strict=True):
+            line[...] = value(call)
+        return table
+
+    return CallStack(
+        family=first.family,
+        linear=first.linear,
+        rows=np.array([c.row for c in calls], dtype=np.intp),
+        sizes={name: rows(lambda c, n=name: c.sizes[n]) for name in first.sizes},  # type: ignore[misc]
+        matrix_flop=rows(lambda c: c.work.matrix_flop),
+        vector_flop=rows(lambda c: c.work.vector_flop),
+        activation_elements=rows(lambda c: c.work.activation_elements),
+        weight_elements=rows(lambda c: c.work.weight_elements),
+    )

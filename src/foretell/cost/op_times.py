@@ -1,0 +1,152 @@
+"""Seconds and joules of stacked operations: kernels by their surfaces, at the clock of short bursts.
+
+Every family is one call for all operations and shapes. What falls with the clock under a power limit is kept
+apart (`clocked_s`, `core_joules`), so that a second pass over whole steps can find the clock they hold.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.cost.calls import ACTIVATION_BYTES, CallStack
+from foretell.cost.kernels.base import DTYPES, Engine, engine_of
+from foretell.cost.kernels.choose import Chosen, choose
+from foretell.cost.kernels.experts import grouped_seconds
+from foretell.cost.kernels.prefill import backward_of, library
+from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
+from foretell.specs.chip import Chip
+from foretell.specs.plan import DTYPE_BYTES, Plan
+
+Array = NDArray[np.float64]
+
+SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
+"""Whose kernels stand for training's, the nearest first."""
+LOW_PRECISION = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
+"""Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
+SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
+"""Shares of the matrix and plain peaks that recurrences in chunked form reach."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpTimes:
+    """Times of stacked operations, forward and then backward; arrays are (2 x operations, shapes)."""
+
+    seconds: Array
+    """At the clock of short bursts."""
+    clocked_s: Array
+    """What of it stretches when the clock falls."""
+    core_joules: Array
+    """What the cores spend, at that clock."""
+    memory_joules: Array
+    """What the device memory spends."""
+    memory_bound: NDArray[np.bool_]
+    """Where moving bytes takes longer than arithmetic."""
+    basis: Mapping[str, Chosen]
+    """Family -> the coefficients it runs with."""
+
+
+def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> OpTimes:
+    """Times of all operations in both passes."""
+    width = stacks[0].matrix_flop.shape[1]
+    table = np.zeros((5, 2 * ops, width))
+    basis: dict[str, Chosen] = {}
+    power = chip_power(chip)
+    for stack in stacks:
+        dtype = call_dtype(stack, plan)
+        engine = engine_of(chip, dtype)
+        chosen = coefficients(stack.family, dtype, chip, plan)
+        basis[stack.family] = chosen
+        moved = (
+            stack.activation_elements * ACTIVATION_BYTES
+            + stack.weight_elements * DTYPE_BYTES[plan.weights]
+        )
+        seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, moved)
+        some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
+        seconds = np.where(some, seconds, 0.0)
+        load = Load(
+            seconds=seconds,
+            clock_share=clock_share(arithmetic_s, seconds),
+            matrix_flop=stack.matrix_flop,
+            bits=BITS[engine.dtype.peak],
+            vector_flop=stack.vector_flop,
+            memory_bytes=moved,
+        )
+        values = (
+            seconds,
+            seconds * load.clock_share,
+            core_joules(load, power.coefficients),
+            memory_joules(load, power.coefficients),
+            np.minimum(arithmetic_s, seconds),
+        )
+        for target, value in zip(table, values, strict=True):
+            np.add.at(target, stack.rows, value)
+    return OpTimes(
+        seconds=table[0],
+        clocked_s=table[1],
+        core_joules=table[2],
+        memory_joules=table[3],
+        memory_bound=table[4] < 0.5 * table[0],
+        basis=basis,
+    )
+
+
+def required_dtypes(plan: Plan) -> tuple[str, ...]:
+    """Matrix peaks that the chip must have for this plan."""
+    half = "fp16" if plan.precision == "fp16" else "bf16"
+    low = LOW_PRECISION.get(plan.precision)
+    return (half, DTYPES[low].peak) if low else (half,)
+
+
+def call_dtype(stack: CallStack, plan: Plan) -> str:
+    """The format in which a stack's products run."""
+    half = "fp16" if plan.precision == "fp16" else "bf16"
+    return LOW_PRECISION.get(plan.precision, half) if stack.linear else half
+
+
+def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
+    """The surface of a family, without its own view of the power limit: the second pass has that."""
+    if family in ("prefill", "prefill-backward"):
+        found = choose(chip, "prefill", dtype, SOFTWARE)
+        record = (
+            found.record if plan.attention == "auto" else library(plan.attention, chip.architecture)
+        )
+        record = replace(record, warm=0.0)
+        record = backward_of(record) if family == "prefill-backward" else record
+        return replace(found, record=record)
+    if family == "grouped":
+        return choose(chip, "experts", dtype, SOFTWARE)
+    if family == "gemm":
+        found = choose(chip, "gemm", dtype, SOFTWARE)
+        return replace(found, record=replace(found.record, fade=0.0))
+    return choose(chip, "pointwise", "bf16", SOFTWARE)
+
+
+def kernel_seconds(
+    stack: CallStack, chosen: Chosen, engine: Engine, moved_bytes: Array
+) -> tuple[Array, Array]:
+    """Seconds of each call, and what its arithmetic alone would take."""
+    record: Any = chosen.record
+    products_s = stack.matrix_flop / engine.flop_per_s
+    plain_s = stack.vector_flop / (VECTOR_SHARE * engine.vector_flop_per_s)
+    if stack.family == "grouped":
+        return grouped_seconds(stack.sizes, record, engine), products_s / record.matrix_share
+    if stack.family == "gemm":
+        return chosen.family.seconds(stack.sizes, record, engine), products_s / record.compute
+    if stack.family in ("prefill", "prefill-backward"):
+        found = chosen.family.seconds(stack.sizes, record, engine)
+        return found, np.maximum(found - record.launch_s, 0.0)
+    half = 0.5 * moved_bytes
+    dims = {
+        "bytes_read": half,
+        "bytes_written": half,
+        "flop": stack.vector_flop,
+        "kernels": np.ones_like(half),
+    }
+    found = chosen.family.seconds(dims, record, engine)
+    if stack.family == "scan":
+        products_s = products_s / SCAN_SHARE
+        return np.maximum(found, products_s + plain_s), products_s + plain_s
+    return found, plain_s

@@ -54,6 +54,9 @@ def make_chip(**changes: object) -> Chip:
         "memory_bytes": 80 * 2.0**30,
         "memory_bandwidth_bytes_per_s": 3.35e12,
         "tdp_watts": 700.0,
+        "cores": 132.0,
+        "l2_bytes": 50 * 2.0**20,
+        "sram_bytes_per_core": 256 * 2.0**10,
     }
     return Chip(**(values | changes))  # type: ignore[arg-type]
 

@@ -1,12 +1,11 @@
 """Tables of matrix products: how they are read, fitted, judged on sites left out, and carried over."""
 
-from dataclasses import asdict, fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from foretell.calibrate.gemm_fit import LIBRARY, transferred
 from foretell.calibrate.gemm_rows import rows_of
 from foretell.calibrate.kernel_files import columns_of
 from foretell.calibrate.surfaces import errors, left_out
@@ -76,44 +75,3 @@ def test_surfaces_of_the_catalogue_lie_within_the_bounds() -> None:
         assert list(surface.coefficients) == names
         for name, (low, high) in FAMILY.bounds.items():
             assert low * (1 - 1e-3) <= surface.coefficients[name] <= high * (1 + 1e-3)
-
-
-def made(chip: str, architecture: str, dtype: str, software: str, record: Gemm) -> Surface:
-    return replace(
-        own()[0],
-        chip=chip,
-        architecture=architecture,
-        dtype=dtype,
-        software=software,
-        coefficients=asdict(record),
-    )
-
-
-def test_what_is_near_is_carried_over() -> None:
-    fast, slow = Gemm(compute=0.8), Gemm(compute=0.4)
-    known = [
-        made("h100-sxm", "hopper", "bf16", "trtllm", fast),
-        made("a100-sxm-80gb", "ampere", "bf16", "trtllm", slow),
-    ]
-    got = transferred(known, catalogue_chip("h200-sxm"), "bf16", "trtllm")
-    assert got is not None
-    assert 0.76 < float(got.compute) < 0.8
-    both = transferred(known, catalogue_chip("mi300x"), "bf16", "trtllm")
-    assert both is not None
-    assert float(both.compute) == pytest.approx(np.sqrt(0.8 * 0.4))
-    alone = transferred(known, catalogue_chip("a100-sxm-80gb"), "bf16")
-    assert alone is not None
-    assert asdict(alone) == pytest.approx(asdict(fast))
-    assert transferred(known[:1], catalogue_chip("h100-sxm"), "bf16") is None
-
-
-def test_a_library_brings_its_own_quantisation() -> None:
-    known = [
-        made("gb200", "blackwell", "fp8", "vllm", Gemm(launch_s=5e-6, compute=0.5)),
-        made("h200-sxm", "hopper", "fp8", "trtllm", Gemm(launch_s=12e-6, compute=0.8)),
-    ]
-    got = transferred(known, catalogue_chip("b200-sxm"), "fp8", "trtllm")
-    assert got is not None
-    assert "launch_s" in LIBRARY
-    assert float(got.launch_s) == pytest.approx(12e-6)
-    assert float(got.compute) < 0.6

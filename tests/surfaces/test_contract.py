@@ -101,7 +101,9 @@ def test_estimate() -> None:
     assert record["fits"] in ("yes", "too_close")
     assert leaves_sum(record["breakdown"]) == pytest.approx(record["step_s"], rel=1e-9)
     assert leaves_sum(record["memory"]) == pytest.approx(record["peak_memory_bytes"], rel=1e-9)
-    assert record["interval"] is None
+    for low, high in record["interval"].values():
+        assert 0.0 < low < record["step_s"] < high
+    assert record["energy_joules"] > 64 * 100 * record["step_s"]
     per_gpu = record["tokens_per_s"] / 64
     assert record["tokens_per_s_per_gpu"] == pytest.approx(per_gpu, rel=1e-12)
 

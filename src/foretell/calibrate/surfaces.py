@@ -109,6 +109,7 @@ def left_out(
     engine: Engine,
     fitter: Callable[[KernelRows], Any] | None = None,
     folds: int = FOLDS,
+    start: Any = None,
 ) -> Array:
     """Seconds predicted for every row by a fit that has not seen its site."""
     sites = np.unique(rows.site)
@@ -121,7 +122,7 @@ def left_out(
         if not mine.any() or mine.all():
             continue
         others = rows.take(~mine)
-        record = fitter(others) if fitter is not None else fit(family, others, engine)
+        record = fit(family, others, engine, start) if fitter is None else fitter(others)
         predicted[mine] = family.seconds(rows.take(mine).dims, record, engine)
     return predicted
 
@@ -135,28 +136,40 @@ def errors(predicted: Array, measured: Array) -> tuple[float, float]:
 
 def surface_of(family: Family, rows: KernelRows, engine: Engine, source: str, date: str) -> Surface:
     """A fitted surface with its residuals."""
-    record = fit(family, rows, engine)
-    inside = errors(family.seconds(rows.dims, record, engine), rows.measured_s)
-    blind = left_out(family, rows, engine)
-    outside = errors(blind, rows.measured_s)
-    gaps = np.log(rows.measured_s / blind)
+    architecture = named_chip(rows.chip).architecture
+    start = family.begin(architecture, rows.software, rows.dtype)
+    record = fit(family, rows, engine, start)
+    blind = left_out(family, rows, engine, start=start)
+    inside = family.seconds(rows.dims, record, engine)
+    return judged(rows, record, (inside, blind), (architecture, source, date))
+
+
+def judged(
+    rows: KernelRows, record: Any, predicted: tuple[Array, Array], where: tuple[str, str, str]
+) -> Surface:
+    """A surface of coefficients with what they predict, of rows fitted and left out.
+
+    `where` is the chip's architecture, the source and the date.
+    """
+    inside, blind = (errors(seconds, rows.measured_s) for seconds in predicted)
+    gaps = np.log(rows.measured_s / predicted[1])
     quantiles = np.quantile(gaps[np.isfinite(gaps)], QUANTILES)
     return Surface(
-        family=family.name,
+        family=rows.family,
         dtype=rows.dtype,
         chip=rows.chip,
-        architecture=named_chip(rows.chip).architecture,
+        architecture=where[0],
         software=rows.software,
         version=rows.version,
         coefficients={name: float(f"{value:.5g}") for name, value in asdict(record).items()},
         points=len(rows.ids),
         median_ape=round(inside[0], 4),
         p90_ape=round(inside[1], 4),
-        left_out_median_ape=round(outside[0], 4),
-        left_out_p90_ape=round(outside[1], 4),
+        left_out_median_ape=round(blind[0], 4),
+        left_out_p90_ape=round(blind[1], 4),
         residuals=tuple(round(float(q), 4) for q in quantiles),
-        source=source,
-        date=date,
+        source=where[1],
+        date=where[2],
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.cost.fusion import kind_of
 from foretell.specs._base import Num
 from foretell.workload.ops import AttentionCore, Gemm, Op, Work
 
@@ -37,6 +38,10 @@ class Call:
     """Its sizes; numbers or (shapes,)."""
     work: Work
     """Its work, for energy and for passes over memory."""
+    kind: str = ""
+    """Of a pass over memory: norm, residual, act, ... (cost/fusion.py)."""
+    backward: bool = False
+    """Which pass it is of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,8 @@ class CallStack:
     """Whether a low-precision recipe runs them in its narrow format."""
     rows: NDArray[np.intp]
     """The operation of each call: forward ones first, then the backward ones; (calls,)."""
+    kinds: tuple[tuple[str, bool], ...]
+    """Kind of each call's pass over memory, and whether it is of the backward pass."""
     sizes: Mapping[str, Array]
     """Sizes by name."""
     matrix_flop: Array
@@ -69,7 +76,14 @@ def calls_of(op: Op, row: int, *, backward: bool) -> list[Call]:
         return _attention(op, row, backward)
     work = op.backward() if backward else op.forward()
     family = "scan" if op.family == "scan" else "pointwise"
-    return [Call(family=family, linear=False, row=row, sizes={}, work=work)]
+    return [over_memory(row, work, kind_of(op), backward, family)]
+
+
+def over_memory(row: int, work: Work, kind: str, backward: bool, family: str = "pointwise") -> Call:
+    """A pass over memory."""
+    return Call(
+        family=family, linear=False, row=row, sizes={}, work=work, kind=kind, backward=backward
+    )
 
 
 def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
@@ -85,7 +99,12 @@ def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
 
     if not backward:
         return [call(op.m, op.n, op.k)]
-    return [call(op.m, op.k, op.n), call(op.k, op.n, op.m)]
+    calls = [call(op.m, op.k, op.n), call(op.k, op.n, op.m)]
+    if op.bias:
+        # The gradient of a bias is a sum over the rows of the outputs' gradient.
+        summed = Work(activation_elements=op.groups * op.m * op.n)
+        calls.append(over_memory(row, summed, "bias", backward))
+    return calls
 
 
 def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
@@ -127,7 +146,7 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     # The products have read and written the scores once each; softmax and mask pass over them besides.
     moved = (4.0 if backward else 3.0) * op.scores
     softmax = Work(vector_flop=work.vector_flop, activation_elements=moved)
-    calls.append(Call(family="pointwise", linear=False, row=row, sizes={}, work=softmax))
+    calls.append(over_memory(row, softmax, "softmax", backward))
     return calls
 
 
@@ -154,6 +173,7 @@ def _stack(calls: Sequence[Call], width: int) -> CallStack:
         family=first.family,
         linear=first.linear,
         rows=np.array([c.row for c in calls], dtype=np.intp),
+        kinds=tuple((c.kind, c.backward) for c in calls),
         sizes={name: rows(lambda c, n=name: c.sizes[n]) for name in first.sizes},  # type: ignore[misc]
         matrix_flop=rows(lambda c: c.work.matrix_flop),
         vector_flop=rows(lambda c: c.work.vector_flop),

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack
+from foretell.cost.fusion import passes
 from foretell.cost.kernels.base import DTYPES, Engine, engine_of
 from foretell.cost.kernels.choose import Chosen, choose
 from foretell.cost.kernels.experts import grouped_seconds
+from foretell.cost.kernels.gemm import Gemm
 from foretell.cost.kernels.prefill import backward_of, library
 from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
 from foretell.specs.chip import Chip
@@ -26,6 +28,8 @@ SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
 """Whose kernels stand for training's, the nearest first."""
 LOW_PRECISION = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
+CAST_LAUNCH_S, CAST_PASSES = 3e-6, 4.0 / 3.0
+"""Launch of a product whose operands are already narrow, and traffic of a cast over one read and one write."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
 
@@ -63,7 +67,9 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
             stack.activation_elements * ACTIVATION_BYTES
             + stack.weight_elements * DTYPE_BYTES[plan.weights]
         )
-        seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, moved)
+        factor, kernels = _passes(stack, plan.fused)
+        moved = moved * factor
+        seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
         some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
         seconds = np.where(some, seconds, 0.0)
         load = Load(
@@ -93,6 +99,16 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
     )
 
 
+def _passes(stack: CallStack, fused: bool) -> tuple[Array, Array]:
+    """Traffic over the least, and kernels, of each call; (calls, 1)."""
+    told = [(passes(kind, fused), backward) for kind, backward in stack.kinds]
+    if stack.family != "pointwise":
+        return np.ones((len(told), 1)), np.ones((len(told), 1))
+    factor = [p.backward if backward else p.forward for p, backward in told]
+    kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
+    return np.array(factor)[:, None], np.array(kernels)[:, None]
+
+
 def required_dtypes(plan: Plan) -> tuple[str, ...]:
     """Matrix peaks that the chip must have for this plan."""
     half = "fp16" if plan.precision == "fp16" else "bf16"
@@ -120,14 +136,30 @@ def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
         return choose(chip, "experts", dtype, SOFTWARE)
     if family == "gemm":
         found = choose(chip, "gemm", dtype, SOFTWARE)
-        return replace(found, record=replace(found.record, fade=0.0))
+        record = replace(found.record, fade=0.0)
+        return replace(found, record=fused_cast(record) if DTYPES[dtype].quantised else record)
     return choose(chip, "pointwise", "bf16", SOFTWARE)
 
 
+def fused_cast(record: Gemm) -> Gemm:
+    """Products in a narrow format as training runs them: casts fused into what comes before.
+
+    Serving's tables launch the cast by itself and scale row by row; training casts a tensor in one pass
+    that reads 16 bits and writes the format twice, as it is and transposed (4 bytes a value in fp8).
+    """
+    return replace(
+        record,
+        launch_s=np.minimum(record.launch_s, CAST_LAUNCH_S),
+        quantise=CAST_PASSES,
+        row_s=0.0,
+        ragged=0.0,
+    )
+
+
 def kernel_seconds(
-    stack: CallStack, chosen: Chosen, engine: Engine, moved_bytes: Array
+    stack: CallStack, chosen: Chosen, engine: Engine, passed: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """Seconds of each call, and what its arithmetic alone would take."""
+    """Seconds of each call, and what its arithmetic alone would take; `passed` are bytes and kernels."""
     record: Any = chosen.record
     products_s = stack.matrix_flop / engine.flop_per_s
     plain_s = stack.vector_flop / (VECTOR_SHARE * engine.vector_flop_per_s)
@@ -138,12 +170,12 @@ def kernel_seconds(
     if stack.family in ("prefill", "prefill-backward"):
         found = chosen.family.seconds(stack.sizes, record, engine)
         return found, np.maximum(found - record.launch_s, 0.0)
-    half = 0.5 * moved_bytes
+    half = 0.5 * passed[0]
     dims = {
         "bytes_read": half,
         "bytes_written": half,
         "flop": stack.vector_flop,
-        "kernels": np.ones_like(half),
+        "kernels": passed[1],
     }
     found = chosen.family.seconds(dims, record, engine)
     if stack.family == "scan":

@@ -5,8 +5,9 @@ without each fifth of its sites; `"chip"` predicts it from the surfaces of other
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -71,8 +72,18 @@ def predict(rows: KernelRows, left: Left | None = None) -> tuple[Array, Chosen]:
     chosen = choose_for(rows, left)
     engine = engine_of(named_chip(rows.chip), rows.dtype)
     if left == "site":
-        return left_out(chosen.family, rows, engine), chosen
+        return left_out(chosen.family, rows, engine, start=begin(rows, chosen)), chosen
     return chosen.family.seconds(rows.dims, chosen.record, engine), chosen
+
+
+def begin(rows: KernelRows, chosen: Chosen) -> Any:
+    """Where a refit begins: at the family's start, with what the stored surface has chosen, not fitted."""
+    family = chosen.family
+    start = family.begin(named_chip(rows.chip).architecture, rows.software, rows.dtype)
+    if family.start is not None:
+        return start
+    held = {n: v for n, v in asdict(chosen.record).items() if n not in family.bounds}
+    return replace(start, **held)
 
 
 def choose_for(rows: KernelRows, left: Left | None) -> Chosen:
@@ -80,7 +91,9 @@ def choose_for(rows: KernelRows, left: Left | None) -> Chosen:
     known = catalogue_surfaces()
     if left == "chip":
         known = tuple(s for s in known if s.chip != rows.chip)
-    return choose(named_chip(rows.chip), rows.family, rows.dtype, (rows.software,), known)
+    return choose(
+        named_chip(rows.chip), rows.family, rows.dtype, (rows.software,), known, rows.version
+    )
 
 
 def predict_note(rows: KernelRows, left: Left | None) -> str:

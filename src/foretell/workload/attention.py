@@ -16,7 +16,7 @@ def attention_graph(mixer: Attention, hidden: int, tokens: Tokens) -> LayerGraph
         name=name,
         ops=(
             *_input_projections(mixer, hidden, tokens, name),
-            *_between(mixer, tokens.count, name),
+            *_between(mixer, tokens, name),
             core,
             *_output_projections(mixer, hidden, tokens.count, name),
         ),
@@ -173,9 +173,10 @@ def _input_projections(
     return tuple(ops)
 
 
-def _between(mixer: Attention, count: Num, name: str) -> tuple[Op, ...]:
+def _between(mixer: Attention, tokens: Tokens, name: str) -> tuple[Op, ...]:
     """Biases, query and key norms, rotation: one pass over queries and keys; the gate over
     outputs."""
+    count = tokens.count
     q_width, k_width = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
     v_width = mixer.kv_heads * _value_dim(mixer)
     if not mixer.owns_kv:
@@ -190,7 +191,7 @@ def _between(mixer: Attention, count: Num, name: str) -> tuple[Op, ...]:
             name=f"{name}.rotate",
             # Positions are not rotated against the encoder's; the biases alone ride on the
             # products.
-            elements=0.0 if mixer.cross else count * (q_width + k_width),
+            elements=count * (q_width + k_width) if tokens.rotary and not mixer.cross else 0.0,
             flop=4.0,
             back_moves=2.0,
             back_flop=4.0,

@@ -48,7 +48,14 @@ def build(
     `seq_len` positions (the new one included). An encoder-decoder reads `seq_len` source positions and
     writes `target_len`; in decode its encoder has already run.
     """
-    source = Tokens(batch=batch, q_len=seq_len, kv_len=seq_len, phase=phase, flash=flash)
+    source = Tokens(
+        batch=batch,
+        q_len=seq_len,
+        kv_len=seq_len,
+        phase=phase,
+        flash=flash,
+        rotary=model.embedding.positions == 0,
+    )
     if model.encoder is None:
         main = _phase_tokens(source, seq_len, 0.0)
         kinds, order = _layers(model.stack, main, "layer")
@@ -178,6 +185,7 @@ def _phase_tokens(source: Tokens, length: Num, cross_len: Num) -> Tokens:
         cross_len=cross_len,
         phase=source.phase,
         flash=source.flash,
+        rotary=source.rotary,
     )
 
 

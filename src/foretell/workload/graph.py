@@ -27,6 +27,8 @@ class Tokens:
     """Which of the three forms operations take."""
     flash: bool = True
     """Fused attention, or separate products with stored scores."""
+    rotary: bool = True
+    """Whether queries and keys are rotated by their positions; else a table of positions is added."""
 
     @property
     def count(self) -> Num:

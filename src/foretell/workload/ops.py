@@ -312,8 +312,11 @@ class Lookup:
         return Work(activation_elements=2.0 * self.tokens * self.width)
 
     def backward(self) -> Work:
-        """Gradients are read and added to their rows."""
-        return Work(activation_elements=3.0 * self.tokens * self.width)
+        """Gradients are read and added to their rows; the table's gradient is cleared first."""
+        return Work(
+            activation_elements=3.0 * self.tokens * self.width,
+            weight_elements=np.sign(self.tokens) * self.rows * self.width,
+        )
 
     def cut(self, parts: Num) -> "Lookup":
         """rows/parts; every rank writes all tokens."""

@@ -45,6 +45,7 @@ DTYPES: Mapping[str, Dtype] = {
     "nvfp4": Dtype(peak="fp4", weight_bytes=0.5625, activation_bytes=0.5625, quantised=True),
     "mxfp4": Dtype(peak="fp4", weight_bytes=0.53125, activation_bytes=0.53125, quantised=True),
     "int4": Dtype(peak="bf16", weight_bytes=0.53125, activation_bytes=2.0, quantised=False),
+    "w4a8-mxfp4": Dtype(peak="fp8", weight_bytes=0.53125, activation_bytes=1.03125, quantised=True),
     "w4a16-mxfp4": Dtype(peak="bf16", weight_bytes=0.53125, activation_bytes=2.0, quantised=False),
 }
 """Formats by name. Scales: one fp32 per 128 of a block, one byte per 16 (nvfp4) or 32 (mx) values.
@@ -120,6 +121,19 @@ class Family:
     """Least and most of the coefficients that a fit may move; the others are held."""
     seconds: Callable[[Dims, Any, Engine], Array]
     """Seconds of kernels of these sizes, in broadcasting form."""
+    start: Callable[[str, str, str], Any] | None = None
+    """Architecture, software and dtype to coefficients: where a fit begins; None: the record's defaults."""
+    discrete: bool = False
+    """Whether `start` has tiles and splits that differ by architecture and software, so that it holds where
+    these were never measured, and no mean over others does."""
+    library: tuple[str, ...] = ()
+    """Coefficients that the software sets rather than the chip, in formats with a quantisation pass."""
+
+    def begin(self, architecture: str, software: str, dtype: str) -> Any:
+        """Where a fit begins."""
+        if self.start is None:
+            return self.record()
+        return self.start(architecture, software, dtype)
 
 
 def p_norm(first: Num, second: Num, power: Num) -> Array:

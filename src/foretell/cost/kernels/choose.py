@@ -1,20 +1,20 @@
 """Which coefficients a kernel runs with: fitted for the chip, carried over from its kin, or the defaults.
 
 In this order: the chip's own measurements (a calibrated chip file); a surface fitted to tables of the chip,
-the same software first; surfaces of chips of the nearest architecture generation, their geometric mean; the
-family's defaults. What is carried over lowers the evidence, never stops an answer.
+the same software first; what the surfaces of other chips give (kernels/transfer.py); the family's defaults.
+What is carried over lowers the evidence, never stops an answer.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-
 from foretell.catalog.files import ROOT, read_table
 from foretell.cost.kernels.base import Family
+from foretell.cost.kernels.transfer import carried, twins_of
 from foretell.specs.chip import Chip
 from foretell.specs.result import Evidence
 from foretell.specs.surface import Surface
@@ -22,6 +22,7 @@ from foretell.specs.surface import Surface
 MODULES: Mapping[str, tuple[str, str]] = {
     "gemm": ("gemm", "FAMILY"),
     "prefill": ("prefill", "FAMILY"),
+    "prefill-backward": ("backward", "FAMILY"),
     "decode": ("decode", "FAMILY"),
     "mla-prefill": ("latent", "PREFILL"),
     "mla-decode": ("latent", "DECODE"),
@@ -29,11 +30,6 @@ MODULES: Mapping[str, tuple[str, str]] = {
     "pointwise": ("pointwise", "FAMILY"),
 }
 """Family -> its module and the record in it."""
-GENERATION: Mapping[str, float] = {
-    "volta": 0.0, "turing": 0.5, "ampere": 1.0, "ada": 1.4, "hopper": 2.0, "blackwell": 3.0,
-    "blackwell-ultra": 3.2, "rubin": 4.0,
-}  # fmt: skip
-"""Architectures in the order of their kernels: what is near in it is carried over first."""
 DTYPE_KIN: Mapping[str, tuple[str, ...]] = {
     "fp16": ("bf16",),
     "bf16": ("fp16",),
@@ -47,6 +43,7 @@ DTYPE_KIN: Mapping[str, tuple[str, ...]] = {
     "mxfp4": ("nvfp4", "fp8", "bf16"),
     "int4": ("bf16",),
     "w4a16-mxfp4": ("int4", "bf16"),
+    "w4a8-mxfp4": ("w4a16-mxfp4", "mxfp4", "nvfp4", "fp8"),
 }
 """Formats whose coefficients serve where a format has none, the nearest first."""
 
@@ -102,49 +99,37 @@ def choose(
     dtype: str,
     software: Sequence[str] = (),
     surfaces: Sequence[Surface] | None = None,
+    version: str = "",
 ) -> Chosen:
-    """The coefficients of a family for a chip and dtype, under the first software named that has any."""
+    """The coefficients of a family for a chip and dtype, under the first software named that has any.
+
+    A version that was measured is taken, else the newest.
+    """
     formula = family_named(family)
     known = catalogue_surfaces() if surfaces is None else surfaces
     for name in (dtype, *DTYPE_KIN.get(dtype, ())):
         mine = [s for s in known if s.family == family and s.dtype == name]
         own = [s for s in mine if s.chip == chip.id]
-        if own:
-            best = min(own, key=lambda s: _place(s.software, software))
-            exact = name == dtype and (not software or best.software in software)
-            return _chosen(formula, [best], "fitted" if exact else "transferred")
-        kin = _nearest(mine, chip, software)
-        if kin:
-            return _chosen(formula, kin, "transferred")
+        same = [s for s in own if not software or s.software in software]
+        if same:
+            best = min(same, key=lambda s: _rank(s, software, version))
+            return _chosen(formula, best, "fitted" if name == dtype else "transferred")
+        twins = twins_of(mine, chip, software)
+        found = carried(formula, twins or own or mine, chip, dtype, software)
+        if found is not None:
+            record, kin = found
+            return Chosen(family=formula, record=record, evidence="transferred", surfaces=kin)
     return Chosen(family=formula, record=formula.record(), evidence="datasheet", surfaces=())
 
 
-def _place(name: str, wanted: Sequence[str]) -> int:
-    return wanted.index(name) if name in wanted else len(wanted)
+def _rank(surface: Surface, wanted: Sequence[str], version: str) -> tuple[int, bool, list[int]]:
+    """Wanted software first, then the version, then the newest."""
+    place = wanted.index(surface.software) if surface.software in wanted else len(wanted)
+    numbers = [-int(part) for part in re.findall(r"\d+", surface.version)]
+    return place, surface.version != version, numbers
 
 
-def _nearest(mine: Sequence[Surface], chip: Chip, software: Sequence[str]) -> list[Surface]:
-    """Surfaces of the nearest generation, under the most wanted software among them."""
-    place = GENERATION.get(chip.architecture)
-    if place is None or not mine:
-        return []
-    far = [abs(GENERATION.get(s.architecture, 9.0) - place) for s in mine]
-    near = [s for s, d in zip(mine, far, strict=True) if d == min(far)]
-    least = min(_place(s.software, software) for s in near)
-    return [s for s in near if _place(s.software, software) == least]
-
-
-def _chosen(formula: Family, surfaces: Sequence[Surface], evidence: Evidence) -> Chosen:
-    """The geometric mean of some surfaces' coefficients."""
-    means = {
-        name: float(np.exp(np.mean([np.log(s.coefficients[name]) for s in surfaces])))
-        if all(s.coefficients[name] > 0.0 for s in surfaces)
-        else surfaces[0].coefficients[name]
-        for name in surfaces[0].coefficients
-    }
-    return Chosen(
-        family=formula,
-        record=formula.record(**means),
-        evidence=evidence,
-        surfaces=tuple(surfaces),
-    )
+def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> Chosen:
+    """One surface as it is."""
+    record = formula.record(**surface.coefficients)
+    return Chosen(family=formula, record=record, evidence=evidence, surfaces=(surface,))

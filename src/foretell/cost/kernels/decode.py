@@ -159,5 +159,13 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 """What a fit moves; which groups are packed and how lanes are split belong to the library."""
 
-FAMILY = Family(name="decode", dims=DIMS, record=Decode, bounds=BOUNDS, seconds=seconds)
+FAMILY = Family(
+    name="decode",
+    dims=DIMS,
+    record=Decode,
+    bounds=BOUNDS,
+    seconds=seconds,
+    start=start,
+    discrete=True,
+)
 """Attention of a decode step."""

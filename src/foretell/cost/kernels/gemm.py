@@ -38,6 +38,8 @@ LONG_S = 1e-3
 CORE_FLOP_PER_S = 16e12
 """Most that one core of the chips measured does in 16 bits (15.2e12, B200). Where a chip lists fewer and
 wider cores, or none, each takes several tiles at once, and they are counted by this rate."""
+MANY_CORES = 32.0
+"""Cores from which a chip's own number counts."""
 ROW_PASS = 2048.0
 """Elements of a row that one pass of a quantisation kernel covers (256 threads of 8)."""
 RAGGED_ROWS, RAGGED_COLUMNS = 128.0, 16.0
@@ -86,7 +88,8 @@ def seconds(dims: Dims, coefficients: Any, engine: Engine) -> Array:
     m, n, k = (np.asarray(dims[name], dtype=np.float64) for name in ("m", "n", "k"))
     batch = np.asarray(dims.get("batch", 1.0), dtype=np.float64)
     form, bandwidth = engine.dtype, engine.bytes_per_s
-    cores = np.maximum(engine.cores, engine.half_flop_per_s / CORE_FLOP_PER_S)
+    wide = np.maximum(engine.cores, engine.half_flop_per_s / CORE_FLOP_PER_S)
+    cores = np.where(np.asarray(engine.cores) >= MANY_CORES, engine.cores, wide)
     result_bytes = batch * m * n * max(2.0, form.activation_bytes)
     operand_bytes = batch * k * (n * form.weight_bytes + m * form.activation_bytes)
     memory_s = (operand_bytes / c.memory + result_bytes / c.store) / bandwidth
@@ -137,6 +140,12 @@ def _cores_s(
     return best(1.0, 0.0), np.minimum(best(once, sum_s), best(twice, sum_s))
 
 
+def start(architecture: str, software: str, dtype: str) -> Gemm:
+    """Where a fit begins; block formats from ragged rows, which end in a lesser minimum from none."""
+    del architecture, software
+    return Gemm(ragged=0.3) if dtype == "fp8-block" else Gemm()
+
+
 FAMILY = Family(
     name="gemm",
     dims=("m", "n", "k", "batch"),
@@ -159,5 +168,7 @@ FAMILY = Family(
         "ragged": (1e-4, 3.0),
     },
     seconds=seconds,
+    start=start,
+    library=("launch_s", "quantise", "row_s", "ragged"),
 )
 """Matrix products."""

@@ -147,10 +147,18 @@ PREFILL = Family(
     dims=prefill.DIMS,
     record=prefill.Prefill,
     bounds=prefill.BOUNDS,
+    start=prefill_start,
+    discrete=True,
     seconds=prefill.seconds,
 )
 """Latent attention over many queries, heads unpacked."""
 DECODE = Family(
-    name="mla-decode", dims=DECODE_DIMS, record=LatentDecode, bounds=BOUNDS, seconds=seconds
+    name="mla-decode",
+    dims=DECODE_DIMS,
+    record=LatentDecode,
+    bounds=BOUNDS,
+    seconds=seconds,
+    start=decode_start,
+    discrete=True,
 )
 """Latent attention of a decode step, absorbed."""

@@ -258,5 +258,13 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 """What a fit moves; tiles, rate and softmax are held: one head size alone cannot tell them apart."""
 
-FAMILY = Family(name="prefill", dims=DIMS, record=Prefill, bounds=BOUNDS, seconds=seconds)
+FAMILY = Family(
+    name="prefill",
+    dims=DIMS,
+    record=Prefill,
+    bounds=BOUNDS,
+    seconds=seconds,
+    start=start,
+    discrete=True,
+)
 """Fused attention over many queries."""

@@ -1,0 +1,116 @@
+"""Which coefficients a kernel runs with, and how sure they are."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from foretell.catalog.chips import catalogue_chip
+from foretell.cost.kernels.choose import catalogue_surfaces, choose, family_named
+from foretell.cost.kernels.gemm import Gemm
+from foretell.cost.kernels.spread import spread_of
+from foretell.specs.surface import Surface
+
+
+def made(
+    chip: str, architecture: str, dtype: str, software: str, record: Gemm, version: str = "1.0"
+) -> Surface:
+    """A surface with given coefficients."""
+    return Surface(
+        family="gemm",
+        dtype=dtype,
+        chip=chip,
+        architecture=architecture,
+        software=software,
+        version=version,
+        coefficients=asdict(record),
+        points=1,
+        median_ape=0.0,
+        p90_ape=0.0,
+        left_out_median_ape=0.0,
+        left_out_p90_ape=0.0,
+        residuals=(-0.1, -0.05, 0.0, 0.05, 0.1),
+        source="test",
+        date="2026-01-01",
+    )
+
+
+KNOWN = [
+    made("h100-sxm", "hopper", "bf16", "trtllm", Gemm(compute=0.8)),
+    made("a100-sxm-80gb", "ampere", "bf16", "trtllm", Gemm(compute=0.4)),
+]
+
+
+def test_a_chip_of_its_own_is_fitted() -> None:
+    found = choose(catalogue_chip("h100-sxm"), "gemm", "bf16", ("trtllm",), KNOWN)
+    assert (found.evidence, found.record.compute) == ("fitted", 0.8)
+    other = choose(catalogue_chip("h100-sxm"), "gemm", "bf16", ("vllm",), KNOWN)
+    assert (other.evidence, other.record.compute) == ("transferred", 0.8)
+
+
+def test_the_version_asked_for_else_the_newest() -> None:
+    many = [
+        made("h100-sxm", "hopper", "bf16", "vllm", Gemm(compute=c), version)
+        for c, version in ((0.5, "0.9.1"), (0.6, "0.22.0"), (0.7, "0.10.0"))
+    ]
+    chip = catalogue_chip("h100-sxm")
+    assert choose(chip, "gemm", "bf16", ("vllm",), many).record.compute == 0.6
+    assert choose(chip, "gemm", "bf16", ("vllm",), many, "0.10.0").record.compute == 0.7
+
+
+def test_what_is_near_is_carried_over() -> None:
+    near = choose(catalogue_chip("h200-sxm"), "gemm", "bf16", ("trtllm",), KNOWN)
+    assert near.evidence == "transferred"
+    assert near.record.compute == 0.8
+    between = choose(catalogue_chip("l40s"), "gemm", "bf16", ("trtllm",), KNOWN)
+    assert 0.4 < between.record.compute < 0.8
+    far = choose(catalogue_chip("mi300x"), "gemm", "bf16", ("trtllm",), KNOWN)
+    assert far.record.compute == pytest.approx(np.sqrt(0.8 * 0.4))
+
+
+def test_a_library_brings_its_own_quantisation() -> None:
+    known = [
+        made("gb200", "blackwell", "fp8", "vllm", Gemm(launch_s=5e-6, compute=0.5)),
+        made("h200-sxm", "hopper", "fp8", "trtllm", Gemm(launch_s=12e-6, compute=0.8)),
+    ]
+    found = choose(catalogue_chip("b200-sxm"), "gemm", "fp8", ("trtllm",), known)
+    assert found.record.launch_s == pytest.approx(12e-6)
+    assert found.record.compute < 0.6
+
+
+def test_without_any_surface_the_defaults_hold_and_the_interval_is_widest() -> None:
+    found = choose(catalogue_chip("h100-sxm"), "gemm", "bf16", (), [])
+    assert (found.evidence, found.record) == ("datasheet", Gemm())
+    fitted = choose(catalogue_chip("h100-sxm"), "gemm", "bf16", (), KNOWN)
+    assert spread_of(found)[-1] > spread_of(fitted)[-1]
+
+
+@pytest.mark.parametrize(
+    "chip", ["h100-sxm", "l40s", "mi300x", "tpu-v5p", "b300-sxm", "v100-sxm-32gb"]
+)
+@pytest.mark.parametrize("dtype", ["bf16", "fp8", "nvfp4", "int8", "int4", "mxfp4"])
+def test_no_chip_and_format_is_left_without_coefficients(chip: str, dtype: str) -> None:
+    for family in (
+        "gemm",
+        "prefill",
+        "decode",
+        "mla-prefill",
+        "mla-decode",
+        "experts",
+        "pointwise",
+    ):
+        found = choose(catalogue_chip(chip), family, dtype, ("vllm",))
+        assert isinstance(found.record, family_named(family).record)
+        assert list(spread_of(found)) == sorted(spread_of(found))
+
+
+def test_every_surface_of_the_catalogue_is_whole() -> None:
+    surfaces = catalogue_surfaces()
+    assert len(surfaces) > 60
+    for surface in surfaces:
+        record = family_named(surface.family).record
+        assert surface.coefficients.keys() == record.__dataclass_fields__.keys()
+        assert list(surface.residuals) == sorted(surface.residuals)
+        assert surface.points > 0
+        assert surface.source
+        assert surface.date

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foretell.certainty import Grounds, grounds_of, leaf, node, whole
+from foretell.certainty import HOST, Grounds, grounds_of, leaf, node, whole
 from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import MEMORY_SHARE
 from foretell.estimate import Rows, Tables
@@ -46,7 +46,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     slow, mu = int(rows.slowest[0]), float(rows.micro_batches[0])
     on_stage = rows.counts[rows.pair[0], slow] * mu
     parts, group = tables.parts, int(tables.tensor_group[0])
-    grounds = grounds_of(parts.times.basis, system)
+    grounds = grounds_of(parts.times.grounds, system)
     compute, memory, again = Families(), Families(), Families()
     for backward in (False, True):
         _add_families(tables, rows, backward, on_stage, (compute, memory))
@@ -60,6 +60,10 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         tensor_s += float((layers_only * tables.tensor.forward_s[group]).sum())
     if mode == 1.0:
         again.add("attention", float((on_stage * parts.core_s[0]).sum()), 0.0)
+    host = parts.forward.host_s[0] + parts.backward.host_s[0]
+    host_s = float((on_stage * host).sum())
+    if mode == 2.0:
+        host_s += float((layers_only * parts.forward.host_s[0]).sum())
     base = float(tables.power.base_watts)
 
     def waits(name: str, seconds: float) -> Leaf:
@@ -78,6 +82,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         waits("pipeline_parallel", mu * float(rows.send_s[0, 0])),
         waits("data_parallel", float(rows.data_s[0, slow])),
         idle,
+        leaf("host", host_s, ("transferred", HOST), base * host_s),
         leaf("optimizer", update_s, grounds.of("elementwise"), update_joules(update_s, tables)),
     ]
     return whole(node("step", children, float(rows.step_s[0])))

@@ -5,13 +5,10 @@ half and nine tenths of the cases. Families of kernels and communication err ind
 half-widths add up as squares; a whole step has, besides, what end-to-end runs showed beyond their kernels.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from foretell.cost.kernels.choose import Chosen
-from foretell.cost.kernels.spread import spread_of
 from foretell.network.library_catalog import evidence_of
 from foretell.specs.result import Evidence, Leaf
 from foretell.specs.system import System
@@ -29,6 +26,8 @@ FABRIC: Mapping[Evidence, Spread] = {
 collectives --leave-one-out system); of fabrics and chips that were never measured, supposed twice that."""
 WHOLE_STEP: Spread = (-0.25, -0.08, 0.0, 0.10, 0.35)
 """Of a step beyond its kernels and collectives: host, allocator, stragglers, framework."""
+HOST: Spread = (-0.9, -0.4, 0.0, 0.4, 0.9)
+"""Of waiting for the host: one machine was measured, and frameworks differ by a factor of three."""
 ORDER: tuple[Evidence, ...] = ("measured", "fitted", "transferred", "datasheet")
 """Best first."""
 KERNELS = {"attention": "prefill", "grouped-gemm": "grouped", "gemm": "gemm", "scan": "scan"}
@@ -49,17 +48,16 @@ class Grounds:
         return self.kernels.get(KERNELS.get(family, "pointwise"), self.kernels["pointwise"])
 
 
-def grounds_of(basis: Mapping[str, Chosen], system: System) -> Grounds:
+def grounds_of(kernels: Mapping[str, tuple[Evidence, Spread]], system: System) -> Grounds:
     """What the kernels and collectives of a scenario stand on."""
     found = evidence_of(system)
-    kernels = {name: (chosen.evidence, spread_of(chosen)) for name, chosen in basis.items()}
     return Grounds(kernels=kernels, collectives=(found, FABRIC[found]))
 
 
 def leaf(name: str, value: float, grounds: tuple[Evidence, Spread], joules: float | None) -> Leaf:
     """A leaf with its evidence and interval."""
     evidence, spread = grounds
-    low90, low50, _, high50, high90 = (value * float(np.exp(q)) for q in spread)
+    low90, low50, _, high50, high90 = (value * math.exp(q) for q in spread)
     interval = {"p50": (low50, high50), "p90": (low90, high90)}
     return Leaf(
         name=name, value=value, unit="s", evidence=evidence, joules=joules, interval=interval
@@ -94,7 +92,7 @@ def _together(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, flo
     found = {}
     for key in ("p50", "p90"):
         ends = [(p.value, *p.interval[key]) for p in parts if p.interval is not None]
-        below = float(np.sqrt(sum(max(v - low, 0.0) ** 2 for v, low, _ in ends)))
-        above = float(np.sqrt(sum(max(high - v, 0.0) ** 2 for v, _, high in ends)))
+        below = math.sqrt(sum(max(v - low, 0.0) ** 2 for v, low, _ in ends))
+        above = math.sqrt(sum(max(high - v, 0.0) ** 2 for v, _, high in ends))
         found[key] = (max(value - below, 0.0), value + above)
     return found

@@ -13,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack, stacked
+from foretell.cost.fusion import SIDE_BY_SIDE
+from foretell.cost.kernels.base import p_norm
 from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.op_times import OpTimes, op_times
 from foretell.network.collectives import collective_s, outermost, place
 from foretell.network.library_records import Kind
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
 from foretell.specs._base import Num
+from foretell.specs.chip import Chip
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
@@ -39,6 +42,8 @@ class PassSeconds:
 
     seconds: Array
     """Time."""
+    host_s: Array
+    """What of it is waiting for the host to start kernels."""
     clocked_s: Array
     """What of it stretches when the clock falls."""
     core_joules: Array
@@ -118,17 +123,47 @@ class Shapes:
     """Weights that the head borrows."""
 
 
+Lengths = tuple[int, int | None]
+"""Tokens of a sequence, and of a target sequence."""
+Shape = tuple[Num, Num, Num]
+"""Micro-batch, tensor-parallel ranks, sequence parallelism."""
+
+
 def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp: Array) -> Parts:
     """Build the graph for all shapes at once, cut it, and cost it in two calls."""
-    width, chip, job = len(tp), scenario.system.chip, scenario.job
+    chip, job = scenario.system.chip, scenario.job
     lengths = (job.seq_len, job.target_len)
-    if width == 1:
-        # A single shape recurs from estimate to estimate: what it is made of is remembered.
+    if len(tp) == 1:
+        # A single shape recurs from estimate to estimate: what it costs is remembered.
         one = (float(micro_batch[0]), float(tp[0]), float(sp[0]))
-        shapes = _one_shape(scenario.model, lengths, base.flash, one)
-    else:
-        shapes = shapes_of(scenario.model, lengths, base.flash, (micro_batch, tp, sp))
-    ops, whole = shapes.ops, shapes.whole
+        return _one_part_table(scenario.model, lengths, chip, recipe_of(base), one)
+    shapes = shapes_of(scenario.model, lengths, base.flash, (micro_batch, tp, sp))
+    return _costed(shapes, chip, base, tp, sp)
+
+
+def recipe_of(plan: Plan) -> Plan:
+    """A plan reduced to what kernels run by."""
+    return Plan(
+        flash=plan.flash,
+        fused=plan.fused,
+        attention=plan.attention,
+        precision=plan.precision,
+        weights=plan.weights,
+    )
+
+
+@lru_cache(maxsize=512)
+def _one_part_table(
+    model: Model, lengths: Lengths, chip: Chip, recipe: Plan, shape: tuple[float, float, float]
+) -> Parts:
+    """Costs of one shape."""
+    shapes = _one_shape(model, lengths, recipe.flash, shape)
+    return _costed(shapes, chip, recipe, np.array(shape[1:2]), np.array(shape[2:]))
+
+
+def _costed(shapes: Shapes, chip: Chip, base: Plan, tp: Array, sp: Array) -> Parts:
+    """Shapes on a chip."""
+    width, ops, whole = len(tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
     times = op_times(shapes.stacks, len(flat), chip, base)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
@@ -155,15 +190,13 @@ def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp
 
 @lru_cache(maxsize=256)
 def _one_shape(
-    model: Model, lengths: tuple[int, int | None], flash: bool, shape: tuple[float, float, float]
+    model: Model, lengths: Lengths, flash: bool, shape: tuple[float, float, float]
 ) -> Shapes:
     """One shape, in plain numbers, on which the same arithmetic is ten times as fast as on arrays."""
     return shapes_of(model, lengths, flash, shape)
 
 
-def shapes_of(
-    model: Model, lengths: tuple[int, int | None], flash: bool, shape: tuple[Num, Num, Num]
-) -> Shapes:
+def shapes_of(model: Model, lengths: Lengths, flash: bool, shape: Shape) -> Shapes:
     """Operations, work and kept bytes of every part, for numbers or arrays of batch, tp and sp."""
     batch, tp, sp = shape
     seq_len, target_len = lengths
@@ -249,8 +282,11 @@ def tensor_seconds(
 
 def _pass(ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice) -> PassSeconds:
     """Sums over the operations of each part in one pass."""
+    chip_s = _sum_parts(ops, times.seconds[rows])
+    seconds = p_norm(chip_s, _sum_parts(ops, times.host_s[rows]), SIDE_BY_SIDE)
     return PassSeconds(
-        seconds=_sum_parts(ops, times.seconds[rows]),
+        seconds=seconds,
+        host_s=seconds - chip_s,
         clocked_s=_sum_parts(ops, times.clocked_s[rows]),
         core_joules=_sum_parts(ops, times.core_joules[rows]),
         memory_joules=_sum_parts(ops, times.memory_joules[rows]),

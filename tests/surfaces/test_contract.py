@@ -31,6 +31,10 @@ FLAGS = {
     ).split(),
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
+    "calibrate measure": (
+        "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
+    ),
+    "calibrate fit": "--file --chip --out --plot --json".split(),
 }
 """Every verb and its flags: a change here is a change of the contract."""
 
@@ -300,7 +304,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "unknown verb 'estimat'; allowed: estimate, search, catalog, reference, network, validate; did",
+            "allowed: estimate, search, catalog, reference, network, validate, calibrate; did",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

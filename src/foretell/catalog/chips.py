@@ -6,11 +6,15 @@ from typing import Any
 
 from foretell.catalog.files import Table, catalogue_table
 from foretell.catalog.names import find
+from foretell.catalog.surfaces import surfaces_from
 from foretell.catalog.values import missing, read_fields
 from foretell.errors import BadInput, Problem
 from foretell.specs.chip import Chip
 
-CHIP_KEYS = ("aliases", "shared_aliases", "alias_notes", "notes", "sources", "reference_system")
+CHIP_KEYS = (
+    *("aliases", "shared_aliases", "alias_notes", "notes", "sources", "reference_system"),
+    "surface",
+)
 """What a chip's file holds besides the record's fields."""
 
 NAMES = ("id", "name", "vendor", "architecture")
@@ -37,6 +41,8 @@ def chip_from_table(
     """
     before = len(problems)
     given = read_fields(Chip, table, path, problems, (*CHIP_KEYS, "base", "design"))
+    if "surface" in table:
+        given["kernels"] = surfaces_from(table["surface"], "surface", problems)
     if "base" in table or "design" in table:
         base = _underlying(table, path, problems, said)
         if base is None or len(problems) > before:

@@ -18,6 +18,7 @@ from foretell.catalog.systems import (
 from foretell.catalog.values import Fact, read_facts
 from foretell.errors import BadInput, Problem
 from foretell.specs.chip import Chip
+from foretell.specs.surface import Surface
 from foretell.specs.system import System, Tier
 
 _HEADINGS = ("id", "name", "vendor", "architecture", "assumptions")
@@ -70,12 +71,24 @@ def _show_file(path: Path) -> dict[str, Any]:
         return _show_design(path, whole["chip"])
     if "network" in table or "chip" in table:
         system = system_from_file(path)
-        return _show_system({"id": system.id, "name": system.name, **table})
+        shown = _show_system({"id": system.id, "name": system.name, **whole})
+        if system.chip.kernels:
+            shown["assumptions"] = list(system.assumptions)
+            shown["kernels"] = [kernel_words(surface) for surface in system.chip.kernels]
+        return shown
     problems: list[Problem] = []
     chip = chip_from_table(table, "chip", problems)
     if chip is None:
         raise BadInput(problems)
     return _show_chip({"id": chip.id, "name": chip.name, **table})
+
+
+def kernel_words(surface: Surface) -> str:
+    """What a surface was fitted to and how well, in a few words."""
+    return (
+        f"{surface.family} {surface.dtype} {surface.software} {surface.version}: {surface.points} points, "
+        f"left out {surface.left_out_median_ape:.1%} median, {surface.left_out_p90_ape:.1%} p90"
+    )
 
 
 def _show_design(path: Path, table: Table) -> dict[str, Any]:
@@ -100,7 +113,7 @@ def _show_design(path: Path, table: Table) -> dict[str, Any]:
     values = {
         name: {"value": value, "source": "the file's design", "status": "inferred"}
         for name, value in found.items()
-        if value not in (0.0, "")
+        if value not in (0.0, "", ())
     }
     shown |= {"aliases": [], "notes": [], "assumptions": list(system.assumptions)}
     return {"kind": "chip", **shown, "values": values}
@@ -140,7 +153,9 @@ def _show_system(table: Table) -> dict[str, Any]:
     if isinstance(chip, dict):
         shown["chip"] = str(chip.get("base", chip.get("id", "own-chip")))
         values |= _values(Chip, chip, "chip.", (*CHIP_KEYS, "base"), table)
-    for name, tier in table["network"].items():
+    for name, tier in table.get(
+        "network", {}
+    ).items():  # a calibrated chip may have none of its own
         values |= _values(Tier, tier, f"network.{name}.", (), table)
     shown["assumptions"] = list(table.get("assumptions", []))
     shown["values"] = values

@@ -19,6 +19,8 @@ from foretell.specs.system import Network, System, Tier
 
 SYSTEM_KEYS = ("aliases", "shared_aliases", "alias_notes", "notes", "sources")
 """What a system's file holds besides the record's fields."""
+_ALONE = "400 Gbit/s"
+"""Bandwidth inside a node of chips whose links nothing tells: a network card each."""
 _USUAL = "nodes of eight on a switch at the chip's scale-up rate, 512 nodes at 400 Gbit/s a chip"
 _TIER_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
@@ -65,12 +67,18 @@ def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") 
     if "network" not in table and is_design(table.get("chip")):
         table = {**table, "network": _usual_network(chip)}
         said.append(f"No network is given; taken: {_USUAL}.")
+    elif "network" not in table and is_calibrated(table.get("chip")) and chip and not problems:
+        return _calibrated(table, chip)
     system = _assemble(dict(table), chip, default_id, problems)
     return replace(system, assumptions=(*said, *system.assumptions)) if said else system
 
 
 def chip_file_as_system(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A file with a `[design]` of its own, beside a network or alone, as one with `[chip.design]`."""
+    """A file with a `[design]`, or a chip and `[[surface]]`, as one that has them in its `[chip]`."""
+    if "surface" in table and "chip" in table:
+        rest = {key: raw for key, raw in table.items() if key != "surface"}
+        chip = table["chip"] if isinstance(table["chip"], dict) else {"base": table["chip"]}
+        return {**rest, "chip": {**chip, "surface": table["surface"]}}
     if "design" not in table or "chip" in table:
         return table
     named = {key: table[key] for key in NAMES if key in table}
@@ -85,11 +93,30 @@ def is_design(chip: object) -> bool:
     return isinstance(chip, dict) and "design" in chip
 
 
-def _usual_network(chip: Chip | None) -> Table:
+def is_calibrated(chip: object) -> bool:
+    """Whether a file's chip is a table with surfaces of its own."""
+    return isinstance(chip, dict) and "surface" in chip
+
+
+def _calibrated(table: Mapping[str, Any], chip: Chip) -> System:
+    """A calibrated chip that names no network: in its reference system, or on the usual network."""
+    if "base" in table["chip"]:
+        reference = named_system(chip.id)
+        names = {key: table[key] for key in ("id", "name") if isinstance(table.get(key), str)}
+        return replace(reference, chip=chip, **names)
+    links = float(chip.scale_up_bytes_per_s) > 0.0
+    usual = _USUAL if links else _USUAL.replace("the chip's scale-up rate", _ALONE)
+    system = _assemble({**table, "network": _usual_network(chip, links)}, chip, chip.id, [])
+    said = f"No network is given; taken: {usual}."
+    return replace(system, assumptions=(said, *system.assumptions))
+
+
+def _usual_network(chip: Chip | None, links: bool = True) -> Table:
     """Where a design that names no network is put."""
+    rate = 1.0 if chip is None else float(chip.scale_up_bytes_per_s)
     node = {
         "size": 8,
-        "bandwidth_bytes_per_s": 1.0 if chip is None else float(chip.scale_up_bytes_per_s),
+        "bandwidth_bytes_per_s": rate if links else _ALONE,
         "latency_s": "2.5 us",
     }
     cluster = {

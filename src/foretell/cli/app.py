@@ -49,5 +49,8 @@ def make_app() -> App:
     calibrate.command(
         "foretell.cli.calibrate:measure", help="Time kernels, layers and steps on this machine."
     )
+    calibrate.command(
+        "foretell.cli.calibrate:fit", help="Fit a chip's file to what was measured, for --system."
+    )
     app.command(calibrate)
     return app

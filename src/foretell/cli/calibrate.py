@@ -1,11 +1,13 @@
-"""`foretell calibrate measure`: time kernels, layers and steps on this machine."""
+"""`foretell calibrate`: measure this machine, and fit what predictions run with."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from foretell.cli.flags import Json
 from foretell.cli.output import write_json
+from foretell.errors import BadInput, Problem
 
 
 def measure(
@@ -62,3 +64,67 @@ def measure(
         if found.skipped:
             print(f"  {found.skipped} points would take too much memory and were left out")
     return 0
+
+
+def fit(
+    file: Annotated[str, Parameter(metavar="FILE", help="What calibrate measure wrote.")],
+    *,
+    chip: Annotated[
+        str,
+        Parameter(
+            metavar="ID",
+            help="A chip of the catalogue, whose facts stand; or a new id, whose peaks are measured.",
+        ),
+    ],
+    out: Annotated[
+        str, Parameter(metavar="FILE", help="The chip's file, for --system in every verb.")
+    ],
+    plot: Annotated[
+        str, Parameter(metavar="FILE.svg", help="Predicted against measured, as a picture.")
+    ] = "",
+    json: Json = False,
+) -> int:
+    """Fit the kernels' surfaces to measurements; print what they miss, write the chip's file."""
+    from foretell.calibrate import fit_file, fit_plot, fit_report
+    from foretell.calibrate.fit import calibrate
+
+    _check_targets({"out": out, **({"plot": plot} if plot else {})}, file)
+    found = calibrate(Path(file), chip)
+    Path(out).write_text(fit_file.chip_toml(found))
+    if plot:
+        Path(plot).write_text(fit_plot.svg(found))
+    if json:
+        write_json({**fit_report.to_dict(found), "out": out, "plot": plot or None})
+    else:
+        print(fit_report.text(found))
+        print(f"\nwritten: {out}{f' and {plot}' if plot else ''}")
+        print(f"use it: foretell estimate MODEL --system {out} --gpus 1")
+    return 0
+
+
+def _check_targets(targets: dict[str, str], source: str) -> None:
+    """Whether files can be written there, and none is what is read; scipy is there to fit with."""
+    from importlib.util import find_spec
+
+    problems: list[Problem] = []
+    allowed = "a file in a folder there is"
+    for name, target in targets.items():
+        path = Path(target)
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            what = "no file can be written there"
+            problems.append(Problem(path=name, value=target, message=what, allowed=allowed))
+        elif path.exists() and Path(source).exists() and path.samefile(source):
+            what = "is the file of measurements itself"
+            problems.append(Problem(path=name, value=target, message=what, allowed="another file"))
+    if len({*targets.values()}) < len(targets):
+        what = "is the chip's file too"
+        problems.append(Problem(path="plot", value=targets["plot"], message=what))
+    out = targets["out"]
+    if not out.lower().endswith(".toml"):
+        what, kind = "is not a TOML file's name", "a name that ends in .toml"
+        problems.append(Problem(path="out", value=out, message=what, allowed=kind))
+    if find_spec("scipy") is None:
+        what, how = "fitting needs scipy", "pip install 'foretell[calibrate]'"
+        problems.append(Problem(path="scipy", value=None, message=what, allowed=how))
+    if problems:
+        raise BadInput(problems)

@@ -95,7 +95,9 @@ def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
     def call(m: Num, n: Num, k: Num) -> Call:
         sizes = {"m": m, "n": n, "k": k, "groups" if grouped else "batch": op.groups}
         family = "grouped" if grouped else "gemm"
-        return Call(family=family, linear=linear, row=row, sizes=sizes, work=work)
+        return Call(
+            family=family, linear=linear, row=row, sizes=sizes, work=work, backward=backward
+        )
 
     if not backward:
         return [call(op.m, op.n, op.k)]
@@ -122,7 +124,9 @@ def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
             "kv_bytes": ACTIVATION_BYTES,
         }
         family = "prefill-backward" if backward else "prefill"
-        return [Call(family=family, linear=False, row=row, sizes=sizes, work=work)]
+        return [
+            Call(family=family, linear=False, row=row, sizes=sizes, work=work, backward=backward)
+        ]
     return _stored_scores(op, row, work, backward)
 
 
@@ -142,7 +146,9 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
         flop = 2.0 * heads * m * n * k
         sizes = {"m": m, "n": n, "k": k, "batch": heads}
         each = Work(matrix_flop=flop, activation_elements=heads * (m * k + k * n + m * n))
-        calls.append(Call(family="gemm", linear=False, row=row, sizes=sizes, work=each))
+        calls.append(
+            Call(family="gemm", linear=False, row=row, sizes=sizes, work=each, backward=backward)
+        )
     # The products have read and written the scores once each; softmax and mask pass over them besides.
     moved = (4.0 if backward else 3.0) * op.scores
     softmax = Work(vector_flop=work.vector_flop, activation_elements=moved)

@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack
-from foretell.cost.fusion import passes
-from foretell.cost.kernels.base import DTYPES, Engine, engine_of
+from foretell.cost.fusion import HOSTS, passes
+from foretell.cost.kernels.base import DTYPES, Engine, attainable, engine_of
 from foretell.cost.kernels.choose import Chosen, choose
 from foretell.cost.kernels.experts import grouped_seconds
 from foretell.cost.kernels.gemm import Gemm
-from foretell.cost.kernels.prefill import backward_of, library
+from foretell.cost.kernels.spread import spread_of
 from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
+from foretell.specs.result import Evidence
 
 Array = NDArray[np.float64]
 
@@ -28,8 +29,17 @@ SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
 """Whose kernels stand for training's, the nearest first."""
 LOW_PRECISION = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
+ATTENTION = {"fa2": "torch-fa2", "fa3": "torch-fa3", "cudnn": "torch-cudnn"}
+"""Library of a plan's attention -> the software its kernels were measured under."""
+BEST_ATTENTION = {
+    "hopper": "cudnn",
+    "blackwell": "cudnn",
+    "blackwell-ultra": "cudnn",
+    "rubin": "cudnn",
+}
+"""The fastest library of an architecture; fa2 elsewhere."""
 CAST_LAUNCH_S, CAST_PASSES = 3e-6, 4.0 / 3.0
-"""Launch of a product whose operands are already narrow, and traffic of a cast over one read and one write."""
+"""Launch of a product whose operands are already narrow; traffic of a cast over one read and one write."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
 
@@ -48,21 +58,28 @@ class OpTimes:
     """What the device memory spends."""
     memory_bound: NDArray[np.bool_]
     """Where moving bytes takes longer than arithmetic."""
-    basis: Mapping[str, Chosen]
-    """Family -> the coefficients it runs with."""
+    host_s: Array
+    """What the host spends to start the kernels."""
+    grounds: Mapping[str, tuple[Evidence, tuple[float, ...]]]
+    """Family -> what its coefficients stand on, and the spread of their residuals."""
+    notes: tuple[str, ...]
+    """Where the coefficients come from."""
 
 
 def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> OpTimes:
     """Times of all operations in both passes."""
     width = stacks[0].matrix_flop.shape[1]
-    table = np.zeros((5, 2 * ops, width))
-    basis: dict[str, Chosen] = {}
+    table = np.zeros((6, 2 * ops, width))
+    grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
+    notes: list[str] = []
     power = chip_power(chip)
     for stack in stacks:
         dtype = call_dtype(stack, plan)
-        engine = engine_of(chip, dtype)
         chosen = coefficients(stack.family, dtype, chip, plan)
-        basis[stack.family] = chosen
+        engine = engine_of(chip, dtype)
+        engine = attainable(engine, chip) if chosen.foreign else engine
+        grounds[stack.family] = (chosen.evidence, spread_of(chosen))
+        notes.append(chosen.note)
         moved = (
             stack.activation_elements * ACTIVATION_BYTES
             + stack.weight_elements * DTYPE_BYTES[plan.weights]
@@ -86,6 +103,7 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
             core_joules(load, power.coefficients),
             memory_joules(load, power.coefficients),
             np.minimum(arithmetic_s, seconds),
+            some * _host_s(stack, kernels, plan.fused),
         )
         for target, value in zip(table, values, strict=True):
             np.add.at(target, stack.rows, value)
@@ -95,7 +113,9 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
         core_joules=table[2],
         memory_joules=table[3],
         memory_bound=table[4] < 0.5 * table[0],
-        basis=basis,
+        host_s=table[5],
+        grounds=grounds,
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -107,6 +127,13 @@ def _passes(stack: CallStack, fused: bool) -> tuple[Array, Array]:
     factor = [p.backward if backward else p.forward for p, backward in told]
     kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
     return np.array(factor)[:, None], np.array(kernels)[:, None]
+
+
+def _host_s(stack: CallStack, kernels: Array, fused: bool) -> Array:
+    """Host time of each call; (calls, 1)."""
+    host = HOSTS[fused]
+    slower = np.where([backward for _, backward in stack.kinds], host.backward, 1.0)[:, None]
+    return np.asarray((host.operation_s + host.kernel_s * kernels) * slower)
 
 
 def required_dtypes(plan: Plan) -> tuple[str, ...]:
@@ -125,13 +152,10 @@ def call_dtype(stack: CallStack, plan: Plan) -> str:
 def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
     """The surface of a family, without its own view of the power limit: the second pass has that."""
     if family in ("prefill", "prefill-backward"):
-        found = choose(chip, "prefill", dtype, SOFTWARE)
-        record = (
-            found.record if plan.attention == "auto" else library(plan.attention, chip.architecture)
-        )
-        record = replace(record, warm=0.0)
-        record = backward_of(record) if family == "prefill-backward" else record
-        return replace(found, record=record)
+        name = BEST_ATTENTION.get(chip.architecture, "fa2")
+        name = name if plan.attention == "auto" else plan.attention
+        found = choose(chip, family, dtype, (ATTENTION[name],))
+        return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
     if family == "grouped":
         return choose(chip, "experts", dtype, SOFTWARE)
     if family == "gemm":

@@ -136,16 +136,32 @@ def library_for(
 
     `software` is nccl, rccl or trtllm, by default what the chip runs; an unknown transport is BadInput.
     """
-    link = links_by_chip().get(system.chip.id)
+    tiers = system.network.tiers
+    names = tuple(tier.name for tier in tiers)
+    reduces = any(tier.in_network_reduction for tier in tiers[: inner_tiers(names)])
+    mesh = fabric.id if fabric is not None else fabric_of(system.id).id
+    return _library(system.chip.id, names, reduces, mesh, software, version, transport)
+
+
+@lru_cache(maxsize=256)
+def _library(
+    chip: str,
+    names: tuple[str, ...],
+    reduces: bool,
+    fabric: str,
+    software: str,
+    version: str,
+    transport: str,
+) -> Library | None:
+    link = links_by_chip().get(chip)
     if link is None:
         return None
-    names = tuple(tier.name for tier in system.network.tiers)
     inner = inner_tiers(names)
     between = None
     if inner < len(names):
-        between = transport_of(fabric or fabric_of(system.id), transport, version)
+        between = transport_of(fabrics()[fabric], transport, version)
     inside = inside_link(link)
-    if not any(tier.in_network_reduction for tier in system.network.tiers[:inner]):
+    if not reduces:
         inside = replace(inside, in_network_base_s=float("inf"))
     own = custom_kernels(link) if software.startswith("trtllm") else None
     label = software or _tables()[link].get("library", "nccl")

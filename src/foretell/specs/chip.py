@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from foretell.specs._base import NotNegative, Positive
+from foretell.specs.surface import Surface
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,3 +71,9 @@ class Chip:
     """High end of published prices; 0 where unknown."""
     measured_matmul_flop_per_s: NotNegative = 0.0
     """Highest published bf16 matrix product rate; 0 where unknown."""
+    kernels: tuple[Surface, ...] = ()
+    """Surfaces fitted to measurements on this very chip; none where its kernels are the catalogue's."""
+
+    def __hash__(self) -> int:
+        """A few fields tell chips apart; peaks are a mapping, which has no hash."""
+        return hash((self.id, self.vector_flop_per_s, self.memory_bandwidth_bytes_per_s))

@@ -14,7 +14,7 @@ import numpy as np
 from foretell.calibrate.kernel_files import read_kernels
 from foretell.calibrate.surfaces import KernelRows, left_out
 from foretell.catalog import chip as named_chip
-from foretell.cost.kernels.base import Array, engine_of
+from foretell.cost.kernels.base import Array, attainable, engine_of
 from foretell.cost.kernels.choose import Chosen, catalogue_surfaces, choose
 from foretell.cost.kernels.spread import spread_of
 from foretell.validate.scores import Prediction, Scores, scores_of
@@ -70,7 +70,9 @@ def score_kernels(
 def predict(rows: KernelRows, left: Left | None = None) -> tuple[Array, Chosen]:
     """Predicted seconds of measured kernels, and the coefficients they come from."""
     chosen = choose_for(rows, left)
-    engine = engine_of(named_chip(rows.chip), rows.dtype)
+    chip = named_chip(rows.chip)
+    engine = engine_of(chip, rows.dtype)
+    engine = attainable(engine, chip) if chosen.foreign else engine
     if left == "site":
         return left_out(chosen.family, rows, engine, start=begin(rows, chosen)), chosen
     return chosen.family.seconds(rows.dims, chosen.record, engine), chosen

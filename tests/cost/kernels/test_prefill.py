@@ -156,11 +156,12 @@ def test_narrow_heads_use_the_matrix_units_less() -> None:
 
 @pytest.mark.parametrize("architecture", ["ampere", "hopper", "blackwell"])
 @pytest.mark.parametrize("name", sorted(LIBRARIES))
-def test_backward_takes_two_to_three_times_forward(name: str, architecture: str) -> None:
+def test_backward_takes_near_three_times_forward(name: str, architecture: str) -> None:
+    """2.5 by its products; 2.80 for fa2 and 2.86 for cudnn as measured on one H200."""
     record = library(name, architecture)
     dims = sizes(q=8192, batch=2)
     ratio = seconds(dims, backward_of(record), H200) / seconds(dims, record, H200)
-    assert 1.9 < ratio < 2.6
+    assert 2.5 < ratio < 3.1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ A family is a formula in dimensionless coefficients (shares of peaks, sizes of t
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,10 @@ DTYPES: Mapping[str, Dtype] = {
 }
 """Formats by name. Scales: one fp32 per 128 of a block, one byte per 16 (nvfp4) or 32 (mx) values.
 int4 and w4a16-mxfp4 keep activations in 16 bits and widen the weights on the way."""
+
+USUAL_SHARE = 0.80
+"""Best measured bf16 matrix rate over the nominal peak on the chips that surfaces were fitted to: H100 and
+H200 0.80, A100 0.87, B200 0.76."""
 
 PEAK_FALLBACK: Mapping[str, tuple[str, ...]] = {
     "fp4": ("fp8", "int8", "bf16", "fp16"),
@@ -96,6 +100,22 @@ def engine_of(chip: Chip, dtype: str) -> Engine:
         l2_bytes=chip.l2_bytes,
         sram_bytes=chip.sram_bytes_per_core,
         dtype=form,
+    )
+
+
+def attainable(engine: Engine, chip: Chip) -> Engine:
+    """The same with no more arithmetic than the best measured matrix rate of the chip tells.
+
+    Coefficients of other chips are shares of peaks that large products nearly reach; where the best measured
+    rate is far below a chip's nominal peak, its matrix peaks are taken down in proportion.
+    """
+    measured = np.asarray(chip.measured_matmul_flop_per_s, float)
+    share = measured / (USUAL_SHARE * np.asarray(engine.half_flop_per_s))
+    share = np.where(measured > 0.0, np.minimum(share, 1.0), 1.0)
+    return replace(
+        engine,
+        flop_per_s=share * engine.flop_per_s,
+        half_flop_per_s=share * engine.half_flop_per_s,
     )
 
 

@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from foretell.catalog.files import ROOT, read_table
-from foretell.cost.kernels.base import Family
-from foretell.cost.kernels.transfer import carried, twins_of
+from foretell.cost.kernels.base import DTYPES, PEAK_FALLBACK, Family
+from foretell.cost.kernels.transfer import GENERATION, carried, twins_of
 from foretell.specs.chip import Chip
 from foretell.specs.result import Evidence
 from foretell.specs.surface import Surface
@@ -62,6 +62,11 @@ class Chosen:
     """What they come from; none for defaults."""
 
     @property
+    def foreign(self) -> bool:
+        """Whether nothing was measured on the chip itself."""
+        return self.evidence in ("transferred", "datasheet")
+
+    @property
     def note(self) -> str:
         """Where the coefficients come from, in a few words."""
         if not self.surfaces:
@@ -106,6 +111,8 @@ def choose(
     A version that was measured is taken, else the newest.
     """
     formula = family_named(family)
+    if surfaces is None and (best := measured_on(chip, family, dtype, software)) is not None:
+        return _chosen(formula, best, "measured" if best.dtype == dtype else "transferred")
     known = catalogue_surfaces() if surfaces is None else surfaces
     for name in (dtype, *DTYPE_KIN.get(dtype, ())):
         mine = [s for s in known if s.family == family and s.dtype == name]
@@ -118,8 +125,23 @@ def choose(
         found = carried(formula, twins or own or mine, chip, dtype, software)
         if found is not None:
             record, kin = found
-            return Chosen(family=formula, record=record, evidence="transferred", surfaces=kin)
+            known_kin = chip.architecture in GENERATION
+            evidence: Evidence = "transferred" if known_kin else "datasheet"
+            return Chosen(family=formula, record=record, evidence=evidence, surfaces=kin)
     return Chosen(family=formula, record=formula.record(), evidence="datasheet", surfaces=())
+
+
+def measured_on(
+    chip: Chip, family: str, dtype: str, software: Sequence[str] = ()
+) -> Surface | None:
+    """The chip's own surface of a family, in the dtype or what it is widened to; wanted software first."""
+    peaks = PEAK_FALLBACK.get(DTYPES[dtype].peak, ())
+    for name in dict.fromkeys((dtype, *DTYPE_KIN.get(dtype, ()), *peaks)):
+        own = [s for s in chip.kernels if s.family == family and s.dtype == name]
+        if own:  # among others, the file's order
+            places = [software.index(s.software) if s.software in software else 99 for s in own]
+            return own[places.index(min(places))]
+    return None
 
 
 def _rank(surface: Surface, wanted: Sequence[str], version: str) -> tuple[int, bool, list[int]]:
@@ -131,5 +153,8 @@ def _rank(surface: Surface, wanted: Sequence[str], version: str) -> tuple[int, b
 
 def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> Chosen:
     """One surface as it is."""
-    record = formula.record(**surface.coefficients)
+    names = (
+        formula.record.__dataclass_fields__
+    )  # of a file that an older version wrote, what is known
+    record = formula.record(**{k: v for k, v in surface.coefficients.items() if k in names})
     return Chosen(family=formula, record=record, evidence=evidence, surfaces=(surface,))

@@ -1,0 +1,73 @@
+"""Operations as kernels: nothing is lost, and passes over memory are as frameworks make them."""
+
+import numpy as np
+import pytest
+
+from foretell.cost.calls import calls_of, stacked
+from foretell.cost.fusion import FUSED, PLAIN, kind_of, passes
+from foretell.cost.op_times import op_times
+from foretell.specs.plan import Plan
+from foretell.workload.build import build
+from foretell.workload.ops import Op
+from tests.builders import STACKS, make_chip, make_model
+
+
+def ops_of(name: str, flash: bool = True) -> list[Op]:
+    graph = build(make_model(name), batch=2.0, seq_len=512.0, flash=flash)
+    return [op for part in (*graph.kinds, graph.embedding, graph.head) for op in part.ops]
+
+
+@pytest.mark.parametrize("flash", [True, False])
+@pytest.mark.parametrize("name", sorted(STACKS))
+def test_kernels_do_the_work_of_their_operation(name: str, flash: bool) -> None:
+    for op in ops_of(name, flash):
+        for backward in (False, True):
+            work = op.backward() if backward else op.forward()
+            calls = calls_of(op, 0, backward=backward)
+            products = sum(float(c.work.matrix_flop) for c in calls)
+            assert products == pytest.approx(float(work.matrix_flop), rel=1e-12)
+            assert sum(float(c.work.activation_elements) for c in calls) > 0 or not products
+
+
+@pytest.mark.parametrize("name", sorted(STACKS))
+def test_every_operation_has_its_row_in_both_passes(name: str) -> None:
+    ops = ops_of(name)
+    stacks = stacked(ops, 1)
+    rows = set(np.concatenate([stack.rows for stack in stacks]).tolist())
+    assert rows == set(range(2 * len(ops)))
+
+
+@pytest.mark.parametrize("name", sorted(STACKS))
+def test_times_are_never_faster_than_light(name: str) -> None:
+    chip, ops = make_chip(), ops_of(name)
+    times = op_times(stacked(ops, 1), len(ops), chip, Plan())
+    for i, op in enumerate(ops):
+        for row, work in ((i, op.forward()), (i + len(ops), op.backward())):
+            least = float(work.matrix_flop) / chip.matrix_flop_per_s["bf16"]
+            assert times.seconds[row, 0] >= least
+            assert 0.0 <= times.clocked_s[row, 0] <= times.seconds[row, 0] * (1 + 1e-12)
+    assert (times.core_joules >= 0.0).all()
+    assert np.isfinite(times.seconds).all()
+
+
+def test_plain_kernels_move_more_than_fused_ones() -> None:
+    assert FUSED.keys() == PLAIN.keys()
+    for kind, fused in FUSED.items():
+        plain = passes(kind, fused=False)
+        assert plain.forward >= fused.forward
+        assert plain.backward >= fused.backward
+        assert plain.kernels >= fused.kernels
+    chip, ops = make_chip(), ops_of("dense")
+    fast, slow = (op_times(stacked(ops, 1), len(ops), chip, Plan(fused=f)) for f in (True, False))
+    assert (slow.seconds >= fast.seconds * (1 - 1e-12)).all()
+    assert slow.seconds.sum() > fast.seconds.sum()
+    assert {kind_of(op) for op in ops} >= {"norm", "residual", "act", "rotate", "loss", "embedding"}
+
+
+def test_a_slower_attention_library_is_slower() -> None:
+    chip, ops = make_chip(), ops_of("dense")
+    old, new = (
+        op_times(stacked(ops, 1), len(ops), chip, Plan(attention=a)) for a in ("fa2", "cudnn")
+    )
+    rows = [i for i, op in enumerate(ops) if op.family == "attention"]
+    assert (old.seconds[rows] > new.seconds[rows]).all()

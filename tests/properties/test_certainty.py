@@ -1,0 +1,90 @@
+"""Intervals, evidence, energy and clocks of an estimate."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretell.answer import answer_of
+from foretell.catalog import system as catalog_system
+from foretell.certainty import ORDER, leaf, node, whole
+from foretell.specs.plan import Plan
+from foretell.specs.result import Estimate, Leaf
+from tests.builders import STACKS, make_chip, make_scenario
+
+SPREAD = (-0.3, -0.1, 0.0, 0.1, 0.3)
+
+
+def answer(name: str = "dense", plan: Plan | None = None, **chip: object) -> Estimate:
+    scenario = make_scenario(name, gpus=4, batch=16, chip=make_chip(**chip))
+    return answer_of(scenario, plan or Plan(tp=2, dp=2, sp=True), chosen=False)
+
+
+@given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=8))
+def test_many_independent_parts_are_surer_than_one(values: list[float]) -> None:
+    parts = [leaf(str(i), v, ("fitted", SPREAD), v) for i, v in enumerate(values)]
+    together = node("sum", parts)
+    alone = leaf("one", sum(values), ("fitted", SPREAD), None)
+    assert together.interval is not None
+    assert alone.interval is not None
+    for key in ("p50", "p90"):
+        low, high = together.interval[key]
+        assert low <= together.value <= high
+        assert high <= alone.interval[key][1] * (1 + 1e-9)
+        assert low >= alone.interval[key][0] * (1 - 1e-9)
+    wider = whole(together).interval
+    assert wider is not None
+    assert wider["p90"][1] > together.interval["p90"][1]
+
+
+@pytest.mark.parametrize("name", sorted(STACKS))
+def test_every_leaf_has_evidence_interval_and_joules(name: str) -> None:
+    found = answer(name)
+    assert found.breakdown is not None
+    for end in found.breakdown.leaves():
+        if end.value > 0.0:
+            assert end.evidence in ORDER
+            assert end.interval is not None
+            assert end.interval["p90"][0] <= end.interval["p50"][0] <= end.value
+            assert end.value <= end.interval["p50"][1] <= end.interval["p90"][1]
+            assert end.joules is not None
+            assert end.joules > 0.0
+    assert found.interval is not None
+    assert found.interval["p90"][0] < found.interval["p50"][0] < found.step_s
+
+
+def products(found: Estimate) -> Leaf:
+    assert found.breakdown is not None
+    return next(end for end in found.breakdown.leaves() if end.name == "gemm")
+
+
+def test_less_evidence_is_a_wider_interval() -> None:
+    """The same peaks on a chip with tables, on one of the same generation, and on one of no kin."""
+    known = replace(make_scenario("dense", gpus=4, batch=16), system=catalog_system("h200-sxm"))
+    found = [
+        answer_of(known, Plan(tp=2, dp=2, sp=True), chosen=False),
+        answer(),
+        answer(architecture="nothing-like-it"),
+    ]
+    leaves = [products(one) for one in found]
+    assert [end.evidence for end in leaves] == ["fitted", "transferred", "datasheet"]
+    widths = [end.interval["p90"][1] / end.value for end in leaves if end.interval]
+    assert widths == sorted(widths)
+    assert len(set(widths)) == 3
+
+
+def test_energy_is_between_idle_and_the_limit() -> None:
+    found = answer()
+    assert found.energy_joules is not None
+    watts = found.energy_joules / found.step_s / found.gpus
+    assert 60.0 < watts <= 700.0
+    cold = answer(tdp_watts=300.0)
+    assert cold.energy_joules is not None
+    assert cold.energy_joules / cold.step_s / cold.gpus <= 300.0
+
+
+def test_a_lower_power_limit_is_never_faster() -> None:
+    steps = [answer(tdp_watts=w).step_s for w in (1500.0, 700.0, 500.0, 350.0)]
+    assert steps == sorted(steps)
+    assert steps[0] < steps[-1]

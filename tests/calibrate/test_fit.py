@@ -64,11 +64,24 @@ ENVIRONMENT = {
 def point(family: str, dims: Mapping[str, int], seconds: float, **more: Any) -> dict[str, Any]:
     """A line as `calibrate measure` writes it."""
     line = {
-        **{"kind": "point", "status": "done", "group": family, "family": family, "variant": ""},
-        **{"dims": dict(dims), "dtype": "bf16", "pass": "forward", "mode": "burst"},
-        **{"launch": "graph", "launch_used": "graph", "chip": "a card", "software": "torch"},
-        **{"seconds": seconds, "flop": 0.0, "bytes": 0.0, "rotated_bytes": 1e9},
-        **{"at": "2026-11-15T07:00:00+00:00"},
+        "kind": "point",
+        "status": "done",
+        "group": family,
+        "family": family,
+        "variant": "",
+        "dims": dict(dims),
+        "dtype": "bf16",
+        "pass": "forward",
+        "mode": "burst",
+        "launch": "graph",
+        "launch_used": "graph",
+        "chip": "a card",
+        "software": "torch",
+        "seconds": seconds,
+        "flop": 0.0,
+        "bytes": 0.0,
+        "rotated_bytes": 1e9,
+        "at": "2026-11-15T07:00:00+00:00",
     }
     return {**line, **more}
 
@@ -284,6 +297,7 @@ def test_backward_of_a_library_is_dearer_than_its_forward() -> None:
     [
         (None, "no such file; allowed: foretell calibrate measure --out"),
         ([], "holds no measured point"),
+        ([point("gemm", {"m": 3}, 1.0)], "holds no measured point"),
         ([product(1, 64, 64)], "too few points to fit: 1 of gemm"),
         ([product(1, 64, 64), product(1, 64, 64, chip="b card", mode="x")], "several chips"),
     ],
@@ -339,10 +353,8 @@ def test_from_nothing_to_a_prediction(root: Path, tmp_path: Path) -> None:
     points, chip, plot = (str(tmp_path / name) for name in ("p.jsonl", "cpu.toml", "cpu.svg"))
     command = [sys.executable, "-m", "foretell.calibrate.measure", "--out", points, "--short"]
     environ = {**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"}
-    for only in (
-        "gemm,copies",
-        "gemm,copies,attention,pointwise,launch,steps",
-    ):  # the second resumes
+    # The second goes on with the file of the first.
+    for only in ("gemm,copies", "gemm,copies,attention,pointwise,launch,steps"):
         words = [*command, "--device", "cpu", "--minutes", "1", "--only", only]
         subprocess.run(words, check=True, env=environ, capture_output=True, timeout=100)
     told = foretell(

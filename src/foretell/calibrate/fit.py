@@ -165,7 +165,7 @@ def undisturbed(group: Group, facts: Facts) -> Group:
     Others can only slow a point down, by whole slices of the scheduler's time: what lies that far above a
     fit to the rest, again and again, is theirs.
     """
-    least = (len(group.lines) + 1) // 2
+    least = max((len(group.lines) + 1) // 2, LEAST_POINTS)
     for _ in range(ROUNDS):
         if len(group.lines) < LEAST_POINTS:
             break

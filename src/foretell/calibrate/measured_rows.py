@@ -58,6 +58,17 @@ MOST_PLAIN_COPY = 5e8
 """Bytes above which torch's copy is another kernel, at two thirds of the bandwidth on an H200."""
 
 
+_HEADS = ("batch", "heads", "kv_heads", "queries", "keys", "head_dim")
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "gemm": ("m", "n", "k"),
+    "batched_gemm": ("batch", "m", "n", "k"),
+    "prefill": _HEADS,
+    "decode": _HEADS,
+    "copy": ("bytes",),
+}
+"""Sizes that points of a family must tell."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Rows of one family, dtype and software, with the lines they come from."""
@@ -151,9 +162,13 @@ def _least(line: Line) -> dict[str, Any]:
 
 
 def _sound(line: Line) -> bool:
-    seconds = line.get("seconds")
+    """Whether a point was measured and tells its sizes."""
+    seconds, dims = line.get("seconds"), line.get("dims")
     plain = isinstance(seconds, float | int) and np.isfinite(seconds) and seconds > 0.0
-    return line.get("status") == "done" and plain and isinstance(line.get("dims"), dict)
+    if line.get("status") != "done" or not plain or not isinstance(dims, dict):
+        return False
+    needs = NEEDS.get(str(line["family"]), ())
+    return "group" in line and all(isinstance(dims.get(name), float | int) for name in needs)
 
 
 def _no(path: Path, message: str, allowed: str) -> BadInput:

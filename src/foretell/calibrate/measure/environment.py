@@ -3,6 +3,7 @@
 import platform
 import sys
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from foretell.calibrate.measure.bench import Bench, cpu_name
@@ -11,12 +12,10 @@ from foretell.calibrate.measure.file import FORMAT
 
 def environment(bench: Bench) -> dict[str, Any]:
     """Chip, driver, libraries and clocks; nothing that tells whose machine it is."""
-    from foretell import __version__
-
     return {
         "kind": "environment",
         "format": FORMAT,
-        "foretell": __version__,
+        "foretell": _own_version(),
         "chip": bench.host.chip,
         "software": bench.host.software,
         "device": bench.device,
@@ -28,6 +27,14 @@ def environment(bench: Bench) -> dict[str, Any]:
         "buffers": "random numbers, rotated over several caches' worth of buffers",
         "dims_of_gemm": "those of the forward product y[m,n] = x[m,k] W[n,k]^T, in every pass",
     }
+
+
+def _own_version() -> str:
+    """Ours, where installed; a copy of the source has none."""
+    try:
+        return version("foretell")
+    except PackageNotFoundError:
+        return ""
 
 
 def _host(torch: Any) -> dict[str, Any]:

@@ -223,9 +223,7 @@ class _Supervisor:
 @contextmanager
 def _worker(task: Task) -> Iterator[tuple[subprocess.Popen[str], "queue.Queue[Any]"]]:
     """A worker process in a group of its own, and its messages; None is its end."""
-    import foretell
-
-    root = str(Path(foretell.__file__).resolve().parent.parent)
+    root = str(Path(__file__).resolve().parents[3])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         [sys.executable, "-m", MODULE, "--worker", task.to_json()],

@@ -13,7 +13,7 @@ from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search, search_plans
 from foretell.sharding.rules import broken, chips_of
 from foretell.specs.model import Model
-from foretell.specs.plan import BATCH_FIELDS, Plan, batch_of, named_fields
+from foretell.specs.plan import BATCH_FIELDS, RECOMPUTE, Plan, batch_of, named_fields
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -140,6 +140,7 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
         for name, degree in (("cp", plan.cp), ("ep", plan.ep), ("etp", plan.etp))
         if degree != 1
     ]
+    problems += _recipe_problems(scenario, plan)
     if plan.schedule not in ("1f1b", "interleaved"):
         problems.append(
             Problem(
@@ -160,6 +161,53 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
         )
     if problems:
         raise BadInput(problems)
+
+
+NOT_YET = ("scaling", "lora", "shard", "secondary", "reshard", "reduce", "wire", "gather", "offload")
+"""Words of a plan that are read and not yet acted upon: any value but the default is refused."""
+
+
+def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
+    """Recipes that have no effect yet, that contradict each other, or that the chip does not allow."""
+    usual = Plan()
+    refused = [(name, str(getattr(usual, name)).lower()) for name in NOT_YET]
+    problems = [
+        Problem(
+            path=f"plan.{name}", value=getattr(plan, name), message="not modelled yet", allowed=only
+        )
+        for name, only in refused
+        if getattr(plan, name) != getattr(usual, name)
+    ]
+    for name, value, allowed in (
+        ("optimizer", plan.optimizer, ("adam", "sgd")),
+        ("recompute", plan.recompute, RECOMPUTE),
+    ):
+        if value not in allowed:
+            text = ", ".join(allowed)
+            problems.append(
+                Problem(path=f"plan.{name}", value=value, message="not modelled yet", allowed=text)
+            )
+    if plan.scaling != "tensor" and plan.precision != "fp8":
+        message = f"{plan.precision} has scales of its own, or none"
+        problems.append(
+            Problem(
+                path="plan.scaling",
+                value=plan.scaling,
+                message=message,
+                allowed="tensor, or precision=fp8",
+            )
+        )
+    if plan.offload != "none" and not scenario.system.chip.host_bytes_per_s:
+        message = f"the link of {scenario.system.chip.id} to its host is not known"
+        problems.append(
+            Problem(
+                path="plan.offload",
+                value=plan.offload,
+                message=message,
+                allowed="none, or --set chip.host_bytes_per_s",
+            )
+        )
+    return problems
 
 
 def check_size(scenario: Scenario) -> None:

@@ -24,6 +24,8 @@ from foretell.specs.system import Network, Tier
 
 Array = NDArray[np.float64]
 
+FOLDED = ("etp", "ep", "edp")
+"""Groups of the experts, innermost first."""
 CUBE = 64
 """Chips of one 4 x 4 x 4 cube, what pods of three axes are put together from."""
 
@@ -109,8 +111,10 @@ def members_inside(size: Array, stride: Array, unit: float, gpus: int) -> Array:
 
 def group_counts(plans: Plans, network: Network, gpus: int) -> Mapping[str, Array]:
     """For each group, (tiers, plans): members of the level below per unit of each tier."""
-    sizes = {"tp": plans.tp, "dp": plans.dp, "pp": plans.pp, "cp": np.ones(len(plans))}
-    result = {name: np.ones((len(network.tiers), len(plans))) for name in ("tp", "dp", "pp")}
+    sizes = {"tp": plans.tp, "dp": plans.dp, "pp": plans.pp, "cp": plans.cp}
+    spread = bool((plans.ep > 1).any())
+    names = (*sizes, *FOLDED) if spread else (*sizes,)
+    result = {name: np.ones((len(network.tiers), len(plans))) for name in names}
     filled = units(network, gpus)
     for code, order in enumerate(plans.orders):
         rows = np.flatnonzero(plans.order == code)
@@ -119,10 +123,39 @@ def group_counts(plans: Plans, network: Network, gpus: int) -> Mapping[str, Arra
         stride = np.ones(len(rows))
         for name in order:
             size = sizes[name][rows]
-            if name in result:
-                result[name][:, rows] = tier_counts(size, stride, filled, gpus)
+            result[name][:, rows] = tier_counts(size, stride, filled, gpus)
             stride = stride * size
+        if spread:
+            before = [sizes[name][rows] for name in order[: order.index("pp")]]
+            inner = np.prod(np.stack([np.ones(len(rows)), *before]), axis=0)
+            folded = folded_counts(plans.take(rows), inner, filled, gpus)
+            for name, counts in zip(FOLDED, folded, strict=True):
+                result[name][:, rows] = counts
     return result
+
+
+def folded_counts(
+    plans: Plans, inner: Array, filled: tuple[float, ...], gpus: int
+) -> tuple[Array, Array, Array]:
+    """Where the groups of the experts stand, which are folded over those of the rest of the model.
+
+    The ranks of one pipeline stage, in the order of its tensor, context and data groups, are numbered anew:
+    etp innermost, then ep, then edp = tp cp dp / (ep etp) replicas (Megatron-Core's parallel folding:
+    etp x ep x edp x pp = world). `inner` of a stage's ranks come before the pipeline's in the order; what
+    of a group lies beyond them is pp times as far apart.
+    """
+    found = []
+    stride = np.ones(len(plans))
+    replicas = plans.tp * plans.cp * plans.dp / (plans.ep * plans.etp)
+    for size in (plans.etp, plans.ep, replicas):
+        room = np.maximum(np.floor(inner / stride), 1.0)
+        near = np.gcd(room.astype(np.int64), np.maximum(size, 1.0).astype(np.int64)).astype(float)
+        far = np.maximum(stride * near, inner) * plans.pp
+        found.append(
+            tier_counts(near, stride, filled, gpus) * tier_counts(size / near, far, filled, gpus)
+        )
+        stride = stride * size
+    return found[0], found[1], found[2]
 
 
 def tier_counts(size: Array, stride: Array, filled: tuple[float, ...], gpus: int) -> Array:

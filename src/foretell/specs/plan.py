@@ -13,18 +13,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, NUMBERS
 
-Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"]
 PrecisionName = Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
-Optimizer = Literal["adam", "sgd"]
+Scaling = Literal["tensor", "row", "block"]
+Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
+Reduce = Literal["auto", "step", "micro-batch"]
 AttentionLibrary = Literal["auto", "fa2", "fa3", "cudnn"]
+ContextMode = Literal["ring", "allgather", "ulysses"]
 
-RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
+RECOMPUTE = ("none", "selective", "full")
+"""Recomputations that a batch mixes; any other is the batch's own, under the next code."""
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 """Bytes of one stored element."""
 AXES = ("tp", "cp", "dp", "pp")
 """Groups that are laid on the network, innermost first by default."""
+FRAMEWORKS = (
+    "generic",
+    "megatron",
+    "megatron-te",
+    "megatron-core",
+    "megatron-deepspeed",
+    "nanotron",
+    "fsdp",
+    "fsdp-compiled",
+    "torchtitan",
+    "internevo",
+    "jax",
+    "pytorch-eager",
+    "pytorch-compiled",
+)
+"""Generations of training frameworks that the catalogue has a record of (catalog/frameworks.toml)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +64,13 @@ class Plan:
     ep: int = 1
     """Expert-parallel ranks."""
     etp: int = 1
-    """Tensor-parallel ranks inside an expert."""
+    """Tensor-parallel ranks inside an expert, where ep spreads the experts; without ep, tp cuts them."""
+    cp_mode: ContextMode = "ring"
+    """How context-parallel ranks meet the keys of the others: passed on, gathered, or heads for tokens."""
+    capacity: float = 0.0
+    """Rows that each expert has over its even share, filled up or dropped; 0: none is dropped."""
+    imbalance: float = 1.0
+    """Tokens of the busiest expert-parallel rank over the mean, where none is dropped."""
     zero: int = 0
     """What data-parallel ranks share: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too."""
     micro_batch: int = 1
@@ -57,14 +83,34 @@ class Plan:
     """Element-wise work fused by a compiler or by hand; else one plain kernel after the other."""
     attention: AttentionLibrary = "auto"
     """Generation of the attention kernels; auto: the best that there is for the chip."""
-    recompute: Recompute = "none"
-    """Activations computed again in the backward pass: none, the attention core, whole layers."""
+    recompute: str = "none"
+    """Activations computed again in the backward pass: none, the attention core (selective), whole layers
+    (full), N layers of each stage (full:N), or modules joined by + (specs/plan_forms.py)."""
     schedule: Schedule = "1f1b"
     """Pipeline schedule; interleaved where vpp > 1."""
     precision: PrecisionName = "bf16"
     """Dtype of the matrix products."""
+    scaling: Scaling = "tensor"
+    """What shares one scale in fp8: a tensor, a row, a block of 128; mxfp8 and nvfp4 have their own."""
+    lora: int = 0
+    """Rank of the adapters that are trained in place of the frozen weights; 0: all weights are trained."""
+    shard: int = 0
+    """Data-parallel ranks that ZeRO shares over, replicas beside them; 0: all of them."""
+    secondary: int = 0
+    """Ranks of a second, nearer sharing of the weights that backward gathers use (ZeRO++); 0: none."""
+    reshard: bool = True
+    """ZeRO 3 frees gathered weights after the forward pass and gathers them again; else keeps them."""
+    reduce: Reduce = "auto"
+    """How often gradients are reduced; auto: each micro-batch with ZeRO 2 and 3, else each step."""
+    wire: str = "auto"
+    """Dtype in which gradients are sent; auto: as they are kept."""
+    gather: str = "auto"
+    """Dtype in which weights are gathered; auto: as they are kept."""
+    offload: str = "none"
+    """What lives in the host's memory: optimizer, activations, weights, joined by +."""
     optimizer: Optimizer = "adam"
-    """Optimizer: adam keeps two states per weight, sgd (with momentum) one."""
+    """Optimizer: adam keeps two states per weight, adam8bit two of 8 bits, adafactor rows and columns, muon
+    one for matrices, sgd (with momentum) one."""
     weights: str = "bf16"
     """Dtype of the working weights."""
     gradients: str = "fp32"
@@ -75,6 +121,8 @@ class Plan:
     """Dtype of the optimizer's states."""
     order: tuple[str, ...] = AXES
     """Placement of the groups on the network, innermost first."""
+    framework: str = "generic"
+    """Generation of the training framework: host, overlap and what else is the software's."""
 
     @property
     def gpus(self) -> int:
@@ -97,18 +145,25 @@ _NUMBERS = {
     "zero": "zero",
     "mbs": "micro_batch",
 }
-_SWITCHES = ("sp", "flash", "fused")
+_SWITCHES = ("sp", "flash", "fused", "reshard")
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "recompute": RECOMPUTE,
     "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
     "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
-    "optimizer": ("adam", "sgd"),
+    "scaling": ("tensor", "row", "block"),
+    "reduce": ("auto", "step", "micro-batch"),
+    "wire": ("auto", "fp32", "bf16", "fp16"),
+    "gather": ("auto", "bf16", "fp8"),
+    "optimizer": ("adam", "adam8bit", "adafactor", "muon", "sgd"),
     "attention": ("auto", "fa2", "fa3", "cudnn"),
+    "cp_mode": ("ring", "allgather", "ulysses"),
     "weights": ("fp32", "bf16", "fp16", "fp8"),
     "gradients": ("fp32", "bf16", "fp16"),
     "master": ("fp32", "bf16", "none"),
     "states": ("fp32", "bf16", "fp8"),
+    "framework": FRAMEWORKS,
 }
+_FACTORS = {"capacity": (0.0, 100.0), "imbalance": (1.0, 1e4)}
+"""Keys whose value is any number, with its least and most."""
 LARGEST_DEGREE = 10**9
 """Degrees above this are a typing error, not a plan."""
 
@@ -123,13 +178,19 @@ def plan_text(plan: Plan) -> str:
     words += ["sp" if plan.sp else "no-sp"] if plan.tp > 1 or plan.sp else []
     words += [] if plan.flash else ["no-flash"]
     words += [] if plan.fused else ["no-fused"]
+    words += [] if plan.reshard else ["no-reshard"]
     base = default_plan(vpp=plan.vpp, precision=plan.precision)
     words += [f"recompute={plan.recompute}"]
     # The default precision is the chip's, so any other than the usual one is always said.
     words += [f"precision={plan.precision}"] if plan.precision != "bf16" else []
     for key in _CHOICES:
-        if key not in ("recompute", "precision") and getattr(plan, key) != getattr(base, key):
+        if key != "precision" and getattr(plan, key) != getattr(base, key):
             words.append(f"{key}={getattr(plan, key)}")
+    words += [f"{key}={getattr(plan, key)}" for key in NUMBERS if getattr(plan, key)]
+    words += [f"offload={plan.offload}"] if plan.offload != "none" else []
+    for key in _FACTORS:
+        value = getattr(plan, key)
+        words += [] if value == getattr(base, key) else [f"{key}={value!r}".removesuffix(".0")]
     words += [f"order={','.join(plan.order)}"] if plan.order != AXES else []
     return " ".join(words)
 
@@ -157,10 +218,49 @@ def plan_problems(plan: Plan) -> list[Problem]:
                     nearest=nearest_name(str(value), choices),
                 )
             )
+    found += form_problems(plan)
+    found += [
+        _outside(f"plan.{key}", getattr(plan, key), *ends)
+        for key, ends in _FACTORS.items()
+        if not ends[0] <= getattr(plan, key) <= ends[1]
+    ]
     if sorted(plan.order) != sorted(AXES):
         message, allowed = "not an order of the groups", "tp,cp,dp,pp in any order"
         value = ",".join(plan.order)
         found.append(Problem(path="plan.order", value=value, message=message, allowed=allowed))
+    return found
+
+
+def _outside(path: str, value: object, low: float, high: float) -> Problem:
+    return Problem(path=path, value=value, message="out of range", allowed=f"{low:g} to {high:g}")
+
+
+def form_problems(plan: Plan) -> list[Problem]:
+    """Values of keys with a form of their own that no text could have given."""
+    found = [
+        Problem(
+            path=f"plan.{key}",
+            value=getattr(plan, key),
+            message="out of range",
+            allowed=f"0 to {LARGEST_DEGREE}",
+        )
+        for key in NUMBERS
+        if not 0 <= getattr(plan, key) <= LARGEST_DEGREE
+    ]
+    for key, form in FORMS.items():
+        value = getattr(plan, key)
+        if form(value) != value:
+            near = form(value) or nearest_name(value, FORM_WORDS[key])
+            allowed = FORM_ALLOWED[key]
+            found.append(
+                Problem(
+                    path=f"plan.{key}",
+                    value=value,
+                    message="not a choice",
+                    allowed=allowed,
+                    nearest=near,
+                )
+            )
     return found
 
 
@@ -254,7 +354,7 @@ def _word(word: str) -> tuple[str, object]:
         *(f"{n}{digits or 1}" for n in _NUMBERS),
         *_SWITCHES,
         *(f"no-{s}" for s in _SWITCHES),
-        *(f"{k}={v}" for k, vs in _CHOICES.items() for v in vs),
+        *(f"{k}={v}" for k, vs in {**_CHOICES, **FORM_WORDS}.items() for v in vs),
         "order=tp,cp,dp,pp",
     ]
     raise BadInput(
@@ -286,8 +386,12 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
                 ]
             )
         return key, order
+    if key in FORMS or key in NUMBERS:
+        return key, _form(key, value)
+    if key in _FACTORS:
+        return key, _factor(key, value)
     if key not in _CHOICES:
-        keys = [*_CHOICES, "order"]
+        keys = [*_CHOICES, *FORMS, *NUMBERS, *_FACTORS, "order"]
         raise BadInput(
             [
                 Problem(
@@ -314,6 +418,49 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
     return key, value
 
 
+def _form(key: str, value: str) -> object:
+    """The value of a key with a form of its own: a whole number, or its one spelling."""
+    if key in NUMBERS:
+        whole = value.isascii() and value.isdigit() and len(value) < 12
+        if whole and int(value) <= LARGEST_DEGREE:
+            return int(value)
+        allowed = f"a whole number from 0 to {LARGEST_DEGREE}"
+        raise BadInput(
+            [Problem(path=f"plan.{key}", value=value, message="out of range", allowed=allowed)]
+        )
+    found = FORMS[key](value)
+    if found is not None:
+        return found
+    raise BadInput(
+        [
+            Problem(
+                path=f"plan.{key}",
+                value=value,
+                message="not a choice",
+                allowed=FORM_ALLOWED[key],
+                nearest=nearest_name(value, FORM_WORDS[key]),
+            )
+        ]
+    )
+
+
+def _factor(key: str, value: str) -> float:
+    """The value of a key that is any number between two ends."""
+    low, high = _FACTORS[key]
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not low <= number <= high:
+        raise BadInput([_outside(f"plan.{key}", value, low, high)])
+    return number
+
+
+def recompute_code(text: str) -> int:
+    """Code of a recomputation in a batch: 0 none, 1 selective, 2 full, 3 as the batch's base has it."""
+    return RECOMPUTE.index(text) if text in RECOMPUTE else len(RECOMPUTE)
+
+
 Array = NDArray[np.float64]
 
 
@@ -327,6 +474,12 @@ class Plans:
     """Tensor-parallel ranks."""
     pp: Array
     """Pipeline stages."""
+    cp: Array
+    """Context-parallel ranks."""
+    ep: Array
+    """Expert-parallel ranks."""
+    etp: Array
+    """Tensor-parallel ranks inside an expert."""
     vpp: Array
     """Virtual stages per rank."""
     zero: Array
@@ -336,7 +489,7 @@ class Plans:
     sp: Array
     """1 with sequence parallelism, else 0."""
     recompute: Array
-    """0 none, 1 selective, 2 full."""
+    """0 none, 1 selective, 2 full, 3 as `base` has it."""
     order: Array
     """Index into `orders`."""
     orders: tuple[tuple[str, ...], ...]
@@ -357,7 +510,8 @@ class Plans:
         whole = {n: int(getattr(self, n)[row]) for n in BATCH_FIELDS if n not in _CODED}
         values = {f.name: getattr(self.base, f.name) for f in fields(Plan)} | whole
         values["sp"] = bool(self.sp[row])
-        values["recompute"] = RECOMPUTE[int(self.recompute[row])]
+        code = int(self.recompute[row])
+        values["recompute"] = RECOMPUTE[code] if code < len(RECOMPUTE) else self.base.recompute
         values["order"] = self.orders[int(self.order[row])]
         if values["schedule"] in ("1f1b", "interleaved"):
             values["schedule"] = "interleaved" if values["vpp"] > 1 else "1f1b"
@@ -365,7 +519,9 @@ class Plans:
 
 
 _CODED = ("sp", "recompute", "order")
-BATCH_FIELDS = ("dp", "tp", "pp", "vpp", "zero", "micro_batch", "sp", "recompute", "order")
+BATCH_FIELDS = (
+    "dp", "tp", "pp", "cp", "ep", "etp", "vpp", "zero", "micro_batch", "sp", "recompute", "order",
+)  # fmt: skip
 
 
 def batch_of(plans: Sequence[Plan]) -> Plans:
@@ -377,7 +533,7 @@ def batch_of(plans: Sequence[Plan]) -> Plans:
     return Plans(
         **columns,
         sp=np.array([p.sp for p in plans], float),
-        recompute=np.array([RECOMPUTE.index(p.recompute) for p in plans], float),
+        recompute=np.array([recompute_code(p.recompute) for p in plans], float),
         order=np.array([orders.index(p.order) for p in plans], float),
         orders=orders,
         base=plans[0],

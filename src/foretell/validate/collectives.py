@@ -4,6 +4,7 @@ Reads a table with the columns of NCCL tests over nodes, or of a single-node NCC
 whose chip, software and version stand in the file's name. Every row is scored or said to be unsupported.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from foretell.calibrate.collectives_sites import (
 )
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
+from foretell.certainty import FABRIC
 from foretell.validate.scores import Prediction, Scores, scores_of
 
 METRIC = "seconds"
@@ -97,14 +99,15 @@ def _scores(
     done = [i for i in range(len(rows)) if np.isfinite(predicted[i])]
     size = np.array([rows[i].size_bytes for i in done])
     bins = np.array(SIZES)[(size >= SMALL_BYTES).astype(int) + (size >= LARGE_BYTES)]
+    spread = FABRIC["fitted" if left is None else "transferred"]
     predictions = [
         Prediction(
             id=rows[i].id,
             metric=METRIC,
             predicted=float(predicted[i]),
             measured=rows[i].measured_s,
-            low=None,
-            high=None,
+            low=float(predicted[i]) * math.exp(spread[0]),
+            high=float(predicted[i]) * math.exp(spread[-1]),
         )
         for i in done
     ]

@@ -203,6 +203,9 @@ def _saved_core(mixer: LatentAttention, count: Num, *, absorbed: bool) -> tuple[
     if absorbed:
         # The rotary part is shared by both; the latent itself stands among the inputs.
         per_head = mixer.nope_dim + (mixer.kv_rank + mixer.rope_dim) + mixer.kv_rank + out
-    else:
-        per_head = query + (query + mixer.value_dim) + out
-    return (Saved(name=f"{NAME}.heads", elements=count * heads * per_head, split="width"),)
+        return (Saved(name=f"{NAME}.heads", elements=count * heads * per_head, split="width"),)
+    keys = query + mixer.value_dim
+    return (
+        Saved(name=f"{NAME}.heads", elements=count * heads * (query + out), split="width"),
+        Saved(name=f"{NAME}.expanded", elements=count * heads * keys, split="width"),
+    )

@@ -1,0 +1,117 @@
+"""Training frameworks by generation: what of a step is theirs, each value with a sentence and a source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+from foretell.catalog.files import ROOT, Table, read_table
+from foretell.errors import BadInput, Problem, nearest_name
+
+FILE = ROOT / "frameworks.toml"
+"""Every generation that is known."""
+HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
+"""Architectures that libraries of since 2024 have their own attention kernels for."""
+VALUE_KEYS = frozenset({"value", "source", "why", "fitted_to", "without", "before_hopper"})
+"""What a value's table may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """One generation of a training framework."""
+
+    id: str
+    """Its name in a plan: `framework=NAME`."""
+    name: str
+    """What people call it."""
+    fused: bool
+    """Element-wise work fused by a compiler or by hand; else one plain kernel after the other."""
+    flash: bool
+    """Fused attention that stores no scores, where a run does not say."""
+    attention: str
+    """Generation of the attention kernels on Hopper and later; auto: the best for the chip."""
+    attention_before: str
+    """The same on earlier chips and on those of other makers."""
+    gradients: str
+    """Dtype in which gradients are kept and reduced."""
+    sequence_parallel: bool
+    """Whether tensor parallelism comes with sequence parallelism, where a run does not say."""
+    host_forward_s: float
+    """Least time that the host takes to launch one layer of one micro-batch, forward."""
+    host_backward_s: float
+    """The same backward."""
+    tensor_exposed: float
+    """Share of tensor-parallel communication that is waited for."""
+    data_exposed: float
+    """Share of data-parallel communication that is waited for though a pass could hide it."""
+    fixed_s: float
+    """What each step takes beside its work."""
+
+    def attention_on(self, architecture: str) -> str:
+        """The attention library on chips of an architecture."""
+        return self.attention if architecture in HOPPER_ON else self.attention_before
+
+
+@lru_cache(maxsize=32)
+def frameworks(left_out: str = "") -> Mapping[str, Framework]:
+    """Every generation by its name; values read from the runs of the source `left_out` at their start."""
+    table = read_table(FILE)
+    sources = table["sources"]
+    problems: list[Problem] = []
+    found = {
+        name: _framework(name, values, sources, left_out, problems)
+        for name, values in table["framework"].items()
+    }
+    if problems:
+        raise BadInput(problems)
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def framework(name: str, left_out: str = "") -> Framework:
+    """One generation; BadInput with the nearest name where there is none."""
+    known = frameworks(left_out)
+    if name not in known:
+        raise BadInput(
+            [
+                Problem(
+                    path="plan.framework",
+                    value=name,
+                    message="is no framework of the catalogue",
+                    allowed=", ".join(known),
+                    nearest=nearest_name(name, known),
+                )
+            ]
+        )
+    return known[name]
+
+
+def fitted_values() -> int:
+    """How many values were read from end-to-end runs rather than from code, kernels or physics."""
+    table = read_table(FILE)["framework"].values()
+    return sum("fitted_to" in v for one in table for v in one.values() if isinstance(v, dict))
+
+
+def _framework(
+    name: str, values: Table, sources: Mapping[str, str], left_out: str, problems: list[Problem]
+) -> Framework | None:
+    """A record from its table, with a problem for each value that lacks a sentence or a source."""
+    given: dict[str, Any] = {"id": name}
+    before = len(problems)
+    for field in fields(Framework):
+        if field.name in ("id", "attention_before"):
+            continue
+        path, raw = f"framework.{name}.{field.name}", values.get(field.name)
+        if field.name == "name":
+            given["name"] = raw
+            continue
+        if not isinstance(raw, dict) or not {"value", "source", "why"} <= set(raw) <= VALUE_KEYS:
+            message = "is not a value with a sentence and a source"
+            problems.append(Problem(path=path, value=raw, message=message))
+            continue
+        if raw["source"] not in sources:
+            problems.append(Problem(path=path, value=raw["source"], message="is no source"))
+        out = left_out and left_out in raw.get("fitted_to", ())
+        given[field.name] = raw["without"] if out else raw["value"]
+        if field.name == "attention":
+            given["attention_before"] = raw.get("before_hopper", raw["value"])
+    return Framework(**given) if len(problems) == before else None

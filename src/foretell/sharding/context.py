@@ -1,0 +1,134 @@
+"""Context parallelism: the tokens of a sequence are cut over cp ranks, for every operation.
+
+Only attention needs more than its own tokens. Queries are dealt out in a zig-zag (rank i has the blocks i
+and 2 cp - 1 - i of 2 cp), so that under a causal mask every rank has 1/cp of the pairs. Keys and values
+come in one of three ways (`cp_mode`):
+
+    ring        blocks of keys and values pass from rank to rank, cp - 1 times, behind the attention to the
+                block before; gradients of keys and values travel with them in the backward pass and
+                return home with one send more (Liu et al. 2023; Megatron-Core's default, "p2p")
+    allgather   all keys and values are gathered before attention, gathered again in the backward pass, and
+                their gradients reduced and scattered (Llama 3 Team 2024, section 3.3.2)
+    ulysses     all-to-all: ranks change from 1/cp of the tokens to 1/cp of the heads, and back
+                (Jacobs et al. 2023)
+
+Of grouped heads only the key and value heads travel. A latent travels as it is where it is gathered: every
+rank then expands all of it (its up-projection is not cut, and its keys and values are kept whole), the one
+work that is not conserved over the ranks. Recurrences exchange heads for tokens in every mode.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretell.specs._base import Num, changed
+from foretell.specs.plan import ContextMode
+from foretell.workload.graph import LayerGraph, Saved
+from foretell.workload.ops import AttentionCore, Gemm, Lookup, Op, Pointwise, Scan
+
+LATENT_UP, LATENT_DOWN = "attention.kv_up", "attention.kv_down"
+"""Projections of a latent: into every head's keys and values, and of the hidden state into it."""
+EXPANDED = "attention.expanded"
+"""What is kept of the latent's expansion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextTraffic:
+    """What one part's context-parallel group exchanges per micro-batch, on one rank."""
+
+    keys: Num
+    """Elements of the keys and values (or latents) of all tokens."""
+    queries: Num
+    """Elements of the queries, keys and values that one rank has; all-to-all only."""
+    results: Num
+    """Elements of the results that one rank has; all-to-all only."""
+    states: Num
+    """Elements that go into recurrences and come out of them."""
+
+
+def context_parallel(graph: LayerGraph, cp: Num, mode: ContextMode) -> LayerGraph:
+    """The layer on one of `cp` ranks, before tensor parallelism."""
+    gathers = mode == "allgather"
+    ops: list[Op] = []
+    for op in graph.ops:
+        whole = gathers and op.name == LATENT_UP
+        ops.append(op if whole else _cut(op, cp, mode))
+        if mode == "ring" and isinstance(op, AttentionCore):
+            ops.append(_merge(op, cp))
+    return changed(
+        graph,
+        ops=tuple(ops),
+        saved=tuple(s if gathers and s.name == EXPANDED else _share(s, cp) for s in graph.saved),
+        edges=tuple(changed(edge, elements=edge.elements / cp) for edge in graph.edges),
+        input_elements=graph.input_elements / cp,
+    )
+
+
+def _share(saved: Saved, cp: Num) -> Saved:
+    return changed(saved, elements=saved.elements / cp)
+
+
+def _cut(op: Op, cp: Num, mode: ContextMode) -> Op:
+    """One rank's part of an operation: its tokens, or of attention its pairs."""
+    match op:
+        case Gemm():
+            return changed(op, m=op.m / cp)
+        case Pointwise():
+            return changed(op, elements=op.elements / cp)
+        case Lookup() | Scan():
+            return changed(op, tokens=op.tokens / cp)
+        case AttentionCore():
+            return _core(op, cp, mode)
+    raise TypeError(f"{type(op).__name__} cannot be cut by tokens")
+
+
+def _core(op: AttentionCore, cp: Num, mode: ContextMode) -> AttentionCore:
+    """ring: cp blocks of 1/cp^2 of the pairs; gathered: 1/cp of the queries; ulysses: of the heads."""
+    counted = None if op.counted is None else op.counted / cp
+    if mode == "ulysses" and op.split == "heads":
+        return changed(op.cut(cp), counted=op.counted)
+    if mode == "ring":
+        blocks = changed(op, batch=op.batch * cp, q_len=op.q_len / cp, kv_len=op.kv_len / cp)
+        inner = None if counted is None else counted / cp
+        return changed(blocks, pairs=op.pairs / cp / cp, counted=inner)
+    return changed(op, q_len=op.q_len / cp, pairs=op.pairs / cp, counted=counted)
+
+
+def _merge(op: AttentionCore, cp: Num) -> Pointwise:
+    """Results of every block but the first are added to those before, and gradients of the queries."""
+    results = op.batch * op.heads * op.q_len * op.v_dim / cp
+    return Pointwise(
+        name=op.name.replace("core", "merge"),
+        elements=results * (cp - 1.0),
+        reads=2.0,
+        flop=3.0,
+        back_moves=3.0,
+        back_flop=1.0,
+        split="width" if op.split == "heads" else "none",
+    )
+
+
+def context_traffic(local: LayerGraph, mode: ContextMode) -> ContextTraffic:
+    """What a part that context and tensor parallelism have cut must exchange."""
+    keys: Num = 0.0
+    queries: Num = 0.0
+    results: Num = 0.0
+    states: Num = 0.0
+    latent: Num = 0.0
+    for op in local.ops:
+        if isinstance(op, Gemm) and op.name == LATENT_DOWN:
+            latent = op.n
+        if isinstance(op, Gemm) and op.name == LATENT_UP and mode == "allgather":
+            # The latents of all tokens, in the place of the core's keys and values.
+            keys = keys + op.m * latent
+        if isinstance(op, AttentionCore):
+            seen = op.batch * op.kv_heads * op.kv_len * (op.kv_rank or (op.qk_dim + op.v_dim))
+            asked = op.batch * op.heads * op.q_len
+            expanded = mode == "allgather" and bool(np.any(latent)) and not op.kv_rank
+            keys = keys + (0.0 if expanded and op.v_dim else seen)
+            queries = queries + asked * op.qk_dim + seen
+            results = results + asked * op.v_dim
+        if isinstance(op, Scan):
+            moved = op.heads * op.moved_per_token_head + op.groups * op.moved_per_token_group
+            states = states + op.tokens * moved
+    return ContextTraffic(keys=keys, queries=queries, results=results, states=states)

@@ -1,0 +1,163 @@
+"""Expert parallelism with parallel folding: the routed experts stand on ranks of their own grouping.
+
+The tp x cp x dp ranks of a pipeline stage are grouped anew for the routed experts, as etp x ep x edp
+(Liu et al. 2025, "MoE Parallel Folding"; Megatron-Core: etp x ep x edp x pp = world). A rank holds 1/ep of
+the experts, cut by width over etp ranks, in edp copies; everything else, shared experts included, stays as
+tensor, context and data parallelism have it. Without ep (ep 1) the experts are cut by tp like the rest.
+
+With t = T / tp tokens on a rank (ep with tp needs sequence parallelism, so that no token is there twice), k
+experts a token and an inner width h, one micro-batch takes in each direction, per layer,
+
+    dispatch    all-to-all over ep, t k h elements from every rank
+    gather      over etp, t k h etp elements
+    products    E / ep experts of t k etp ep / E rows each, width / etp wide
+    scatter     over etp, and all-to-all back over ep, of as much
+
+Nothing is dropped: the busiest rank has `imbalance` times the mean. With a capacity C every expert has C
+times the mean, filled up with nothing or dropped beyond.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretell.specs._base import Num, changed
+from foretell.specs.plan import Plan
+from foretell.workload.graph import LayerGraph, Saved
+from foretell.workload.ops import Gemm, Op, Pointwise
+
+PRODUCTS = ("moe.up", "moe.down")
+"""Grouped products of the routed experts."""
+INSIDE = "moe.act"
+"""Their activation; also what is kept of it."""
+SORTS = ("moe.permute", "moe.unpermute")
+"""Tokens to the order of their experts, and back."""
+LATENTS = ("moe.latent_down", "moe.latent_norm", "moe.latent_up")
+"""Maps in front of the routed experts and behind them."""
+REGION, SHARED = "moe", "moe.shared.up"
+"""The edges of the region, and the operation that tells shared experts inside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How the routed experts are spread; numbers or arrays over shapes."""
+
+    tp: Num
+    """Tensor-parallel ranks of the rest of the model, which share the tokens."""
+    ep: Num
+    """Ranks that share the experts; 1: none, and `etp` is without meaning."""
+    etp: Num
+    """Ranks that share one expert."""
+    even: float
+    """Rows over the even share where the experts are not spread: the capacity, or one."""
+    busiest: float
+    """The same on the busiest rank where they are: the capacity, or the imbalance."""
+
+    def pick(self, spread: Num, whole: Num) -> Num:
+        """One number where the experts are spread, another where tp cuts them."""
+        return np.where(np.asarray(self.ep) > 1.0, spread, whole) if np.ndim(self.ep) else (
+            spread if self.ep > 1.0 else whole
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertTraffic:
+    """What one part's expert groups exchange per micro-batch and direction, on one rank."""
+
+    layers: float
+    """Mixtures in the part: each dispatches and combines once."""
+    elements: Num
+    """Elements that one rank sends in a dispatch, on the mean of the mixtures."""
+
+
+def spread_of(tp: Num, ep: Num, etp: Num, plan: Plan) -> Spread:
+    """The spread of a plan's choices."""
+    dropped = plan.capacity > 0.0
+    return Spread(
+        tp=tp,
+        ep=ep,
+        etp=etp,
+        even=plan.capacity if dropped else 1.0,
+        busiest=plan.capacity if dropped else plan.imbalance,
+    )
+
+
+def expert_parallel(graph: LayerGraph, spread: Spread) -> LayerGraph:
+    """The layer with its routed experts on one rank; tensor parallelism leaves these alone afterwards."""
+    return changed(
+        graph,
+        ops=tuple(_CUTS[op.name](op, spread) if op.name in _CUTS else op for op in graph.ops),
+        saved=tuple(_saved(tensor, spread) for tensor in graph.saved),
+    )
+
+
+def routed_parameters(op: Op) -> Num:
+    """Weights of a routed expert's product; 0 for every other operation."""
+    return op.parameters if op.name in PRODUCTS else 0.0
+
+
+def expert_traffic(graph: LayerGraph, spread: Spread) -> ExpertTraffic:
+    """Dispatches of a part, before it is cut."""
+    sent = [op.elements for op in graph.ops if op.name == SORTS[0] and isinstance(op, Pointwise)]
+    total = sum(sent, start=0.0) * spread.busiest / spread.tp
+    return ExpertTraffic(layers=float(len(sent)), elements=total / max(len(sent), 1))
+
+
+def without_region(graph: LayerGraph) -> LayerGraph:
+    """The part as spread experts leave it: tokens are gathered over tp for shared experts alone."""
+    if any(op.name == SHARED for op in graph.ops):
+        return graph
+    return changed(graph, edges=tuple(edge for edge in graph.edges if edge.name != REGION))
+
+
+def _product(op: Op, s: Spread) -> Op:
+    """groups / ep; the rows of ep x etp ranks' tokens; etp in the place of tp cuts the width."""
+    assert isinstance(op, Gemm)
+    local = op.cut(s.pick(s.etp, s.tp))
+    rows = s.pick(op.m * s.busiest * s.etp * s.ep / s.tp, op.m * s.even)
+    return changed(local, m=rows, groups=op.groups / s.ep, split="none")
+
+
+def _activation(op: Op, s: Spread) -> Op:
+    """t k etp rows of width / etp: as many as tp leaves."""
+    assert isinstance(op, Pointwise)
+    return changed(op, elements=op.elements / s.tp * s.pick(s.busiest, s.even), split="none")
+
+
+def _sort(op: Op, s: Spread) -> Op:
+    """Own tokens by rank, then what has come by expert; all tokens once where tp cuts the experts."""
+    assert isinstance(op, Pointwise)
+    twice = op.elements / s.tp * (1.0 + s.busiest * s.etp)
+    return changed(op, elements=s.pick(twice, op.elements * s.even), split="none")
+
+
+def _latent(op: Op, s: Spread) -> Op:
+    """Own tokens where the experts are spread, else all of them."""
+    parts = s.pick(s.tp, 1.0)
+    if isinstance(op, Gemm):
+        return changed(op, m=op.m / parts)
+    assert isinstance(op, Pointwise)
+    return changed(op, elements=op.elements / parts)
+
+
+_CUTS: dict[str, Callable[[Op, Spread], Op]] = {
+    **dict.fromkeys(PRODUCTS, _product),
+    **dict.fromkeys(SORTS, _sort),
+    **dict.fromkeys(LATENTS, _latent),
+    INSIDE: _activation,
+}
+
+
+def _saved(tensor: Saved, s: Spread) -> Saved:
+    """Rows of the experts' inputs and results; both sides of their activation; the latent."""
+    match tensor.name:
+        case "moe.in" | "moe.out":
+            share = s.pick(s.busiest * s.etp / s.tp, s.even)
+        case "moe.up" | "moe.act":
+            share = s.pick(s.busiest, s.even) / s.tp
+        case "moe.latent":
+            share = 1.0 / s.pick(s.tp, 1.0)
+        case _:
+            return tensor
+    return changed(tensor, elements=tensor.elements * share, split="none")

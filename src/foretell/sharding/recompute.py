@@ -1,0 +1,121 @@
+"""Recomputation: what is dropped after the forward pass and computed again before it is needed.
+
+    none        everything is kept
+    selective   attention cores and scans that store their inside (Korthikanti et al. 2022)
+    full        only the inputs of layers are kept
+    full:N      N layers of each stage as full, the others as none (Megatron's block method)
+    modules     by name, as Megatron-Core's recompute modules:
+
+    core        as selective
+    attention   the whole mixer, its projections included
+    up          the up-projections of a latent's queries, keys and values
+    mlp         the dense feed-forward part
+    act         activations of feed-forward parts and experts: their output alone
+    norm        norms at the entry of mixers and feed-forward parts: their output alone
+    moe         router, experts and shared experts
+
+A module is run from its kept input to its end with the messages of its tensor-parallel region, and what it
+drops is held for one layer at a time while the backward pass is there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.specs._base import Num, changed
+from foretell.workload.graph import LayerGraph, Saved
+from foretell.workload.ops import Op
+
+Array = NDArray[np.float64]
+
+MIXERS = ("attention", "cross", "mamba", "delta", "indexer", "replacement")
+"""First words of the names of token mixers."""
+CORES = ("attention", "scan")
+"""Families that are a mixer's core."""
+UPS = ("attention.q_up", "attention.kv_up")
+"""Up-projections of a latent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What recomputing some modules of one layer does."""
+
+    ops: tuple[bool, ...]
+    """Which of the layer's operations run again."""
+    kept_bytes: Num
+    """What stays kept for one micro-batch."""
+    dropped_bytes: Num
+    """What is dropped: held again for one layer in the backward pass."""
+    graph: LayerGraph
+    """The layer with those edges alone whose messages are sent again."""
+
+
+def again(
+    graph: LayerGraph, modules: Sequence[str], *, flash: bool, activation_bytes: float = 2.0
+) -> Again:
+    """A layer on one rank under selective recomputation of some modules."""
+    kept: Num = 0.0
+    dropped: Num = 0.0
+    for tensor in graph.saved:
+        size = tensor.elements * (tensor.bytes_per_element or activation_bytes)
+        if any(drops(tensor, module) for module in modules):
+            dropped = dropped + size
+        else:
+            kept = kept + size
+    ops = tuple(any(runs(op, module, flash=flash) for module in modules) for op in graph.ops)
+    edges = tuple(edge for edge in graph.edges if _region(edge.name) in modules)
+    return Again(
+        ops=ops, kept_bytes=kept, dropped_bytes=dropped, graph=changed(graph, edges=edges)
+    )
+
+
+def runs(op: Op, module: str, *, flash: bool) -> bool:
+    """Whether an operation runs again with a module.
+
+    Fused attention keeps no inside: its core alone is not run again.
+    """
+    match module:
+        case "core":
+            return op.family in CORES and not flash
+        case "up":
+            return op.name in UPS
+        case "act":
+            return op.name.endswith(".act")
+        case "norm":
+            return op.name == "norm"
+    return _region(op.name) == module
+
+
+def drops(tensor: Saved, module: str) -> bool:
+    """Whether a saved tensor is dropped with a module."""
+    match module:
+        case "core":
+            return tensor.core
+        case "up":
+            return tensor.name == "attention.heads"
+        case "act":
+            return tensor.name.endswith(".act")
+        case "norm":
+            return tensor.name == "region.in"
+    return _region(tensor.name) == module
+
+
+def _region(name: str) -> str:
+    """The module whose region a name stands in: attention, mlp, moe; empty outside."""
+    first = name.partition(".")[0]
+    if first in MIXERS:
+        return "attention"
+    return {"ffn": "mlp", "moe": "moe"}.get(first, "")
+
+
+def full_share(layers: Num, limit: Num) -> Array:
+    """Of a stage's layers, the share that full:N computes again; N layers, or all where there are fewer."""
+    many = np.maximum(np.asarray(layers, float), 1.0)
+    return np.asarray(np.minimum(limit / many, 1.0))
+
+
+def blended(share: Num, recomputed: Num, plain: Num) -> Array:
+    """A sum over a stage's layers of which a share is computed again."""
+    return np.asarray(share * recomputed + (1.0 - np.asarray(share)) * plain)

@@ -1,0 +1,228 @@
+"""From the parallelism cells of a run to a job and a plan, blank cells filled by stated rules.
+
+    tp, pp, cp, ep     1; a model that one chip cannot hold, of which no split is printed: tp fills the fast
+                       domain up to 8, pp the fewest stages whose states fit
+    dp                 chips / (tp pp cp)
+    sequence           2,048, or 1,024 in tables of 2020 and before
+    micro-batch        global batch / (dp x accumulation); else 1 with pp > 1 or a width above 6,000, else up
+                       to 16,384 tokens
+    global batch       what step time and rate imply; else dp x micro-batch x accumulation
+    recompute          none (where flash attention keeps no scores, selective is nothing more)
+    fused attention    as the framework's generation has it
+    sp                 with tp > 1 where the framework's generation has it
+    vpp                Megatron-Core, dense, pp > 1: layers per stage up to 8, else 5 or 4 where they divide
+    zero               0
+"""
+
+from dataclasses import dataclass
+
+from foretell.catalog.frameworks import Framework, framework
+from foretell.specs.chip import Chip
+from foretell.specs.job import Job
+from foretell.specs.plan import Plan, PrecisionName, parse_plan
+from foretell.validate.training_model import Unsupported
+from foretell.validate.training_rows import Row
+
+SEQ_LEN, OLD_SEQ_LEN = 2048, 1024
+"""Tokens per sequence where nothing is said; GPT-2's in the tables of 2020."""
+MICRO_TOKENS, WIDE = 16_384, 6000
+"""Most tokens of a micro-batch that is not printed, and the width above which it is one sequence."""
+FEW_LAYERS = 8
+"""Layers of a stage up to which each is a virtual stage by itself."""
+STATE_BYTES, STATE_SHARE, MOST_TP = 18.0, 0.7, 8
+"""Bytes per weight and share of the memory by which a split that is not printed is chosen."""
+LORA_RANK = 16
+"""Rank of adapters that is not printed."""
+FRAMEWORK_IDS = {"other": "generic", "pytorch": "pytorch-eager", "maxtext": "jax", "": "generic"}
+"""framework_id of the tables -> generation, where they are not called the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """A run as a job and a plan."""
+
+    job: Job
+    """Chips, batch and sequence."""
+    plan: Plan
+    """The plan."""
+    said: tuple[str, ...]
+    """A sentence for each cell that was filled."""
+
+
+def seq_len_of(row: Row) -> tuple[int, tuple[str, ...]]:
+    """Tokens per sequence, and what was filled."""
+    if row.seq_len:
+        return row.seq_len, ()
+    old = any(year in f"{row.framework} {row.source}" for year in ("2019", "2020"))
+    length = OLD_SEQ_LEN if old else SEQ_LEN
+    return length, (f"sequence length {length}: not printed",)
+
+
+def generation_of(row: Row, architecture: str, left_out: str = "") -> tuple[Framework, tuple[str, ...]]:
+    """The generation of a row's framework; compiled, eager and overlap settings are in its words."""
+    words = f"{row.framework} {row.notes}".lower()
+    name = FRAMEWORK_IDS.get(row.framework_id, row.framework_id)
+    if name == "megatron" and ("te " in f"{words} " or architecture not in ("volta", "ampere")):
+        name = "megatron-te"
+    if name == "fsdp" and "compile" in words:
+        name = "fsdp-compiled"
+    try:
+        return framework(name, left_out), ()
+    except Exception as error:
+        if not hasattr(error, "problems"):
+            raise
+        return framework("generic", left_out), (f"framework {name}: as any of today",)
+
+
+def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
+    """Job and plan of a row; Unsupported where its numbers contradict each other."""
+    if not row.gpus:
+        raise Unsupported("the number of chips is blank")
+    seq_len, said = seq_len_of(row)
+    software, more = generation_of(row, chip.architecture, left_out)
+    said += more
+    tp, pp, cp, dp, more = _degrees(row, chip)
+    said += more
+    micro_batch, global_batch, more = _batches(row, dp, pp, seq_len)
+    said += more
+    vpp, more = _virtual(row, software, pp, layers, global_batch / (dp * micro_batch))
+    said += more
+    recipe, more = _recipe(row, software, chip, tp, dp, -(-layers // pp))
+    said += more
+    degrees = f"tp{tp} pp{pp} vpp{vpp} dp{dp} cp{cp} ep{row.ep or 1} mbs{micro_batch}"
+    plan = parse_plan(f"{degrees} {' '.join(recipe)}", row.gpus, _precision(row))
+    job = Job(gpus=row.gpus, global_batch=global_batch, seq_len=seq_len)
+    return Laid(job=job, plan=plan, said=said)
+
+
+def _degrees(row: Row, chip: Chip) -> tuple[int, int, int, int, tuple[str, ...]]:
+    """tp, pp, cp and dp."""
+    gpus = row.gpus or 1
+    said: tuple[str, ...] = ()
+    tp, pp, cp = row.tp or 1, row.pp or 1, row.cp or 1
+    if row.tp is None and row.pp is None and not row.zero_stage == 3:
+        tp, pp = _split(row, chip)
+        said += (f"tp{tp} pp{pp}: no split is printed, the fewest ranks that hold the states",)
+    if gpus % (tp * pp * cp):
+        raise Unsupported(f"tp x pp x cp = {tp * pp * cp} does not divide {gpus} chips")
+    dp = gpus // (tp * pp * cp)
+    if row.dp != dp:
+        what = "not printed" if row.dp is None else f"{row.dp} in print does not fit the chips"
+        said += (f"dp {dp}: {what}",)
+    return tp, pp, cp, dp, said
+
+
+def _split(row: Row, chip: Chip) -> tuple[int, int]:
+    """The fewest ranks that hold a model's states: tp within the fast domain first."""
+    gpus = row.gpus or 1
+    need = STATE_BYTES * (row.params_b or 0.0) * 1e9 / (STATE_SHARE * float(chip.memory_bytes))
+    tp = pp = 1
+    while tp * pp < need:
+        inside = tp < min(MOST_TP, row.domain or MOST_TP) and gpus % (2 * tp * pp) == 0
+        if inside:
+            tp *= 2
+            continue
+        more = [p for p in range(pp + 1, gpus // tp + 1) if gpus % (tp * p) == 0]
+        fits = [p for p in more if not (row.layers or p) % p]
+        if not fits:
+            break
+        pp = fits[0]
+    return tp, pp
+
+
+def _batches(row: Row, dp: int, pp: int, seq_len: int) -> tuple[int, int, tuple[str, ...]]:
+    """Sequences per micro-batch and per step."""
+    said: tuple[str, ...] = ()
+    gpus = row.gpus or 1
+    batch = row.global_batch
+    if batch is None and row.step_s and row.rate:
+        batch = max(round(row.step_s * row.rate * gpus / seq_len), 1)
+        said += (f"global batch {batch}: what step time and rate imply",)
+    micro = row.micro_batch
+    if micro is None and batch and row.grad_accum and batch % (dp * row.grad_accum) == 0:
+        micro = batch // (dp * row.grad_accum)
+        said += (f"micro-batch {micro}: global batch over dp x accumulation",)
+    if micro is None:
+        room = 1 if pp > 1 or (row.hidden or 0) > WIDE else max(MICRO_TOKENS // seq_len, 1)
+        share = max(batch // dp, 1) if batch else room
+        micro = max(m for m in range(1, min(room, share) + 1) if share % m == 0)
+        said += (f"micro-batch {micro}: not printed",)
+    if batch is None:
+        batch = dp * micro * (row.grad_accum or 1)
+        said += (f"global batch {batch}: dp x micro-batch x accumulation",)
+    if batch < dp * micro:
+        micro = max(batch // dp, 1)
+        said += (f"micro-batch {micro}: the global batch allows no more",)
+    return micro, batch, said
+
+
+def _virtual(
+    row: Row, software: Framework, pp: int, layers: int, micro_batches: float
+) -> tuple[int, tuple[str, ...]]:
+    """Virtual stages per rank."""
+    if row.vpp:
+        return (row.vpp if pp > 1 else 1), ()
+    usual = software.id == "megatron-core" and not row.experts and not row.lora
+    if pp == 1 or not usual or layers % pp or micro_batches % pp:
+        return 1, ()
+    stage = layers // pp
+    options = (stage,) if stage <= FEW_LAYERS else tuple(v for v in (5, 4) if stage % v == 0)
+    vpp = options[0] if options else 1
+    return vpp, (f"vpp{vpp}: not printed",)
+
+
+def _recipe(
+    row: Row, software: Framework, chip: Chip, tp: int, dp: int, stage_layers: int
+) -> tuple[list[str], tuple[str, ...]]:
+    """Words for everything but the degrees."""
+    words = [f"zero{row.zero_stage or 0}", f"framework={software.id}"]
+    said: tuple[str, ...] = ()
+    shared = row.zero_group if row.zero_stage and row.zero_group else 0
+    words += [f"shard={shared}"] if 0 < shared < dp else []
+    flash = row.flash.lower()
+    fused_attention = not flash.startswith("no") if flash else software.flash
+    if not flash:
+        said += (f"fused attention {'on' if fused_attention else 'off'}: as {software.name}",)
+    words += [] if fused_attention else ["no-flash"]
+    library = "fa2" if flash.startswith("fa") else software.attention_on(chip.architecture)
+    words += [f"attention={library}"] if library != "auto" and fused_attention else []
+    told = f"{row.framework} {row.notes}".lower()
+    words += [] if software.fused and "eager" not in told else ["no-fused"]
+    if tp > 1:
+        on = row.sp == "yes" if row.sp else software.sequence_parallel
+        said += () if row.sp else (f"sequence parallelism {'on' if on else 'off'}: not printed",)
+        words += ["sp" if on else "no-sp"]
+    again, more = _recompute(row, software, stage_layers)
+    words += [f"recompute={again}", *_dtypes(row, software)]
+    if row.lora:
+        words += [f"lora={LORA_RANK}"]
+        more += (f"adapters of rank {LORA_RANK}: not printed",)
+    return words, said + more
+
+
+def _recompute(row: Row, software: Framework, stage_layers: int) -> tuple[str, tuple[str, ...]]:
+    """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
+    if not row.recompute:
+        return "none", ("recompute none: not printed",)
+    per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
+    if row.recompute == "selective" and per_op:
+        half = -(-stage_layers // 2)
+        return f"full:{half}", ("selective recomputation: half of the layers' work",)
+    return row.recompute, ()
+
+
+def _precision(row: Row) -> PrecisionName:
+    for name in ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"):
+        if row.precision_id == name:
+            return name  # type: ignore[return-value]
+    return "bf16"
+
+
+def _dtypes(row: Row, software: Framework) -> list[str]:
+    """Precision, and what weights, gradients and states are kept in."""
+    words = [f"precision={_precision(row)}"]
+    if row.precision_id == "bf16-pure":
+        return [*words, "gradients=bf16", "master=none", "states=bf16"]
+    half = "fp16" if row.precision_id == "fp16" else "bf16"
+    gradients = half if software.gradients == "bf16" else software.gradients
+    return [*words, f"gradients={gradients}"] if gradients != "fp32" else words

@@ -91,12 +91,32 @@ def assumed(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tuple[str
         # The fit of the library takes the place of the stated efficiency.
         said = [text for text in said if EFFICIENCY_SENTENCE not in text]
         said.append(f"collectives as {library.id} runs them, by coefficients of catalog/fabrics")
-    if any(isinstance(layer.ffn, Experts) for layer in scenario.model.stack.layers):
-        said.append(
-            "expert parallelism is not modelled: experts are cut by tensor parallelism, and "
-            "real runs that spread them are faster"
-        )
+    said += spreading(scenario.model, plan)
     return (*said, *notes, recipe(plan))
+
+
+def spreading(model: Model, plan: Plan) -> list[str]:
+    """How tokens and experts are spread, as sentences; none where the plan has neither."""
+    said = []
+    if plan.cp > 1:
+        ways = {
+            "ring": "by ring, behind the attention to the block before",
+            "allgather": "gathered, nothing hidden",
+            "ulysses": "by all-to-all of heads, nothing hidden",
+        }
+        said.append(
+            f"context parallelism: keys and values {ways[plan.cp_mode]}; causal work is balanced"
+        )
+    if not any(isinstance(layer.ffn, Experts) for layer in model.stack.layers):
+        return said
+    if plan.ep == 1:
+        said.append("experts are cut by tensor parallelism: the plan spreads none (ep)")
+        return said
+    load = f"every expert has {plan.capacity:g} times its even share, filled up or dropped"
+    if not plan.capacity:
+        load = f"no token is dropped, the busiest rank has {plan.imbalance:g} times the mean"
+    said.append(f"expert parallelism: {load}; dispatch and combination in 16 bits, nothing hidden")
+    return said
 
 
 def recipe(plan: Plan) -> str:

@@ -135,11 +135,6 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
         for dtype in required_dtypes(plan)
         if dtype not in chip.matrix_flop_per_s
     ]
-    problems += [
-        Problem(path=f"plan.{name}", value=degree, message="not modelled yet", allowed="1")
-        for name, degree in (("cp", plan.cp), ("ep", plan.ep), ("etp", plan.etp))
-        if degree != 1
-    ]
     problems += _recipe_problems(scenario, plan)
     if plan.schedule not in ("1f1b", "interleaved"):
         problems.append(
@@ -163,7 +158,7 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
         raise BadInput(problems)
 
 
-NOT_YET = ("scaling", "lora", "shard", "secondary", "reshard", "reduce", "wire", "gather", "offload")
+NOT_YET = tuple("scaling lora shard secondary reshard reduce wire gather offload".split())
 """Words of a plan that are read and not yet acted upon: any value but the default is refused."""
 
 

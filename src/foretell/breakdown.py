@@ -45,21 +45,22 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     """compute and memory-bound time by op family, recomputation, communication, bubble, optimizer."""
     slow, mu = int(rows.slowest[0]), float(rows.micro_batches[0])
     on_stage = rows.counts[rows.pair[0], slow] * mu
-    parts, group = tables.parts, int(tables.tensor_group[0])
+    parts, group = tables.parts, int(tables.group[0])
     grounds = grounds_of(parts.times.grounds, system)
     compute, memory, again = Families(), Families(), Families()
     for backward in (False, True):
         _add_families(tables, rows, backward, on_stage, (compute, memory))
-    tensor_s = float(
-        (on_stage * (tables.tensor.forward_s[group] + tables.tensor.backward_s[group])).sum()
-    )
     layers_only = np.where(np.arange(len(on_stage)) < parts.kinds, on_stage, 0.0)
     mode = float(plans.recompute[0])
     if mode == 2.0:
         _add_families(tables, rows, False, layers_only, (again, again))
-        tensor_s += float((layers_only * tables.tensor.forward_s[group]).sum())
     if mode == 1.0:
         again.add("attention", float((on_stage * parts.core_s[0]).sum()), 0.0)
+    once_more = on_stage + (layers_only if mode == 2.0 else 0.0)
+    exchanged = {
+        name: float((once_more * e.forward_s[group] + on_stage * e.backward_s[group]).sum())
+        for name, e in tables.exchanges.by_name.items()
+    }
     host = parts.forward.host_s[0] + parts.backward.host_s[0]
     host_s = float((on_stage * host).sum())
     if mode == 2.0:
@@ -78,7 +79,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     children = [
         *busy,
         _node("recompute", again, grounds, base),
-        waits("tensor_parallel", tensor_s),
+        *(waits(name, seconds) for name, seconds in exchanged.items()),
         waits("pipeline_parallel", mu * float(rows.send_s[0, 0])),
         waits("data_parallel", float(rows.data_s[0, slow])),
         idle,

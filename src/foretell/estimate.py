@@ -4,8 +4,9 @@ Read this file to know where everything is:
 
     parts.py               what each layer kind, the embedding and the head cost on one rank
       workload/              the operations they are made of
-      sharding/tensor.py     what tensor parallelism leaves of them
+      sharding/              what context, expert and tensor parallelism leave of them on one rank
       cost/op_times.py       how long an operation takes, kernel by kernel, and what it spends
+    exchanges.py           what the layers wait for of each other's ranks
     sharding/pipeline.py   which parts stand on which stage
     sharding/data.py       what data parallelism shares and sends
     network/               how long a collective takes, given where its members stand
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
 from foretell.cost.optimizer import optimizer_s
 from foretell.cost.power import ChipPower, chip_power, clock_of
+from foretell.exchanges import Exchanges, exchanges_of
 from foretell.network.collectives import (
     collective_s,
     contention_s,
@@ -35,7 +37,7 @@ from foretell.network.collectives import (
 )
 from foretell.network.library_records import Kind
 from foretell.network.placement import as_filled, group_counts
-from foretell.parts import Parts, TensorSeconds, part_table, tensor_seconds
+from foretell.parts import Parts, Shape, part_table
 from foretell.sharding.data import DataTraffic, data_parallel
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.pipeline import fill_and_drain_s
@@ -63,18 +65,46 @@ class Tables:
     """Stages by (pp, vpp)."""
     pair: Index
     """(pp, vpp) of each plan."""
-    tensor: TensorSeconds
-    """Tensor-parallel times by group and placement."""
-    tensor_group: Index
+    exchanges: Exchanges
+    """What the layers wait for, by shape and placement."""
+    group: Index
     """Row of each plan in it."""
     data_counts: Array
-    """Where the members of the data-parallel group stand; (tiers, plans)."""
+    """Where the ranks that reduce gradients stand, dp x cp of them; (tiers, plans)."""
+    expert_counts: Array | None
+    """The same for spread experts, edp of them; None where no plan spreads any."""
     pipe_counts: Array
     """Where the stages stand; (tiers, plans)."""
     power: ChipPower
     """The chip's watts and joules."""
     bytes_per_s: Num
     """Bandwidth of its memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Exchanges of one parallelism; arrays are (plans, stages) unless said otherwise."""
+
+    forward_s: Array
+    """That the forward pass waits for."""
+    backward_s: Array
+    """That the backward pass waits for, recomputation included."""
+    tier: Index
+    """Outermost tier that they touch; (plans,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Weights that one kind of data-parallel group holds together."""
+
+    parameters: Array
+    """Weights on one rank; (plans, stages)."""
+    ranks: Array
+    """Ranks of the group; (plans,)."""
+    counts: Array
+    """Where they stand; (tiers, plans)."""
+    traffic: DataTraffic
+    """What they share and send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +119,12 @@ class Stages:
     """Clock that the step holds, over that of short bursts; (plans,)."""
     core_fall: Array
     """Factor on the cores' joules at that clock; (plans,)."""
-    tensor_forward_s: Array
-    """Tensor-parallel exchanges that the forward pass waits for."""
-    tensor_backward_s: Array
-    """The same of the backward pass."""
+    waits: tuple[Waits, ...]
+    """Exchanges that the passes wait for, by parallelism."""
     parameters: Array
     """Weights on one rank."""
+    routed: Array | None
+    """Of these, weights of spread experts; None where no plan spreads any."""
     kept_bytes: Array
     """Activations kept for one micro-batch in flight."""
     buffer_bytes: Array
@@ -167,28 +197,40 @@ def chunks(tables: Tables) -> Iterator[Index]:
 
 def tables_of(scenario: Scenario, plans: Plans) -> Tables:
     """Compute each quantity on the distinct combinations of the fields that it depends on."""
-    first, shape = distinct(plans.tp, plans.micro_batch, plans.sp)
-    parts = part_table(
-        scenario, plans.base, plans.tp[first], plans.micro_batch[first], plans.sp[first]
-    )
+    first, shape = distinct(*shape_columns(plans))
+    names = ("micro_batch", "tp", "sp", "cp", "ep", "etp")
+    parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
     system = system_as_filled(scenario)
     counts = group_counts(plans, system.network, scenario.job.gpus)
     # Counts need not be whole where a prime number of chips fills its units unevenly.
-    first, group = distinct(shape, *np.rint(1024.0 * counts["tp"]))
+    placed = [*np.rint(1024.0 * counts["tp"])]
+    placed += [*np.rint(1024.0 * counts["cp"])] if parts.context else []
+    placed += [*np.rint(1024.0 * counts["ep"])] if parts.experts else []
+    placed += [*np.rint(1024.0 * counts["etp"])] if parts.experts else []
+    first, group = distinct(shape, *placed)
+    where = {name: at[:, first] for name, at in counts.items()}
     return Tables(
         parts=parts,
         shape=shape,
         stages=stage_table(parts.order, parts.kinds, pairs),
         pair=pair,
-        tensor=tensor_seconds(parts, shape[first], counts["tp"][:, first], system),
-        tensor_group=group,
-        data_counts=counts["dp"],
+        exchanges=exchanges_of(parts, shape[first], where, system, plans.base.cp_mode),
+        group=group,
+        data_counts=counts["dp"] * counts["cp"],
+        expert_counts=counts.get("edp"),
         pipe_counts=counts["pp"],
         power=chip_power(scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
     )
+
+
+def shape_columns(plans: Plans) -> list[Array]:
+    """The fields that the operations of a part depend on; those that all plans leave at 1 are left out."""
+    columns = [plans.tp, plans.micro_batch, plans.sp]
+    columns += [plans.cp] if (plans.cp > 1).any() else []
+    return columns + ([plans.ep, plans.etp] if (plans.ep > 1).any() else [])
 
 
 def system_as_filled(scenario: Scenario) -> System:
@@ -207,9 +249,10 @@ def select(tables: Tables, rows: Index) -> Tables:
         shape=tables.shape[rows],
         stages=tables.stages.trim(int(tables.stages.distinct[pair].max())),
         pair=pair,
-        tensor=tables.tensor,
-        tensor_group=tables.tensor_group[rows],
+        exchanges=tables.exchanges,
+        group=tables.group[rows],
         data_counts=tables.data_counts[:, rows],
+        expert_counts=None if tables.expert_counts is None else tables.expert_counts[:, rows],
         pipe_counts=tables.pipe_counts[:, rows],
         power=tables.power,
         bytes_per_s=tables.bytes_per_s,
@@ -239,17 +282,15 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     counts, multiplicity = tables.stages.counts, tables.stages.multiplicity[pair]
     position = tables.stages.position[pair]
     micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
-    traffic = data_parallel(plans.dp, plans.zero, micro_batches)
-
     stages = stages_of_plans(plans, tables)
+    shares = shares_of(plans, tables, stages, micro_batches)
     network = system_as_filled(scenario).network
     sends = send_s(tables.parts.send_bytes[tables.shape], tables.pipe_counts, network)
-    sends = sends + tables.tensor.send_s[tables.tensor_group] * (plans.pp > 1)
+    sends = sends + tables.exchanges.send_s[tables.group] * (plans.pp > 1)
     sends_s = (2.0 * plans.vpp * sends)[:, None]
-    data_s = data_seconds(scenario, plans, tables, stages, traffic, sends_s)
-    update_s = optimizer_s(
-        stages.parameters / traffic.state_parts[:, None], scenario.system.chip, plans.base
-    )
+    data_s = data_seconds(scenario, plans, tables, stages, shares, sends_s)
+    updated = sum_of([s.parameters / s.traffic.state_parts[:, None] for s in shares])
+    update_s = optimizer_s(updated, scenario.system.chip, plans.base)
     stage_s = stages.forward_s + stages.backward_s + sends_s
     busy_s = micro_batches[:, None] * stage_s + data_s + update_s
     busy_s *= multiplicity > 0
@@ -258,7 +299,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     waiting_s = micro_batches * tables.stages.waiting[pair] * stage_s[rows, slowest]
     bubble_s = fill_and_drain_s(stage_s, multiplicity, slowest, plans.vpp) + waiting_s
     flight = in_flight(micro_batches[:, None], plans.pp[:, None], plans.vpp[:, None], position)
-    memory = stage_memory(plans, stages, traffic, flight)
+    memory = stage_memory(plans, stages, shares, flight)
     held = memory.total * (multiplicity > 0)
     fullest = held.argmax(axis=1)
     return Rows(
@@ -283,15 +324,14 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
 
 def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     """Sums over the parts of each stage, on distinct combinations, gathered to the plans."""
-    first, key = distinct(tables.tensor_group, tables.pair, plans.recompute)
+    first, key = distinct(tables.group, tables.pair, plans.recompute)
     shape = tables.shape[first]
     parts, counts = tables.parts, tables.stages.counts[tables.pair[first]]
     mode = plans.recompute[first][:, None]
     is_layer = np.arange(len(parts.names)) < parts.kinds
-    group = tables.tensor_group[first]
+    group = tables.group[first]
     clock, fall = clock_held(mode, is_layer, shape, group, tables)
     forward, backward = part_seconds(mode, is_layer, shape, group, tables, clock)
-    tensor = tables.tensor.forward_s[group], tables.tensor.backward_s[group]
     whole = parts.kept_whole[shape]
     kept = np.where(
         mode == 2.0,
@@ -307,13 +347,39 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         backward_s=on_stages(counts, backward)[key],
         clock=clock[key],
         core_fall=fall[key],
-        tensor_forward_s=on_stages(counts, tensor[0])[key],
-        tensor_backward_s=on_stages(counts, tensor[1] + (mode == 2.0) * is_layer * tensor[0])[key],
+        waits=tuple(
+            Waits(
+                forward_s=on_stages(counts, e.forward_s[group])[key],
+                backward_s=on_stages(
+                    counts, e.backward_s[group] + (mode == 2.0) * is_layer * e.forward_s[group]
+                )[key],
+                tier=e.tier[tables.group],
+            )
+            for e in tables.exchanges.by_name.values()
+        ),
         parameters=on_stages(counts, parameters)[key],
+        routed=on_stages(counts, parts.routed[shape])[key] if parts.experts else None,
         kept_bytes=on_stages(counts, kept * is_layer)[key],
         buffer_bytes=(working[:, None] + counts[:, :, -1] * whole[:, None, -1])[key],
         largest=parameters.max(axis=1)[key],
     )
+
+
+def shares_of(
+    plans: Plans, tables: Tables, stages: Stages, micro_batches: Array
+) -> tuple[Share, ...]:
+    """What data parallelism shares: everything over dp x cp ranks, spread experts over edp."""
+    ranks, routed = plans.dp * plans.cp, stages.routed
+    rest = stages.parameters if routed is None else stages.parameters - routed
+    traffic = data_parallel(ranks, plans.zero, micro_batches)
+    whole = Share(parameters=rest, ranks=ranks, counts=tables.data_counts, traffic=traffic)
+    if routed is None or tables.expert_counts is None:
+        return (whole,)
+    replicas = plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp)
+    traffic = data_parallel(replicas, plans.zero, micro_batches)
+    counts = tables.expert_counts
+    experts = Share(parameters=routed, ranks=replicas, counts=counts, traffic=traffic)
+    return whole, experts
 
 
 def clock_held(
@@ -324,7 +390,7 @@ def clock_held(
     From sums over the whole model of one micro-batch: what stretches when the clock falls, what does not
     (memory traffic, exchanges), and what is spent.
     """
-    parts, tensor = tables.parts, tables.tensor
+    parts, waited = tables.parts, tables.exchanges
     again = 1.0 + (mode == 2.0) * is_layer
     many = parts.counts
 
@@ -333,7 +399,7 @@ def clock_held(
 
     names = ("seconds", "clocked_s", "core_joules", "memory_joules")
     sums = [total(getattr(parts.forward, n), getattr(parts.backward, n)) for n in names]
-    waits = ((tensor.forward_s[group] * again + tensor.backward_s[group]) * many).sum(axis=1)
+    waits = ((waited.forward_s[group] * again + waited.backward_s[group]) * many).sum(axis=1)
     return clock_of(sums[0] - sums[1] + waits, sums[1], sums[2], sums[3], tables.power)
 
 
@@ -353,12 +419,12 @@ def part_seconds(
     parts = tables.parts
     slower = (1.0 / clock - 1.0)[:, None]
     forward = parts.forward.seconds[shape] + slower * parts.forward.clocked_s[shape]
-    forward = forward + tables.tensor.forward_s[group]
+    forward = forward + tables.exchanges.forward_s[group]
     backward = parts.backward.seconds[shape] + slower * parts.backward.clocked_s[shape]
     again = np.where(
         mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[shape], 0.0)
     )
-    return forward, backward + tables.tensor.backward_s[group] + again
+    return forward, backward + tables.exchanges.backward_s[group] + again
 
 
 def on_stages(counts: Array, values: Array) -> Array:
@@ -371,56 +437,82 @@ def data_seconds(
     plans: Plans,
     tables: Tables,
     stages: Stages,
-    traffic: DataTraffic,
+    shares: tuple[Share, ...],
     sends_s: Array,
 ) -> Array:
     """Data-parallel communication that the step waits for; (plans, stages).
 
     Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
     weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
-    share, is exposed. Where the pass's own exchanges use the same links, both take longer.
+    share, is exposed. Where the pass's own exchanges use the same links, both take longer. Spread experts
+    have a group of their own, whose messages follow those of the others.
     """
-    reduce_s, scatter_s, gather_s, pieces = data_messages(scenario, plans, tables, stages)
+    messages = [data_messages(scenario, plans, tables, share) for share in shares]
     in_use = occupancy(tables.data_counts, scenario.system.network)
     rows = np.arange(len(plans))
-    tensor_share = in_use[tables.tensor.tier[tables.tensor_group], rows][:, None]
     pipe_share = in_use[outermost(tables.pipe_counts), rows][:, None]
 
-    def exposed(one_s: Array, behind_s: Array, tensor_s: Array) -> Array:
-        all_s = pieces * one_s
-        beyond_s = np.maximum(one_s, all_s - behind_s)
-        own_s = tensor_s * tensor_share + 0.5 * sends_s * pipe_share
-        return beyond_s + contention_s(own_s, all_s, behind_s)
+    def exposed(ones: list[Array], behind_s: Array, waits: list[Array]) -> Array:
+        all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
+        beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
+        own_s = sum_of(
+            [s * in_use[w.tier, rows][:, None] for s, w in zip(waits, stages.waits, strict=True)]
+        )
+        return beyond_s + contention_s(own_s + 0.5 * sends_s * pipe_share, all_s, behind_s)
 
-    again_s = gather_s * (traffic.gathers_backward > 0)[:, None]
-    backward = stages.backward_s, stages.tensor_backward_s
+    traffic = shares[0].traffic
+    again = (traffic.gathers_backward > 0)[:, None]
+    backward = stages.backward_s, [w.backward_s for w in stages.waits]
+    forward = stages.forward_s, [w.forward_s for w in stages.waits]
     return (
-        traffic.all_reduces[:, None] * exposed(reduce_s, *backward)
-        + traffic.scatters[:, None] * exposed(scatter_s + again_s, *backward)
-        + traffic.gathers_forward[:, None]
-        * exposed(gather_s, stages.forward_s, stages.tensor_forward_s)
+        traffic.all_reduces[:, None] * exposed([m.reduce_s for m in messages], *backward)
+        + traffic.scatters[:, None]
+        * exposed([m.scatter_s + m.gather_s * again for m in messages], *backward)
+        + traffic.gathers_forward[:, None] * exposed([m.gather_s for m in messages], *forward)
     )
 
 
-def data_messages(
-    scenario: Scenario, plans: Plans, tables: Tables, stages: Stages
-) -> tuple[Array, Array, Array, Array]:
-    """Seconds of one all-reduce, reduce-scatter and all-gather, and messages; (plans, stages).
+def sum_of(values: list[Array]) -> Array:
+    """Their sum; one alone is itself."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """Data-parallel messages of one step; arrays are (plans, stages)."""
+
+    reduce_s: Array
+    """Seconds of one all-reduce."""
+    scatter_s: Array
+    """Seconds of one reduce-scatter."""
+    gather_s: Array
+    """Seconds of one all-gather."""
+    pieces: Array
+    """How many there are."""
+
+
+def data_messages(scenario: Scenario, plans: Plans, tables: Tables, share: Share) -> Messages:
+    """Seconds of one message of each kind.
 
     They depend on degrees and placement alone, not on micro-batch or recomputation: computed on the
     distinct combinations and gathered.
     """
     # No states shared, some, or the weights too: what is sent differs.
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
+    spread = [] if tables.expert_counts is None else [plans.ep, plans.etp]
     first, key = distinct(
-        plans.tp, tables.pair, plans.dp, grade, *np.rint(1024.0 * tables.data_counts)
+        plans.tp, tables.pair, share.ranks, grade, *spread, *np.rint(1024.0 * share.counts)
     )
-    some_zero = bool((plans.zero[first] >= 1).any())
-    kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if some_zero else ()
-    kinds += () if (plans.zero[first] >= 1).all() else ("all-reduce",)
-    group = place(tables.data_counts[:, first], system_as_filled(scenario), kinds)
-    parameters = stages.parameters[first]
-    pieces = message_count(plans.take(first), parameters, tables.stages.layers[tables.pair[first]])
+    zero = plans.zero[first]
+    kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if (zero >= 1).any() else ()
+    kinds += () if (zero >= 1).all() else ("all-reduce",)
+    group = place(share.counts[:, first], system_as_filled(scenario), kinds)
+    parameters = share.parameters[first]
+    layers = tables.stages.layers[tables.pair[first]]
+    pieces = message_count(share.ranks[first], zero, parameters, layers)
     gradient = parameters * DTYPE_BYTES[plans.base.gradients] / pieces
     weight = parameters * DTYPE_BYTES[plans.base.weights] / pieces
 
@@ -428,32 +520,35 @@ def data_messages(
         times = collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
         return times[key]
 
-    return (
-        seconds("all-reduce", gradient),
-        seconds("reduce-scatter", gradient),
-        seconds("all-gather", weight),
-        pieces[key],
+    return Messages(
+        reduce_s=seconds("all-reduce", gradient),
+        scatter_s=seconds("reduce-scatter", gradient),
+        gather_s=seconds("all-gather", weight),
+        pieces=pieces[key],
     )
 
 
-def message_count(plans: Plans, parameters: Array, layers: Array) -> Array:
+def message_count(ranks: Array, zero: Array, parameters: Array, layers: Array) -> Array:
     """Messages that a stage's gradients travel in: layers, or buckets where those are fewer.
 
-    A bucket holds max(40 million, 1 million x dp) weights, as Megatron-Core has it; ZeRO 3 gathers and
+    A bucket holds max(40 million, 1 million x ranks) weights, as Megatron-Core has it; ZeRO 3 gathers and
     scatters layer by layer.
     """
-    bucket = np.maximum(40e6, 1e6 * plans.dp)[:, None]
-    buckets = np.where(plans.zero[:, None] >= 3, layers, parameters / bucket)
+    bucket = np.maximum(40e6, 1e6 * ranks)[:, None]
+    buckets = np.where(zero[:, None] >= 3, layers, parameters / bucket)
     return np.maximum(np.minimum(layers, buckets), 1.0)
 
 
-def stage_memory(plans: Plans, stages: Stages, traffic: DataTraffic, flight: Array) -> StageMemory:
+def stage_memory(
+    plans: Plans, stages: Stages, shares: tuple[Share, ...], flight: Array
+) -> StageMemory:
     """What one rank of each stage holds at its peak; (plans, stages)."""
     weight, gradient, state = weight_bytes(plans.base)
     gathered = np.where(plans.zero >= 3, 2.0 * weight * stages.largest, 0.0)
-    weights = stages.parameters * (weight / traffic.weight_parts)[:, None]
-    gradients = stages.parameters * (gradient / traffic.gradient_parts)[:, None]
-    states = stages.parameters * (state / traffic.state_parts)[:, None]
+    held = [(s.parameters, s.traffic) for s in shares]
+    weights = sum_of([n * (weight / t.weight_parts)[:, None] for n, t in held])
+    gradients = sum_of([n * (gradient / t.gradient_parts)[:, None] for n, t in held])
+    states = sum_of([n * (state / t.state_parts)[:, None] for n, t in held])
     activations = flight * stages.kept_bytes
     buffers = stages.buffer_bytes + gathered[:, None]
     return StageMemory(

@@ -1,11 +1,11 @@
 """What the parts of a model cost on one rank: each layer kind, the embedding, the head.
 
-A part depends on tensor-parallel degree, micro-batch and sequence parallelism alone, so it is computed
+A part depends on micro-batch, tensor, sequence, context and expert parallelism alone, so it is computed
 once for each distinct combination of these ("shapes") and gathered to the plans afterwards.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import accumulate
 
@@ -17,23 +17,58 @@ from foretell.cost.fusion import SIDE_BY_SIDE
 from foretell.cost.kernels.base import p_norm
 from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.op_times import OpTimes, op_times
-from foretell.network.collectives import collective_s, outermost, place
-from foretell.network.library_records import Kind
+from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
+from foretell.sharding.expert import (
+    ExpertTraffic,
+    Spread,
+    expert_parallel,
+    expert_traffic,
+    routed_parameters,
+    spread_of,
+    without_region,
+)
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
-from foretell.specs.system import System
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph
-from foretell.workload.ops import Gemm, Op
+from foretell.workload.ops import AttentionCore, Gemm, Op
 
 Array = NDArray[np.float64]
 
 CORE = ("attention", "scan")
 """Families that selective recomputation runs again, where what they keep is not fused away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a part's operations depend on: numbers, or arrays over shapes."""
+
+    micro_batch: Num
+    """Sequences of a micro-batch."""
+    tp: Num
+    """Tensor-parallel ranks."""
+    sp: Num
+    """1 with sequence parallelism, else 0."""
+    cp: Num = 1.0
+    """Context-parallel ranks."""
+    ep: Num = 1.0
+    """Expert-parallel ranks."""
+    etp: Num = 1.0
+    """Tensor-parallel ranks inside an expert."""
+
+    @property
+    def tokens_cut(self) -> bool:
+        """Whether any shape has context parallelism."""
+        return bool(np.any(np.asarray(self.cp) > 1.0))
+
+    @property
+    def experts_spread(self) -> bool:
+        """Whether any shape has expert parallelism."""
+        return bool(np.any(np.asarray(self.ep) > 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +105,12 @@ class Parts:
     """Backward pass, without recomputation."""
     core_s: Array
     """Forward time of attention cores and scans that keep their inside: what selective recomputes."""
+    attention_s: tuple[Array, Array]
+    """Forward and backward time of all attention cores; empty without context parallelism."""
     parameters: Array
     """Weights on one rank."""
+    routed: Array
+    """Of these, weights of routed experts that expert parallelism spreads."""
     tied: Array
     """Weights that the head borrows from the token table: a copy where that is elsewhere; (shapes,)."""
     kept_whole: Array
@@ -84,10 +123,14 @@ class Parts:
     """What one rank passes to the next stage: its share of the activation; (shapes,)."""
     traffic: tuple[TensorTraffic, ...]
     """Tensor-parallel messages of each part."""
-    tp: Array
-    """Tensor-parallel ranks of the shape; (shapes,)."""
-    sp: Array
-    """1 where the shape has sequence parallelism; (shapes,)."""
+    spread_traffic: tuple[TensorTraffic, ...]
+    """The same where expert parallelism spreads the experts; empty where it never does."""
+    context: tuple[ContextTraffic, ...]
+    """Context-parallel messages of each part; empty where there is none."""
+    experts: tuple[ExpertTraffic, ...]
+    """Dispatches of each part; empty where expert parallelism never spreads experts."""
+    shape: Shape
+    """The shapes, as arrays; (shapes,)."""
     notes: tuple[str, ...]
     """What is not timed."""
 
@@ -117,6 +160,12 @@ class Shapes:
     """Their kernels, by family."""
     parameters: Array
     """Weights of each operation; (operations, shapes)."""
+    routed: Array
+    """Of these, weights of routed experts that expert parallelism spreads."""
+    context: tuple[ContextTraffic, ...]
+    """Context-parallel messages of each part."""
+    experts: tuple[ExpertTraffic, ...]
+    """Dispatches of each part."""
     kept: tuple[KeptBytes, ...]
     """What each part keeps."""
     tied: Num
@@ -125,20 +174,22 @@ class Shapes:
 
 Lengths = tuple[int, int | None]
 """Tokens of a sequence, and of a target sequence."""
-Shape = tuple[Num, Num, Num]
-"""Micro-batch, tensor-parallel ranks, sequence parallelism."""
 
 
-def part_table(scenario: Scenario, base: Plan, tp: Array, micro_batch: Array, sp: Array) -> Parts:
+def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
     """Build the graph for all shapes at once, cut it, and cost it in two calls."""
     chip, job = scenario.system.chip, scenario.job
     lengths = (job.seq_len, job.target_len)
-    if len(tp) == 1:
+    recipe = recipe_of(base)
+    if np.size(shape.tp) == 1:
         # A single shape recurs from estimate to estimate: what it costs is remembered.
-        one = (float(micro_batch[0]), float(tp[0]), float(sp[0]))
-        return _one_part_table(scenario.model, lengths, chip, recipe_of(base), one)
-    shapes = shapes_of(scenario.model, lengths, base.flash, (micro_batch, tp, sp))
-    return _costed(shapes, chip, base, tp, sp)
+        return _one_part_table(scenario.model, lengths, chip, recipe, _numbers(shape))
+    return _costed(shapes_of(scenario.model, lengths, recipe, shape), chip, recipe, shape)
+
+
+def _numbers(shape: Shape) -> Shape:
+    """A single shape in plain numbers."""
+    return Shape(**{f.name: float(np.ravel(getattr(shape, f.name))[0]) for f in fields(Shape)})
 
 
 def recipe_of(plan: Plan) -> Plan:
@@ -149,21 +200,30 @@ def recipe_of(plan: Plan) -> Plan:
         attention=plan.attention,
         precision=plan.precision,
         weights=plan.weights,
+        cp_mode=plan.cp_mode,
+        capacity=plan.capacity,
+        imbalance=plan.imbalance,
     )
 
 
 @lru_cache(maxsize=512)
 def _one_part_table(
-    model: Model, lengths: Lengths, chip: Chip, recipe: Plan, shape: tuple[float, float, float]
+    model: Model, lengths: Lengths, chip: Chip, recipe: Plan, shape: Shape
 ) -> Parts:
     """Costs of one shape."""
-    shapes = _one_shape(model, lengths, recipe.flash, shape)
-    return _costed(shapes, chip, recipe, np.array(shape[1:2]), np.array(shape[2:]))
+    cut = Plan(
+        flash=recipe.flash,
+        cp_mode=recipe.cp_mode,
+        capacity=recipe.capacity,
+        imbalance=recipe.imbalance,
+    )
+    arrays = Shape(**{f.name: np.array([getattr(shape, f.name)]) for f in fields(Shape)})
+    return _costed(_one_shape(model, lengths, cut, shape), chip, recipe, arrays)
 
 
-def _costed(shapes: Shapes, chip: Chip, base: Plan, tp: Array, sp: Array) -> Parts:
+def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     """Shapes on a chip."""
-    width, ops, whole = len(tp), shapes.ops, shapes.whole
+    width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
     times = op_times(shapes.stacks, len(flat), chip, base)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
@@ -175,48 +235,79 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, tp: Array, sp: Array) -> Par
         forward=_pass(ops, times, slice(0, len(flat))),
         backward=_pass(ops, times, slice(len(flat), None)),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
+        attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=_sum_parts(ops, shapes.parameters),
+        routed=_sum_parts(ops, shapes.routed),
         tied=stack([shapes.tied], width)[0],
         kept_whole=stack([k.whole for k in shapes.kept], width).T,
         kept_selective=stack([k.selective for k in shapes.kept], width).T,
         kept_input=stack([k.input for k in shapes.kept], width).T,
-        send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / tp], width)[0],
+        send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
-        tp=tp,
-        sp=sp,
+        spread_traffic=tuple(
+            tensor_traffic(without_region(part)) for part in whole if shapes.experts
+        ),
+        context=shapes.context,
+        experts=shapes.experts,
+        shape=shape,
         notes=shapes.graph.notes,
     )
 
 
+def _attention_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes) -> tuple[Array, Array]:
+    """Forward and backward time of the attention cores of each part."""
+    flat = [op for part in ops for op in part]
+    core = np.array([isinstance(op, AttentionCore) for op in flat])[:, None]
+    rows = times.seconds[: len(flat)], times.seconds[len(flat) :]
+    return _sum_parts(ops, rows[0] * core), _sum_parts(ops, rows[1] * core)
+
+
 @lru_cache(maxsize=256)
-def _one_shape(
-    model: Model, lengths: Lengths, flash: bool, shape: tuple[float, float, float]
-) -> Shapes:
+def _one_shape(model: Model, lengths: Lengths, cut: Plan, shape: Shape) -> Shapes:
     """One shape, in plain numbers, on which the same arithmetic is ten times as fast as on arrays."""
-    return shapes_of(model, lengths, flash, shape)
+    return shapes_of(model, lengths, cut, shape)
 
 
-def shapes_of(model: Model, lengths: Lengths, flash: bool, shape: Shape) -> Shapes:
-    """Operations, work and kept bytes of every part, for numbers or arrays of batch, tp and sp."""
-    batch, tp, sp = shape
+def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shapes:
+    """Operations, work and kept bytes of every part, for numbers or arrays of a shape."""
     seq_len, target_len = lengths
     target = None if target_len is None else float(target_len)
-    graph = build(model, batch=batch, seq_len=float(seq_len), target_len=target, flash=flash)
+    graph = build(
+        model,
+        batch=shape.micro_batch,
+        seq_len=float(seq_len),
+        target_len=target,
+        flash=base.flash,
+    )
     whole = graph_parts(graph)
-    local = tuple(tensor_parallel(part, tp, sp) for part in whole)
+    if shape.tokens_cut:
+        whole = tuple(context_parallel(part, shape.cp, base.cp_mode) for part in whole)
+    spread = spread_of(shape.tp, shape.ep, shape.etp, base)
+    local = tuple(_on_one_rank(part, shape, spread) for part in whole)
     ops = tuple(part.ops for part in local)
     flat = [op for part in ops for op in part]
-    width = np.size(tp)
-    input_parts = token_parts(tp, sp)
+    width = np.size(shape.tp)
+    folded = np.minimum(shape.ep - 1.0, 1.0)
+    input_parts = token_parts(shape.tp, shape.sp)
     return Shapes(
         graph=graph,
         whole=whole,
         ops=ops,
         stacks=stacked(flat, width),
         parameters=stack([op.parameters for op in flat], width),
+        routed=stack([routed_parameters(op) * folded for op in flat], width),
+        context=tuple(context_traffic(part, base.cp_mode) for part in local if shape.tokens_cut),
+        experts=tuple(expert_traffic(part, spread) for part in whole if shape.experts_spread),
         kept=tuple(kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local),
         tied=tied_weights(local[-1]),
     )
+
+
+def _on_one_rank(part: LayerGraph, shape: Shape, spread: Spread) -> LayerGraph:
+    """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
+    if shape.experts_spread or spread.even != 1.0:
+        part = expert_parallel(part, spread)
+    return tensor_parallel(part, shape.tp, shape.sp)
 
 
 def graph_parts(graph: Graph) -> tuple[LayerGraph, ...]:
@@ -231,53 +322,6 @@ def tied_weights(head: LayerGraph) -> Num:
         if isinstance(op, Gemm) and op.tied:
             return op.groups * op.k * op.n
     return 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorSeconds:
-    """Exposed tensor-parallel time by group of ranks and placement."""
-
-    forward_s: Array
-    """Of each part, forward; (groups, parts)."""
-    backward_s: Array
-    """Of each part, backward; (groups, parts)."""
-    send_s: Array
-    """Gathering what a stage received in pieces, where tokens are not cut anyway; (groups,)."""
-    tier: NDArray[np.intp]
-    """Outermost tier that the group touches; (groups,)."""
-
-
-def tensor_seconds(
-    parts: Parts, shape: NDArray[np.intp], counts: Array, system: System
-) -> TensorSeconds:
-    """Times of the exchanges at the edges of tensor-parallel regions.
-
-    `shape` says which shape each group has, `counts` (tiers, groups) where its members stand.
-    """
-    width = len(parts.sp)
-    sp = parts.sp[shape][:, None] > 0
-    enter = stack([t.enter_elements for t in parts.traffic], width).T[shape] * ACTIVATION_BYTES
-    leave = stack([t.leave_elements for t in parts.traffic], width).T[shape] * ACTIVATION_BYTES
-    enters = np.array([t.enters for t in parts.traffic])
-    leaves = np.array([t.leaves for t in parts.traffic])
-    # What no group needs is not prepared: with sequence parallelism nothing is all-reduced.
-    kinds: tuple[Kind, ...] = ("all-gather",)
-    kinds += ("reduce-scatter",) if sp.any() else ()
-    kinds += () if sp.all() else ("all-reduce",)
-    group = place(counts, system, kinds)
-
-    def seconds(kind: Kind, size: Array) -> Array:
-        return collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
-
-    gathered = enters * seconds("all-gather", enter) + leaves * seconds("reduce-scatter", leave)
-    scattered = enters * seconds("reduce-scatter", enter) + leaves * seconds("all-gather", leave)
-    gather_s = seconds("all-gather", parts.send_bytes[shape] * parts.tp[shape])
-    return TensorSeconds(
-        forward_s=np.where(sp, gathered, leaves * seconds("all-reduce", leave)),
-        backward_s=np.where(sp, scattered, enters * seconds("all-reduce", enter)),
-        send_s=np.where(sp[:, 0], 0.0, gather_s),
-        tier=outermost(counts),
-    )
 
 
 def _pass(ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice) -> PassSeconds:

@@ -12,7 +12,7 @@ FILE = ROOT / "frameworks.toml"
 """Every generation that is known."""
 HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
 """Architectures that libraries of since 2024 have their own attention kernels for."""
-VALUE_KEYS = frozenset({"value", "source", "why", "fitted_to", "without", "before_hopper"})
+VALUE_KEYS = frozenset({"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"})
 """What a value's table may hold."""
 
 
@@ -28,6 +28,10 @@ class Framework:
     """Element-wise work fused by a compiler or by hand; else one plain kernel after the other."""
     flash: bool
     """Fused attention that stores no scores, where a run does not say."""
+    recompute: str
+    """Activations computed again, where a run does not say."""
+    recompute_tpu: str
+    """The same on TPUs."""
     attention: str
     """Generation of the attention kernels on Hopper and later; auto: the best for the chip."""
     attention_before: str
@@ -98,7 +102,7 @@ def _framework(
     given: dict[str, Any] = {"id": name}
     before = len(problems)
     for field in fields(Framework):
-        if field.name in ("id", "attention_before"):
+        if field.name in ("id", "attention_before", "recompute_tpu"):
             continue
         path, raw = f"framework.{name}.{field.name}", values.get(field.name)
         if field.name == "name":
@@ -114,4 +118,6 @@ def _framework(
         given[field.name] = raw["without"] if out else raw["value"]
         if field.name == "attention":
             given["attention_before"] = raw.get("before_hopper", raw["value"])
+        if field.name == "recompute":
+            given["recompute_tpu"] = raw.get("on_tpu", raw["value"])
     return Framework(**given) if len(problems) == before else None

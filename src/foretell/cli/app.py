@@ -44,6 +44,8 @@ def make_app() -> App:
     validate = App(name="validate", help=VERBS["validate"])
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
     validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
+    validate.command("foretell.cli.validate:training", help="Tables of published training runs.")
+    validate.command("foretell.cli.validate:memory", help="Whether the runs of a table fit.")
     app.command(validate)
     calibrate = App(name="calibrate", help=VERBS["calibrate"])
     calibrate.command(

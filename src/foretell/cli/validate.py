@@ -57,6 +57,36 @@ def kernels(
     return show(scores, json)
 
 
+def training(
+    file: Table,
+    *,
+    leave_one_out: Annotated[
+        Literal["source"] | None,
+        Parameter(help="Score each source without the values that were read from its runs."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Score a table of published training runs: step time, and peak memory apart."""
+    from foretell.validate.training import score_training
+
+    return show(score_training(Path(file), leave_one_out=leave_one_out), json)
+
+
+def memory(file: Table, *, json: Json = False) -> int:
+    """Say of every run of a table whether it fits: runs that ran, or that ran out of memory."""
+    from foretell.validate.memory import score_memory
+
+    found = score_memory(Path(file)).to_dict()
+    if json:
+        write_json(found)
+    else:
+        from foretell.report import console
+        from foretell.report.scores import memory_text
+
+        console.show(memory_text(found))
+    return 0
+
+
 def show(scores: "Scores", json: bool) -> int:
     """A scored table as JSON or as text."""
     if json:

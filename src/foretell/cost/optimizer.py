@@ -202,7 +202,7 @@ def _sides(op: Op) -> tuple[Num, Num, Num]:
 
 
 def products_s(ops: Sequence[Op], width: int, chip: Chip, plan: Plan) -> Array:
-    """Newton-Schulz steps of every matrix of the operations, at the clock of short bursts; (operations, width).
+    """Newton-Schulz steps of every matrix, at the clock of short bursts; (operations, width).
 
     A step of an a x b matrix, a <= b, is X X^T, its square, and their sum times X: 4 a^2 b + 2 a^3
     operations (Jordan et al. 2024). Zero for what is no matrix, and for other optimizers than muon.

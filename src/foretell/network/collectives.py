@@ -90,6 +90,24 @@ def send_s(size_bytes: Num, counts: Array, network: Network) -> Array:
     return np.where(members > 1.0, total / np.maximum(members - 1.0, 1.0), 0.0)
 
 
+def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:
+    """Seconds of one step of a ring in which every member sends to the next: those of its slowest hop.
+
+    `size_bytes` is (groups, further axes). A group of one, or nothing to send, is free.
+    """
+    slowest = np.zeros_like(size_bytes)
+    below = np.ones(counts.shape[1])
+    for tier, count in zip(network.tiers, counts, strict=True):
+        # One member of a unit sends out of it, and few share its up link.
+        open_share = np.minimum(tier.taper * below, 1.0) / tier.taper
+        rate = link_speed(tier, np.asarray(2.0)) * open_share
+        hop = tier.latency_s + size_bytes / rate.reshape(-1, *[1] * (size_bytes.ndim - 1))
+        there = (count > 1.0).reshape(-1, *[1] * (size_bytes.ndim - 1))
+        slowest = np.where(there, np.maximum(slowest, hop), slowest)
+        below = below * count
+    return np.asarray(slowest * (size_bytes > 0.0))
+
+
 def occupancy(counts: Array, network: Network) -> Array:
     """(tiers, groups): share of the time of a group's rings that each tier's links are in use.
 

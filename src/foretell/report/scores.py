@@ -1,6 +1,6 @@
 """A scored table as text: how many rows, how far off, by group."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from foretell.report.console import table
@@ -8,6 +8,7 @@ from foretell.report.console import table
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 REASONS = 8
 """Reasons for unsupported rows that are shown; the JSON has all."""
@@ -23,18 +24,67 @@ def scores_text(scores: Mapping[str, Any]) -> "RenderableType":
         f"{percent(scores['median_ape'])}, ninetieth percentile {percent(scores['p90_ape'])}"
     )
     parts: list[RenderableType] = [Text(said, "bold")]
+    parts += [Text(line) for line in _over_sources(scores)]
     for key, groups in scores.items():
         if key.startswith("by_") and groups:
             parts += [Text(), _groups(key.removeprefix("by_").replace("_", " "), groups)]
+    lines = _not_scored(scores["unsupported"])
+    parts += [Text(), *lines] if lines else []
+    return Group(*parts)
+
+
+def memory_text(found: Mapping[str, Any]) -> "RenderableType":
+    """The JSON of `validate memory` as text."""
+    from rich.console import Group
+    from rich.text import Text
+
+    said = (
+        f"{found['scored']:,} of {found['rows']:,} rows scored: {found['said_to_fit']:,} said to fit, "
+        f"{found['said_not_to_fit']:,} not to fit; {found['too_close']:,} of both too close to call"
+    )
+    return Group(Text(said, "bold"), *_not_scored(found["unsupported"]))
+
+
+def _not_scored(unsupported: Sequence[Any]) -> "list[Text]":
+    """The commonest reasons for which rows are not scored."""
+    from rich.text import Text
+
     reasons: dict[str, int] = {}
-    for item in scores["unsupported"]:
+    for item in unsupported:
         reason = item["reason"] if isinstance(item, Mapping) else item[1]
         reasons[reason] = reasons.get(reason, 0) + 1
-    if reasons:
-        parts += [Text(), Text("Not scored", "bold")]
-        shown = sorted(reasons.items(), key=lambda pair: -pair[1])[:REASONS]
-        parts += [Text(f"- {count:,} rows: {reason}") for reason, count in shown]
-    return Group(*parts)
+    if not reasons:
+        return []
+    shown = sorted(reasons.items(), key=lambda pair: -pair[1])[:REASONS]
+    return [
+        Text("Not scored", "bold"),
+        *(Text(f"- {count:,} rows: {reason}") for reason, count in shown),
+    ]
+
+
+def _over_sources(scores: Mapping[str, Any]) -> list[str]:
+    """What a scoreboard of training runs says beside its rows."""
+    if scores.get("median_of_sources") is None:
+        return []
+    support = (
+        f"{percent(scores['supported_share'])} of {scores['rows_with_target']:,} rows with a target"
+    )
+    over = (
+        f"{support}; over {scores['sources']} sources the median of medians is "
+        f"{percent(scores['median_of_sources'])}, their mean {percent(scores['mean_of_sources'])}"
+    )
+    covered = f"{percent(scores['inside_p90'])} inside the 90 % interval"
+    said = [
+        over,
+        f"{covered}; {scores['framework_values_fitted']} values of frameworks read from runs",
+    ]
+    if scores["memory_rows"]:
+        said.append(
+            f"peak memory of {scores['memory_rows']:,} rows: median error "
+            f"{percent(scores['memory_median_ape'])}, signed {percent(scores['memory_median_error'])}"
+        )
+    filled = ", ".join(f"{name} ({count:,})" for name, count in scores["filled"].items())
+    return [*said, f"filled: {filled}"] if filled else said
 
 
 def percent(share: float | None) -> str:
@@ -43,7 +93,18 @@ def percent(share: float | None) -> str:
 
 
 def _groups(name: str, groups: Mapping[str, Mapping[str, Any]]) -> "Table":
-    made = table(name, "rows", "median error", right=("rows", "median error"))
+    """One way of grouping; signed errors and coverage where there are intervals."""
+    told = any(score.get("inside_p90") is not None for score in groups.values())
+    more = ("signed", "in 90 %") if told else ()
+    made = table(name, "rows", "median error", *more, right=("rows", "median error", *more))
     for label, score in groups.items():
-        made.add_row(label, f"{score['rows']:,}", percent(score["median_ape"]))
+        cells = [f"{score['rows']:,}", percent(score["median_ape"])]
+        if told:
+            cells += [signed(score["median_error"]), percent(score["inside_p90"])]
+        made.add_row(label, *cells)
     return made
+
+
+def signed(share: float | None) -> str:
+    """A share in percent with its sign, or a dash."""
+    return "-" if share is None else f"{share:+.1%}"

@@ -4,11 +4,11 @@ import numpy as np
 
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.estimate import evaluate
-from foretell.search.space import ORDERS, enumerate_plans
+from foretell.search.space import all_orders, enumerate_plans, spelled
 from foretell.specs.plan import RECOMPUTE, Plan
 from foretell.specs.scenario import Scenario
 
-WEIGHTS = {"tp": 1.0, "pp": 1.0, "micro_batch": 0.7, "vpp": 0.5}
+WEIGHTS = {"tp": 1.0, "pp": 1.0, "cp": 1.0, "ep": 0.7, "etp": 0.7, "micro_batch": 0.7, "vpp": 0.5}
 """Cost of doubling or halving a degree; changing a choice costs a half, and a plan that is
 too close to call three quarters."""
 
@@ -25,7 +25,7 @@ def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
     distance += 0.5 * np.abs(plans.zero - plan.zero)
     distance += 0.5 * (plans.recompute != RECOMPUTE.index(plan.recompute))
     distance += 0.5 * (plans.sp != float(plan.sp))
-    order = ORDERS.index(plan.order) if plan.order in ORDERS else 0
+    order = all_orders(plan).index(spelled(plan.order, plan))
     distance += 0.5 * (plans.order != order)
     distance += 0.75 * (peak > CLOSE_SHARE * scenario.system.chip.memory_bytes)
     ok = np.flatnonzero(peak <= scenario.system.chip.memory_bytes)

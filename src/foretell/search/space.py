@@ -4,12 +4,17 @@ Degrees are all divisors, not only powers of two. Choices that change nothing ar
 parallelism without tensor parallelism, ZeRO without replicas, selective recomputation where fused
 attention keeps no scores, placements that put every group's members on
 the same tiers as an earlier one.
+
+Context parallelism is tried in powers of two that leave each rank a few thousand tokens of a sequence, and
+expert parallelism in the divisors of the experts, each expert whole (etp 1); other degrees where they are
+asked for.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +29,20 @@ Array = NDArray[np.float64]
 ORDERS: tuple[tuple[str, ...], ...] = tuple(
     order
     for order in permutations(AXES)
-    # Context parallelism has one member here: its place is fixed beside tensor parallelism.
+    # Context parallelism stands beside tensor parallelism: keys travel once or more in every layer.
     if order.index("cp") == order.index("tp") + 1
 )
 """The six orders of tensor, data and pipeline groups; the usual one first."""
+
+LEAST_TOKENS = 4096
+"""Tokens of a sequence that context parallelism leaves a rank, at the least."""
+MOST_RANKS = 64
+"""Largest context-parallel group that is tried unasked."""
+COLUMNS = (
+    "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "vpp", "zero", "recompute", "sp", "order",
+)  # fmt: skip
+Degrees = tuple[int, int, int, int]
+"""tp, cp, pp, dp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +64,20 @@ def divisors(number: int) -> list[int]:
 def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ()) -> Space:
     """All plans of a scenario; `base` holds the choices that are not searched, and those of `fixed`."""
     cuts = cuts_of(scenario.model)
-    degrees, rejected = _degrees(scenario, base, cuts)
+    degrees, rejected = _degrees(scenario, base, cuts, fixed)
     columns: list[Array] = []
     filled = units(scenario.system.network, scenario.job.gpus)
-    for triple, orders in zip(
+    every = all_orders(base)
+    for four, orders in zip(
         degrees, distinct_orders(degrees, filled, scenario.job.gpus), strict=True
     ):
-        block, lost = _block(scenario, triple, orders, base, fixed)
+        placed = [every.index(spelled(base.order, base))] if "order" in fixed else orders
+        experts = expert_degrees(cuts, four, base, fixed)
+        block, lost = _block(scenario, four, (experts, placed), base, fixed)
         columns.append(block)
         rejected.update(lost)
-    table = np.concatenate(columns, axis=1) if columns else np.empty((9, 0))
-    names = ("tp", "pp", "dp", "micro_batch", "vpp", "zero", "recompute", "sp", "order")
-    plans = Plans(**dict(zip(names, table, strict=True)), orders=ORDERS, base=base)
+    table = np.concatenate(columns, axis=1) if columns else np.empty((len(COLUMNS), 0))
+    plans = Plans(**dict(zip(COLUMNS, table, strict=True)), orders=every, base=base)
     if fixed:
         wanted = batch_of([base])
         same = [
@@ -72,18 +89,49 @@ def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ())
     return Space(plans=plans, rejected=dict(rejected))
 
 
+def context_degrees(scenario: Scenario, base: Plan, fixed: Collection[str]) -> list[int]:
+    """Context-parallel degrees to try: powers of two that leave each rank LEAST_TOKENS, and the base's."""
+    if "cp" in fixed:
+        return [base.cp]
+    most = min(scenario.job.seq_len // LEAST_TOKENS, MOST_RANKS)
+    powers = [2**i for i in range(1, MOST_RANKS.bit_length()) if 2**i <= most]
+    return sorted({1, base.cp, *powers})
+
+
+def expert_degrees(
+    cuts: Cuts, degrees: Degrees, base: Plan, fixed: Collection[str]
+) -> list[tuple[int, int]]:
+    """(ep, etp) to try: divisors of the experts that the ranks allow, whole experts; and the base's."""
+    if not cuts.experts:
+        return [(1, 1)]
+    tp, cp, _, dp = degrees
+    spread = [base.ep] if "ep" in fixed else [1, base.ep, *divisors(gcd(*cuts.experts))]
+    inside = [base.etp] if "etp" in fixed else [1, base.etp]
+    pairs = {(ep, etp if ep > 1 else 1) for ep in spread for etp in inside}
+    return sorted(p for p in pairs if tp * cp * dp % (p[0] * p[1]) == 0)
+
+
 def _degrees(
-    scenario: Scenario, base: Plan, cuts: Cuts
-) -> tuple[list[tuple[int, int, int]], Counter[str]]:
-    """Factorisations tp x pp x dp of the chips that heads, widths, layers and batch allow."""
+    scenario: Scenario, base: Plan, cuts: Cuts, fixed: Collection[str]
+) -> tuple[list[Degrees], Counter[str]]:
+    """Factorisations tp x cp x pp x dp of the chips that heads, widths, layers and batch allow.
+
+    The widths of experts, which ep may leave whole, are looked at with the experts' own degrees.
+    """
     gpus = scenario.job.gpus
-    triples = [(tp, pp, gpus // tp // pp) for tp in divisors(gpus) for pp in divisors(gpus // tp)]
-    table = np.array(triples, float).T
-    ones = np.ones(len(triples))
+    found = [
+        (tp, cp, pp, gpus // tp // cp // pp)
+        for tp in divisors(gpus)
+        for cp in context_degrees(scenario, base, fixed)
+        if (gpus // tp) % cp == 0
+        for pp in divisors(gpus // tp // cp)
+    ]
+    table = np.array(found, float).reshape(-1, 4).T
+    ones = np.ones(len(found))
     plans = Plans(
-        tp=table[0],
-        pp=table[1],
-        dp=table[2],
+        **dict(zip(("tp", "cp", "pp", "dp"), table, strict=True)),
+        ep=ones,
+        etp=ones,
         vpp=ones,
         zero=0 * ones,
         micro_batch=ones,
@@ -93,28 +141,49 @@ def _degrees(
         orders=ORDERS,
         base=base,
     )
-    alive = np.ones(len(triples), dtype=bool)
+    alive = np.ones(len(found), dtype=bool)
     rejected: Counter[str] = Counter()
+    inner = replace(cuts, expert_widths=())
     for rule in RULES:
-        holds = rule.holds(scenario, cuts, plans)
+        holds = rule.holds(scenario, inner, plans)
         lost = int((alive & ~holds).sum())
         if lost:
             rejected[rule.name] += lost
         alive &= holds
-    return [triples[i] for i in np.flatnonzero(alive)], rejected
+    return [found[i] for i in np.flatnonzero(alive)], rejected
 
 
 def _block(
     scenario: Scenario,
-    degrees: tuple[int, int, int],
-    orders: list[int],
+    degrees: Degrees,
+    also: tuple[list[tuple[int, int]], list[int]],
     base: Plan,
     fixed: Collection[str],
 ) -> tuple[Array, Counter[str]]:
     """All further choices of one factorisation, as columns; and what the rules took away."""
-    tp, pp, dp = degrees
-    job = scenario.job
-    per_replica = job.global_batch // dp
+    tp, cp, pp, dp = degrees
+    shapes, rejected = _shapes(scenario, degrees)
+    sides, lost = _sides(scenario, degrees, also[0])
+    rejected.update({name: count * len(shapes) for name, count in lost.items()})
+    zeros = (0, 1, 2, 3) if dp * cp > 1 else (0,)
+    modes = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
+    shape, zero, mode, side, order = np.meshgrid(
+        np.arange(len(shapes)), zeros, modes, np.arange(len(sides)), also[1], indexing="ij"
+    )
+    pairs = np.array(shapes, float)[shape.ravel()]
+    chosen = np.array(sides, float).reshape(-1, 3)[side.ravel()]
+    ones = np.ones(shape.size)
+    rows = (
+        ones * tp, ones * cp, ones * pp, ones * dp, chosen[:, 0], chosen[:, 1], pairs[:, 0],
+        pairs[:, 1], zero.ravel(), mode.ravel(), chosen[:, 2], order.ravel(),
+    )  # fmt: skip
+    return np.stack(rows), rejected
+
+
+def _shapes(scenario: Scenario, degrees: Degrees) -> tuple[list[tuple[int, int]], Counter[str]]:
+    """(micro-batch, virtual stages) of one factorisation."""
+    _, _, pp, dp = degrees
+    per_replica = scenario.job.global_batch // dp
     layers = layers_of(scenario.model)
     rejected: Counter[str] = Counter()
     shapes: list[tuple[int, int]] = []
@@ -124,55 +193,58 @@ def _block(
             rejected["interleaving"] += len(virtual) - 1
             virtual = [1]
         shapes += [(micro_batch, v) for v in virtual]
-    zeros = (0, 1, 2, 3) if dp > 1 else (0,)
+    return shapes, rejected
+
+
+def _sides(
+    scenario: Scenario, degrees: Degrees, experts: list[tuple[int, int]]
+) -> tuple[list[tuple[int, int, int]], Counter[str]]:
+    """(ep, etp, sp) of one factorisation: spread experts need sequence parallelism beside tp."""
+    tp, cp, _, _ = degrees
+    job, widths = scenario.job, cuts_of(scenario.model).expert_widths
+    rejected: Counter[str] = Counter()
     splits = [0, 1] if tp > 1 else [0]
-    if tp > 1 and (job.seq_len % tp or (job.target_len or 0) % tp):
-        rejected["sequence"] += len(shapes)
+    if tp > 1 and (job.seq_len % (tp * cp) or (job.target_len or 0) % (tp * cp)):
+        rejected["sequence"] += 1
         splits = [0]
-    modes = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
-    if "order" in fixed:
-        orders = [ORDERS.index(_with_cp_beside_tp(base.order))]
-    shape, zero, mode, split, order = np.meshgrid(
-        np.arange(len(shapes)), zeros, modes, splits, orders, indexing="ij"
-    )
-    pairs = np.array(shapes, float)[shape.ravel()]
-    ones = np.ones(shape.size)
-    rows = np.stack(
-        [
-            ones * tp,
-            ones * pp,
-            ones * dp,
-            pairs[:, 0],
-            pairs[:, 1],
-            zero.ravel(),
-            mode.ravel(),
-            split.ravel(),
-            order.ravel(),
-        ]
-    )
-    return rows, rejected
+    sides = []
+    for ep, etp in experts:
+        inside = etp if ep > 1 else tp
+        if any(width % inside for width in widths):
+            rejected["width"] += 1
+            continue
+        sides += [(ep, etp, sp) for sp in splits if ep == 1 or tp == 1 or sp]
+    return sides, rejected
 
 
-def _with_cp_beside_tp(order: tuple[str, ...]) -> tuple[str, ...]:
+def all_orders(base: Plan) -> tuple[tuple[str, ...], ...]:
+    """The orders that are searched, and the base's own where it is another."""
+    own = spelled(base.order, base)
+    return ORDERS if own in ORDERS else (*ORDERS, own)
+
+
+def spelled(order: tuple[str, ...], base: Plan) -> tuple[str, ...]:
     """The order as ORDERS spells it: a context-parallel group of one may stand anywhere."""
+    if base.cp > 1:
+        return order
     rest = [name for name in order if name != "cp"]
     rest.insert(rest.index("tp") + 1, "cp")
     return tuple(rest)
 
 
 def distinct_orders(
-    degrees: Sequence[tuple[int, int, int]], filled: tuple[float, ...], gpus: int
+    degrees: Sequence[Degrees], filled: tuple[float, ...], gpus: int
 ) -> list[list[int]]:
-    """For each (tp, pp, dp), the orders that put its groups on different tiers, the usual one first."""
-    table = np.array(degrees, float).reshape(-1, 3).T
-    sizes = {"tp": table[0], "pp": table[1], "dp": table[2], "cp": np.ones(table.shape[1])}
+    """For each factorisation, the orders that put its groups on different tiers, the usual one first."""
+    table = np.array(degrees, float).reshape(-1, 4).T
+    sizes = dict(zip(("tp", "cp", "pp", "dp"), table, strict=True))
     keys = []
     for order in ORDERS:
         stride, counts = np.ones(table.shape[1]), {}
         for name in order:
             counts[name] = tier_counts(sizes[name], stride, filled, gpus)
             stride = stride * sizes[name]
-        keys.append(np.concatenate([counts["tp"], counts["dp"], counts["pp"]]).T.tolist())
+        keys.append(np.concatenate([counts[n] for n in ("tp", "cp", "dp", "pp")]).T.tolist())
     found = []
     for row in range(len(degrees)):
         seen: dict[tuple[float, ...], int] = {}

@@ -3,7 +3,7 @@
 Every replica computes its micro-batches; gradients are reduced over the replicas. Stage 1 shares the
 optimizer's states, stage 2 the gradients too, stage 3 the weights too (FSDP).
 
-    shard g      stages 1 to 3 share over groups of g ranks; the dp / g replicas of a share reduce theirs among
+    shard g      stages 1 to 3 share over groups of g ranks; the dp / g replicas of a share reduce it among
                  themselves (HSDP; the zero groups of InternEvo; MiCS)
     no-reshard   weights gathered for the forward pass stay until the backward pass has used them
     secondary s  a second copy of the weights, shared by s near ranks, feeds the backward gathers (hpZ of
@@ -122,6 +122,20 @@ def data_parallel(
         replica_reduces=np.where(one & (replicas > 1), often, 0.0),
         backward_group=np.where(near, secondary, group),
     )
+
+
+def split_counts(counts: Array, group: Num) -> tuple[Array, Array]:
+    """Where the members of a sharing group stand, and where its replicas; both (tiers, plans).
+
+    `counts` (tiers, plans) says how all data-parallel ranks divide over the tiers, innermost first; the first
+    `group` of them are one sharing group, so that it takes as much of each inner tier as there is.
+    """
+    inner = np.empty_like(counts)
+    left = np.asarray(group, float) * np.ones(counts.shape[1])
+    for tier, here in enumerate(counts):
+        inner[tier] = np.minimum(here, left)
+        left = left / inner[tier]
+    return inner, counts / inner
 
 
 def wire_bytes(plan: Plan) -> tuple[float, float]:

@@ -55,10 +55,9 @@ class Spread:
     """The same on the busiest rank where they are: the capacity, or the imbalance."""
 
     def pick(self, spread: Num, whole: Num) -> Num:
-        """One number where the experts are spread, another where tp cuts them."""
-        return np.where(np.asarray(self.ep) > 1.0, spread, whole) if np.ndim(self.ep) else (
-            spread if self.ep > 1.0 else whole
-        )
+        """One number where the experts are spread, another where tp cuts them; exact either way."""
+        folded = np.minimum(self.ep - 1.0, 1.0)
+        return folded * spread + (1.0 - folded) * whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,21 @@
 
 L layers are dealt to pp x vpp chunks as evenly as possible; where they do not divide, the outer chunks,
 which also hold embedding and head, get the fewer (126 layers on 16 stages: 7, 14 x 8, 7, as Llama 3.1
-405B was trained). Chunk j stands on stage j mod pp. Stages of equal content are one row with a
-multiplicity, so that no array is ragged.
+405B was trained). Chunk j stands on stage j mod pp; schedules with another layout put them elsewhere.
+Stages of equal content are one row with a multiplicity, so that no array is ragged.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Layout = Literal["loop", "v", "both"]
+"""Chunks of a rank: every pp-th; one on each arm of a V (0 and 2 pp - 1 on the first rank); or, for micro-
+batches from both ends, stage r for one half of them and stage pp - 1 - r for the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +59,29 @@ def chunk_sizes(layers: int, chunks: int) -> NDArray[np.int64]:
     return sizes
 
 
-def chunk_waiting(layers: int, pp: int, vpp: int) -> float:
+def chunk_waiting(layers: int, pp: int, vpp: int, layout: Layout = "loop") -> float:
     """How much longer a round of unequal chunks takes than the fullest stage works, as a share.
 
     The stages pass their chunks on round by round, at the pace of the largest of each round:
     sum over rounds of the largest chunk, over the largest sum of a stage's chunks, less one. Zero for
-    equal chunks and without interleaving; within 3 % of the events for Llama 405B's 126 layers.
+    equal chunks and without interleaving; within 3 % of the events for Llama 405B's 126 layers. On a V
+    the longer chunks meet on the same ranks, so that none waits.
     """
+    if layout == "v":
+        return 0.0
     sizes = chunk_sizes(layers, pp * vpp).reshape(vpp, pp)
     return float(sizes.max(axis=1).sum() / max(sizes.sum(axis=0).max(), 1) - 1.0)
 
 
 @lru_cache(maxsize=4096)
-def stages_of(order: tuple[int, ...], kinds: int, pp: int, vpp: int) -> tuple[Array, Array, Array]:
-    """Distinct stages of one (pp, vpp): counts with the two ends, multiplicity, first position."""
+def stages_of(
+    order: tuple[int, ...], kinds: int, pp: int, vpp: int, layout: Layout = "loop"
+) -> tuple[Array, Array, Array]:
+    """Distinct stages of one (pp, vpp): counts with the two ends, multiplicity, first position.
+
+    With the layout "both" counts are means of a rank's two stages: what one micro-batch costs there on
+    average. Its weights are twice that.
+    """
     kind = np.asarray(order, dtype=np.int64)
     cumulative = np.zeros((len(kind) + 1, kinds))
     np.add.at(cumulative, (np.arange(1, len(kind) + 1), kind), 1.0)
@@ -76,19 +89,27 @@ def stages_of(order: tuple[int, ...], kinds: int, pp: int, vpp: int) -> tuple[Ar
     ends = np.concatenate(([0], np.cumsum(chunk_sizes(len(kind), pp * vpp))))
     chunks = cumulative[ends[1:]] - cumulative[ends[:-1]]
     counts = np.zeros((pp, kinds + 2))
-    counts[:, :kinds] = chunks.reshape(vpp, pp, kinds).sum(axis=0)
+    if layout == "v":
+        counts[:, :kinds] = chunks[:pp] + chunks[: pp - 1 : -1]
+    else:
+        counts[:, :kinds] = chunks.reshape(vpp, pp, kinds).sum(axis=0)
     counts[0, kinds] = 1.0
-    counts[-1, kinds + 1] = 1.0
+    counts[0 if layout == "v" else -1, kinds + 1] = 1.0
+    if layout == "both":
+        counts = 0.5 * (counts + counts[::-1])
     distinct, first, times = np.unique(counts, axis=0, return_index=True, return_counts=True)
     by_position = np.argsort(first)
     return distinct[by_position], times[by_position].astype(float), first[by_position].astype(float)
 
 
 def stage_table(
-    order: tuple[int, ...], kinds: int, pairs: tuple[tuple[int, int], ...]
+    order: tuple[int, ...],
+    kinds: int,
+    pairs: tuple[tuple[int, int], ...],
+    layout: Layout = "loop",
 ) -> StageTable:
     """The table for all (pp, vpp) of a batch, padded to the largest number of distinct stages."""
-    rows = [stages_of(order, kinds, pp, vpp) for pp, vpp in pairs]
+    rows = [stages_of(order, kinds, pp, vpp, layout) for pp, vpp in pairs]
     width = max(len(times) for _, times, _ in rows)
     counts = np.zeros((len(rows), width, kinds + 2))
     multiplicity, position = np.zeros((len(rows), width)), np.zeros((len(rows), width))
@@ -101,5 +122,5 @@ def stage_table(
         multiplicity=multiplicity,
         position=position,
         layers=counts[:, :, :kinds].sum(axis=2),
-        waiting=np.array([chunk_waiting(len(order), pp, vpp) for pp, vpp in pairs]),
+        waiting=np.array([chunk_waiting(len(order), pp, vpp, layout) for pp, vpp in pairs]),
     )

@@ -8,7 +8,7 @@
 
     core        as selective
     attention   the whole mixer, its projections included
-    up          the up-projections of a latent's queries, keys and values
+    up          keys and values out of their latent
     mlp         the dense feed-forward part
     act         activations of feed-forward parts and experts: their output alone
     norm        norms at the entry of mixers and feed-forward parts: their output alone
@@ -34,8 +34,8 @@ MIXERS = ("attention", "cross", "mamba", "delta", "indexer", "replacement")
 """First words of the names of token mixers."""
 CORES = ("attention", "scan")
 """Families that are a mixer's core."""
-UPS = ("attention.q_up", "attention.kv_up")
-"""Up-projections of a latent."""
+UP, EXPANDED = "attention.kv_up", "attention.expanded"
+"""The projection that expands a latent to keys and values, and what it leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,7 @@ def again(
             kept = kept + size
     ops = tuple(any(runs(op, module, flash=flash) for module in modules) for op in graph.ops)
     edges = tuple(edge for edge in graph.edges if _region(edge.name) in modules)
-    return Again(
-        ops=ops, kept_bytes=kept, dropped_bytes=dropped, graph=changed(graph, edges=edges)
-    )
+    return Again(ops=ops, kept_bytes=kept, dropped_bytes=dropped, graph=changed(graph, edges=edges))
 
 
 def runs(op: Op, module: str, *, flash: bool) -> bool:
@@ -80,7 +78,7 @@ def runs(op: Op, module: str, *, flash: bool) -> bool:
         case "core":
             return op.family in CORES and not flash
         case "up":
-            return op.name in UPS
+            return op.name == UP
         case "act":
             return op.name.endswith(".act")
         case "norm":
@@ -94,7 +92,7 @@ def drops(tensor: Saved, module: str) -> bool:
         case "core":
             return tensor.core
         case "up":
-            return tensor.name == "attention.heads"
+            return tensor.name == EXPANDED
         case "act":
             return tensor.name.endswith(".act")
         case "norm":
@@ -108,6 +106,18 @@ def _region(name: str) -> str:
     if first in MIXERS:
         return "attention"
     return {"ffn": "mlp", "moe": "moe"}.get(first, "")
+
+
+def waits_again(graph: LayerGraph, modules: Sequence[str], exchange: str) -> float:
+    """Share of a layer's forward exchanges of one parallelism that recomputing some modules repeats.
+
+    tensor_parallel: the edges of the modules' regions; context_parallel: with the whole mixer;
+    expert_parallel: with the experts.
+    """
+    if exchange == "tensor_parallel":
+        again_too = [edge for edge in graph.edges if _region(edge.name) in modules]
+        return len(again_too) / max(len(graph.edges), 1)
+    return float({"context_parallel": "attention", "expert_parallel": "moe"}[exchange] in modules)
 
 
 def full_share(layers: Num, limit: Num) -> Array:

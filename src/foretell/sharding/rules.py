@@ -18,6 +18,7 @@ from foretell.specs.plan import Plan, Plans
 from foretell.specs.scenario import Scenario
 
 Mask = NDArray[np.bool_]
+Array = NDArray[np.float64]
 
 ENDS = 2
 """Embedding and head may stand alone on the outer chunks, in the place of layers."""
@@ -25,14 +26,18 @@ ENDS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
-    """Sizes that tensor parallelism must divide."""
+    """Sizes that tensor, context and expert parallelism must divide."""
 
     heads: tuple[int, ...]
     """Query (or state, or value) heads of the model's mixers."""
     kv_heads: tuple[int, ...]
     """Key and value heads: divided, or copied when tp is a multiple of them."""
     widths: tuple[int, ...]
-    """Inner widths of the feed-forward parts."""
+    """Inner widths of dense feed-forward parts and shared experts."""
+    experts: tuple[int, ...] = ()
+    """Routed experts of the mixtures."""
+    expert_widths: tuple[int, ...] = ()
+    """Inner widths of routed experts: cut by tp, or by etp where ep spreads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,8 @@ def cuts_of(model: Model) -> Cuts:
     heads: set[int] = set()
     kv_heads: set[int] = set()
     widths: set[int] = set()
+    experts: set[int] = set()
+    expert_widths: set[int] = set()
     for layer in set(layers):
         for mixer in layer.mixers:
             match mixer:
@@ -70,9 +77,15 @@ def cuts_of(model: Model) -> Cuts:
             if isinstance(ffn, Dense) and not ffn.linear:
                 widths.add(ffn.width)
             if isinstance(ffn, Experts):
-                widths |= {ffn.width} | ({ffn.shared_width} if ffn.shared_width else set())
+                widths |= {ffn.shared_width} if ffn.shared_width else set()
+                experts.add(ffn.experts)
+                expert_widths.add(ffn.width)
     return Cuts(
-        heads=tuple(sorted(heads)), kv_heads=tuple(sorted(kv_heads)), widths=tuple(sorted(widths))
+        heads=tuple(sorted(heads)),
+        kv_heads=tuple(sorted(kv_heads)),
+        widths=tuple(sorted(widths)),
+        experts=tuple(sorted(experts)),
+        expert_widths=tuple(sorted(expert_widths)),
     )
 
 
@@ -86,17 +99,74 @@ def layers_of(model: Model) -> int:
     return len(model.stack.layers) + (len(model.encoder.layers) if model.encoder else 0)
 
 
-def _divides(sizes: tuple[int, ...], plans: Plans) -> Mask:
-    ok = np.ones(len(plans), dtype=bool)
+def _divides(sizes: tuple[int, ...], parts: Array) -> Mask:
+    ok = np.ones(len(parts), dtype=bool)
     for size in sizes:
-        ok &= np.mod(size, plans.tp) == 0
+        ok &= np.mod(size, parts) == 0
     return ok
+
+
+def _width_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
+    inside = np.where(plans.ep > 1, plans.etp, plans.tp)
+    return _divides(cuts.widths, plans.tp) & _divides(cuts.expert_widths, inside)
+
+
+def _width_says(cuts: Cuts, plan: Plan) -> str:
+    inside, word = (plan.etp, "etp") if plan.ep > 1 else (plan.tp, "tp")
+    experts = _bad(cuts.expert_widths, inside)
+    dense = _bad(cuts.widths, plan.tp)
+    said = [f"tp must divide the feed-forward widths: {dense}"] if dense else []
+    said += [f"{word} must divide the experts' widths: {experts}"] if experts else []
+    return "; ".join(said)
+
+
+def _heads_cut(plans: Plans) -> Array:
+    """Parts into which heads are cut: by tp, and by cp where ranks exchange tokens for heads."""
+    return plans.tp * plans.cp if plans.base.cp_mode == "ulysses" else plans.tp
+
+
+def _heads_word(plan: Plan) -> tuple[int, str]:
+    exchanged = plan.cp_mode == "ulysses" and plan.cp > 1
+    return (plan.tp * plan.cp, "tp x cp") if exchanged else (plan.tp, "tp")
+
+
+def _context_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
+    """Two blocks of equal length for every rank; encoders and decoders both."""
+    blocks = np.where(plans.cp > 1, 2 * plans.cp, 1)
+    rest = np.mod(scenario.job.seq_len, blocks) + np.mod(scenario.job.target_len or 0, blocks)
+    return np.asarray(rest == 0)
+
+
+def _experts_hold(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
+    """etp x ep x edp = tp x cp x dp with whole experts on every rank, and no token on two of them."""
+    none = (plans.ep == 1) & (plans.etp == 1)
+    whole = np.mod(plans.tp * plans.cp * plans.dp, plans.ep * plans.etp) == 0
+    apart = (plans.tp == 1) | (plans.sp == 1)
+    some = np.full(len(plans), bool(cuts.experts)) & (plans.ep > 1)
+    return np.asarray(none | (some & whole & apart & _divides(cuts.experts, plans.ep)))
+
+
+def _experts_say(cuts: Cuts, plan: Plan) -> str:
+    if not cuts.experts:
+        return f"ep {plan.ep}, etp {plan.etp}: the model has no experts"
+    if plan.ep == 1:
+        return f"etp {plan.etp} needs ep > 1; without it tp cuts the experts"
+    said = []
+    if _bad(cuts.experts, plan.ep):
+        said.append(f"ep must divide the experts: {_bad(cuts.experts, plan.ep)}")
+    ranks, parts = plan.tp * plan.cp * plan.dp, plan.ep * plan.etp
+    if ranks % parts:
+        said.append(f"ep x etp = {parts} must divide tp x cp x dp = {ranks} (rest {ranks % parts})")
+    if plan.tp > 1 and not plan.sp:
+        said.append("ep with tp > 1 needs sp, so that no token is dispatched twice")
+    return "; ".join(said)
 
 
 def _kv_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
     ok = np.ones(len(plans), dtype=bool)
     for size in cuts.kv_heads:
-        ok &= (np.mod(size, plans.tp) == 0) | (np.mod(plans.tp, size) == 0)
+        parts = _heads_cut(plans)
+        ok &= (np.mod(size, parts) == 0) | (np.mod(parts, size) == 0)
     return ok
 
 
@@ -107,10 +177,14 @@ def _bad(sizes: tuple[int, ...], tp: int) -> str:
 RULES: tuple[Rule, ...] = (
     Rule(
         name="gpus",
-        holds=lambda s, c, p: p.dp * p.tp * p.pp == s.job.gpus,
+        holds=lambda s, c, p: p.dp * p.tp * p.pp * p.cp == s.job.gpus,
         says=lambda s, c, p: (
-            f"tp x pp x dp = {p.tp} x {p.pp} x {p.dp} = {p.tp * p.pp * p.dp}, "
-            f"not the {s.job.gpus} chips asked for"
+            (
+                f"tp x pp x dp = {p.tp} x {p.pp} x {p.dp} = {p.tp * p.pp * p.dp}, "
+                if p.cp == 1
+                else f"tp x pp x dp x cp = {p.tp} x {p.pp} x {p.dp} x {p.cp} = {p.gpus}, "
+            )
+            + f"not the {s.job.gpus} chips asked for"
         ),
     ),
     Rule(
@@ -120,20 +194,32 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         name="heads",
-        holds=lambda s, c, p: _divides(c.heads, p),
-        says=lambda s, c, p: f"tp must divide the heads: {_bad(c.heads, p.tp)}",
+        holds=lambda s, c, p: _divides(c.heads, _heads_cut(p)),
+        says=lambda s, c, p: (
+            f"{_heads_word(p)[1]} must divide the heads: {_bad(c.heads, _heads_word(p)[0])}"
+        ),
     ),
     Rule(
         name="kv_heads",
         holds=_kv_holds,
         says=lambda s, c, p: (
-            f"tp {p.tp} neither divides the key-value heads {c.kv_heads} nor is a multiple of them"
+            f"{_heads_word(p)[1]} {_heads_word(p)[0]} neither divides the key-value heads "
+            f"{c.kv_heads} nor is a multiple of them"
         ),
     ),
     Rule(
         name="width",
-        holds=lambda s, c, p: _divides(c.widths, p),
-        says=lambda s, c, p: f"tp must divide the feed-forward widths: {_bad(c.widths, p.tp)}",
+        holds=_width_holds,
+        says=lambda s, c, p: _width_says(c, p),
+    ),
+    Rule(name="experts", holds=_experts_hold, says=lambda s, c, p: _experts_say(c, p)),
+    Rule(
+        name="context",
+        holds=_context_holds,
+        says=lambda s, c, p: (
+            f"2 cp = {2 * p.cp} must divide the sequence: {s.job.seq_len} mod {2 * p.cp} = "
+            f"{s.job.seq_len % (2 * p.cp)}, target {(s.job.target_len or 0) % (2 * p.cp)}"
+        ),
     ),
     Rule(
         name="layers",
@@ -165,12 +251,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="sequence",
         holds=lambda s, c, p: (
-            (p.sp == 0) | (np.mod(s.job.seq_len, p.tp) + np.mod(s.job.target_len or 0, p.tp) == 0)
+            (p.sp == 0)
+            | (np.mod(s.job.seq_len, p.tp * p.cp) + np.mod(s.job.target_len or 0, p.tp * p.cp) == 0)
         ),
         says=lambda s, c, p: (
-            f"sp needs tp to divide the sequence: {s.job.seq_len} mod {p.tp} = "
-            f"{s.job.seq_len % p.tp}, target {s.job.target_len or 0} mod {p.tp} = "
-            f"{(s.job.target_len or 0) % p.tp}"
+            f"sp needs {'tp' if p.cp == 1 else 'tp x cp'} to divide the sequence: "
+            f"{s.job.seq_len} mod {p.tp * p.cp} = {s.job.seq_len % (p.tp * p.cp)}, "
+            f"target {s.job.target_len or 0} mod {p.tp * p.cp} = "
+            f"{(s.job.target_len or 0) % (p.tp * p.cp)}"
         ),
     ),
 )

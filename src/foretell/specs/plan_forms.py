@@ -10,8 +10,8 @@ A form is printed in one spelling only: modules in the order of `MODULES`, `core
 from collections.abc import Callable, Mapping
 
 MODULES = ("core", "attention", "up", "mlp", "act", "norm", "moe")
-"""What can be computed again by itself: attention cores and scans, whole mixers, the latent's up-projections,
-dense feed-forward parts, activations, norms, mixtures of experts."""
+"""What can be computed again by itself: attention cores and scans, whole mixers, keys and values out of
+their latent, dense feed-forward parts, activations, norms, mixtures of experts."""
 OFFLOADS = ("optimizer", "activations", "weights")
 """What can live in the host's memory."""
 NUMBERS = ("shard", "secondary", "lora")

@@ -36,6 +36,10 @@ class Score:
     """Rows scored."""
     median_ape: float | None
     """Median of |predicted / measured - 1|, a fraction; None of no rows."""
+    median_error: float | None = None
+    """Median of predicted / measured - 1: positive where we say more; None of no rows."""
+    inside_p90: float | None = None
+    """Share of the measurements inside their 90 % interval; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,21 +108,26 @@ def scores_of(
     facts: Mapping[str, Any] | None = None,
 ) -> Scores:
     """Scores of predictions, with their groups by the labels; `order` names groups that must be there."""
-    error = np.array([abs(p.predicted / p.measured - 1.0) for p in predictions])
-    told = [p for p in predictions if p.low is not None and p.high is not None]
-    inside = [p.low <= p.measured <= p.high for p in told]  # type: ignore[operator]
+    signed = np.array([p.predicted / p.measured - 1.0 for p in predictions])
+    error = np.abs(signed)
+    covered = np.array([_inside(p) for p in predictions])
     groups = {}
     for name, keys in labels.items():
         column = np.array(keys)
         names = (order or {}).get(name) or sorted(set(keys))
-        groups[name] = {key: score(error[column == key] if len(column) else error) for key in names}
+        groups[name] = {
+            key: score(
+                *((signed[column == key], covered[column == key]) if len(column) else (signed,))
+            )
+            for key in names
+        }
     return Scores(
         rows=rows,
         scored=len(predictions),
         unsupported=tuple(unsupported),
         median_ape=float(np.median(error)) if len(error) else None,
         p90_ape=float(np.quantile(error, 0.9)) if len(error) else None,
-        inside_p90=float(np.mean(inside)) if inside else None,
+        inside_p90=_share(covered),
         groups=groups,
         predictions=tuple(predictions),
         leave_one_out=leave_one_out,
@@ -126,10 +135,33 @@ def scores_of(
     )
 
 
-def score(error: Array) -> Score:
-    """The score of some errors."""
-    return Score(rows=len(error), median_ape=float(np.median(error)) if len(error) else None)
+def score(signed: Array, covered: Array | None = None) -> Score:
+    """The score of some signed errors, and of whether each measurement lies in its interval (NaN: none)."""
+    some = len(signed) > 0
+    return Score(
+        rows=len(signed),
+        median_ape=float(np.median(np.abs(signed))) if some else None,
+        median_error=float(np.median(signed)) if some else None,
+        inside_p90=None if covered is None else _share(covered),
+    )
+
+
+def _inside(p: Prediction) -> float:
+    """1 where the measurement lies in the 90 % interval, 0 where not, NaN where there is none."""
+    if p.low is None or p.high is None:
+        return float("nan")
+    return float(p.low <= p.measured <= p.high)
+
+
+def _share(covered: Array) -> float | None:
+    told = covered[np.isfinite(covered)] if len(covered) else covered
+    return float(np.mean(told)) if len(told) else None
 
 
 def _score_dict(found: Score) -> dict[str, Any]:
-    return {"rows": found.rows, "median_ape": found.median_ape}
+    return {
+        "rows": found.rows,
+        "median_ape": found.median_ape,
+        "median_error": found.median_error,
+        "inside_p90": found.inside_p90,
+    }

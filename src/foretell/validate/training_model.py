@@ -1,12 +1,12 @@
 """From the architecture cells of a run to a model.
 
-    dense           attention with its key-value heads; the feed-forward part gated or not, the head tied or
-                    not, by which of the four reproduces the printed number of weights; by the name where none
-                    is printed
-    experts         the catalogue's model where it has one of that name and the cells agree (cut to as many
-                    layers as the cells say), else plain experts of the cells
-    no cells        the catalogue's model of that name
-    blank cells     kv_heads as heads; ffn 4 x hidden; vocabulary 50,304 rows
+dense           attention with its key-value heads; the feed-forward part gated or not, the head tied or
+                not, by which of the four reproduces the printed number of weights; by the name where none
+                is printed
+experts         the catalogue's model where it has one of that name and the cells agree (cut to as many
+                layers as the cells say), else plain experts of the cells
+no cells        the catalogue's model of that name
+blank cells     kv_heads as heads; ffn 4 x hidden; vocabulary 50,304 rows
 """
 
 import math
@@ -23,7 +23,9 @@ from foretell.validate.training_rows import Row
 
 VOCAB = 50_304
 """Rows of GPT-2's table padded to a multiple of 128: what Megatron takes where nothing is said."""
-PLAIN_NAMES = re.compile(r"gpt|mpt|opt|bloom|megatron|turing|nemotron-?4|falcon|mt-?nlg", re.IGNORECASE)
+PLAIN_NAMES = re.compile(
+    r"gpt|mpt|opt|bloom|megatron|turing|nemotron-?4|falcon|mt-?nlg", re.IGNORECASE
+)
 """Families whose feed-forward parts are not gated, for runs that print no number of weights."""
 LATENT_NAMES = re.compile(r"deepseek|kimi", re.IGNORECASE)
 """Families with latent attention (DeepSeek-V2 and later)."""
@@ -33,12 +35,21 @@ NOISE = re.compile(
     re.IGNORECASE,
 )
 """What stands beside a model's name in tables: precision, tool, release."""
-HEAD_DIMS = ((re.compile(r"qwen.?3", re.IGNORECASE), 128), (re.compile(r"gpt.?oss", re.IGNORECASE), 64))
+HEAD_DIMS = (
+    (re.compile(r"qwen.?3", re.IGNORECASE), 128),
+    (re.compile(r"gpt.?oss", re.IGNORECASE), 64),
+)
 """Families whose heads are not hidden / heads wide."""
-LATENT = {"q_rank": 1536, "kv_rank": 512, "nope_dim": 128, "rope_dim": 64, "value_dim": 128}
+LATENT = LatentAttention(
+    heads=128, q_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128
+)
 """Latent attention of DeepSeek-V2, V3 and Kimi K2."""
 DENSE_AHEAD, DENSE_WIDTH = 3, 18_432
 """DeepSeek-V3: leading dense layers and their width."""
+
+
+ROUNDED = 0.008
+"""Weights in print are rounded by as much, in logarithm."""
 
 
 class Unsupported(Exception):
@@ -127,7 +138,11 @@ def named(name: str) -> Model | None:
 
 def agrees(model: Model, cells: Cells) -> bool:
     """Whether a model of the catalogue has the width, the heads and the experts of the cells."""
-    sizes = {(layer.ffn.experts, layer.ffn.top_k) for layer in model.stack.layers if isinstance(layer.ffn, Experts)}
+    sizes = {
+        (layer.ffn.experts, layer.ffn.top_k)
+        for layer in model.stack.layers
+        if isinstance(layer.ffn, Experts)
+    }
     heads = {m.heads for layer in model.stack.layers for m in layer.mixers if hasattr(m, "heads")}
     return (
         model.stack.hidden == cells.hidden
@@ -176,8 +191,8 @@ def _dense(cells: Cells) -> tuple[Model, tuple[str, ...]]:
     plain = bool(PLAIN_NAMES.search(cells.name))
     options = [(not plain, plain), (not plain, not plain), (plain, plain), (plain, not plain)]
     if cells.params_b is not None:
-        # The first of equals is the one that the name suggests.
-        best = min(options, key=lambda o: round(_misses(cells, *o), 3))
+        # Of choices that round to the number in print, the first is the one that the name suggests.
+        best = min(options, key=lambda o: max(_misses(cells, *o), ROUNDED))
         how = f"by the {cells.params_b:g} billion weights in print"
     else:
         best, how = options[0], "by the model's name"
@@ -220,11 +235,15 @@ def _with_experts(cells: Cells) -> tuple[Model, tuple[str, ...]]:
     ahead: tuple[Layer, ...] = ()
     width = cells.ffn or 4 * (cells.hidden or 1)
     if LATENT_NAMES.search(cells.name):
-        mixer = LatentAttention(heads=cells.heads or 1, **LATENT)
+        mixer = replace(LATENT, heads=cells.heads or 1)
         shared = width
-        ahead = (Layer(mixers=(mixer,), ffn=Dense(width=DENSE_WIDTH)),) * min(DENSE_AHEAD, depth - 1)
+        ahead = (Layer(mixers=(mixer,), ffn=Dense(width=DENSE_WIDTH)),) * min(
+            DENSE_AHEAD, depth - 1
+        )
         said += ("latent attention, one shared expert and three dense layers: as DeepSeek-V3",)
-    ffn = Experts(experts=cells.experts or 1, top_k=cells.top_k or 1, width=width, shared_width=shared)
+    ffn = Experts(
+        experts=cells.experts or 1, top_k=cells.top_k or 1, width=width, shared_width=shared
+    )
     sparse = (Layer(mixers=(mixer,), ffn=ffn),) * (depth - len(ahead))
     return _whole(cells, (*ahead, *sparse), True, False), said
 

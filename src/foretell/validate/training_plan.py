@@ -1,22 +1,23 @@
 """From the parallelism cells of a run to a job and a plan, blank cells filled by stated rules.
 
-    tp, pp, cp, ep     1; a model that one chip cannot hold, of which no split is printed: tp fills the fast
-                       domain up to 8, pp the fewest stages whose states fit
-    dp                 chips / (tp pp cp)
-    sequence           2,048, or 1,024 in tables of 2020 and before
-    micro-batch        global batch / (dp x accumulation); else 1 with pp > 1 or a width above 6,000, else up
-                       to 16,384 tokens
-    global batch       what step time and rate imply; else dp x micro-batch x accumulation
-    recompute          none (where flash attention keeps no scores, selective is nothing more)
-    fused attention    as the framework's generation has it
-    sp                 with tp > 1 where the framework's generation has it
-    vpp                Megatron-Core, dense, pp > 1: layers per stage up to 8, else 5 or 4 where they divide
-    zero               0
+tp, pp, cp, ep     1; a model that one chip cannot hold, of which no split is printed: tp fills the fast
+                   domain up to 8, pp the fewest stages whose states fit
+dp                 chips / (tp pp cp)
+sequence           2,048, or 1,024 in tables of 2020 and before
+micro-batch        global batch / (dp x accumulation); else 1 with pp > 1 or a width above 6,000, else up
+                   to 16,384 tokens
+global batch       what step time and rate imply; else dp x micro-batch x accumulation
+recompute          none (where flash attention keeps no scores, selective is nothing more)
+fused attention    as the framework's generation has it
+sp                 with tp > 1 where the framework's generation has it
+vpp                Megatron-Core, dense, pp > 1: layers per stage up to 8, else 5 or 4 where they divide
+zero               0
 """
 
+import re
 from dataclasses import dataclass
 
-from foretell.catalog.frameworks import Framework, framework
+from foretell.catalog.frameworks import HOPPER_ON, Framework, frameworks
 from foretell.specs.chip import Chip
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan, PrecisionName, parse_plan
@@ -58,20 +59,20 @@ def seq_len_of(row: Row) -> tuple[int, tuple[str, ...]]:
     return length, (f"sequence length {length}: not printed",)
 
 
-def generation_of(row: Row, architecture: str, left_out: str = "") -> tuple[Framework, tuple[str, ...]]:
+def generation_of(
+    row: Row, architecture: str, left_out: str = ""
+) -> tuple[Framework, tuple[str, ...]]:
     """The generation of a row's framework; compiled, eager and overlap settings are in its words."""
-    words = f"{row.framework} {row.notes}".lower()
     name = FRAMEWORK_IDS.get(row.framework_id, row.framework_id)
-    if name == "megatron" and ("te " in f"{words} " or architecture not in ("volta", "ampere")):
+    engine = re.search(r"\bTE\b|transformer.?engine", row.framework)
+    if name == "megatron" and (engine or architecture in HOPPER_ON):
         name = "megatron-te"
-    if name == "fsdp" and "compile" in words:
+    if name == "fsdp" and "compile" in row.framework.lower():
         name = "fsdp-compiled"
-    try:
-        return framework(name, left_out), ()
-    except Exception as error:
-        if not hasattr(error, "problems"):
-            raise
-        return framework("generic", left_out), (f"framework {name}: as any of today",)
+    known = frameworks(left_out)
+    if name in known:
+        return known[name], ()
+    return known["generic"], (f"framework {name}: as any of today",)
 
 
 def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
@@ -100,7 +101,7 @@ def _degrees(row: Row, chip: Chip) -> tuple[int, int, int, int, tuple[str, ...]]
     gpus = row.gpus or 1
     said: tuple[str, ...] = ()
     tp, pp, cp = row.tp or 1, row.pp or 1, row.cp or 1
-    if row.tp is None and row.pp is None and not row.zero_stage == 3:
+    if row.tp is None and row.pp is None and row.zero_stage != 3:
         tp, pp = _split(row, chip)
         said += (f"tp{tp} pp{pp}: no split is printed, the fewest ranks that hold the states",)
     if gpus % (tp * pp * cp):
@@ -192,7 +193,7 @@ def _recipe(
         on = row.sp == "yes" if row.sp else software.sequence_parallel
         said += () if row.sp else (f"sequence parallelism {'on' if on else 'off'}: not printed",)
         words += ["sp" if on else "no-sp"]
-    again, more = _recompute(row, software, stage_layers)
+    again, more = _recompute(row, software, chip.architecture, stage_layers)
     words += [f"recompute={again}", *_dtypes(row, software)]
     if row.lora:
         words += [f"lora={LORA_RANK}"]
@@ -200,10 +201,13 @@ def _recipe(
     return words, said + more
 
 
-def _recompute(row: Row, software: Framework, stage_layers: int) -> tuple[str, tuple[str, ...]]:
+def _recompute(
+    row: Row, software: Framework, architecture: str, stage_layers: int
+) -> tuple[str, tuple[str, ...]]:
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
     if not row.recompute:
-        return "none", ("recompute none: not printed",)
+        again = software.recompute_tpu if architecture == "tpu" else software.recompute
+        return again, (f"recompute {again}: not printed, as {software.id}",)
     per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
     if row.recompute == "selective" and per_op:
         half = -(-stage_layers // 2)
@@ -214,7 +218,7 @@ def _recompute(row: Row, software: Framework, stage_layers: int) -> tuple[str, t
 def _precision(row: Row) -> PrecisionName:
     for name in ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"):
         if row.precision_id == name:
-            return name  # type: ignore[return-value]
+            return name
     return "bf16"
 
 

@@ -32,7 +32,7 @@ ACROSS = ("to-device-pinned", "to-host-pinned", "to-device-pageable", "to-host-p
 def points(host: Host) -> list[Point]:
     """Coarse to fine."""
     if host.short:
-        return [_point(host, form, 4 * KIB, 0) for form in ("copy", "read")]
+        return [_point(host, form, 16 * MIB, 0) for form in ("copy", "read")]
     if host.device == "cpu":
         return list(_all(host, WITHIN, CPU_SIZES))
     long = Point(

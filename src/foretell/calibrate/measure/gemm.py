@@ -56,7 +56,7 @@ EXPERTS = (
     (128, 1536, 2048),
 )
 """(experts held, n, k): Mixtral's, DeepSeek-V3's on one of eight ranks, Qwen3-30B-A3B's."""
-SHORT_SITES, SHORT_ROWS = ((64, 48), (96, 64)), (1, 32)
+SHORT_SITES, SHORT_ROWS = ((256, 192), (512, 384)), (1, 128)
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")
 LEAST_TRAINING_ROWS = 128
 """Backward products are measured from so many rows."""

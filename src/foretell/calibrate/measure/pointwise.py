@@ -159,7 +159,7 @@ UPDATES: tuple[tuple[str, str, int, int, int], ...] = (
 def points(host: Host) -> list[Point]:
     """Coarse to fine."""
     if host.short:
-        shapes: tuple[tuple[tuple[int, int], ...], ...] = (((8, 32),),)
+        shapes: tuple[tuple[tuple[int, int], ...], ...] = (((256, 1024),),)
         few = ("rms_norm", "swiglu", "cross_entropy", "embedding")
         return [*_ops(host, few, shapes, {}), _update(host, "foreach", "fp32", 2, 256, 0)]
     cpu = host.device == "cpu"

@@ -2,9 +2,15 @@
 
 A rank holds one or more chunks of the model, and a micro-batch passes over them along a route. The work on
 one chunk for one micro-batch is a task: forward (F), the backward pass to the inputs (B), to the weights
-(W), both at once (D), or a forward pass and a whole backward pass of another micro-batch side by side (P).
+(W), both at once (D), or a forward pass with a whole backward pass of another micro-batch beside it (P).
 
-Times in closed form are by distinct rank, arrays over (plans, ranks); `Pipe` holds one number per plan.
+Closed forms take times by distinct rank, arrays over (plans, ranks); `Pipe` holds one number per plan. With
+t the whole time of a micro-batch on the slowest rank, a step takes
+
+    mu t + bubble - pairs x (what one P saves against F and D one after the other)
+
+Docstrings write f, b, w for forward, backward to inputs and backward to weights, p for ranks, mu for
+micro-batches.
 """
 
 from collections.abc import Callable
@@ -14,16 +20,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.sharding.pipeline import Layout
+from foretell.specs._base import Num
+
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Does = Literal["F", "B", "W", "D", "P"]
-Layout = Literal["loop", "v", "both"]
-"""Which chunks stand on a rank: every pp-th, the two arms of a V, or a stage of each of two directions."""
+Place = tuple[int, int]
+"""A rank, and a chunk on it."""
 
 WEIGHT_SHARE = 32.0 / 34.0
-"""Of what a layer keeps for its backward pass, what the pass to the weights still needs when the one to the
-inputs is done: 32 of 34 s b h bytes (Qi et al. 2024, table 1, without the scores)."""
+"""Of what a layer keeps for its backward pass, what the pass to the weights still needs after the one to the
+inputs: 32 of 34 s b h bytes (Qi et al. 2024, table 1, scores not kept)."""
 
 
 class Task(NamedTuple):
@@ -36,7 +45,7 @@ class Task(NamedTuple):
     micro_batch: int
     """Micro-batch, counted on its route."""
     other_chunk: int = -1
-    """Of a P: the chunk whose backward pass runs beside the forward pass."""
+    """Of a P: the chunk of the backward pass."""
     other_micro_batch: int = -1
     """Of a P: its micro-batch."""
 
@@ -52,6 +61,12 @@ class Pipe:
     vpp: Array
     """Chunks on a rank."""
 
+    def at(self, position: Array) -> tuple[Array, Array, Array, Array]:
+        """Micro-batches, ranks, chunks and position, each as (plans, ranks)."""
+        columns = (self.micro_batches, self.pp, self.vpp)
+        wide = [np.broadcast_to(c[:, None], position.shape) for c in columns]
+        return wide[0], wide[1], wide[2], position
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankTimes:
@@ -59,31 +74,36 @@ class RankTimes:
 
     whole_s: Array
     """Forward and backward pass, sends and receives included."""
-    forward_s: Array
-    """Forward pass with its half of the sends."""
-    weight_s: Array
-    """Backward pass to the weights: what may wait."""
-    saved_s: Array
-    """What a forward pass saves when it runs beside a backward pass."""
     multiplicity: Array
     """How many ranks are alike; 0 pads."""
     slowest: Index
     """The rank that sets the pace; (plans,)."""
+    forward_s: Num = 0.0
+    """Forward pass with its half of the sends; 1F1B and interleaving do not ask for it."""
+    weight_s: Num = 0.0
+    """Backward pass to the weights; only schedules that split the backward pass ask for it."""
 
     @property
     def input_s(self) -> Array:
-        """Backward pass to the inputs with its half of the sends."""
-        return self.whole_s - self.forward_s - self.weight_s
+        """Backward pass to the inputs, with its half of the sends."""
+        return np.asarray(self.whole_s - self.forward_s - self.weight_s)
 
-    def own(self, values: Array) -> Array:
+    def own(self, values: Num) -> Array:
         """A quantity of the slowest rank; (plans,)."""
-        return values[np.arange(len(values)), self.slowest]
+        wide = np.broadcast_to(values, self.whole_s.shape)
+        return np.asarray(wide[np.arange(len(wide)), self.slowest])
 
-    def others(self, values: Array) -> Array:
+    def others(self, values: Num) -> Array:
         """Its sum over all ranks but the slowest; (plans,)."""
         return np.asarray((values * self.multiplicity).sum(axis=1) - self.own(values))
 
-    def largest(self, values: Array) -> Array:
+    def typical(self, values: Num) -> Array:
+        """Its mean over all ranks but the slowest; (plans,)."""
+        return np.asarray(
+            self.others(values) / np.maximum(self.multiplicity.sum(axis=1) - 1.0, 1.0)
+        )
+
+    def largest(self, values: Num) -> Array:
         """Its largest over the ranks; (plans,)."""
         return np.asarray(np.where(self.multiplicity > 0, values, -np.inf).max(axis=1))
 
@@ -107,11 +127,16 @@ class Schedule:
     layout: Layout
     """Which chunks stand on a rank."""
     weight_copies: float
-    """Copies of the model's weights that all ranks hold together."""
+    """Copies of the model's weights on the ranks of one pipeline."""
     splits_backward: bool
-    """Whether it runs the backward pass to inputs and to weights apart."""
+    """Whether the backward pass to the weights runs apart, so that `RankTimes.weight_s` is asked for."""
     bubble_s: Callable[[RankTimes, Pipe], Array]
-    """Waiting of the slowest rank in a step; (plans,)."""
+    """Waiting of the slowest rank where all ranks begin a step together; (plans,)."""
+    apart_s: Callable[[RankTimes, Pipe], Array]
+    """The same where each rank begins the next step when it is done: no norm over all gradients, or one
+    that is checked afterwards (Qi et al. 2024, section 4)."""
+    pairs: Callable[[Pipe], Array]
+    """Micro-batches of the step whose forward pass runs beside a backward pass; (plans,)."""
     in_flight: Callable[[Pipe, Array], Array]
     """Micro-batches (in units of the whole rank) held at the peak, by position; (plans, ranks)."""
     tasks: Callable[[int, int, int, int], list[Task]]
@@ -119,18 +144,36 @@ class Schedule:
     rules: tuple[ScheduleRule, ...]
     """What the sizes must satisfy."""
 
+    def allows(self, pipe: Pipe) -> Mask:
+        """Plans whose sizes satisfy every rule; (plans,)."""
+        return np.asarray(np.logical_and.reduce([rule.holds(pipe) for rule in self.rules]))
 
-def routes(layout: Layout, pp: int, vpp: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """The (rank, chunk) places that micro-batches pass over, for each direction there is."""
+
+def routes(layout: Layout, pp: int, vpp: int) -> tuple[tuple[Place, ...], ...]:
+    """The places that micro-batches pass over, for each direction that there is."""
     down = tuple((rank, 0) for rank in range(pp))
+    up = tuple((rank, 1) for rank in reversed(range(pp)))
     if layout == "both":
-        return down, tuple((rank, 1) for rank in reversed(range(pp)))
+        return down, up
     if layout == "v":
-        return (down + tuple((rank, 1) for rank in reversed(range(pp))),)
+        return (down + up,)
     return (tuple((rank, chunk) for chunk in range(vpp) for rank in range(pp)),)
 
 
-ONE_CHUNK = ScheduleRule(holds=lambda p: p.vpp == 1, says="one chunk on each rank: vpp1")
-EACH_ONCE = ScheduleRule(
-    holds=lambda p: p.micro_batches >= 1, says="at least one micro-batch"
-)
+def no_pairs(pipe: Pipe) -> Array:
+    """Nothing runs side by side."""
+    return np.zeros_like(pipe.micro_batches)
+
+
+def largest_form(
+    forms: tuple[tuple[int, ...], ...], n: Array, f: Array, b: Array, w: Array
+) -> Array:
+    """max over forms of (f0 + f1 n) f + (b0 + b1 n) b + (w0 + w1 n) w; a form is its six numbers."""
+    sums = [
+        (f0 + f1 * n) * f + (b0 + b1 * n) * b + (w0 + w1 * n) * w
+        for f0, f1, b0, b1, w0, w1 in forms
+    ]
+    return np.asarray(np.maximum.reduce(sums))
+
+
+ONE_CHUNK = ScheduleRule(holds=lambda pipe: pipe.vpp == 1, says="one chunk on each rank: vpp1")

@@ -1,0 +1,78 @@
+"""Recipes of low precision: which format products run in, what a cast moves, what is kept besides.
+
+    precision  scaling   format      one scale for          casts move (over one read and one write)
+    fp8        tensor    fp8         a tensor               4/3: read 16 bits, write it and its transpose
+    fp8        row       fp8         a row, a column        2: the transpose has other scales, read again
+    fp8        block     fp8-block   1 x 128 and 128 x 128  4/3: both directions from one tile
+    mxfp8                mxfp8       32 values              4/3
+    nvfp4                nvfp4       16 values              4/3
+
+Attention, head, table, router, norms and sums stay in 16 or 32 bits in every recipe; gradients, master copy
+and states are choices of their own. Beside the 16-bit weights lie copies in the format, as long as a step's
+micro-batches use them: one for each direction in which products read a matrix, the same one twice where the
+chip's units take it transposed (Blackwell, scaled by tensor).
+"""
+
+from collections.abc import Mapping
+
+from foretell.cost.calls import KEPT_HIGH
+from foretell.cost.kernels.base import DTYPES
+from foretell.specs.plan import Plan
+from foretell.workload.graph import Saved
+from foretell.workload.ops import Gemm, Op
+
+LOW_PRECISION: Mapping[str, str] = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
+"""Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
+CAST_PASSES, ROW_CAST_PASSES = 4.0 / 3.0, 2.0
+"""Traffic of a cast over one read and one write: the format written twice, as it is and transposed; and of
+two casts, each reading 16 bits."""
+EITHER_WAY = ("blackwell", "blackwell-ultra", "rubin")
+"""Architectures whose fp8 units read an operand in both orders."""
+NARROW_KEPT: Mapping[str, float] = {
+    "region.in": 1.0,
+    "attention.out": 1.0,
+    "moe.in": 1.0,
+    "ffn.act": 0.5,
+    "moe.act": 0.5,
+    "moe.shared.act": 0.5,
+}
+"""Saved tensors that are inputs of linear layers -> share of them that is kept in the format: of a gated
+activation the product is the next layer's input, the other factor is not."""
+
+
+def linear_format(plan: Plan) -> str | None:
+    """Format of the linear layers' products; None where they run in 16 bits."""
+    if plan.precision == "fp8" and plan.scaling == "block":
+        return "fp8-block"
+    return LOW_PRECISION.get(plan.precision)
+
+
+def cast_passes(plan: Plan) -> float:
+    """Traffic of a cast over one read of 16 bits and one write of the format."""
+    by_row = plan.precision == "fp8" and plan.scaling == "row"
+    return ROW_CAST_PASSES if by_row else CAST_PASSES
+
+
+def is_narrow(op: Op) -> bool:
+    """Whether a low-precision recipe runs an operation in its format."""
+    return isinstance(op, Gemm) and not op.name.startswith(KEPT_HIGH)
+
+
+def copy_bytes(plan: Plan, architecture: str) -> float:
+    """Bytes per weight of a linear layer of the copies in the format, beside the working weights."""
+    name = linear_format(plan)
+    if name is None:
+        return 0.0
+    either = plan.precision == "fp8" and plan.scaling == "tensor" and architecture in EITHER_WAY
+    copies = 1.0 if either else 2.0
+    # Working weights that are in the format already are one of the copies.
+    copies -= 1.0 if plan.weights == "fp8" and plan.precision == "fp8" else 0.0
+    return copies * DTYPES[name].weight_bytes
+
+
+def kept_width(tensor: Saved, plan: Plan, activation_bytes: float = 2.0) -> float:
+    """Bytes per element of a saved tensor: inputs of linear layers are kept as their products read them."""
+    own, name = tensor.bytes_per_element or activation_bytes, linear_format(plan)
+    share = 0.0 if name is None else NARROW_KEPT.get(tensor.name, 0.0)
+    narrow = own if name is None else DTYPES[name].activation_bytes
+    return share * narrow + (1.0 - share) * own

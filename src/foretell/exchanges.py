@@ -1,0 +1,190 @@
+"""Seconds of the exchanges inside the layers: tensor, context and expert parallelism.
+
+They depend on shapes (parts.py) and on where a group's members stand, so they are computed on the distinct
+combinations of these ("groups") and gathered to the plans. What no plan of a batch has is not computed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.cost.calls import ACTIVATION_BYTES
+from foretell.network.collectives import collective_s, outermost, place, ring_step_s
+from foretell.network.library_records import Kind
+from foretell.parts import Parts, stack
+from foretell.sharding.tensor import TensorTraffic
+from foretell.specs._base import Num
+from foretell.specs.plan import ContextMode
+from foretell.specs.system import System
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What the layers wait for of one parallelism."""
+
+    forward_s: Array
+    """Of each part, forward; (groups, parts)."""
+    backward_s: Array
+    """Of each part, backward; (groups, parts)."""
+    tier: Index
+    """Outermost tier that the group touches; (groups,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanges:
+    """All that the layers wait for, by parallelism."""
+
+    by_name: Mapping[str, Exchange]
+    """tensor_parallel; where plans have them, context_parallel and expert_parallel."""
+    forward_s: Array
+    """All of them, forward; (groups, parts)."""
+    backward_s: Array
+    """All of them, backward; (groups, parts)."""
+    send_s: Array
+    """Gathering what a stage received in pieces, where tokens are not cut anyway; (groups,)."""
+
+
+def exchanges_of(
+    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, mode: ContextMode
+) -> Exchanges:
+    """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
+    tensor, send = tensor_seconds(parts, shape, counts["tp"], system)
+    found = {"tensor_parallel": tensor}
+    if parts.context:
+        found["context_parallel"] = context_seconds(parts, shape, counts["cp"], system, mode)
+    if parts.experts:
+        found["expert_parallel"] = expert_seconds(parts, shape, counts, system)
+    return Exchanges(
+        by_name=found,
+        forward_s=_sum([e.forward_s for e in found.values()]),
+        backward_s=_sum([e.backward_s for e in found.values()]),
+        send_s=send,
+    )
+
+
+def _sum(values: Sequence[Array]) -> Array:
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def tensor_seconds(
+    parts: Parts, shape: Index, counts: Array, system: System
+) -> tuple[Exchange, Array]:
+    """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces."""
+    sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
+    enter, enters, leave, leaves = _edges(parts, shape)
+    # What no group needs is not prepared: with sequence parallelism nothing is all-reduced.
+    kinds: tuple[Kind, ...] = ("all-gather",)
+    kinds += ("reduce-scatter",) if sp.any() else ()
+    kinds += () if sp.all() else ("all-reduce",)
+    group = place(counts, system, kinds)
+
+    def seconds(kind: Kind, size: Array) -> Array:
+        return collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
+
+    gathered = enters * seconds("all-gather", enter) + leaves * seconds("reduce-scatter", leave)
+    scattered = enters * seconds("reduce-scatter", enter) + leaves * seconds("all-gather", leave)
+    gather_s = seconds("all-gather", parts.send_bytes[shape] * np.asarray(parts.shape.tp)[shape])
+    found = Exchange(
+        forward_s=np.where(sp, gathered, leaves * seconds("all-reduce", leave)),
+        backward_s=np.where(sp, scattered, enters * seconds("all-reduce", enter)),
+        tier=outermost(counts),
+    )
+    return found, np.where(sp[:, 0], 0.0, gather_s)
+
+
+def _edges(parts: Parts, shape: Index) -> tuple[Array, Array, Array, Array]:
+    """Bytes and number of what enters and leaves regions; (groups, parts)."""
+    whole = _edges_of(parts.traffic, parts, shape)
+    if not parts.spread_traffic:
+        return whole
+    spread = _edges_of(parts.spread_traffic, parts, shape)
+    folded = np.asarray(parts.shape.ep)[shape][:, None] > 1.0
+    enter, enters, leave, leaves = (
+        np.where(folded, a, b) for a, b in zip(spread, whole, strict=True)
+    )
+    return enter, enters, leave, leaves
+
+
+def _edges_of(
+    traffic: tuple[TensorTraffic, ...], parts: Parts, shape: Index
+) -> tuple[Array, Array, Array, Array]:
+    enter = _by_group([t.enter_elements for t in traffic], parts, shape)
+    leave = _by_group([t.leave_elements for t in traffic], parts, shape)
+    enters = np.array([t.enters for t in traffic])
+    return enter, enters, leave, np.array([t.leaves for t in traffic])
+
+
+def _by_group(elements: Sequence[Num], parts: Parts, shape: Index) -> Array:
+    """Bytes of activations; (groups, parts)."""
+    return np.asarray(stack(elements, np.size(parts.shape.tp)).T[shape] * ACTIVATION_BYTES)
+
+
+def context_seconds(
+    parts: Parts, shape: Index, counts: Array, system: System, mode: ContextMode
+) -> Exchange:
+    """Keys and values of other tokens, by ring, gathering or all-to-all; recurrences by all-to-all."""
+    traffic = parts.context
+    keys = _by_group([t.keys for t in traffic], parts, shape)
+    states = _by_group([t.states for t in traffic], parts, shape)
+    queries = _by_group([t.queries for t in traffic], parts, shape)
+    results = _by_group([t.results for t in traffic], parts, shape)
+    kinds: dict[ContextMode, tuple[Kind, ...]] = {
+        "ring": ("all-to-all",),
+        "allgather": ("all-gather", "reduce-scatter", "all-to-all"),
+        "ulysses": ("all-to-all",),
+    }
+    group = place(counts, system, kinds[mode])
+    exchanged = collective_s("all-to-all", states, group)
+    if mode == "ring":
+        links = system.network
+        forward, backward = _ring(parts, shape, keys, lambda size: ring_step_s(size, counts, links))
+    elif mode == "allgather":
+        forward = collective_s("all-gather", keys, group)
+        backward = forward + collective_s("reduce-scatter", keys, group)
+    else:
+        forward = collective_s("all-to-all", queries, group)
+        forward = forward + collective_s("all-to-all", results, group)
+        backward = forward
+    return Exchange(
+        forward_s=forward + exchanged, backward_s=backward + exchanged, tier=outermost(counts)
+    )
+
+
+def _ring(
+    parts: Parts, shape: Index, keys: Array, step_s: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """What of the cp - 1 steps is longer than the attention to one block; one send home, backward."""
+    cp = np.asarray(parts.shape.cp)[shape][:, None]
+    block = keys / cp
+    forward, backward = (seconds[shape] / cp for seconds in parts.attention_s)
+    home = step_s(block) * (cp > 1.0)
+    return (
+        (cp - 1.0) * np.maximum(step_s(block) - forward, 0.0),
+        (cp - 1.0) * np.maximum(step_s(2.0 * block) - backward, 0.0) + home,
+    )
+
+
+def expert_seconds(
+    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System
+) -> Exchange:
+    """Dispatch and combination over ep, gathering and scattering over etp: as much in both directions."""
+    layers = np.array([t.layers for t in parts.experts])
+    sent = _by_group([t.elements for t in parts.experts], parts, shape)
+    etp = np.asarray(parts.shape.etp)[shape][:, None]
+    apart = place(counts["ep"], system, ("all-to-all",))
+    seconds = 2.0 * collective_s("all-to-all", sent, apart)
+    if (etp > 1.0).any():
+        inside = place(counts["etp"], system, ("all-gather", "reduce-scatter"))
+        for kind in ("all-gather", "reduce-scatter"):
+            seconds = seconds + collective_s(kind, sent * etp, inside)
+    seconds = layers * seconds
+    tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
+    return Exchange(forward_s=seconds, backward_s=seconds, tier=tier)

@@ -1,0 +1,110 @@
+"""Low-rank adapters (Hu et al. 2021): y = x W + x A B with W frozen, A of k x r and B of r x n trained.
+
+Every linear map of the layers gets one, experts' each their own; table, router and head stay as they are.
+What a frozen matrix costs backward is its data gradient alone; gradients, states, master copy and the
+reduction over data-parallel ranks are the adapters' alone; weights are held and, with ZeRO 3, gathered as
+before. Under tensor parallelism the adapter of a matrix cut by columns has A on every rank and B cut by
+columns; by rows, A cut by rows and B on every rank, so that its partial sums ride on the matrix's own
+reduction and nothing more is sent.
+"""
+
+from dataclasses import dataclass
+
+from foretell.specs._base import Num, changed
+from foretell.workload.graph import LayerGraph, Saved
+from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
+
+DOWN, UP = ".lora_a", ".lora_b"
+"""Ends of the names of an adapter's two products."""
+WITHOUT = ("head.", "embedding.", "moe.router", "moe.shared_gate", "indexer.")
+"""Linear maps that get no adapter."""
+
+
+def with_adapters(graph: LayerGraph, rank: int) -> LayerGraph:
+    """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it."""
+    if rank == 0:
+        return graph
+    ops: list[Op] = []
+    saved = list(graph.saved)
+    for op in graph.ops:
+        ops.append(op)
+        if has_adapter(op):
+            assert isinstance(op, Gemm)
+            ops += adapter(op, float(rank))
+            saved.append(
+                Saved(name=f"{op.name}.lora", elements=op.groups * op.m * rank, split="none")
+            )
+    return changed(graph, ops=tuple(ops), saved=tuple(saved))
+
+
+def has_adapter(op: Op) -> bool:
+    """Linear maps of the layers."""
+    return isinstance(op, Gemm) and not op.tied and not op.name.startswith(WITHOUT)
+
+
+def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
+    """Two thin products, the addition of their result, and that of their data gradient."""
+    down: Split = op.split if op.split in ("row", "heads", "tokens") else "none"
+    up: Split = op.split if op.split in ("col", "heads", "tokens") else "none"
+    outside: dict[Split, tuple[Split, Split]] = {
+        "col": ("none", "width"),
+        "row": ("width", "none"),
+        "heads": ("width", "width"),
+        "tokens": ("tokens", "tokens"),
+    }
+    inputs, outputs = outside.get(op.split, ("none", "none"))
+    first = changed(op, name=op.name + DOWN, n=rank, bias=False, split=down, n_kv=0.0, n_kv_min=0.0)
+    return (
+        first,
+        changed(op, name=op.name + UP, k=rank, bias=False, split=up),
+        Pointwise(
+            name=f"{op.name}.lora.residual",
+            elements=op.groups * op.m * op.n,
+            reads=2.0,
+            back_moves=0.0,
+            back_flop=0.0,
+            split=outputs,
+        ),
+        Pointwise(
+            name=f"{op.name}.lora_back.residual",
+            elements=op.groups * op.m * op.k,
+            reads=0.0,
+            writes=0.0,
+            flop=0.0,
+            back_moves=3.0,
+            back_flop=1.0,
+            split=inputs,
+        ),
+    )
+
+
+def is_trained(op: Op, rank: int) -> bool:
+    """Whether an operation's weights are trained: the adapters', or all where there are none."""
+    return rank == 0 or op.name.endswith((DOWN, UP))
+
+
+def backward_products(op: Op, rank: int) -> int:
+    """How many of a matrix's two backward products run: both gradients, or the data's alone.
+
+    Operations without matrices run as they are; a frozen table passes no gradient on and takes none: 0.
+    """
+    if is_trained(op, rank):
+        return 2
+    return 0 if isinstance(op, Lookup) else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Weights of a layer on one rank."""
+
+    trained: Num
+    """With gradients, states and master copy."""
+    frozen: Num
+    """Held in the working dtype alone."""
+
+
+def weights_of(graph: LayerGraph, rank: int) -> Weights:
+    """Trained and frozen weights; all are trained where there are no adapters."""
+    trained = sum((op.parameters for op in graph.ops if is_trained(op, rank)), start=0.0)
+    frozen = sum((op.parameters for op in graph.ops if not is_trained(op, rank)), start=0.0)
+    return Weights(trained=trained, frozen=frozen)

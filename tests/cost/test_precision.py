@@ -1,0 +1,60 @@
+"""Recipes of low precision."""
+
+import pytest
+
+from foretell.catalog.chips import catalogue_chip
+from foretell.cost import op_times, precision
+from foretell.cost.kernels.base import DTYPES
+from foretell.cost.kernels.choose import choose
+from foretell.cost.op_times import CAST_PASSES, SOFTWARE
+from foretell.cost.precision import cast_passes, copy_bytes, is_narrow, kept_width, linear_format
+from foretell.specs.plan import parse_plan
+from foretell.workload.build import build
+from tests.builders import make_model
+
+
+@pytest.mark.parametrize(("text", "name", "hopper", "blackwell"), [
+    ("precision=bf16", None, 0.0, 0.0), ("precision=fp16", None, 0.0, 0.0),
+    ("precision=fp8", "fp8", 2.0, 1.0), ("precision=fp8 scaling=row", "fp8", 2.0, 2.0),
+    ("precision=fp8 scaling=block", "fp8-block", 2.0, 2.0),
+    ("precision=fp8 weights=fp8", "fp8", 1.0, 0.0),
+    ("precision=mxfp8", "mxfp8", 2.0625, 2.0625), ("precision=nvfp4", "nvfp4", 1.125, 1.125),
+])  # fmt: skip
+def test_formats_and_copies(text: str, name: str | None, hopper: float, blackwell: float) -> None:
+    plan = parse_plan(text)
+    assert linear_format(plan) == name
+    assert copy_bytes(plan, "hopper") == hopper
+    assert copy_bytes(plan, "blackwell") == blackwell
+
+
+def test_casts() -> None:
+    assert (op_times.CAST_PASSES, op_times.LOW_PRECISION) == (CAST_PASSES, precision.LOW_PRECISION)
+    assert cast_passes(parse_plan("precision=fp8")) == CAST_PASSES
+    assert cast_passes(parse_plan("precision=mxfp8")) == CAST_PASSES
+    row = cast_passes(parse_plan("precision=fp8 scaling=row"))
+    assert row * (2.0 + DTYPES["fp8"].activation_bytes) == 6.0
+
+
+def test_what_is_kept_narrow() -> None:
+    graph = build(make_model("dense"), batch=1.0, seq_len=64.0)
+    saved = {s.name: s for s in graph.kinds[0].saved}
+    fp8, half = parse_plan("precision=fp8"), parse_plan("")
+    assert all(kept_width(s, half) == (s.bytes_per_element or 2.0) for s in saved.values())
+    assert kept_width(saved["region.in"], fp8) == 1.0
+    assert kept_width(saved["ffn.act"], fp8) == 1.5
+    assert kept_width(saved["norm.in"], fp8) == 2.0
+    assert kept_width(saved["attention.lse"], fp8) == 4.0
+
+
+def test_what_stays_wide() -> None:
+    graph = build(make_model("moe"), batch=1.0, seq_len=64.0)
+    ops = [op for part in (*graph.kinds, graph.head) for op in part.ops]
+    wide = {op.name for op in ops if op.family in ("gemm", "grouped-gemm") and not is_narrow(op)}
+    assert wide == {"moe.router", "head.scores"}
+
+
+def test_block_scaled_products_have_coefficients() -> None:
+    """On a Hopper chip the surface of block-scaled products is one of fp8, never of 16 bits."""
+    chosen = choose(catalogue_chip("h100-sxm"), "gemm", "fp8-block", SOFTWARE)
+    assert {surface.dtype for surface in chosen.surfaces} <= {"fp8", "fp8-block"}
+    assert chosen.surfaces

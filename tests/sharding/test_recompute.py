@@ -1,0 +1,93 @@
+"""Recomputation by module and by block."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretell.cost.memory import kept_bytes
+from foretell.sharding.recompute import again, blended, full_share, waits_again
+from foretell.specs.plan_forms import MODULES
+from foretell.workload.build import build
+from foretell.workload.graph import LayerGraph
+from tests.builders import STACKS, make_model
+
+SOME = st.lists(st.sampled_from(MODULES), unique=True)
+
+
+def layers(name: str, *, flash: bool = True) -> tuple[LayerGraph, ...]:
+    return build(make_model(name), batch=2.0, seq_len=256.0, flash=flash).kinds
+
+
+@pytest.mark.parametrize("name", sorted(STACKS))
+@pytest.mark.parametrize("flash", [True, False])
+def test_nothing_and_the_core_are_none_and_selective(name: str, flash: bool) -> None:
+    for layer in layers(name, flash=flash):
+        kept = kept_bytes(layer, 1.0)
+        none = again(layer, (), flash=flash)
+        core = again(layer, ("core",), flash=flash)
+        assert none.kept_bytes == kept.whole
+        assert none.dropped_bytes == 0.0
+        assert not any(none.ops)
+        assert not none.graph.edges
+        assert not core.graph.edges
+        assert core.kept_bytes == pytest.approx(kept.selective)
+        cores = [op.family in ("attention", "scan") and not flash for op in layer.ops]
+        assert list(core.ops) == cores
+
+
+@given(st.sampled_from(sorted(STACKS)), SOME, SOME, st.booleans())
+def test_more_modules_keep_less_and_run_more(
+    name: str, some: list[str], more: list[str], flash: bool
+) -> None:
+    for layer in layers(name, flash=flash):
+        few, many = again(layer, some, flash=flash), again(layer, some + more, flash=flash)
+        assert many.kept_bytes <= few.kept_bytes
+        assert all(after or not before for before, after in zip(few.ops, many.ops, strict=True))
+        for one in (few, many):
+            whole = kept_bytes(layer, 1.0).whole
+            assert one.kept_bytes + one.dropped_bytes == pytest.approx(whole)
+
+
+def test_what_each_module_is() -> None:
+    dense, experts = layers("moe")
+
+    def names(layer: LayerGraph, *modules: str) -> set[str]:
+        found = again(layer, modules, flash=True)
+        return {op.name for op, run in zip(layer.ops, found.ops, strict=True) if run}
+
+    assert names(dense, "mlp") == {"ffn.up", "ffn.act", "ffn.down"}
+    assert names(dense, "norm", "act") == {"norm", "ffn.act"}
+    assert names(experts, "up") == {"attention.kv_up"}
+    assert names(experts, "mlp") == set()
+    assert names(experts, "attention") == {o.name for o in experts.ops if o.name[:4] == "atte"}
+    assert names(experts, "moe") == {o.name for o in experts.ops if o.name[:4] == "moe."}
+    assert [e.name for e in again(experts, ("moe",), flash=True).graph.edges] == ["moe", "moe"]
+    assert [e.name for e in again(dense, ("norm", "act"), flash=True).graph.edges] == []
+
+
+def test_dropped_bytes_by_hand() -> None:
+    """512 tokens, width 2816 gated: up and act are 2 x 2 x 2816 elements; norms leave 2 x 1024."""
+    (dense,) = layers("dense")
+    assert again(dense, ("mlp",), flash=True).dropped_bytes == 512 * 4 * 2816 * 2
+    assert again(dense, ("act",), flash=True).dropped_bytes == 512 * 2 * 2816 * 2
+    assert again(dense, ("norm",), flash=True).dropped_bytes == 512 * 2 * 1024 * 2
+
+
+@given(st.integers(0, 40), st.integers(0, 60))
+def test_blocks(held: int, limit: int) -> None:
+    share = full_share(np.array([float(held)]), float(limit))
+    assert 0.0 <= share[0] <= 1.0
+    if held:
+        assert share[0] * held == pytest.approx(min(held, limit))
+    assert blended(share, 5.0, 5.0) == pytest.approx(5.0)
+    assert full_share(float(max(held, 1)), 10**6) == 1.0
+
+
+def test_messages_that_are_sent_again() -> None:
+    dense, experts = layers("moe")
+    assert waits_again(dense, ("mlp",), "tensor_parallel") == 0.5
+    assert waits_again(dense, ("mlp", "attention"), "tensor_parallel") == 1.0
+    assert waits_again(dense, ("norm", "act", "core"), "tensor_parallel") == 0.0
+    assert waits_again(experts, ("moe",), "expert_parallel") == 1.0
+    assert waits_again(experts, ("moe",), "context_parallel") == 0.0

@@ -7,7 +7,7 @@ import numpy as np
 from foretell.breakdown import largest_share, trees, update_joules
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.cost.op_times import required_dtypes
-from foretell.estimate import Rows, Tables, evaluate_rows, tables_of
+from foretell.estimate import Rows, evaluate_rows
 from foretell.network.library_catalog import library_for
 from foretell.parts import graph_parts
 from foretell.specs.ffn import Experts
@@ -16,6 +16,7 @@ from foretell.specs.model import Model
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Estimate, Fits
 from foretell.specs.scenario import Scenario
+from foretell.tables import Tables, tables_of
 from foretell.workload.build import build
 from foretell.workload.graph import LayerGraph
 from foretell.workload.ops import AttentionCore
@@ -115,7 +116,9 @@ def spreading(model: Model, plan: Plan) -> list[str]:
     load = f"every expert has {plan.capacity:g} times its even share, filled up or dropped"
     if not plan.capacity:
         load = f"no token is dropped, the busiest rank has {plan.imbalance:g} times the mean"
-    said.append(f"expert parallelism: {load}; dispatch and combination in 16 bits, nothing hidden")
+    way = {"alltoall": "a copy for each expert", "dedup": "once to each node and rank"}
+    hidden = "hidden behind another micro-batch" if plan.ep_overlap == "on" else "nothing hidden"
+    said.append(f"expert parallelism: {load}; dispatch in 16 bits, {way[plan.dispatch]}, {hidden}")
     return said
 
 

@@ -158,7 +158,7 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
         raise BadInput(problems)
 
 
-NOT_YET = tuple("scaling lora shard secondary reshard reduce wire gather offload".split())
+NOT_YET = tuple("scaling lora adapters shard secondary reshard reduce wire gather offload".split())
 """Words of a plan that are read and not yet acted upon: any value but the default is refused."""
 
 

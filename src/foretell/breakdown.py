@@ -8,10 +8,11 @@ import numpy as np
 from foretell.certainty import HOST, Grounds, grounds_of, leaf, node, whole
 from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import MEMORY_SHARE
-from foretell.estimate import Rows, Tables
+from foretell.estimate import Rows
 from foretell.specs.plan import Plans
 from foretell.specs.result import Leaf
 from foretell.specs.system import System
+from foretell.tables import Tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

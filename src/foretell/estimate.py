@@ -2,13 +2,15 @@
 
 Read this file to know where everything is:
 
+    tables.py              each quantity on the distinct combinations of what it depends on
     parts.py               what each layer kind, the embedding and the head cost on one rank
       workload/              the operations they are made of
       sharding/              what context, expert and tensor parallelism leave of them on one rank
       cost/op_times.py       how long an operation takes, kernel by kernel, and what it spends
     exchanges.py           what the layers wait for of each other's ranks
     sharding/pipeline.py   which parts stand on which stage
-    sharding/data.py       what data parallelism shares and sends
+    replicas.py            what data parallelism sends, and what of it shows
+      sharding/data.py       what its ranks share
     network/               how long a collective takes, given where its members stand
     cost/memory.py         what a stage holds
     simulate/pipeline.py   stage times to the time of a step
@@ -17,120 +19,33 @@ Read this file to know where everything is:
 Every array has the plans on its first axis; one plan is a batch of one.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
 from foretell.cost.optimizer import optimizer_s
-from foretell.cost.power import ChipPower, chip_power, clock_of
-from foretell.exchanges import Exchanges, exchanges_of
-from foretell.network.collectives import (
-    collective_s,
-    contention_s,
-    occupancy,
-    outermost,
-    place,
-    send_s,
-)
-from foretell.network.library_records import Kind
-from foretell.network.placement import as_filled, group_counts
-from foretell.parts import Parts, Shape, part_table
-from foretell.sharding.data import DataTraffic, data_parallel
-from foretell.sharding.pipeline import StageTable, stage_table
+from foretell.cost.power import clock_of
+from foretell.network.collectives import send_s
+from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.simulate.pipeline import fill_and_drain_s
-from foretell.specs._base import Num
-from foretell.specs.plan import DTYPE_BYTES, Plans
+from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.specs.system import System
+from foretell.tables import (
+    Stages,
+    Tables,
+    Waits,
+    chunks,
+    distinct,
+    select,
+    system_as_filled,
+    tables_of,
+)
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
-
-CHUNK = 8192
-"""Plans evaluated together: large enough to amortise calls, small enough for the cache."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
-    """Everything that depends on few fields of a plan, and where each plan finds its row in it."""
-
-    parts: Parts
-    """Costs of the parts by shape."""
-    shape: Index
-    """Shape of each plan."""
-    stages: StageTable
-    """Stages by (pp, vpp)."""
-    pair: Index
-    """(pp, vpp) of each plan."""
-    exchanges: Exchanges
-    """What the layers wait for, by shape and placement."""
-    group: Index
-    """Row of each plan in it."""
-    data_counts: Array
-    """Where the ranks that reduce gradients stand, dp x cp of them; (tiers, plans)."""
-    expert_counts: Array | None
-    """The same for spread experts, edp of them; None where no plan spreads any."""
-    pipe_counts: Array
-    """Where the stages stand; (tiers, plans)."""
-    power: ChipPower
-    """The chip's watts and joules."""
-    bytes_per_s: Num
-    """Bandwidth of its memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """Exchanges of one parallelism; arrays are (plans, stages) unless said otherwise."""
-
-    forward_s: Array
-    """That the forward pass waits for."""
-    backward_s: Array
-    """That the backward pass waits for, recomputation included."""
-    tier: Index
-    """Outermost tier that they touch; (plans,)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """Weights that one kind of data-parallel group holds together."""
-
-    parameters: Array
-    """Weights on one rank; (plans, stages)."""
-    ranks: Array
-    """Ranks of the group; (plans,)."""
-    counts: Array
-    """Where they stand; (tiers, plans)."""
-    traffic: DataTraffic
-    """What they share and send."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stages:
-    """What does not depend on data parallelism; arrays are (plans, stages) unless said otherwise."""
-
-    forward_s: Array
-    """Forward pass of one micro-batch."""
-    backward_s: Array
-    """Backward pass of one micro-batch, recomputation included."""
-    clock: Array
-    """Clock that the step holds, over that of short bursts; (plans,)."""
-    core_fall: Array
-    """Factor on the cores' joules at that clock; (plans,)."""
-    waits: tuple[Waits, ...]
-    """Exchanges that the passes wait for, by parallelism."""
-    parameters: Array
-    """Weights on one rank."""
-    routed: Array | None
-    """Of these, weights of spread experts; None where no plan spreads any."""
-    kept_bytes: Array
-    """Activations kept for one micro-batch in flight."""
-    buffer_bytes: Array
-    """Scores of the head, and one layer computed again."""
-    largest: Array
-    """Weights of the largest part; (plans,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,95 +102,6 @@ def evaluate(
     return step, peak
 
 
-def chunks(tables: Tables) -> Iterator[Index]:
-    """Rows of at most CHUNK plans, those with few distinct stages together, so that arrays stay narrow."""
-    stages = tables.stages.distinct[tables.pair]
-    order = np.argsort(stages, kind="stable")
-    for start in range(0, len(order), CHUNK):
-        yield order[start : start + CHUNK]
-
-
-def tables_of(scenario: Scenario, plans: Plans) -> Tables:
-    """Compute each quantity on the distinct combinations of the fields that it depends on."""
-    first, shape = distinct(*shape_columns(plans))
-    names = ("micro_batch", "tp", "sp", "cp", "ep", "etp")
-    parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
-    first, pair = distinct(plans.pp, plans.vpp)
-    pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
-    system = system_as_filled(scenario)
-    counts = group_counts(plans, system.network, scenario.job.gpus)
-    # Counts need not be whole where a prime number of chips fills its units unevenly.
-    placed = [*np.rint(1024.0 * counts["tp"])]
-    placed += [*np.rint(1024.0 * counts["cp"])] if parts.context else []
-    placed += [*np.rint(1024.0 * counts["ep"])] if parts.experts else []
-    placed += [*np.rint(1024.0 * counts["etp"])] if parts.experts else []
-    first, group = distinct(shape, *placed)
-    where = {name: at[:, first] for name, at in counts.items()}
-    return Tables(
-        parts=parts,
-        shape=shape,
-        stages=stage_table(parts.order, parts.kinds, pairs),
-        pair=pair,
-        exchanges=exchanges_of(parts, shape[first], where, system, plans.base.cp_mode),
-        group=group,
-        data_counts=counts["dp"] * counts["cp"],
-        expert_counts=counts.get("edp"),
-        pipe_counts=counts["pp"],
-        power=chip_power(scenario.system.chip),
-        bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
-    )
-
-
-def shape_columns(plans: Plans) -> list[Array]:
-    """The fields that the operations of a part depend on; those that all plans leave at 1 are left out."""
-    columns = [plans.tp, plans.micro_batch, plans.sp]
-    columns += [plans.cp] if (plans.cp > 1).any() else []
-    return columns + ([plans.ep, plans.etp] if (plans.ep > 1).any() else [])
-
-
-def system_as_filled(scenario: Scenario) -> System:
-    """The system as the job finds it, its links shared by all of the job's chips."""
-    network = as_filled(scenario.system.network, scenario.job.gpus)
-    if network is scenario.system.network:
-        return scenario.system
-    return replace(scenario.system, network=network)
-
-
-def select(tables: Tables, rows: Index) -> Tables:
-    """The same tables with the rows of some of the plans, as narrow as their stages allow."""
-    pair = tables.pair[rows]
-    return Tables(
-        parts=tables.parts,
-        shape=tables.shape[rows],
-        stages=tables.stages.trim(int(tables.stages.distinct[pair].max())),
-        pair=pair,
-        exchanges=tables.exchanges,
-        group=tables.group[rows],
-        data_counts=tables.data_counts[:, rows],
-        expert_counts=None if tables.expert_counts is None else tables.expert_counts[:, rows],
-        pipe_counts=tables.pipe_counts[:, rows],
-        power=tables.power,
-        bytes_per_s=tables.bytes_per_s,
-    )
-
-
-def distinct(*columns: Array | Index) -> tuple[Index, Index]:
-    """First row of each distinct combination, and the combination of each row."""
-    if len(columns[0]) == 1:
-        return np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
-    key, span = np.zeros(len(columns[0]), dtype=np.int64), 1
-    for column in columns:
-        whole = column.astype(np.int64)
-        values = int(whole.max(initial=0)) + 1
-        if span * values >= 2**62:
-            # Number the combinations so far anew, so that the key cannot overflow.
-            key = np.unique(key, return_inverse=True)[1].astype(np.int64)
-            span = int(key.max()) + 1
-        key, span = key * values + whole, span * values
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    return first, inverse
-
-
 def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     """One broadcast over plans and stages."""
     pair = tables.pair
@@ -285,7 +111,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     stages = stages_of_plans(plans, tables)
     shares = shares_of(plans, tables, stages, micro_batches)
     network = system_as_filled(scenario).network
-    sends = send_s(tables.parts.send_bytes[tables.shape], tables.pipe_counts, network)
+    sent = tables.parts.send_bytes[tables.shape]
+    sends = send_s(sent, tables.pipe_counts[:, tables.spot], network)
     sends = sends + tables.exchanges.send_s[tables.group] * (plans.pp > 1)
     sends_s = (2.0 * plans.vpp * sends)[:, None]
     data_s = data_seconds(scenario, plans, tables, stages, shares, sends_s)
@@ -365,23 +192,6 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     )
 
 
-def shares_of(
-    plans: Plans, tables: Tables, stages: Stages, micro_batches: Array
-) -> tuple[Share, ...]:
-    """What data parallelism shares: everything over dp x cp ranks, spread experts over edp."""
-    ranks, routed = plans.dp * plans.cp, stages.routed
-    rest = stages.parameters if routed is None else stages.parameters - routed
-    traffic = data_parallel(ranks, plans.zero, micro_batches)
-    whole = Share(parameters=rest, ranks=ranks, counts=tables.data_counts, traffic=traffic)
-    if routed is None or tables.expert_counts is None:
-        return (whole,)
-    replicas = plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp)
-    traffic = data_parallel(replicas, plans.zero, micro_batches)
-    counts = tables.expert_counts
-    experts = Share(parameters=routed, ranks=replicas, counts=counts, traffic=traffic)
-    return whole, experts
-
-
 def clock_held(
     mode: Array, is_layer: NDArray[np.bool_], shape: Index, group: Index, tables: Tables
 ) -> tuple[Array, Array]:
@@ -430,113 +240,6 @@ def part_seconds(
 def on_stages(counts: Array, values: Array) -> Array:
     """Sum a quantity of the parts over each stage: (plans, stages, parts) x (plans, parts)."""
     return np.asarray(np.einsum("nsp,np->ns", counts, values))
-
-
-def data_seconds(
-    scenario: Scenario,
-    plans: Plans,
-    tables: Tables,
-    stages: Stages,
-    shares: tuple[Share, ...],
-    sends_s: Array,
-) -> Array:
-    """Data-parallel communication that the step waits for; (plans, stages).
-
-    Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
-    weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
-    share, is exposed. Where the pass's own exchanges use the same links, both take longer. Spread experts
-    have a group of their own, whose messages follow those of the others.
-    """
-    messages = [data_messages(scenario, plans, tables, share) for share in shares]
-    in_use = occupancy(tables.data_counts, scenario.system.network)
-    rows = np.arange(len(plans))
-    pipe_share = in_use[outermost(tables.pipe_counts), rows][:, None]
-
-    def exposed(ones: list[Array], behind_s: Array, waits: list[Array]) -> Array:
-        all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
-        beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
-        own_s = sum_of(
-            [s * in_use[w.tier, rows][:, None] for s, w in zip(waits, stages.waits, strict=True)]
-        )
-        return beyond_s + contention_s(own_s + 0.5 * sends_s * pipe_share, all_s, behind_s)
-
-    traffic = shares[0].traffic
-    again = (traffic.gathers_backward > 0)[:, None]
-    backward = stages.backward_s, [w.backward_s for w in stages.waits]
-    forward = stages.forward_s, [w.forward_s for w in stages.waits]
-    return (
-        traffic.all_reduces[:, None] * exposed([m.reduce_s for m in messages], *backward)
-        + traffic.scatters[:, None]
-        * exposed([m.scatter_s + m.gather_s * again for m in messages], *backward)
-        + traffic.gathers_forward[:, None] * exposed([m.gather_s for m in messages], *forward)
-    )
-
-
-def sum_of(values: list[Array]) -> Array:
-    """Their sum; one alone is itself."""
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Messages:
-    """Data-parallel messages of one step; arrays are (plans, stages)."""
-
-    reduce_s: Array
-    """Seconds of one all-reduce."""
-    scatter_s: Array
-    """Seconds of one reduce-scatter."""
-    gather_s: Array
-    """Seconds of one all-gather."""
-    pieces: Array
-    """How many there are."""
-
-
-def data_messages(scenario: Scenario, plans: Plans, tables: Tables, share: Share) -> Messages:
-    """Seconds of one message of each kind.
-
-    They depend on degrees and placement alone, not on micro-batch or recomputation: computed on the
-    distinct combinations and gathered.
-    """
-    # No states shared, some, or the weights too: what is sent differs.
-    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
-    spread = [] if tables.expert_counts is None else [plans.ep, plans.etp]
-    first, key = distinct(
-        plans.tp, tables.pair, share.ranks, grade, *spread, *np.rint(1024.0 * share.counts)
-    )
-    zero = plans.zero[first]
-    kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if (zero >= 1).any() else ()
-    kinds += () if (zero >= 1).all() else ("all-reduce",)
-    group = place(share.counts[:, first], system_as_filled(scenario), kinds)
-    parameters = share.parameters[first]
-    layers = tables.stages.layers[tables.pair[first]]
-    pieces = message_count(share.ranks[first], zero, parameters, layers)
-    gradient = parameters * DTYPE_BYTES[plans.base.gradients] / pieces
-    weight = parameters * DTYPE_BYTES[plans.base.weights] / pieces
-
-    def seconds(kind: Kind, size: Array) -> Array:
-        times = collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
-        return times[key]
-
-    return Messages(
-        reduce_s=seconds("all-reduce", gradient),
-        scatter_s=seconds("reduce-scatter", gradient),
-        gather_s=seconds("all-gather", weight),
-        pieces=pieces[key],
-    )
-
-
-def message_count(ranks: Array, zero: Array, parameters: Array, layers: Array) -> Array:
-    """Messages that a stage's gradients travel in: layers, or buckets where those are fewer.
-
-    A bucket holds max(40 million, 1 million x ranks) weights, as Megatron-Core has it; ZeRO 3 gathers and
-    scatters layer by layer.
-    """
-    bucket = np.maximum(40e6, 1e6 * ranks)[:, None]
-    buckets = np.where(zero[:, None] >= 3, layers, parameters / bucket)
-    return np.maximum(np.minimum(layers, buckets), 1.0)
 
 
 def stage_memory(

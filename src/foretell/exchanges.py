@@ -14,9 +14,10 @@ from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.network.collectives import collective_s, outermost, place, ring_step_s
 from foretell.network.library_records import Kind
 from foretell.parts import Parts, stack
+from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
-from foretell.specs.plan import ContextMode
+from foretell.specs.plan import ContextMode, Plan
 from foretell.specs.system import System
 
 Array = NDArray[np.float64]
@@ -50,15 +51,17 @@ class Exchanges:
 
 
 def exchanges_of(
-    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, mode: ContextMode
+    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
 ) -> Exchanges:
     """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
     tensor, send = tensor_seconds(parts, shape, counts["tp"], system)
     found = {"tensor_parallel": tensor}
     if parts.context:
-        found["context_parallel"] = context_seconds(parts, shape, counts["cp"], system, mode)
+        found["context_parallel"] = context_seconds(
+            parts, shape, counts["cp"], system, base.cp_mode
+        )
     if parts.experts:
-        found["expert_parallel"] = expert_seconds(parts, shape, counts, system)
+        found["expert_parallel"] = expert_seconds(parts, shape, counts, system, base)
     return Exchanges(
         by_name=found,
         forward_s=_sum([e.forward_s for e in found.values()]),
@@ -173,18 +176,48 @@ def _ring(
 
 
 def expert_seconds(
-    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System
+    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
 ) -> Exchange:
     """Dispatch and combination over ep, gathering and scattering over etp: as much in both directions."""
     layers = np.array([t.layers for t in parts.experts])
     sent = _by_group([t.elements for t in parts.experts], parts, shape)
     etp = np.asarray(parts.shape.etp)[shape][:, None]
-    apart = place(counts["ep"], system, ("all-to-all",))
-    seconds = 2.0 * collective_s("all-to-all", sent, apart)
+    if base.dispatch == "dedup":
+        copies = stack([t.copies for t in parts.experts], np.size(parts.shape.tp)).T[shape]
+        seconds = 2.0 * _dedup_s(sent, copies, counts["ep"], system)
+    else:
+        group = place(counts["ep"], system, ("all-to-all",))
+        seconds = 2.0 * collective_s("all-to-all", sent, group)
     if (etp > 1.0).any():
         inside = place(counts["etp"], system, ("all-gather", "reduce-scatter"))
-        for kind in ("all-gather", "reduce-scatter"):
+        kinds: tuple[Kind, ...] = ("all-gather", "reduce-scatter")
+        for kind in kinds:
             seconds = seconds + collective_s(kind, sent * etp, inside)
-    seconds = layers * seconds
+    forward = backward = layers * seconds
+    if base.ep_overlap == "on":
+        forward = np.maximum(forward - parts.backward.seconds[shape], 0.0)
+        backward = np.maximum(backward - parts.forward.seconds[shape], 0.0)
     tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
-    return Exchange(forward_s=seconds, backward_s=seconds, tier=tier)
+    return Exchange(forward_s=forward, backward_s=backward, tier=tier)
+
+
+def _dedup_s(sent: Array, copies: Array, counts: Array, system: System) -> Array:
+    """A dispatch in which a token goes once to each node, and inside it once to each rank.
+
+    The copies between nodes and those inside follow each other in pieces: the slower of both shows.
+    """
+    near = counts.copy()
+    near[1:] = 1.0
+    ranks = np.prod(counts, axis=0)[:, None]
+    nodes = ranks / counts[0][:, None]
+    far_s = collective_s(
+        "all-to-all",
+        sent * distinct_share(nodes, copies),
+        place(counts, system, ("all-to-all",)),
+    )
+    near_s = collective_s(
+        "all-to-all",
+        sent * distinct_share(ranks, copies),
+        place(near, system, ("all-to-all",)),
+    )
+    return np.asarray(np.maximum(far_s * (nodes > 1.0), near_s))

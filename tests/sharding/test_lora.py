@@ -104,3 +104,32 @@ def test_a_batch_of_degrees_is_each_of_them() -> None:
     many = weights_of(tensor_parallel(with_adapters(dense, 8), tp, np.zeros(3)), 8)
     each = [weights_of(tensor_parallel(with_adapters(dense, 8), t, 0.0), 8).trained for t in tp]
     assert np.asarray(many.trained).tolist() == each
+
+
+def test_where_adapters_stand() -> None:
+    names = {
+        where: {op.name for op in parts("dense")[0].ops if has_adapter(op, where)}
+        for where in ("all", "attention", "qkv")
+    }
+    assert names["qkv"] == {"attention.qkv"}
+    assert names["attention"] == {"attention.qkv", "attention.o"}
+    assert names["all"] == {"attention.qkv", "attention.o", "ffn.up", "ffn.down"}
+
+
+@given(STACK, RANK)
+def test_fewer_adapters_keep_and_train_less(name: str, rank: int) -> None:
+    for part in parts(name):
+        found = [with_adapters(part, rank, where) for where in ("qkv", "attention", "all")]
+        kept = [float(kept_bytes(graph, 1.0).whole) for graph in found]
+        trained = [float(weights_of(graph, rank).trained) for graph in found]
+        assert kept == sorted(kept)
+        assert trained == sorted(trained)
+        assert kept[0] >= 0.0
+
+
+def test_inputs_of_frozen_matrices_are_not_kept() -> None:
+    """Per token of 1024: one of two entries, and of the gated 2 x 2816 the product."""
+    (dense, _, _) = parts("dense")
+    whole = kept_bytes(dense, 1.0).whole
+    found = kept_bytes(with_adapters(dense, 8, "attention"), 1.0).whole
+    assert whole - found == 128 * 2.0 * (1024 + 2816) - 2 * 128 * 8 * 2.0

@@ -1,6 +1,7 @@
 """The player: every task once and after its inputs, deterministic, monotone, bounded, fast."""
 
 from dataclasses import replace
+from itertools import pairwise
 from time import perf_counter
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_a_timeline_is_legal(name: str, data: st.DataObject) -> None:
     half = many // 2 if schedule.layout == "both" else many
     assert len(ends) == 3 * half * sum(len(r) for r in routes(schedule.layout, pp, vpp))
     for route in routes(schedule.layout, pp, vpp):
-        for here, there in zip(route, route[1:], strict=False):
+        for here, there in pairwise(route):
             way = travel if here[0] != there[0] else 0.0
             for i in range(half):
                 forward = begins[there[0], "F", there[1], i]

@@ -24,8 +24,6 @@ from tests.simulate.pipes import (
     sizes,
 )
 
-ONES = np.ones((1, 1))
-
 
 def played(name: str, size: tuple[int, int, int], f: float, b: float, w: float, saved: float = 0.0):
     """A step of equal ranks."""

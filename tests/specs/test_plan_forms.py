@@ -93,8 +93,8 @@ def test_records_that_no_text_gives() -> None:
 
 
 @pytest.mark.parametrize("word", [
-    "lora=8", "shard=2", "secondary=2", "no-reshard", "reduce=step", "wire=bf16", "gather=fp8",
-    "offload=weights", "optimizer=muon", "optimizer=adafactor", "optimizer=adam8bit",
+    "lora=8", "adapters=qkv", "shard=2", "secondary=2", "no-reshard", "reduce=step", "wire=bf16",
+    "gather=fp8", "offload=weights", "optimizer=muon", "optimizer=adafactor", "optimizer=adam8bit",
     "recompute=full:2", "recompute=mlp", "precision=fp8 scaling=row",
 ])  # fmt: skip
 def test_what_has_no_effect_yet_is_refused(word: str) -> None:

@@ -1,10 +1,12 @@
-"""The table of the README is what the published runs give today."""
+"""The tables of the README and of docs/accuracy.md are what the published runs give today."""
 
 from pathlib import Path
+from statistics import median
 
-import pytest
+from foretell.validate.published import runs, with_runs, with_table
 
-from foretell.validate.published import Run, runs, with_table
+LEAST = 200
+"""Published figures that the table must have."""
 
 
 def test_the_readme_has_the_table_of_today(root: Path) -> None:
@@ -12,15 +14,33 @@ def test_the_readme_has_the_table_of_today(root: Path) -> None:
     assert page == with_table(page), "run `python -m foretell.validate.published`"
 
 
+def test_the_page_has_the_runs_of_today(root: Path) -> None:
+    page = (root / "docs" / "accuracy.md").read_text()
+    assert page == with_runs(page), "run `python -m foretell.validate.published`"
+
+
+def test_there_are_many_runs_from_many_sources() -> None:
+    assert len(runs()) >= LEAST
+    assert len({run.source for run in runs()}) >= 12
+    assert (
+        len({(run.model, run.gpus, run.plan, run.seq_len, run.measured_s) for run in runs()})
+        > LEAST
+    )
+
+
 def test_every_run_names_its_source_and_is_positive() -> None:
-    assert len(runs()) >= 15
     for run in runs():
-        assert run.source
+        assert len(run.source) > 10
         assert run.measured_s > 0
-        assert run.predicted_s > 0
+        assert run.predicted_s is None or run.predicted_s > 0
 
 
-@pytest.mark.parametrize("run", runs(), ids=lambda run: f"{run.model}-{run.gpus}-{run.plan}")
-def test_no_prediction_is_off_by_half(run: Run) -> None:
-    """A first version on datasheets alone: a sanity bound, not the accuracy (that is in the README)."""
-    assert abs(run.error) < 0.5
+def test_nearly_every_run_is_predicted() -> None:
+    assert sum(run.predicted_s is None for run in runs()) <= 0.12 * len(runs())
+
+
+def test_most_predictions_are_near() -> None:
+    """As measured with the frameworks' own time not yet in the estimate: 14 % median, 88 % within a third."""
+    errors = [abs(run.error) for run in runs() if run.error is not None]
+    assert median(errors) < 0.17
+    assert sum(error < 1 / 3 for error in errors) > 0.82 * len(errors)

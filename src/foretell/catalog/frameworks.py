@@ -10,9 +10,13 @@ from foretell.errors import BadInput, Problem, nearest_name
 
 FILE = ROOT / "frameworks.toml"
 """Every generation that is known."""
+LEFT_OUT = "~"
+"""Between a generation and the source that is left out."""
 HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
 """Architectures that libraries of since 2024 have their own attention kernels for."""
-VALUE_KEYS = frozenset({"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"})
+VALUE_KEYS = frozenset(
+    {"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"}
+)
 """What a value's table may hold."""
 
 
@@ -71,8 +75,13 @@ def frameworks(left_out: str = "") -> Mapping[str, Framework]:
     return {name: record for name, record in found.items() if record is not None}
 
 
-def framework(name: str, left_out: str = "") -> Framework:
-    """One generation; BadInput with the nearest name where there is none."""
+def framework(name: str) -> Framework:
+    """One generation; BadInput with the nearest name where there is none.
+
+    `NAME~SOURCE` is the generation without what was read from the runs of that source, as plans that are
+    scored by leaving their source out name it.
+    """
+    name, _, left_out = name.partition(LEFT_OUT)
     known = frameworks(left_out)
     if name not in known:
         raise BadInput(

@@ -161,7 +161,7 @@ def _block(
     fixed: Collection[str],
 ) -> tuple[Array, Counter[str]]:
     """All further choices of one factorisation, as columns; and what the rules took away."""
-    tp, cp, pp, dp = degrees
+    _, cp, _, dp = degrees
     shapes, rejected = _shapes(scenario, degrees)
     sides, lost = _sides(scenario, degrees, also[0])
     rejected.update({name: count * len(shapes) for name, count in lost.items()})
@@ -170,14 +170,14 @@ def _block(
     shape, zero, mode, side, order = np.meshgrid(
         np.arange(len(shapes)), zeros, modes, np.arange(len(sides)), also[1], indexing="ij"
     )
-    pairs = np.array(shapes, float)[shape.ravel()]
-    chosen = np.array(sides, float).reshape(-1, 3)[side.ravel()]
-    ones = np.ones(shape.size)
-    rows = (
-        ones * tp, ones * cp, ones * pp, ones * dp, chosen[:, 0], chosen[:, 1], pairs[:, 0],
-        pairs[:, 1], zero.ravel(), mode.ravel(), chosen[:, 2], order.ravel(),
-    )  # fmt: skip
-    return np.stack(rows), rejected
+    rows = np.empty((len(COLUMNS), shape.size))
+    for row, degree in zip(rows, degrees, strict=False):
+        row[...] = degree
+    chosen = np.array(sides, float).reshape(-1, 3).T
+    rows[4:6] = chosen[:2, side.ravel()]
+    rows[6:8] = np.array(shapes, float).T[:, shape.ravel()]
+    rows[8:] = zero.ravel(), mode.ravel(), chosen[2, side.ravel()], order.ravel()
+    return rows, rejected
 
 
 def _shapes(scenario: Scenario, degrees: Degrees) -> tuple[list[tuple[int, int]], Counter[str]]:

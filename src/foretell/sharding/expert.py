@@ -8,7 +8,9 @@ tensor, context and data parallelism have it. Without ep (ep 1) the experts are 
 With t = T / tp tokens on a rank (ep with tp needs sequence parallelism, so that no token is there twice), k
 experts a token and an inner width h, one micro-batch takes in each direction, per layer,
 
-    dispatch    all-to-all over ep, t k h elements from every rank
+    dispatch    all-to-all over ep, t k h elements from every rank, a copy for each expert; or (dedup, as
+                DeepEP has it) one for each of the N nodes, N (1 - (1 - 1/N)^k) of k where experts are alike,
+                and inside the node one for each rank
     gather      over etp, t k h etp elements
     products    E / ep experts of t k etp ep / E rows each, width / etp wide
     scatter     over etp, and all-to-all back over ep, of as much
@@ -33,6 +35,8 @@ INSIDE = "moe.act"
 """Their activation; also what is kept of it."""
 SORTS = ("moe.permute", "moe.unpermute")
 """Tokens to the order of their experts, and back."""
+CHOICE = "moe.top_k"
+"""The choice of a token's experts."""
 LATENTS = ("moe.latent_down", "moe.latent_norm", "moe.latent_up")
 """Maps in front of the routed experts and behind them."""
 REGION, SHARED = "moe", "moe.shared.up"
@@ -68,6 +72,8 @@ class ExpertTraffic:
     """Mixtures in the part: each dispatches and combines once."""
     elements: Num
     """Elements that one rank sends in a dispatch, on the mean of the mixtures."""
+    copies: Num
+    """Experts of a token."""
 
 
 def spread_of(tp: Num, ep: Num, etp: Num, plan: Plan) -> Spread:
@@ -100,7 +106,23 @@ def expert_traffic(graph: LayerGraph, spread: Spread) -> ExpertTraffic:
     """Dispatches of a part, before it is cut."""
     sent = [op.elements for op in graph.ops if op.name == SORTS[0] and isinstance(op, Pointwise)]
     total = sum(sent, start=0.0) * spread.busiest / spread.tp
-    return ExpertTraffic(layers=float(len(sent)), elements=total / max(len(sent), 1))
+    return ExpertTraffic(
+        layers=float(len(sent)), elements=total / max(len(sent), 1), copies=_copies(graph)
+    )
+
+
+def _copies(graph: LayerGraph) -> Num:
+    """Experts of a token: rows of the products over tokens that choose; 1 where there are none."""
+    ups = [op for op in graph.ops if isinstance(op, Gemm) and op.name == PRODUCTS[0]]
+    choices = [op for op in graph.ops if isinstance(op, Pointwise) and op.name == CHOICE]
+    if not ups or not choices:
+        return 1.0
+    return ups[0].m * ups[0].groups * ups[0].groups / choices[0].elements
+
+
+def distinct_share(places: Num, copies: Num) -> Num:
+    """Places that a token goes to, over its copies, where each copy falls on any of them alike."""
+    return places * (1.0 - (1.0 - 1.0 / places) ** copies) / copies
 
 
 def without_region(graph: LayerGraph) -> LayerGraph:

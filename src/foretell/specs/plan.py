@@ -20,8 +20,10 @@ PrecisionName = Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
 Scaling = Literal["tensor", "row", "block"]
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
 Reduce = Literal["auto", "step", "micro-batch"]
+Adapters = Literal["all", "attention", "qkv"]
 AttentionLibrary = Literal["auto", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
+Dispatch = Literal["alltoall", "dedup"]
 
 RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
@@ -67,6 +69,10 @@ class Plan:
     """Tensor-parallel ranks inside an expert, where ep spreads the experts; without ep, tp cuts them."""
     cp_mode: ContextMode = "ring"
     """How context-parallel ranks meet the keys of the others: passed on, gathered, or heads for tokens."""
+    dispatch: Dispatch = "alltoall"
+    """How tokens reach their experts: a copy for each expert, or once to each node and rank that has some."""
+    ep_overlap: Literal["off", "on"] = "off"
+    """Whether dispatch and combination run behind the other pass of another micro-batch."""
     capacity: float = 0.0
     """Rows that each expert has over its even share, filled up or dropped; 0: none is dropped."""
     imbalance: float = 1.0
@@ -94,6 +100,8 @@ class Plan:
     """What shares one scale in fp8: a tensor, a row, a block of 128; mxfp8 and nvfp4 have their own."""
     lora: int = 0
     """Rank of the adapters that are trained in place of the frozen weights; 0: all weights are trained."""
+    adapters: Adapters = "all"
+    """Linear maps that have an adapter: all, those of the token mixers, queries keys and values alone."""
     shard: int = 0
     """Data-parallel ranks that ZeRO shares over, replicas beside them; 0: all of them."""
     secondary: int = 0
@@ -150,12 +158,15 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
     "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
     "scaling": ("tensor", "row", "block"),
+    "adapters": ("all", "attention", "qkv"),
     "reduce": ("auto", "step", "micro-batch"),
     "wire": ("auto", "fp32", "bf16", "fp16"),
     "gather": ("auto", "bf16", "fp8"),
     "optimizer": ("adam", "adam8bit", "adafactor", "muon", "sgd"),
     "attention": ("auto", "fa2", "fa3", "cudnn"),
     "cp_mode": ("ring", "allgather", "ulysses"),
+    "dispatch": ("alltoall", "dedup"),
+    "ep_overlap": ("off", "on"),
     "weights": ("fp32", "bf16", "fp16", "fp8"),
     "gradients": ("fp32", "bf16", "fp16"),
     "master": ("fp32", "bf16", "none"),

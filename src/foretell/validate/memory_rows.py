@@ -63,7 +63,7 @@ def failed_row(cells: Mapping[str, str | None], number: str) -> Row:
 
 
 def _kv_heads(row: Row) -> int:
-    """As many as heads, or eight, by which reproduces the weights in print."""
+    """As many as heads, or eight, by which reproduces the weights in print, tied or not."""
     heads, hidden = row.heads or 1, row.hidden or 1
     if row.params_b is None or heads % FEWER_KV:
         return heads
@@ -71,7 +71,8 @@ def _kv_heads(row: Row) -> int:
     def misses(kv: int) -> float:
         attention = 2 * hidden * hidden * (1.0 + kv / heads)
         layers = (row.layers or 1) * (attention + 3 * hidden * (row.ffn or 4 * hidden))
-        tables = 2 * (row.vocab or 0) * hidden
-        return abs(math.log((layers + tables) / ((row.params_b or 1.0) * 1e9)))
+        table = (row.vocab or 0) * hidden
+        printed = (row.params_b or 1.0) * 1e9
+        return min(abs(math.log((layers + n * table) / printed)) for n in (1, 2))
 
     return min((heads, FEWER_KV), key=misses)

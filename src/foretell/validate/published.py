@@ -1,19 +1,33 @@
-"""Runs in print, predicted: the table of the README. Scoreboards over whole data sets come on top."""
+"""Runs in print, predicted: the table of the README and docs/accuracy.md.
 
+`python -m foretell.validate.published` renders both from published.toml; with a folder of measured data as
+its argument it also renders the scoreboard over all of that into docs/accuracy.md.
+"""
+
+import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from foretell.answer import answer_of
-from foretell.api import check_plan
+from foretell.api import check_choices
+from foretell.errors import ProblemsError
 from foretell.question import ask, plan_of
+from foretell.specs.model import Model
+from foretell.validate.training_model import Cells, dense
 
 FILE = Path(__file__).parent / "published.toml"
 START, END = "<!-- generated: accuracy -->", "<!-- end -->"
 """Marks in a page between which the table stands."""
+RUNS_START = "<!-- generated: runs -->"
+"""Mark in docs/accuracy.md after which every run stands."""
+BOARD_START = "<!-- generated: scoreboard -->"
+"""Mark in docs/accuracy.md after which the scoreboard over a folder of data stands."""
+Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,81 +40,200 @@ class Run:
     """Where it is printed."""
     model: str
     """Model id."""
+    chip: str
+    """The chip's generation and id."""
     gpus: int
     """Chips."""
+    global_batch: int
+    """Sequences per step."""
+    seq_len: int
+    """Tokens per sequence."""
     plan: str
     """The plan."""
     measured_s: float
     """Step time in print, or what the printed rate implies."""
-    predicted_s: float
-    """Ours."""
+    predicted_s: float | None
+    """Ours; None where a part of the plan is not modelled."""
 
     @property
-    def error(self) -> float:
-        """Signed relative error: positive where we say slower."""
-        return self.predicted_s / self.measured_s - 1.0
+    def error(self) -> float | None:
+        """Signed relative error: positive where we say slower; None where we say nothing."""
+        return None if self.predicted_s is None else self.predicted_s / self.measured_s - 1.0
 
 
 @lru_cache(maxsize=1)
 def runs() -> tuple[Run, ...]:
     """Every run of the file, predicted with its published plan."""
-    tables = tomllib.loads(FILE.read_text())["table"]
-    return tuple(_predict(table, run) for table in tables for run in table["runs"])
+    file = tomllib.loads(FILE.read_text())
+    shapes = file.get("shape", {})
+    return tuple(_predict(table, run, shapes) for table in file["table"] for run in table["runs"])
 
 
-def _predict(table: dict[str, object], run: dict[str, object]) -> Run:
-    settings = tuple(str(s) for s in table.get("set", ()))  # type: ignore[attr-defined]
+def _predict(table: Table, run: Table, shapes: Table) -> Run:
+    seq_len = int(run.get("seq_len") or table["seq_len"])
+    model = str(run["model"])
     scenario = ask(
-        model=str(run["model"]),
+        model=shape_model(model, shapes[model], seq_len) if model in shapes else model,
         system=str(table["system"]),
-        gpus=int(str(run["gpus"])),
-        global_batch=int(str(run["global_batch"])),
-        seq_len=int(str(run.get("seq_len") or table["seq_len"])),
-        settings=settings,
+        gpus=int(run["gpus"]),
+        global_batch=int(run["global_batch"]),
+        seq_len=seq_len,
+        settings=tuple(str(s) for s in table.get("set", ())),
     )
     plan = plan_of(scenario, f"{table['common']} {run['plan']}")
-    check_plan(scenario, plan)
-    answer = answer_of(scenario, plan, chosen=False)
+    try:
+        check_choices(scenario, plan)
+        predicted: float | None = answer_of(scenario, plan, chosen=False).step_s
+    except ProblemsError:
+        predicted = None
     measured = run.get("step_s")
     if measured is None:
-        rate = float(str(run["tokens_per_s_per_gpu"])) * scenario.job.gpus
+        rate = float(run["tokens_per_s_per_gpu"]) * scenario.job.gpus
         measured = scenario.job.tokens_per_step / rate
     return Run(
         table=str(table["title"]),
         source=str(table["source"]),
-        model=str(run["model"]),
+        model=model,
+        chip=f"{scenario.system.chip.architecture}: {scenario.system.chip.id}",
         gpus=scenario.job.gpus,
+        global_batch=scenario.job.global_batch,
+        seq_len=seq_len,
         plan=str(plan),
-        measured_s=float(str(measured)),
-        predicted_s=answer.step_s,
+        measured_s=float(measured),
+        predicted_s=predicted,
     )
 
 
-def accuracy_table(some: Iterable[Run]) -> str:
-    """A Markdown table: one line per published table."""
+def shape_model(name: str, shape: Table, seq_len: int) -> Model:
+    """A dense model of a published shape: layers, hidden, heads, kv_heads, ffn, vocab, gated, tied."""
+    cells = Cells(
+        name=name,
+        family="dense",
+        params_b=None,
+        layers=shape["layers"],
+        hidden=shape["hidden"],
+        heads=shape["heads"],
+        kv_heads=shape.get("kv_heads"),
+        ffn=shape.get("ffn"),
+        experts=None,
+        top_k=None,
+        vocab=shape["vocab"],
+        positions=seq_len,
+    )
+    return dense(cells, bool(shape["gated"]), bool(shape["tied"]))
+
+
+def grouped(some: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs by their table."""
     groups: dict[str, list[Run]] = {}
     for run in some:
         groups.setdefault(run.table, []).append(run)
+    return groups
+
+
+def by_generation(some: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs by the generation of their chips, whose ids and sources the key counts."""
+    groups: dict[str, list[Run]] = {}
+    for run in some:
+        groups.setdefault(run.chip.split(":")[0], []).append(run)
+    named = {}
+    for generation, group in groups.items():
+        chips = sorted({run.chip.split(": ")[1].split("-")[0].upper() for run in group})
+        sources = len({run.source for run in group})
+        named[f"{', '.join(chips)} ({generation}), {sources} sources"] = group
+    return named
+
+
+def accuracy_table(groups: Mapping[str, Sequence[Run]]) -> str:
+    """A Markdown table: one line per group of runs."""
     lines = [
         "| published runs | runs | median error | from | to |",
         "|---|---|---|---|---|",
     ]
     for title, group in groups.items():
-        errors = [run.error for run in group]
+        errors = [run.error for run in group if run.error is not None]
+        if not errors:
+            continue
         size = median(abs(e) for e in errors)
         lines.append(
-            f"| {title} | {len(group)} | {size:.0%} | {min(errors):+.0%} | {max(errors):+.0%} |"
+            f"| {title} | {len(errors)} | {size:.0%} | {min(errors):+.0%} | {max(errors):+.0%} |"
         )
     return "\n".join(lines)
 
 
-def with_table(page: str) -> str:
-    """The page with a fresh table between its marks."""
-    before, _, rest = page.partition(START)
+def runs_text(some: Iterable[Run]) -> str:
+    """Every run as Markdown: a table for each published one, with its citation."""
+    parts = []
+    for title, group in grouped(some).items():
+        parts += [f"### {title}", "", f"{group[0].source}.", ""]
+        parts += [
+            "| model | chips | batch x sequence | plan | in print | ours | error |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for run in group:
+            ours = "-" if run.predicted_s is None else f"{run.predicted_s:.3g} s"
+            error = "not modelled" if run.error is None else f"{run.error:+.0%}"
+            parts.append(
+                f"| {run.model} | {run.gpus} | {run.global_batch} x {run.seq_len} | `{run.plan}` | "
+                f"{run.measured_s:.3g} s | {ours} | {error} |"
+            )
+        parts.append("")
+    return "\n".join(parts).rstrip()
+
+
+def between(page: str, start: str, text: str) -> str:
+    """The page with a text between a mark and the end that follows it; as it is where the mark is not."""
+    if start not in page:
+        return page
+    before, _, rest = page.partition(start)
     _, _, after = rest.partition(END)
-    return f"{before}{START}\n{accuracy_table(runs())}\n{END}{after}"
+    return f"{before}{start}\n{text}\n{END}{after}"
+
+
+def with_table(page: str) -> str:
+    """The README with a fresh short table between its marks."""
+    return between(page, START, accuracy_table(by_generation(runs())))
+
+
+def with_runs(page: str) -> str:
+    """docs/accuracy.md with its tables of today."""
+    page = between(page, START, accuracy_table(grouped(runs())))
+    return between(page, RUNS_START, runs_text(runs()))
+
+
+def scoreboard(scores: Mapping[str, Any]) -> str:
+    """The scoreboard of a whole data set as Markdown."""
+    said = (
+        f"{scores['scored']:,} of {scores['rows_with_target']:,} rows with a target are predicted "
+        f"({scores['supported_share']:.1%}). Over {scores['sources']} sources of grades A and B the median "
+        f"of the median errors is {scores['median_of_sources']:.1%}, their mean "
+        f"{scores['mean_of_sources']:.1%}; {scores['inside_p90']:.0%} of all rows lie in the 90 % interval."
+    )
+    lines = [said]
+    for key in ("by_source", "by_chip", "by_framework", "by_family", "by_precision"):
+        lines += ["", f"| {key.removeprefix('by_')} | rows | median error | signed | in 90 % |"]
+        lines.append("|---|---|---|---|---|")
+        lines += [
+            f"| {name} | {s['rows']:,} | {s['median_ape']:.1%} | {s['median_error']:+.1%} | "
+            f"{s['inside_p90']:.0%} |"
+            for name, s in scores[key].items()
+        ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Render README.md and docs/accuracy.md of the repository that this file stands in."""
+    root = Path(__file__).parents[3]
+    readme, page = root / "README.md", root / "docs" / "accuracy.md"
+    readme.write_text(with_table(readme.read_text()))
+    text = with_runs(page.read_text())
+    if arguments:
+        from foretell.validate.training import score_training
+
+        file = Path(arguments[0]) / "training" / "measured_runs.csv.gz"
+        text = between(text, BOARD_START, scoreboard(score_training(file).to_dict()))
+    page.write_text(text)
 
 
 if __name__ == "__main__":
-    readme = Path(__file__).parents[3] / "README.md"
-    readme.write_text(with_table(readme.read_text()))
+    main(sys.argv[1:])

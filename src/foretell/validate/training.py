@@ -17,7 +17,7 @@ import numpy as np
 
 from foretell.answer import answer_of
 from foretell.api import check_choices
-from foretell.catalog.frameworks import fitted_values
+from foretell.catalog.frameworks import LEFT_OUT, fitted_values
 from foretell.errors import ProblemsError
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
@@ -149,8 +149,9 @@ def memory_of(told: Told) -> list[Prediction]:
     if not told.row.peak_mem_gb:
         return []
     peak = told.answer.peak_memory_bytes
-    if allocated(told.row):
-        peak -= sum(leaf.value for leaf in told.answer.memory.children if leaf.name == LOST)
+    tree = told.answer.memory
+    if allocated(told.row) and tree is not None:
+        peak -= sum(leaf.value for leaf in tree.children if leaf.name == LOST)
     return [
         Prediction(
             id=told.row.id,
@@ -183,7 +184,7 @@ def labels_of(told: Sequence[Told]) -> dict[str, list[str]]:
     return {
         "by_source": [source_label(t.row) for t in told],
         "by_chip": [t.scenario.system.chip.id for t in told],
-        "by_framework": [t.plan.framework for t in told],
+        "by_framework": [t.plan.framework.partition(LEFT_OUT)[0] for t in told],
         "by_family": [t.row.family or "dense" for t in told],
         "by_precision": [t.row.precision_id or "bf16" for t in told],
         "by_quality": [t.row.quality or "none" for t in told],

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from foretell.catalog.models import catalogue_model, find_model
+from foretell.catalog.models import catalogue_model, find_model, model_entries, plain_key
 from foretell.errors import BadInput
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention, Mixer
@@ -62,6 +62,8 @@ class Cells:
 
     name: str
     """What the source calls it."""
+    family: str
+    """dense, moe or hybrid."""
     params_b: float | None
     """Weights in billions."""
     layers: int | None
@@ -89,6 +91,7 @@ def model_of(row: Row, seq_len: int) -> tuple[Model, tuple[str, ...]]:
     return _model(
         Cells(
             name=row.model,
+            family=row.family,
             params_b=row.params_b,
             layers=row.layers,
             hidden=row.hidden,
@@ -112,12 +115,17 @@ def _model(cells: Cells) -> tuple[Model, tuple[str, ...]]:
                 "the architecture is not in the table and the catalogue has no such model"
             )
         return known, (f"architecture: {known.id} of the catalogue",)
-    if cells.experts:
+    if cells.experts or cells.family == "hybrid":
         known = named(cells.name)
         if known is not None and agrees(known, cells):
             return cut(known, cells.layers), (f"architecture: {known.id} of the catalogue",)
+    if cells.experts:
         return _with_experts(cells)
-    return _dense(cells)
+    model, said = _dense(cells)
+    mixed = (
+        ("hybrid layers: as attention with as many weights",) if cells.family == "hybrid" else ()
+    )
+    return model, said + mixed
 
 
 def named(name: str) -> Model | None:
@@ -125,15 +133,20 @@ def named(name: str) -> Model | None:
     plain = re.sub(r"[\s_]+", " ", NOISE.sub(" ", name)).strip()
     # Prediction blocks are trained only where the table says so.
     bare = "mtp" not in name.lower() or "w/o" in name.lower()
-    for text in (plain, plain.replace(" ", "-")):
-        try:
-            found = find_model(text) if text else None
-        except BadInput:
-            continue
-        if found is not None:
-            model = catalogue_model(found.id)
-            return replace(model, prediction=None, towers=()) if bare else model
-    return None
+    try:
+        found = find_model(plain) if plain else None
+    except BadInput:
+        found = None
+    key = None if found is None else found.id
+    if key is None:
+        # `Qwen3 235B` and `Grok 1` leave out how the name goes on: taken where only one does.
+        start = plain_key(plain)
+        longer = [e.id for e in model_entries() if plain_key(e.id).startswith(start)]
+        key = longer[0] if len(start) > 4 and len(longer) == 1 else None
+    if key is None:
+        return None
+    model = catalogue_model(key)
+    return replace(model, prediction=None, towers=()) if bare else model
 
 
 def agrees(model: Model, cells: Cells) -> bool:
@@ -147,7 +160,7 @@ def agrees(model: Model, cells: Cells) -> bool:
     return (
         model.stack.hidden == cells.hidden
         and cells.heads in heads
-        and (cells.experts, cells.top_k) in sizes
+        and (not cells.experts or (cells.experts, cells.top_k) in sizes)
         and (cells.layers or 0) <= len(model.stack.layers)
     )
 
@@ -200,9 +213,13 @@ def _dense(cells: Cells) -> tuple[Model, tuple[str, ...]]:
     said += (
         f"feed-forward part {'gated' if gated else 'plain'}, head {'tied' if tied else 'its own'}: {how}",
     )
-    width = cells.ffn or 4 * (cells.hidden or 1)
+    return dense(cells, gated, tied), said
+
+
+def dense(cells: Cells, gated: bool, tied: bool) -> Model:
+    """Gated: RMS norms, rotary positions, no biases. Plain: layer norms, learned positions, biases."""
     ffn = Dense(
-        width=width,
+        width=cells.ffn or 4 * (cells.hidden or 1),
         gated=gated,
         activation="silu" if gated else "gelu",
         up_bias=not gated,
@@ -211,7 +228,7 @@ def _dense(cells: Cells) -> tuple[Model, tuple[str, ...]]:
     layer = Layer(
         mixers=(_attention(cells, not gated),), ffn=ffn, norm_kind="rms" if gated else "layer"
     )
-    return _whole(cells, (layer,) * (cells.layers or 1), gated, tied), said
+    return _whole(cells, (layer,) * (cells.layers or 1), gated, tied)
 
 
 def _misses(cells: Cells, gated: bool, tied: bool) -> float:
@@ -222,6 +239,7 @@ def _misses(cells: Cells, gated: bool, tied: bool) -> float:
     attention = hidden * width * (2 * heads + 2 * kv)
     ffn = (3 if gated else 2) * hidden * (cells.ffn or 4 * hidden)
     tables = (1 if tied else 2) * (cells.vocab or VOCAB) * hidden
+    tables += 0 if gated else cells.positions * hidden
     total = (cells.layers or 1) * (attention + ffn) + tables
     return abs(math.log(total / ((cells.params_b or 1.0) * 1e9)))
 

@@ -15,12 +15,12 @@ zero               0
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from foretell.catalog.frameworks import HOPPER_ON, Framework, frameworks
+from foretell.catalog.frameworks import HOPPER_ON, LEFT_OUT, Framework, frameworks
 from foretell.specs.chip import Chip
 from foretell.specs.job import Job
-from foretell.specs.plan import Plan, PrecisionName, parse_plan
+from foretell.specs.plan import Plan, parse_plan
 from foretell.validate.training_model import Unsupported
 from foretell.validate.training_rows import Row
 
@@ -32,6 +32,8 @@ FEW_LAYERS = 8
 """Layers of a stage up to which each is a virtual stage by itself."""
 STATE_BYTES, STATE_SHARE, MOST_TP = 18.0, 0.7, 8
 """Bytes per weight and share of the memory by which a split that is not printed is chosen."""
+PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4")
+"""What precision_id may be beside bf16-pure."""
 LORA_RANK = 16
 """Rank of adapters that is not printed."""
 FRAMEWORK_IDS = {"other": "generic", "pytorch": "pytorch-eager", "maxtext": "jax", "": "generic"}
@@ -91,7 +93,9 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     recipe, more = _recipe(row, software, chip, tp, dp, -(-layers // pp))
     said += more
     degrees = f"tp{tp} pp{pp} vpp{vpp} dp{dp} cp{cp} ep{row.ep or 1} mbs{micro_batch}"
-    plan = parse_plan(f"{degrees} {' '.join(recipe)}", row.gpus, _precision(row))
+    plan = parse_plan(f"{degrees} {' '.join(recipe)}", row.gpus)
+    if software != frameworks()[software.id]:
+        plan = replace(plan, framework=f"{software.id}{LEFT_OUT}{left_out}")
     job = Job(gpus=row.gpus, global_batch=global_batch, seq_len=seq_len)
     return Laid(job=job, plan=plan, said=said)
 
@@ -194,7 +198,7 @@ def _recipe(
         said += () if row.sp else (f"sequence parallelism {'on' if on else 'off'}: not printed",)
         words += ["sp" if on else "no-sp"]
     again, more = _recompute(row, software, chip.architecture, stage_layers)
-    words += [f"recompute={again}", *_dtypes(row, software)]
+    words += [f"recompute={again}", *_dtypes(row, software, chip)]
     if row.lora:
         words += [f"lora={LORA_RANK}"]
         more += (f"adapters of rank {LORA_RANK}: not printed",)
@@ -206,7 +210,7 @@ def _recompute(
 ) -> tuple[str, tuple[str, ...]]:
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
     if not row.recompute:
-        again = software.recompute_tpu if architecture == "tpu" else software.recompute
+        again = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
         return again, (f"recompute {again}: not printed, as {software.id}",)
     per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
     if row.recompute == "selective" and per_op:
@@ -215,18 +219,13 @@ def _recompute(
     return row.recompute, ()
 
 
-def _precision(row: Row) -> PrecisionName:
-    for name in ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"):
-        if row.precision_id == name:
-            return name
-    return "bf16"
-
-
-def _dtypes(row: Row, software: Framework) -> list[str]:
-    """Precision, and what weights, gradients and states are kept in."""
-    words = [f"precision={_precision(row)}"]
+def _dtypes(row: Row, software: Framework, chip: Chip) -> list[str]:
+    """Precision, and what weights, gradients and states are kept in; fp16 where the chip has no bf16."""
+    half = "bf16" if "bf16" in chip.matrix_flop_per_s else "fp16"
     if row.precision_id == "bf16-pure":
-        return [*words, "gradients=bf16", "master=none", "states=bf16"]
-    half = "fp16" if row.precision_id == "fp16" else "bf16"
-    gradients = half if software.gradients == "bf16" else software.gradients
-    return [*words, f"gradients={gradients}"] if gradients != "fp32" else words
+        return ["precision=bf16", "gradients=bf16", "master=none", "states=bf16"]
+    precision = row.precision_id if row.precision_id in PRECISIONS else half
+    words = [f"precision={precision}"]
+    if software.gradients != "bf16":
+        return words
+    return [*words, f"gradients={'fp16' if precision == 'fp16' else 'bf16'}"]

@@ -61,11 +61,10 @@ class Pipe:
     vpp: Array
     """Chunks on a rank."""
 
-    def at(self, position: Array) -> tuple[Array, Array, Array, Array]:
-        """Micro-batches, ranks, chunks and position, each as (plans, ranks)."""
-        columns = (self.micro_batches, self.pp, self.vpp)
-        wide = [np.broadcast_to(c[:, None], position.shape) for c in columns]
-        return wide[0], wide[1], wide[2], position
+    @property
+    def columns(self) -> tuple[Array, Array, Array]:
+        """Micro-batches, ranks and chunks, to be set against ranks; each (plans, 1)."""
+        return self.micro_batches[:, None], self.pp[:, None], self.vpp[:, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

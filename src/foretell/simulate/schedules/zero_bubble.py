@@ -61,7 +61,10 @@ def h1_bubble_s(times: RankTimes, pipe: Pipe) -> Array:
 
 
 def h1_apart_s(times: RankTimes, pipe: Pipe) -> Array:
-    """As `h1_bubble_s`, where the last rank's late beginning does not count: f cannot be what fills less."""
+    """As `h1_bubble_s` without the late beginning of the last rank, so that b does not limit what is filled.
+
+    Exact for equal ranks and mu >= p.
+    """
     own = [times.own(part) for part in (times.forward_s, times.weight_s)]
     filled = (np.minimum(pipe.micro_batches, pipe.pp) - 1.0) * np.minimum(*own)
     return np.asarray(np.maximum(times.others(times.forward_s + times.input_s) - filled, 0.0))
@@ -69,9 +72,10 @@ def h1_apart_s(times: RankTimes, pipe: Pipe) -> Array:
 
 def h1_in_flight(pipe: Pipe, position: Array) -> Array:
     """Whole micro-batches as with 1F1B, and the weights' part of those put off."""
-    micro_batches, pp, _, rank = pipe.at(position)
-    put_off = np.clip(micro_batches - (pp - rank), 0.0, rank)
-    return np.asarray(np.minimum(micro_batches, pp - rank) + WEIGHT_SHARE * put_off)
+    micro_batches, pp, _ = pipe.columns
+    behind = pp - position
+    put_off = np.clip(micro_batches - behind, 0.0, position)
+    return np.asarray(np.minimum(micro_batches, behind) + WEIGHT_SHARE * put_off)
 
 
 def h1_tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
@@ -105,7 +109,7 @@ def v_apart_s(times: RankTimes, pipe: Pipe) -> Array:
 
 def v_in_flight(pipe: Pipe, position: Array) -> Array:
     """2 p chunks on every rank."""
-    return pipe.at(position)[1]
+    return np.broadcast_to(pipe.columns[1], position.shape)
 
 
 def v_tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:

@@ -1,0 +1,150 @@
+"""Data parallelism in time: what its groups send, and what of it a step waits for."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.network.collectives import collective_s, contention_s, outermost, place
+from foretell.network.library_records import Kind
+from foretell.sharding.data import DataTraffic, data_parallel
+from foretell.specs.plan import DTYPE_BYTES, Plans
+from foretell.specs.scenario import Scenario
+from foretell.tables import Stages, Tables, distinct, system_as_filled
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Weights that one kind of data-parallel group holds together."""
+
+    parameters: Array
+    """Weights on one rank; (plans, stages)."""
+    ranks: Array
+    """Ranks of the group; (plans,)."""
+    counts: Array
+    """Where they stand; (tiers, spots)."""
+    traffic: DataTraffic
+    """What they share and send."""
+
+
+def shares_of(
+    plans: Plans, tables: Tables, stages: Stages, micro_batches: Array
+) -> tuple[Share, ...]:
+    """What data parallelism shares: everything over dp x cp ranks, spread experts over edp."""
+    ranks, routed = plans.dp * plans.cp, stages.routed
+    rest = stages.parameters if routed is None else stages.parameters - routed
+    traffic = data_parallel(ranks, plans.zero, micro_batches)
+    whole = Share(parameters=rest, ranks=ranks, counts=tables.data_counts, traffic=traffic)
+    if routed is None or tables.expert_counts is None:
+        return (whole,)
+    replicas = plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp)
+    traffic = data_parallel(replicas, plans.zero, micro_batches)
+    counts = tables.expert_counts
+    experts = Share(parameters=routed, ranks=replicas, counts=counts, traffic=traffic)
+    return whole, experts
+
+
+def data_seconds(
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    stages: Stages,
+    shares: tuple[Share, ...],
+    sends_s: Array,
+) -> Array:
+    """Data-parallel communication that the step waits for; (plans, stages).
+
+    Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
+    weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
+    share, is exposed. Where the pass's own exchanges use the same links, both take longer. Spread experts
+    have a group of their own, whose messages follow those of the others.
+    """
+    # No states shared, some, or the weights too: what is sent differs.
+    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
+    alike = distinct(tables.spot, tables.pair, grade)
+    messages = [data_messages(scenario, plans, tables, share, alike) for share in shares]
+    in_use, spot = tables.in_use, tables.spot
+    pipe_share = in_use[outermost(tables.pipe_counts)[spot], spot][:, None]
+
+    def exposed(ones: list[Array], behind_s: Array, waits: list[Array]) -> Array:
+        all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
+        beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
+        own_s = sum_of(
+            [s * in_use[w.tier, spot][:, None] for s, w in zip(waits, stages.waits, strict=True)]
+        )
+        return beyond_s + contention_s(own_s + 0.5 * sends_s * pipe_share, all_s, behind_s)
+
+    traffic = shares[0].traffic
+    reduced = exposed(
+        [m.reduce_s for m in messages], stages.backward_s, [w.backward_s for w in stages.waits]
+    )
+    gathered = exposed(
+        [m.gather_s for m in messages], stages.forward_s, [w.forward_s for w in stages.waits]
+    )
+    return (traffic.all_reduces + traffic.scatters)[:, None] * reduced + traffic.gathers_forward[
+        :, None
+    ] * gathered
+
+
+def sum_of(values: list[Array]) -> Array:
+    """Their sum; one alone is itself."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """Data-parallel messages of one step; arrays are (plans, stages)."""
+
+    reduce_s: Array
+    """Seconds in which one reaches the other ranks backward: all-reduce, or reduce-scatter, with an
+    all-gather where weights are gathered again."""
+    gather_s: Array
+    """Seconds of one all-gather forward."""
+    pieces: Array
+    """How many there are."""
+
+
+def data_messages(
+    scenario: Scenario, plans: Plans, tables: Tables, share: Share, alike: tuple[Index, Index]
+) -> Messages:
+    """Seconds of one message of each kind.
+
+    They depend on degrees and placement alone, not on micro-batch or recomputation: computed on the
+    distinct combinations (`alike`: their first rows, and that of each row) and gathered.
+    """
+    first, key = alike
+    zero = plans.zero[first]
+    kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if (zero >= 1).any() else ()
+    kinds += () if (zero >= 1).all() else ("all-reduce",)
+    group = place(share.counts[:, tables.spot[first]], system_as_filled(scenario), kinds)
+    parameters = share.parameters[first]
+    layers = tables.stages.layers[tables.pair[first]]
+    pieces = message_count(share.ranks[first], zero, parameters, layers)
+    gradient = parameters * DTYPE_BYTES[plans.base.gradients] / pieces
+    weight = parameters * DTYPE_BYTES[plans.base.weights] / pieces
+
+    def seconds(kind: Kind, size: Array) -> Array:
+        return collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
+
+    gather_s = seconds("all-gather", weight)
+    again = (share.traffic.gathers_backward[first] > 0)[:, None]
+    scatter_s = seconds("reduce-scatter", gradient) + gather_s * again
+    reduce_s = np.where(zero[:, None] >= 1, scatter_s, seconds("all-reduce", gradient))
+    return Messages(reduce_s=reduce_s[key], gather_s=gather_s[key], pieces=pieces[key])
+
+
+def message_count(ranks: Array, zero: Array, parameters: Array, layers: Array) -> Array:
+    """Messages that a stage's gradients travel in: layers, or buckets where those are fewer.
+
+    A bucket holds max(40 million, 1 million x ranks) weights, as Megatron-Core has it; ZeRO 3 gathers and
+    scatters layer by layer.
+    """
+    bucket = np.maximum(40e6, 1e6 * ranks)[:, None]
+    buckets = np.where(zero[:, None] >= 3, layers, parameters / bucket)
+    return np.maximum(np.minimum(layers, buckets), 1.0)

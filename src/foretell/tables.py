@@ -1,0 +1,202 @@
+"""What depends on few fields of a plan, computed on their distinct combinations, and where plans find it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.cost.power import ChipPower, chip_power
+from foretell.exchanges import Exchanges, exchanges_of
+from foretell.network.collectives import occupancy
+from foretell.network.placement import as_filled, group_counts
+from foretell.parts import Parts, Shape, part_table
+from foretell.sharding.pipeline import StageTable, stage_table
+from foretell.specs._base import Num
+from foretell.specs.plan import Plans
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+CHUNK = 8192
+"""Plans evaluated together: large enough to amortise calls, small enough for the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """Everything that depends on few fields of a plan, and where each plan finds its row in it."""
+
+    parts: Parts
+    """Costs of the parts by shape."""
+    shape: Index
+    """Shape of each plan."""
+    stages: StageTable
+    """Stages by (pp, vpp)."""
+    pair: Index
+    """(pp, vpp) of each plan."""
+    exchanges: Exchanges
+    """What the layers wait for, by shape and placement."""
+    group: Index
+    """Row of each plan in it."""
+    spot: Index
+    """Degrees and placement of each plan, numbered."""
+    data_counts: Array
+    """Where the ranks that reduce gradients stand, dp x cp of them; (tiers, spots)."""
+    expert_counts: Array | None
+    """The same for spread experts, edp of them; None where no plan spreads any."""
+    pipe_counts: Array
+    """Where the stages stand; (tiers, spots)."""
+    in_use: Array
+    """Share of the time of reducing gradients that each tier's links are in use; (tiers, spots)."""
+    power: ChipPower
+    """The chip's watts and joules."""
+    bytes_per_s: Num
+    """Bandwidth of its memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Exchanges of one parallelism; arrays are (plans, stages) unless said otherwise."""
+
+    forward_s: Array
+    """That the forward pass waits for."""
+    backward_s: Array
+    """That the backward pass waits for, recomputation included."""
+    tier: Index
+    """Outermost tier that they touch; (plans,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """What does not depend on data parallelism; arrays are (plans, stages) unless said otherwise."""
+
+    forward_s: Array
+    """Forward pass of one micro-batch."""
+    backward_s: Array
+    """Backward pass of one micro-batch, recomputation included."""
+    clock: Array
+    """Clock that the step holds, over that of short bursts; (plans,)."""
+    core_fall: Array
+    """Factor on the cores' joules at that clock; (plans,)."""
+    waits: tuple[Waits, ...]
+    """Exchanges that the passes wait for, by parallelism."""
+    parameters: Array
+    """Weights on one rank."""
+    routed: Array | None
+    """Of these, weights of spread experts; None where no plan spreads any."""
+    kept_bytes: Array
+    """Activations kept for one micro-batch in flight."""
+    buffer_bytes: Array
+    """Scores of the head, and one layer computed again."""
+    largest: Array
+    """Weights of the largest part; (plans,)."""
+
+
+def chunks(tables: Tables) -> Iterator[Index]:
+    """Rows of at most CHUNK plans: those with few distinct stages together, so that arrays stay narrow,
+    and of these the ones on the same ranks, so that what they send is computed once."""
+    pairs = len(tables.stages.counts)
+    spots = int(tables.spot.max(initial=0)) + 1
+    stages = tables.stages.distinct[tables.pair]
+    order = np.argsort((stages * spots + tables.spot) * pairs + tables.pair, kind="stable")
+    for start in range(0, len(order), CHUNK):
+        yield order[start : start + CHUNK]
+
+
+def tables_of(scenario: Scenario, plans: Plans) -> Tables:
+    """Compute each quantity on the distinct combinations of the fields that it depends on."""
+    first, shape = distinct(*shape_columns(plans))
+    names = ("micro_batch", "tp", "sp", "cp", "ep", "etp")
+    parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
+    first, pair = distinct(plans.pp, plans.vpp)
+    pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
+    system = system_as_filled(scenario)
+    first, spot = distinct(plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order)
+    counts = group_counts(plans.take(first), system.network, scenario.job.gpus)
+    used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
+    # Counts need not be whole where a prime number of chips fills its units unevenly.
+    _, placed = distinct(*(row for n in used for row in np.rint(1024.0 * counts[n])))
+    first, group = distinct(shape, placed[spot])
+    where = {name: counts[name][:, spot[first]] for name in used}
+    return Tables(
+        parts=parts,
+        shape=shape,
+        stages=stage_table(parts.order, parts.kinds, pairs),
+        pair=pair,
+        exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
+        group=group,
+        spot=spot,
+        data_counts=counts["dp"] * counts["cp"],
+        expert_counts=counts["edp"] if parts.experts else None,
+        pipe_counts=counts["pp"],
+        in_use=occupancy(counts["dp"] * counts["cp"], scenario.system.network),
+        power=chip_power(scenario.system.chip),
+        bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
+    )
+
+
+def shape_columns(plans: Plans) -> list[Array]:
+    """The fields that the operations of a part depend on; those that all plans leave at 1 are left out."""
+    columns = [plans.tp, plans.micro_batch, plans.sp]
+    columns += [plans.cp] if (plans.cp > 1).any() else []
+    return columns + ([plans.ep, plans.etp] if (plans.ep > 1).any() else [])
+
+
+def system_as_filled(scenario: Scenario) -> System:
+    """The system as the job finds it, its links shared by all of the job's chips."""
+    network = as_filled(scenario.system.network, scenario.job.gpus)
+    if network is scenario.system.network:
+        return scenario.system
+    return replace(scenario.system, network=network)
+
+
+def select(tables: Tables, rows: Index) -> Tables:
+    """The same tables with the rows of some of the plans, as narrow as their stages allow."""
+    pair = tables.pair[rows]
+    return Tables(
+        parts=tables.parts,
+        shape=tables.shape[rows],
+        stages=tables.stages.trim(int(tables.stages.distinct[pair].max())),
+        pair=pair,
+        exchanges=tables.exchanges,
+        group=tables.group[rows],
+        spot=tables.spot[rows],
+        data_counts=tables.data_counts,
+        expert_counts=tables.expert_counts,
+        pipe_counts=tables.pipe_counts,
+        in_use=tables.in_use,
+        power=tables.power,
+        bytes_per_s=tables.bytes_per_s,
+    )
+
+
+def distinct(*columns: Array | Index) -> tuple[Index, Index]:
+    """First row of each distinct combination, and the combination of each row."""
+    if len(columns[0]) == 1:
+        return np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
+    key, span = numbered(columns[0].astype(np.int64))
+    for column in columns[1:]:
+        whole, values = numbered(column.astype(np.int64))
+        key, span = key * values + whole, span * values
+        if span > len(key):
+            # Number the combinations so far anew, so that the key stays short.
+            key, span = numbered(key)
+    key, span = numbered(key)
+    first = np.empty(span, dtype=np.intp)
+    # Of rows alike the last one written stays: the first, going backwards.
+    first[key[::-1]] = np.arange(len(key) - 1, -1, -1)
+    return first, key
+
+
+def numbered(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Values replaced by their rank among those that occur, and how many occur."""
+    top = int(values.max(initial=0)) + 1
+    if top > 8 * len(values) + 4096:
+        found, rank = np.unique(values, return_inverse=True)
+        return rank.astype(np.int64), len(found)
+    there = np.zeros(top, dtype=bool)
+    there[values] = True
+    rank = np.cumsum(there) - 1
+    return rank[values], int(rank[-1]) + 1

@@ -72,6 +72,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         return leaf(name, seconds, grounds.collectives, base * seconds)
 
     update_s = float(rows.optimizer_s[0, slow])
+    sums_s = mu * float(rows.sums_s[0, slow])
     bubble_s = float(rows.bubble_s[0])
     busy = [_node("compute", compute, grounds, base), _node("memory_bound", memory, grounds, base)]
     idle = replace(node("bubble", busy), value=bubble_s, children=(), joules=base * bubble_s)
@@ -85,6 +86,8 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         waits("data_parallel", float(rows.data_s[0, slow])),
         idle,
         leaf("host", host_s, ("transferred", HOST), base * host_s),
+        leaf("fixed", rows.fixed_s, ("transferred", HOST), base * rows.fixed_s),
+        leaf("gradient_sums", sums_s, grounds.of("elementwise"), update_joules(sums_s, tables)),
         leaf("optimizer", update_s, grounds.of("elementwise"), update_joules(update_s, tables)),
     ]
     return whole(node("step", children, float(rows.step_s[0])))

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.frameworks import framework
 from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
-from foretell.cost.optimizer import optimizer_s
+from foretell.cost.optimizer import accumulate_s, optimizer_s
 from foretell.cost.power import clock_of
 from foretell.network.collectives import send_s
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
@@ -66,6 +67,10 @@ class Rows:
     """Sends and receives of one micro-batch; (plans, 1)."""
     data_s: Array
     """Exposed data-parallel communication of the step."""
+    sums_s: Array
+    """Adding one micro-batch's gradients to the sum."""
+    fixed_s: float
+    """What a step takes beside its work."""
     optimizer_s: Array
     """Optimizer update."""
     clock: Array
@@ -118,7 +123,12 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     data_s = data_seconds(scenario, plans, tables, stages, shares, sends_s)
     updated = sum_of([s.parameters / s.traffic.state_parts[:, None] for s in shares])
     update_s = optimizer_s(updated, scenario.system.chip, plans.base)
-    stage_s = stages.forward_s + stages.backward_s + sends_s
+    software = framework(plans.base.framework)
+    again = (micro_batches > 1.0) | software.sums_fused
+    chip, base = scenario.system.chip, plans.base
+    sums_s = accumulate_s(stages.parameters, 1.0, chip, base, fused=software.sums_fused)
+    sums_s = sums_s * again[:, None]
+    stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s
     busy_s = micro_batches[:, None] * stage_s + data_s + update_s
     busy_s *= multiplicity > 0
     slowest = busy_s.argmax(axis=1)
@@ -137,13 +147,15 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         position=position,
         send_s=sends_s,
         data_s=data_s,
+        sums_s=sums_s,
+        fixed_s=software.fixed_s,
         optimizer_s=update_s,
         clock=stages.clock,
         core_fall=stages.core_fall,
         memory=memory,
         slowest=slowest,
         bubble_s=bubble_s,
-        step_s=busy_s[rows, slowest] + bubble_s,
+        step_s=busy_s[rows, slowest] + bubble_s + software.fixed_s,
         fullest=fullest,
         peak_bytes=held[rows, fullest],
     )

@@ -5,11 +5,12 @@ combinations of these ("groups") and gathered to the plans. What no plan of a ba
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.network.collectives import collective_s, outermost, place, ring_step_s
 from foretell.network.library_records import Kind
@@ -55,6 +56,10 @@ def exchanges_of(
 ) -> Exchanges:
     """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
     tensor, send = tensor_seconds(parts, shape, counts["tp"], system)
+    shown = framework(base.framework).tensor_exposed
+    tensor = replace(
+        tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
+    )
     found = {"tensor_parallel": tensor}
     if parts.context:
         found["context_parallel"] = context_seconds(

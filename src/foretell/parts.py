@@ -12,6 +12,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack, stacked
 from foretell.cost.fusion import SIDE_BY_SIDE
 from foretell.cost.kernels.base import p_norm
@@ -203,6 +204,7 @@ def recipe_of(plan: Plan) -> Plan:
         cp_mode=plan.cp_mode,
         capacity=plan.capacity,
         imbalance=plan.imbalance,
+        framework=plan.framework,
     )
 
 
@@ -227,13 +229,14 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     flat = [op for part in ops for op in part]
     times = op_times(shapes.stacks, len(flat), chip, base)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
+    software = framework(base.framework)
     return Parts(
         names=tuple(part.name for part in whole),
         order=shapes.graph.order,
         ops=ops,
         times=times,
-        forward=_pass(ops, times, slice(0, len(flat))),
-        backward=_pass(ops, times, slice(len(flat), None)),
+        forward=_pass(ops, times, slice(0, len(flat)), software.host_forward_s),
+        backward=_pass(ops, times, slice(len(flat), None), software.host_backward_s),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=_sum_parts(ops, shapes.parameters),
@@ -324,10 +327,17 @@ def tied_weights(head: LayerGraph) -> Num:
     return 0.0
 
 
-def _pass(ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice) -> PassSeconds:
-    """Sums over the operations of each part in one pass."""
+def _pass(
+    ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice, layer_host_s: float
+) -> PassSeconds:
+    """Sums over the operations of each part in one pass.
+
+    The host takes its time for every operation, and for a layer no less than the framework needs.
+    """
     chip_s = _sum_parts(ops, times.seconds[rows])
-    seconds = p_norm(chip_s, _sum_parts(ops, times.host_s[rows]), SIDE_BY_SIDE)
+    host_s = _sum_parts(ops, times.host_s[rows])
+    host_s[:, :-2] = np.maximum(host_s[:, :-2], layer_host_s)
+    seconds = p_norm(chip_s, host_s, SIDE_BY_SIDE)
     return PassSeconds(
         seconds=seconds,
         host_s=seconds - chip_s,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.frameworks import framework
 from foretell.network.collectives import collective_s, contention_s, outermost, place
 from foretell.network.library_records import Kind
 from foretell.sharding.data import DataTraffic, data_parallel
@@ -68,10 +69,12 @@ def data_seconds(
     messages = [data_messages(scenario, plans, tables, share, alike) for share in shares]
     in_use, spot = tables.in_use, tables.spot
     pipe_share = in_use[outermost(tables.pipe_counts)[spot], spot][:, None]
+    shown = framework(plans.base.framework).data_exposed
 
     def exposed(ones: list[Array], behind_s: Array, waits: list[Array]) -> Array:
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
         beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
+        beyond_s = beyond_s + shown * (all_s - beyond_s)
         own_s = sum_of(
             [s * in_use[w.tier, spot][:, None] for s, w in zip(waits, stages.waits, strict=True)]
         )

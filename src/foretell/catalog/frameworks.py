@@ -55,6 +55,11 @@ class Framework:
     fixed_s: float
     """What each step takes beside its work."""
 
+    @property
+    def sums_fused(self) -> bool:
+        """Whether the weight gradients' products add to the sum themselves, as Megatron's do."""
+        return self.id.startswith("megatron")
+
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""
         return self.attention if architecture in HOPPER_ON else self.attention_before

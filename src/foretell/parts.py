@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack, stacked
-from foretell.cost.fusion import SIDE_BY_SIDE
+from foretell.cost.fusion import ROUTED_HOST_S, SIDE_BY_SIDE
 from foretell.cost.kernels.base import p_norm
 from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.op_times import OpTimes, op_times
@@ -230,13 +230,18 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     times = op_times(shapes.stacks, len(flat), chip, base)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
     software = framework(base.framework)
+    layer = np.arange(len(whole)) < len(whole) - 2
+    spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
+    routed = spread * (ROUTED_HOST_S if software.sums_fused and base.capacity == 0.0 else 0.0)
     return Parts(
         names=tuple(part.name for part in whole),
         order=shapes.graph.order,
         ops=ops,
         times=times,
-        forward=_pass(ops, times, slice(0, len(flat)), software.host_forward_s),
-        backward=_pass(ops, times, slice(len(flat), None), software.host_backward_s),
+        forward=_pass(ops, times, slice(0, len(flat)), layer * software.host_forward_s + routed),
+        backward=_pass(
+            ops, times, slice(len(flat), None), layer * software.host_backward_s + routed
+        ),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=_sum_parts(ops, shapes.parameters),
@@ -328,7 +333,7 @@ def tied_weights(head: LayerGraph) -> Num:
 
 
 def _pass(
-    ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice, layer_host_s: float
+    ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice, layer_host_s: Array
 ) -> PassSeconds:
     """Sums over the operations of each part in one pass.
 
@@ -336,7 +341,7 @@ def _pass(
     """
     chip_s = _sum_parts(ops, times.seconds[rows])
     host_s = _sum_parts(ops, times.host_s[rows])
-    host_s[:, :-2] = np.maximum(host_s[:, :-2], layer_host_s)
+    host_s = np.maximum(host_s, layer_host_s)
     seconds = p_norm(chip_s, host_s, SIDE_BY_SIDE)
     return PassSeconds(
         seconds=seconds,

@@ -29,7 +29,7 @@ SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
 """Whose kernels stand for training's, the nearest first."""
 LOW_PRECISION = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
-ATTENTION = {"fa2": "torch-fa2", "fa3": "torch-fa3", "cudnn": "torch-cudnn"}
+ATTENTION = {"fa1": "torch-fa1", "fa2": "torch-fa2", "fa3": "torch-fa3", "cudnn": "torch-cudnn"}
 """Library of a plan's attention -> the software its kernels were measured under."""
 BEST_ATTENTION = {
     "hopper": "cudnn",

@@ -21,7 +21,7 @@ Scaling = Literal["tensor", "row", "block"]
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
 Reduce = Literal["auto", "step", "micro-batch"]
 Adapters = Literal["all", "attention", "qkv"]
-AttentionLibrary = Literal["auto", "fa2", "fa3", "cudnn"]
+AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
 Dispatch = Literal["alltoall", "dedup"]
 
@@ -163,7 +163,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "wire": ("auto", "fp32", "bf16", "fp16"),
     "gather": ("auto", "bf16", "fp8"),
     "optimizer": ("adam", "adam8bit", "adafactor", "muon", "sgd"),
-    "attention": ("auto", "fa2", "fa3", "cudnn"),
+    "attention": ("auto", "fa1", "fa2", "fa3", "cudnn"),
     "cp_mode": ("ring", "allgather", "ulysses"),
     "dispatch": ("alltoall", "dedup"),
     "ep_overlap": ("off", "on"),

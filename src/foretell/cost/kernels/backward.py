@@ -12,6 +12,7 @@ from foretell.cost.kernels.base import Family
 from foretell.cost.kernels.prefill import Prefill, backward_of, library
 
 LIBRARY: Mapping[str, str] = {
+    "torch-fa1": "fa1",
     "torch-fa2": "fa2",
     "torch-fa3": "fa3",
     "torch-cudnn": "cudnn",

@@ -207,6 +207,11 @@ _AMPERE = Prefill(
 )  # fmt: skip
 
 LIBRARIES: Mapping[str, Mapping[str, Prefill]] = {
+    "fa1": {
+        "": replace(_FA2, rate=0.5),
+        "hopper": replace(_FA2, rate=0.28),
+        "blackwell": replace(_FA2, rate=0.2),
+    },
     "fa2": {
         "": _FA2,
         "hopper": replace(_FA2, rate=0.55),

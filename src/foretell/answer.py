@@ -1,5 +1,6 @@
 """One plan's estimate as a record: rates, utilisation, trees."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -7,19 +8,20 @@ import numpy as np
 from foretell.breakdown import largest_share, trees, update_joules
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.cost.op_times import required_dtypes
-from foretell.estimate import Rows, evaluate_rows
+from foretell.estimate import Rows, evaluate_rows, repeats_of
 from foretell.network.library_catalog import library_for
-from foretell.parts import graph_parts
+from foretell.parts import graph_parts, named_modules
+from foretell.sharding.recompute import again
 from foretell.specs.ffn import Experts
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, batch_of
+from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.result import Estimate, Fits
 from foretell.specs.scenario import Scenario
 from foretell.tables import Tables, tables_of
 from foretell.workload.build import build
-from foretell.workload.graph import LayerGraph
-from foretell.workload.ops import AttentionCore
+from foretell.workload.ops import AttentionCore, Op
 
 EFFICIENCY_SENTENCE = "Large collectives are taken to reach"
 """How the catalogue says a stated efficiency; it holds for rings alone."""
@@ -34,8 +36,14 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
     job, chip = scenario.job, scenario.system.chip
     step_s, peak = float(rows.step_s[0]), float(rows.peak_bytes[0])
     model_flop, forward_flop, core_flop = step_flops(scenario.model, job)
-    again = {"none": 0.0, "selective": 0.0 if plan.flash else core_flop, "full": forward_flop}
-    hardware_flop = model_flop + again[plan.recompute]
+    # Frozen matrices have a data gradient alone; what adapters multiply is left out.
+    model_flop = (2.0 * model_flop / 3.0 + core_flop) if plan.lora else model_flop
+    once_more = float(repeats_of(plans, np.zeros(1, np.intp), tables)[0, 0])
+    hardware_flop = model_flop + once_more * forward_flop
+    if plan.recompute == "selective" and not plan.flash:
+        hardware_flop += core_flop
+    if named_modules(plan.recompute):
+        hardware_flop += modules_flop(scenario.model, job, plan.recompute, plan.flash)
     peak_flop_per_s = float(chip.matrix_flop_per_s[required_dtypes(plan)[-1]])
     per_gpu = model_flop / step_s / job.gpus
     return Estimate(
@@ -56,7 +64,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
         hfu=hardware_flop / step_s / job.gpus / peak_flop_per_s,
         peak_memory_bytes=peak,
         memory_capacity_bytes=float(chip.memory_bytes),
-        energy_joules=energy_joules(plan, tables, rows, job.gpus),
+        energy_joules=energy_joules(plan, tables, rows, job.gpus, once_more),
         limited_by=largest_share(tree.time),
         interval=tree.time.interval,
         breakdown=tree.time,
@@ -67,15 +75,19 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
     )
 
 
-def energy_joules(plan: Plan, tables: Tables, rows: Rows, gpus: int) -> float:
+def energy_joules(plan: Plan, tables: Tables, rows: Rows, gpus: int, once_more: float) -> float:
     """Energy of all chips in one step: base watts all along, and what products, bytes and updates spend.
 
-    Every rank of a replica runs its part of each layer once a micro-batch, wherever the stages are.
+    Every rank of a replica runs its part of each layer once a micro-batch, wherever the stages are;
+    `once_more` is the share of the layers that is computed again whole.
     """
     parts, fall = tables.parts, float(rows.core_fall[0])
-    again = 1.0 + (np.arange(len(parts.names)) < parts.kinds) * (plan.recompute == "full")
+    again = 1.0 + (np.arange(len(parts.names)) < parts.kinds) * once_more
     core = parts.forward.core_joules[0] * again + parts.backward.core_joules[0]
     memory = parts.forward.memory_joules[0] * again + parts.backward.memory_joules[0]
+    if parts.again is not None:
+        core = core + parts.again.core_joules[0]
+        memory = memory + parts.again.memory_joules[0]
     one = float((parts.counts * (core * fall + memory)).sum())
     ranks = plan.tp * plan.dp * plan.cp
     update_s = float((rows.optimizer_s[0] * rows.multiplicity[0]).sum())
@@ -150,7 +162,7 @@ def step_flops(model: Model, job: Job) -> tuple[float, float, float]:
     graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
     parts = graph_parts(graph)
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
-    whole = [_forward_flop(part) for part in parts]
+    whole = [_forward_flop(part.ops) for part in parts]
     layers = float(sum(c * w for c, (w, _) in zip(counts, whole, strict=False)))
     cores = float(sum(c * a for c, (_, a) in zip(counts, whole, strict=False)))
     ends = whole[-2][0] + whole[-1][0]
@@ -158,10 +170,24 @@ def step_flops(model: Model, job: Job) -> tuple[float, float, float]:
     return 3.0 * batch * (layers + ends), batch * layers, batch * cores
 
 
-def _forward_flop(part: LayerGraph) -> tuple[float, float]:
-    """Matrix operations of a part's forward pass, and those of its attention cores alone."""
+@lru_cache(maxsize=64)
+def modules_flop(model: Model, job: Job, recompute: str, flash: bool) -> float:
+    """Matrix operations of a step that recomputing some modules of every layer adds, counted alike."""
+    target = None if job.target_len is None else float(job.target_len)
+    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
+    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
+    total = 0.0
+    for count, part in zip(counts, graph.kinds, strict=True):
+        runs = again(part, recompute_modules(recompute), flash=flash).ops
+        chosen = tuple(op for op, run in zip(part.ops, runs, strict=True) if run)
+        total += float(count) * _forward_flop(chosen)[0]
+    return float(job.global_batch) * total
+
+
+def _forward_flop(ops: Sequence[Op]) -> tuple[float, float]:
+    """Matrix operations of a forward pass, and those of its attention cores alone."""
     total = core = 0.0
-    for op in part.ops:
+    for op in ops:
         flop = float(op.forward().matrix_flop)
         if isinstance(op, AttentionCore):
             pairs = op.q_len * op.kv_len if op.counted is None else op.counted

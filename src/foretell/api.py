@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from foretell.answer import answer_of
-from foretell.cost.op_times import LOW_PRECISION, required_dtypes
+from foretell.cost.op_times import required_dtypes
+from foretell.cost.precision import LOW_PRECISION
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.network.library_catalog import library_for
 from foretell.question import ask, plan_of
@@ -13,7 +14,7 @@ from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search, search_plans
 from foretell.sharding.rules import broken, chips_of
 from foretell.specs.model import Model
-from foretell.specs.plan import BATCH_FIELDS, RECOMPUTE, Plan, batch_of, named_fields
+from foretell.specs.plan import BATCH_FIELDS, Plan, batch_of, named_fields
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -158,30 +159,18 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
         raise BadInput(problems)
 
 
-NOT_YET = tuple("scaling lora adapters shard secondary reshard reduce wire gather offload".split())
-"""Words of a plan that are read and not yet acted upon: any value but the default is refused."""
-
-
 def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
-    """Recipes that have no effect yet, that contradict each other, or that the chip does not allow."""
-    usual = Plan()
-    refused = [(name, str(getattr(usual, name)).lower()) for name in NOT_YET]
-    problems = [
-        Problem(
-            path=f"plan.{name}", value=getattr(plan, name), message="not modelled yet", allowed=only
-        )
-        for name, only in refused
-        if getattr(plan, name) != getattr(usual, name)
-    ]
-    for name, value, allowed in (
-        ("optimizer", plan.optimizer, ("adam", "sgd")),
-        ("recompute", plan.recompute, RECOMPUTE),
-    ):
-        if value not in allowed:
-            text = ", ".join(allowed)
-            problems.append(
-                Problem(path=f"plan.{name}", value=value, message="not modelled yet", allowed=text)
+    """Recipes that contradict each other, or that the chip does not allow."""
+    problems = []
+    if plan.adapters != Plan().adapters and not plan.lora:
+        problems.append(
+            Problem(
+                path="plan.adapters",
+                value=plan.adapters,
+                message="has no effect without adapters",
+                allowed=f"{Plan().adapters}, or lora=N",
             )
+        )
     if plan.scaling != "tensor" and plan.precision != "fp8":
         message = f"{plan.precision} has scales of its own, or none"
         problems.append(

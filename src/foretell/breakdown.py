@@ -9,7 +9,9 @@ from foretell.certainty import HOST, Grounds, grounds_of, leaf, node, whole
 from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import MEMORY_SHARE
 from foretell.estimate import Rows
+from foretell.sharding.recompute import full_share
 from foretell.specs.plan import Plans
+from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.result import Leaf
 from foretell.specs.system import System
 from foretell.tables import Tables
@@ -53,19 +55,28 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         _add_families(tables, rows, backward, on_stage, (compute, memory))
     layers_only = np.where(np.arange(len(on_stage)) < parts.kinds, on_stage, 0.0)
     mode = float(plans.recompute[0])
-    if mode == 2.0:
-        _add_families(tables, rows, False, layers_only, (again, again))
+    blocks = float(recompute_layers(plans.base.recompute))
+    share = {2.0: 1.0, 3.0: float(full_share(layers_only.sum() / mu, blocks))}.get(mode, 0.0)
+    repeated = layers_only * share
+    if share:
+        _add_families(tables, rows, False, repeated, (again, again))
+    if mode == 3.0 and len(parts.again_ops):
+        _add_families(tables, rows, False, layers_only, (again, again), parts.again_ops)
     if mode == 1.0:
         again.add("attention", float((on_stage * parts.core_s[0]).sum()), 0.0)
-    once_more = on_stage + (layers_only if mode == 2.0 else 0.0)
-    exchanged = {
-        name: float((once_more * e.forward_s[group] + on_stage * e.backward_s[group]).sum())
-        for name, e in tables.exchanges.by_name.items()
-    }
+    exchanged = {}
+    for name, e in tables.exchanges.by_name.items():
+        modules = parts.waits_again[name] * layers_only if parts.waits_again else 0.0
+        once_more = on_stage + repeated + modules
+        exchanged[name] = float(
+            (once_more * e.forward_s[group] + on_stage * e.backward_s[group]).sum()
+        )
     host = parts.forward.host_s[0] + parts.backward.host_s[0]
     host_s = float((on_stage * host).sum())
-    if mode == 2.0:
-        host_s += float((layers_only * parts.forward.host_s[0]).sum())
+    if share:
+        host_s += float((repeated * parts.forward.host_s[0]).sum())
+    if mode == 3.0 and parts.again is not None:
+        host_s += float((layers_only * parts.again.host_s[0]).sum())
     base = float(tables.power.base_watts)
 
     def waits(name: str, seconds: float) -> Leaf:
@@ -76,8 +87,9 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     bubble_s = float(rows.bubble_s[0])
     busy = [_node("compute", compute, grounds, base), _node("memory_bound", memory, grounds, base)]
     idle = replace(node("bubble", busy), value=bubble_s, children=(), joules=base * bubble_s)
-    share = bubble_s / max(sum(child.value for child in busy), 1e-30)
-    idle = replace(idle, interval=_scaled(node("busy", busy), share))
+    idle_share = bubble_s / max(sum(child.value for child in busy), 1e-30)
+    idle = replace(idle, interval=_scaled(node("busy", busy), idle_share))
+    offload_s = float(rows.offload_s[0, slow])
     children = [
         *busy,
         _node("recompute", again, grounds, base),
@@ -90,6 +102,8 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         leaf("gradient_sums", sums_s, grounds.of("elementwise"), update_joules(sums_s, tables)),
         leaf("optimizer", update_s, grounds.of("elementwise"), update_joules(update_s, tables)),
     ]
+    if plans.base.offload != "none":
+        children.append(leaf("offload", offload_s, ("datasheet", HOST), base * offload_s))
     return whole(node("step", children, float(rows.step_s[0])))
 
 
@@ -142,8 +156,9 @@ def _add_families(
     backward: bool,
     on_stage: np.ndarray,
     sums: tuple[Families, Families],
+    only: np.ndarray | None = None,
 ) -> None:
-    """Add every op, times its count, to its family: arithmetic or memory."""
+    """Add every op (or those of `only`), times its count, to its family: arithmetic or memory."""
     parts = tables.parts
     row = sum(len(ops) for ops in parts.ops) if backward else 0
     times, slower = parts.times, 1.0 / float(rows.clock[0]) - 1.0
@@ -151,7 +166,7 @@ def _add_families(
     spent = times.core_joules[:, 0] * float(rows.core_fall[0]) + times.memory_joules[:, 0]
     for count, ops in zip(on_stage, parts.ops, strict=True):
         for op in ops:
-            if total[row] > 0.0 and count > 0.0:
+            if total[row] > 0.0 and count > 0.0 and (only is None or only[row]):
                 target = sums[1] if times.memory_bound[row, 0] else sums[0]
                 target.add(op.family, float(count * total[row]), float(count * spent[row]))
             row += 1

@@ -20,19 +20,30 @@ Every array has the plans on its first axis; one plan is a batch of one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
-from foretell.cost.optimizer import accumulate_s, optimizer_s
+from foretell.cost.optimizer import (
+    Matrices,
+    accumulate_s,
+    optimizer_s,
+    shared_products_s,
+    state_bytes,
+)
 from foretell.cost.power import clock_of
+from foretell.exchanges import Exchange
 from foretell.network.collectives import send_s
+from foretell.parts import Parts
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
+from foretell.sharding.offload import Held, exposed_copies, host_copies, on_chip
+from foretell.sharding.recompute import blended, full_share
 from foretell.simulate.pipeline import fill_and_drain_s
-from foretell.specs.plan import Plans
+from foretell.specs.plan import RECOMPUTE, Plans
+from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
 from foretell.tables import (
     Stages,
@@ -47,6 +58,9 @@ from foretell.tables import (
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+
+LISTED = float(len(RECOMPUTE))
+"""Code of recomputation as the batch's base words it: full:N, or modules by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +87,8 @@ class Rows:
     """What a step takes beside its work."""
     optimizer_s: Array
     """Optimizer update."""
+    offload_s: Array
+    """Copies to and from the host that nothing hides."""
     clock: Array
     """Clock that the step holds; (plans,)."""
     core_fall: Array
@@ -121,22 +137,26 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     sends = sends + tables.exchanges.send_s[tables.group] * (plans.pp > 1)
     sends_s = (2.0 * plans.vpp * sends)[:, None]
     data_s = data_seconds(scenario, plans, tables, stages, shares, sends_s)
-    updated = sum_of([s.parameters / s.traffic.state_parts[:, None] for s in shares])
-    update_s = optimizer_s(updated, scenario.system.chip, plans.base)
+    update_s = update_seconds(scenario, plans, stages, shares)
     software = framework(plans.base.framework)
     again = (micro_batches > 1.0) | software.sums_fused
     chip, base = scenario.system.chip, plans.base
-    sums_s = accumulate_s(stages.parameters, 1.0, chip, base, fused=software.sums_fused)
+    sums_s = accumulate_s(stages.trained, 1.0, chip, base, fused=software.sums_fused)
     sums_s = sums_s * again[:, None]
     stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s
+    flight = in_flight(micro_batches[:, None], plans.pp[:, None], plans.vpp[:, None], position)
+    memory = stage_memory(plans, stages, shares, flight)
+    offload_s = np.zeros_like(update_s)
     busy_s = micro_batches[:, None] * stage_s + data_s + update_s
+    if base.offload != "none":
+        offload_s = offload_seconds(scenario, plans, stages, memory, update_s, micro_batches)
+        memory = offloaded(memory, base.offload, np.maximum(tables.stages.layers[pair], 1.0))
+        busy_s = busy_s + offload_s
     busy_s *= multiplicity > 0
     slowest = busy_s.argmax(axis=1)
     rows = np.arange(len(plans))
     waiting_s = micro_batches * tables.stages.waiting[pair] * stage_s[rows, slowest]
     bubble_s = fill_and_drain_s(stage_s, multiplicity, slowest, plans.vpp) + waiting_s
-    flight = in_flight(micro_batches[:, None], plans.pp[:, None], plans.vpp[:, None], position)
-    memory = stage_memory(plans, stages, shares, flight)
     held = memory.total * (multiplicity > 0)
     fullest = held.argmax(axis=1)
     return Rows(
@@ -150,6 +170,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         sums_s=sums_s,
         fixed_s=software.fixed_s,
         optimizer_s=update_s,
+        offload_s=offload_s,
         clock=stages.clock,
         core_fall=stages.core_fall,
         memory=memory,
@@ -161,6 +182,67 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     )
 
 
+def update_seconds(
+    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...]
+) -> Array:
+    """The optimizer's update on one rank of each stage; (plans, stages)."""
+    updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
+    chip, apart, all_s = scenario.system.chip, stages.matrices, stages.products_s
+    if apart is None or all_s is None:
+        return optimizer_s(updated, chip, plans.base)
+    # Spread experts are shared by fewer ranks; both kinds of weights are in matrices alike.
+    products_s = sum_of(
+        [
+            shared_products_s(all_s * part, apart.counts * part, s.traffic.state_parts[:, None])
+            for s, part in parts_of(stages, shares)
+        ]
+    )
+    in_matrices = updated * apart.weights / np.maximum(stages.trained, 1.0)
+    return optimizer_s(updated, chip, plans.base, in_matrices, products_s)
+
+
+def parts_of(stages: Stages, shares: tuple[Share, ...]) -> list[tuple[Share, Array]]:
+    """Each kind of group with its part of the trained weights."""
+    return [(s, s.trained / np.maximum(stages.trained, 1.0)) for s in shares]
+
+
+def offload_seconds(
+    scenario: Scenario,
+    plans: Plans,
+    stages: Stages,
+    memory: StageMemory,
+    update_s: Array,
+    micro_batches: Array,
+) -> Array:
+    """Copies to and from the host in a step that no pass hides; (plans, stages)."""
+    there = Held(
+        weight_bytes=memory.weights, state_bytes=memory.states, kept_bytes=stages.kept_bytes
+    )
+    copies = host_copies(plans.base.offload, there, plans.base.reshard)
+    passes = stages.forward_s, stages.backward_s, update_s
+    waits = exposed_copies(copies, scenario.system.chip, *passes)
+    return micro_batches[:, None] * (waits.forward_s + waits.backward_s) + waits.update_s
+
+
+def offloaded(memory: StageMemory, offload: str, layers: Array) -> StageMemory:
+    """What stays on the chip: of each offloaded thing two layers' worth."""
+
+    def stays(name: str, held: Array) -> Array:
+        return on_chip(offload, name, held, held / layers)
+
+    weights = stays("weights", memory.weights)
+    states = stays("optimizer", memory.states)
+    activations = stays("activations", memory.activations)
+    rest = memory.gradients + memory.buffers
+    return replace(
+        memory,
+        weights=weights,
+        states=states,
+        activations=activations,
+        lost=lost_bytes(weights + states + activations + rest),
+    )
+
+
 def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     """Sums over the parts of each stage, on distinct combinations, gathered to the plans."""
     first, key = distinct(tables.group, tables.pair, plans.recompute)
@@ -169,43 +251,107 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     mode = plans.recompute[first][:, None]
     is_layer = np.arange(len(parts.names)) < parts.kinds
     group = tables.group[first]
-    clock, fall = clock_held(mode, is_layer, shape, group, tables)
-    forward, backward = part_seconds(mode, is_layer, shape, group, tables, clock)
-    whole = parts.kept_whole[shape]
-    kept = np.where(
-        mode == 2.0,
-        parts.kept_input[shape],
-        np.where(mode == 1.0, parts.kept_selective[shape], whole),
+    share = block_share(plans, first, tables)
+    clock, fall = clock_held(
+        repeats_of(plans, first, tables) * is_layer, mode, shape, group, tables
     )
-    working = np.where((mode == 2.0) & is_layer, whole, 0.0).max(axis=1)
+    forward, backward = part_seconds(mode, is_layer, shape, group, tables, clock)
+    again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
+    kept, working = kept_of(mode, is_layer, shape, parts, counts, share)
     parameters = parts.parameters[shape]
     # A tied head is the token table itself on a single stage, and a copy of it on another.
     parameters[:, -1] += parts.tied[shape] * (plans.pp[first] > 1)
+    on_rank = on_stages(counts, parameters)[key]
+
+    def waited(name: str, exchange: Exchange) -> Array:
+        """Exchanges of the backward pass, with those of what is computed again."""
+        once_more = (mode == 2.0) * is_layer
+        if parts.again is not None:
+            once_more = once_more + (mode == LISTED) * is_layer * parts.waits_again[name]
+        forward_s = exchange.forward_s[group]
+        sums = on_stages(counts, exchange.backward_s[group] + once_more * forward_s)
+        return sums if share is None else sums + share * on_stages(counts, is_layer * forward_s)
+
     return Stages(
         forward_s=on_stages(counts, forward)[key],
-        backward_s=on_stages(counts, backward)[key],
+        backward_s=(on_stages(counts, backward) + again)[key],
         clock=clock[key],
         core_fall=fall[key],
         waits=tuple(
             Waits(
                 forward_s=on_stages(counts, e.forward_s[group])[key],
-                backward_s=on_stages(
-                    counts, e.backward_s[group] + (mode == 2.0) * is_layer * e.forward_s[group]
-                )[key],
+                backward_s=waited(name, e)[key],
                 tier=e.tier[tables.group],
             )
-            for e in tables.exchanges.by_name.values()
+            for name, e in tables.exchanges.by_name.items()
         ),
-        parameters=on_stages(counts, parameters)[key],
+        parameters=on_rank,
+        trained=on_stages(counts, parts.trained[shape])[key] if plans.base.lora else on_rank,
+        matrices=None
+        if parts.matrices is None
+        else Matrices(
+            weights=on_stages(counts, parts.matrices.weights[shape])[key],
+            edges=on_stages(counts, parts.matrices.edges[shape])[key],
+            counts=on_stages(counts, parts.matrices.counts[shape])[key],
+        ),
+        products_s=None
+        if parts.products_s is None
+        else on_stages(counts, parts.products_s[shape])[key],
         routed=on_stages(counts, parts.routed[shape])[key] if parts.experts else None,
-        kept_bytes=on_stages(counts, kept * is_layer)[key],
-        buffer_bytes=(working[:, None] + counts[:, :, -1] * whole[:, None, -1])[key],
+        kept_bytes=kept[key],
+        buffer_bytes=(working[:, None] + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None])[
+            key
+        ],
         largest=parameters.max(axis=1)[key],
     )
 
 
+def block_share(plans: Plans, first: Index, tables: Tables) -> Array | None:
+    """Of each stage's layers the share that full:N computes again, (combinations, stages); None: no plan
+    says so."""
+    blocks, listed = recompute_layers(plans.base.recompute), plans.recompute[first] == LISTED
+    if not blocks or not listed.any():
+        return None
+    layers = tables.stages.layers[tables.pair[first]]
+    return np.where(listed[:, None], full_share(layers, float(blocks)), 0.0)
+
+
+def repeats_of(plans: Plans, first: Index, tables: Tables) -> Array:
+    """Share of the whole model's layers that is computed again whole; (combinations, 1)."""
+    mode, blocks = plans.recompute[first][:, None], recompute_layers(plans.base.recompute)
+    whole = np.where(mode == 2.0, 1.0, 0.0)
+    if not blocks:
+        return whole
+    many = full_share(float(len(tables.parts.order)), blocks * plans.pp[first])[:, None]
+    return np.where(mode == LISTED, many, whole)
+
+
+def kept_of(
+    mode: Array,
+    is_layer: NDArray[np.bool_],
+    shape: Index,
+    parts: Parts,
+    counts: Array,
+    share: Array | None,
+) -> tuple[Array, Array]:
+    """Bytes kept for one micro-batch, (combinations, stages), and those of one layer computed again."""
+    whole, least = parts.kept_whole[shape], parts.kept_input[shape]
+    some = np.where(mode == 1.0, parts.kept_selective[shape], whole)
+    kept = np.where(mode == 2.0, least, some)
+    working = np.where((mode == 2.0) & is_layer, whole, 0.0)
+    listed = mode == LISTED
+    if parts.again is not None:
+        kept = np.where(listed, parts.kept_modules[shape], kept)
+        working = np.where(listed & is_layer, parts.dropped[shape], working)
+    held = on_stages(counts, kept * is_layer)
+    if share is not None:
+        held = blended(share, on_stages(counts, least * is_layer), held)
+        working = np.where(listed & is_layer, whole, working)
+    return held, working.max(axis=1)
+
+
 def clock_held(
-    mode: Array, is_layer: NDArray[np.bool_], shape: Index, group: Index, tables: Tables
+    repeats: Array, mode: Array, shape: Index, group: Index, tables: Tables
 ) -> tuple[Array, Array]:
     """Clock that a step holds under the power limit, and the factor on its cores' joules; (combinations,).
 
@@ -213,7 +359,7 @@ def clock_held(
     (memory traffic, exchanges), and what is spent.
     """
     parts, waited = tables.parts, tables.exchanges
-    again = 1.0 + (mode == 2.0) * is_layer
+    again = 1.0 + repeats
     many = parts.counts
 
     def total(forward: Array, backward: Array) -> Array:
@@ -221,6 +367,10 @@ def clock_held(
 
     names = ("seconds", "clocked_s", "core_joules", "memory_joules")
     sums = [total(getattr(parts.forward, n), getattr(parts.backward, n)) for n in names]
+    if parts.again is not None:
+        listed = mode[:, 0] == LISTED
+        more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]
+        sums = [s + m for s, m in zip(sums, more, strict=True)]
     waits = ((waited.forward_s[group] * again + waited.backward_s[group]) * many).sum(axis=1)
     return clock_of(sums[0] - sums[1] + waits, sums[1], sums[2], sums[3], tables.power)
 
@@ -236,7 +386,8 @@ def part_seconds(
     """Forward and backward time of each part for one micro-batch; (combinations, parts).
 
     Full recomputation (mode 2) runs the layers' forward pass with its communication again, selective
-    (mode 1) the attention core; embedding and head are never recomputed.
+    (mode 1) the attention core, a list of modules what it names; embedding and head are never recomputed.
+    full:N, which depends on the stage, comes on top of it.
     """
     parts = tables.parts
     slower = (1.0 / clock - 1.0)[:, None]
@@ -246,6 +397,11 @@ def part_seconds(
     again = np.where(
         mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[shape], 0.0)
     )
+    if parts.again is not None:
+        run_s = parts.again.seconds[shape] + slower * parts.again.clocked_s[shape]
+        for name, exchange in tables.exchanges.by_name.items():
+            run_s = run_s + parts.waits_again[name] * exchange.forward_s[group]
+        again = np.where(mode == LISTED, run_s * is_layer, again)
     return forward, backward + tables.exchanges.backward_s[group] + again
 
 
@@ -258,12 +414,21 @@ def stage_memory(
     plans: Plans, stages: Stages, shares: tuple[Share, ...], flight: Array
 ) -> StageMemory:
     """What one rank of each stage holds at its peak; (plans, stages)."""
-    weight, gradient, state = weight_bytes(plans.base)
-    gathered = np.where(plans.zero >= 3, 2.0 * weight * stages.largest, 0.0)
+    base, apart = plans.base, stages.matrices
+    weight, gradient, state = weight_bytes(base)
+    passing = (plans.zero >= 3) & base.reshard
+    gathered = np.where(passing, 2.0 * weight * stages.largest, 0.0)
     held = [(s.parameters, s.traffic) for s in shares]
     weights = sum_of([n * (weight / t.weight_parts)[:, None] for n, t in held])
-    gradients = sum_of([n * (gradient / t.gradient_parts)[:, None] for n, t in held])
-    states = sum_of([n * (state / t.state_parts)[:, None] for n, t in held])
+    gradients = sum_of([s.trained * (gradient / s.traffic.gradient_parts)[:, None] for s in shares])
+    states = sum_of([s.trained * (state / s.traffic.state_parts)[:, None] for s in shares])
+    if apart is not None:
+        states = sum_of(
+            [
+                part * state_bytes(base, stages.trained, s.traffic.state_parts[:, None], apart)
+                for s, part in parts_of(stages, shares)
+            ]
+        )
     activations = flight * stages.kept_bytes
     buffers = stages.buffer_bytes + gathered[:, None]
     return StageMemory(

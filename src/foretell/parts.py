@@ -4,7 +4,7 @@ A part depends on micro-batch, tensor, sequence, context and expert parallelism 
 once for each distinct combination of these ("shapes") and gathered to the plans afterwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import accumulate
@@ -18,6 +18,7 @@ from foretell.cost.fusion import ROUTED_HOST_S, SIDE_BY_SIDE
 from foretell.cost.kernels.base import p_norm
 from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.op_times import OpTimes, op_times
+from foretell.cost.optimizer import Matrices, matrices_of, products_s
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
     ExpertTraffic,
@@ -28,11 +29,14 @@ from foretell.sharding.expert import (
     spread_of,
     without_region,
 )
+from foretell.sharding.lora import backward_products, is_trained, with_adapters
+from foretell.sharding.recompute import Again, again, waits_again
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan
+from foretell.specs.plan import RECOMPUTE, Plan
+from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph
@@ -42,6 +46,10 @@ Array = NDArray[np.float64]
 
 CORE = ("attention", "scan")
 """Families that selective recomputation runs again, where what they keep is not fused away."""
+
+
+APART = ("muon", "adafactor")
+"""Optimizers that treat matrices apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +118,22 @@ class Parts:
     """Forward and backward time of all attention cores; empty without context parallelism."""
     parameters: Array
     """Weights on one rank."""
+    trained: Array
+    """Of these, weights with gradients: all, or the adapters'."""
+    matrices: Matrices | None
+    """Matrices that the optimizer treats apart; None where it treats none."""
+    products_s: Array | None
+    """Matrix products of the update; None where it treats none."""
+    again_ops: NDArray[np.bool_]
+    """Operations that recomputing the plan's modules runs again; empty where it names none."""
+    again: PassSeconds | None
+    """What recomputing the plan's modules runs again; None where it names none."""
+    kept_modules: Array
+    """Bytes kept per micro-batch when the plan's modules are computed again."""
+    dropped: Array
+    """Bytes that these drop."""
+    waits_again: Mapping[str, Array]
+    """Exchange -> share of it that each part repeats; (parts,)."""
     routed: Array
     """Of these, weights of routed experts that expert parallelism spreads."""
     tied: Array
@@ -169,6 +193,8 @@ class Shapes:
     """Dispatches of each part."""
     kept: tuple[KeptBytes, ...]
     """What each part keeps."""
+    again: tuple[Again, ...]
+    """What recomputing the plan's modules does to each part; empty where it names none."""
     tied: Num
     """Weights that the head borrows."""
 
@@ -201,11 +227,22 @@ def recipe_of(plan: Plan) -> Plan:
         attention=plan.attention,
         precision=plan.precision,
         weights=plan.weights,
+        scaling=plan.scaling,
+        lora=plan.lora,
+        adapters=plan.adapters,
+        # Kernels do not depend on these unless matrices are treated apart or modules run again.
+        optimizer=plan.optimizer if plan.optimizer in APART else "adam",
+        recompute=plan.recompute if named_modules(plan.recompute) else "none",
         cp_mode=plan.cp_mode,
         capacity=plan.capacity,
         imbalance=plan.imbalance,
         framework=plan.framework,
     )
+
+
+def named_modules(recompute: str) -> bool:
+    """Whether modules are named by which a layer is computed again; selective has a code of its own."""
+    return recompute not in RECOMPUTE and bool(recompute_modules(recompute))
 
 
 @lru_cache(maxsize=512)
@@ -215,6 +252,9 @@ def _one_part_table(
     """Costs of one shape."""
     cut = Plan(
         flash=recipe.flash,
+        lora=recipe.lora,
+        adapters=recipe.adapters,
+        recompute=recipe.recompute,
         cp_mode=recipe.cp_mode,
         capacity=recipe.capacity,
         imbalance=recipe.imbalance,
@@ -233,18 +273,45 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
     routed = spread * (ROUTED_HOST_S if software.sums_fused and base.capacity == 0.0 else 0.0)
+    forward_host_s = layer * software.host_forward_s + routed
+    parameters = _sum_parts(ops, shapes.parameters)
+    learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
+    found = matrices_of(flat, width, base) if base.optimizer in APART else None
+    again_rows = np.array([run for part in shapes.again for run in part.ops], bool)[:, None]
+    modules = recompute_modules(base.recompute)
     return Parts(
         names=tuple(part.name for part in whole),
         order=shapes.graph.order,
         ops=ops,
         times=times,
-        forward=_pass(ops, times, slice(0, len(flat)), layer * software.host_forward_s + routed),
+        forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
         backward=_pass(
             ops, times, slice(len(flat), None), layer * software.host_backward_s + routed
         ),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
-        parameters=_sum_parts(ops, shapes.parameters),
+        parameters=parameters,
+        trained=_sum_parts(ops, shapes.parameters * learns) if base.lora else parameters,
+        matrices=None
+        if found is None
+        else Matrices(
+            weights=_sum_parts(ops, found.weights * learns),
+            edges=_sum_parts(ops, found.edges * learns),
+            counts=_sum_parts(ops, found.counts * learns),
+        ),
+        products_s=_sum_parts(ops, products_s(flat, width, chip, base) * learns)
+        if found is not None
+        else None,
+        again_ops=again_rows[:, 0],
+        again=_again(ops, times, again_rows, forward_host_s) if shapes.again else None,
+        kept_modules=stack([a.kept_bytes for a in shapes.again], width).T,
+        dropped=stack([a.dropped_bytes for a in shapes.again], width).T,
+        waits_again={
+            name: np.array([waits_again(part, modules, name) for part in whole])
+            for name in ("tensor_parallel", "context_parallel", "expert_parallel")
+        }
+        if shapes.again
+        else {},
         routed=_sum_parts(ops, shapes.routed),
         tied=stack([shapes.tied], width)[0],
         kept_whole=stack([k.whole for k in shapes.kept], width).T,
@@ -260,6 +327,20 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         shape=shape,
         notes=shapes.graph.notes,
     )
+
+
+def _again(
+    ops: tuple[tuple[Op, ...], ...], times: OpTimes, runs: NDArray[np.bool_], layer_host_s: Array
+) -> PassSeconds:
+    """The forward kernels that recomputed modules run once more, with their share of the host's time."""
+    many = len(runs)
+    names = ("seconds", "host_s", "clocked_s", "core_joules", "memory_joules")
+    sums = {name: _sum_parts(ops, getattr(times, name)[:many] * runs) for name in names}
+    all_host_s = _sum_parts(ops, times.host_s[:many])
+    share = sums["host_s"] / np.maximum(all_host_s, 1e-30)
+    host_s = np.maximum(sums["host_s"], share * layer_host_s)
+    seconds = p_norm(sums["seconds"], host_s, SIDE_BY_SIDE)
+    return PassSeconds(**{**sums, "seconds": seconds, "host_s": seconds - sums["seconds"]})
 
 
 def _attention_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes) -> tuple[Array, Array]:
@@ -291,7 +372,9 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
     if shape.tokens_cut:
         whole = tuple(context_parallel(part, shape.cp, base.cp_mode) for part in whole)
     spread = spread_of(shape.tp, shape.ep, shape.etp, base)
-    local = tuple(_on_one_rank(part, shape, spread) for part in whole)
+    local = tuple(_on_one_rank(part, shape, spread, base) for part in whole)
+    modules = recompute_modules(base.recompute) if named_modules(base.recompute) else ()
+    ends = len(whole) - 2
     ops = tuple(part.ops for part in local)
     flat = [op for part in ops for op in part]
     width = np.size(shape.tp)
@@ -301,20 +384,27 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
         graph=graph,
         whole=whole,
         ops=ops,
-        stacks=stacked(flat, width),
+        stacks=stacked(flat, width, lambda op: backward_products(op, base.lora)),
         parameters=stack([op.parameters for op in flat], width),
         routed=stack([routed_parameters(op) * folded for op in flat], width),
         context=tuple(context_traffic(part, base.cp_mode) for part in local if shape.tokens_cut),
         experts=tuple(expert_traffic(part, spread) for part in whole if shape.experts_spread),
         kept=tuple(kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local),
+        # Embedding and head are never computed again.
+        again=tuple(
+            again(part, modules if i < ends else (), flash=base.flash)
+            for i, part in enumerate(local)
+            if modules
+        ),
         tied=tied_weights(local[-1]),
     )
 
 
-def _on_one_rank(part: LayerGraph, shape: Shape, spread: Spread) -> LayerGraph:
+def _on_one_rank(part: LayerGraph, shape: Shape, spread: Spread, base: Plan) -> LayerGraph:
     """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
     if shape.experts_spread or spread.even != 1.0:
         part = expert_parallel(part, spread)
+    part = with_adapters(part, base.lora, base.adapters)
     return tensor_parallel(part, shape.tp, shape.sp)
 
 

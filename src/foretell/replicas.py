@@ -6,10 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.network.collectives import collective_s, contention_s, outermost, place
+from foretell.network.collectives import Group, collective_s, contention_s, outermost, place
 from foretell.network.library_records import Kind
-from foretell.sharding.data import DataTraffic, data_parallel
-from foretell.specs.plan import DTYPE_BYTES, Plans
+from foretell.sharding.data import (
+    DataTraffic,
+    data_parallel,
+    sharing_of,
+    split_counts,
+    wire_bytes,
+)
+from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.tables import Stages, Tables, distinct, system_as_filled
 
@@ -23,6 +29,8 @@ class Share:
 
     parameters: Array
     """Weights on one rank; (plans, stages)."""
+    trained: Array
+    """Of these, weights with gradients; (plans, stages)."""
     ranks: Array
     """Ranks of the group; (plans,)."""
     counts: Array
@@ -37,14 +45,22 @@ def shares_of(
     """What data parallelism shares: everything over dp x cp ranks, spread experts over edp."""
     ranks, routed = plans.dp * plans.cp, stages.routed
     rest = stages.parameters if routed is None else stages.parameters - routed
-    traffic = data_parallel(ranks, plans.zero, micro_batches)
-    whole = Share(parameters=rest, ranks=ranks, counts=tables.data_counts, traffic=traffic)
+    trained = stages.trained if plans.base.lora else rest
+    sharing = sharing_of(plans.base)
+    traffic = data_parallel(ranks, plans.zero, micro_batches, sharing)
+    whole = Share(
+        parameters=rest, trained=trained, ranks=ranks, counts=tables.data_counts, traffic=traffic
+    )
     if routed is None or tables.expert_counts is None:
         return (whole,)
     replicas = plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp)
-    traffic = data_parallel(replicas, plans.zero, micro_batches)
+    traffic = data_parallel(replicas, plans.zero, micro_batches, sharing)
     counts = tables.expert_counts
-    experts = Share(parameters=routed, ranks=replicas, counts=counts, traffic=traffic)
+    # Adapters of experts are reduced with the others: they are small.
+    learns = np.zeros_like(routed) if plans.base.lora else routed
+    experts = Share(
+        parameters=routed, trained=learns, ranks=replicas, counts=counts, traffic=traffic
+    )
     return whole, experts
 
 
@@ -87,9 +103,14 @@ def data_seconds(
     gathered = exposed(
         [m.gather_s for m in messages], stages.forward_s, [w.forward_s for w in stages.waits]
     )
-    return (traffic.all_reduces + traffic.scatters)[:, None] * reduced + traffic.gathers_forward[
-        :, None
-    ] * gathered
+    sent = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
+    if plans.base.reduce == "step":
+        # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
+        more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
+        sent = sent + more * exposed(
+            [m.again_s for m in messages], stages.backward_s, [w.backward_s for w in stages.waits]
+        )
+    return sent + traffic.gathers_forward[:, None] * gathered
 
 
 def sum_of(values: list[Array]) -> Array:
@@ -109,6 +130,8 @@ class Messages:
     all-gather where weights are gathered again."""
     gather_s: Array
     """Seconds of one all-gather forward."""
+    again_s: Array
+    """Seconds of one all-gather backward, where there are any."""
     pieces: Array
     """How many there are."""
 
@@ -125,21 +148,40 @@ def data_messages(
     zero = plans.zero[first]
     kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if (zero >= 1).any() else ()
     kinds += () if (zero >= 1).all() else ("all-reduce",)
-    group = place(share.counts[:, tables.spot[first]], system_as_filled(scenario), kinds)
-    parameters = share.parameters[first]
+    system, base, traffic = system_as_filled(scenario), plans.base, share.traffic
+    everyone = share.counts[:, tables.spot[first]]
+    group = inner = near = place(everyone, system, kinds)
+    outer = None
+    if base.shard:
+        here, there = split_counts(everyone, traffic.group[first])
+        inner = near = place(here, system, kinds)
+        outer = place(there, system, ("all-reduce",))
+    if base.secondary:
+        near = place(split_counts(everyone, traffic.backward_group[first])[0], system, kinds)
+    parameters, trained = share.parameters[first], share.trained[first]
     layers = tables.stages.layers[tables.pair[first]]
     pieces = message_count(share.ranks[first], zero, parameters, layers)
-    gradient = parameters * DTYPE_BYTES[plans.base.gradients] / pieces
-    weight = parameters * DTYPE_BYTES[plans.base.weights] / pieces
+    gradient_bytes, weight_bytes = wire_bytes(base)
+    gradient = trained * gradient_bytes / pieces
+    # Frozen weights are gathered only where every use gathers them.
+    gathered = np.where(zero[:, None] >= 3, parameters, trained) if base.lora else parameters
+    weight = gathered * weight_bytes / pieces
 
-    def seconds(kind: Kind, size: Array) -> Array:
-        return collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
+    def seconds(kind: Kind, size: Array, where: Group) -> Array:
+        return collective_s(kind, size, where) if kind in kinds else np.zeros_like(size)
 
-    gather_s = seconds("all-gather", weight)
-    again = (share.traffic.gathers_backward[first] > 0)[:, None]
-    scatter_s = seconds("reduce-scatter", gradient) + gather_s * again
-    reduce_s = np.where(zero[:, None] >= 1, scatter_s, seconds("all-reduce", gradient))
-    return Messages(reduce_s=reduce_s[key], gather_s=gather_s[key], pieces=pieces[key])
+    gather_s = seconds("all-gather", weight, inner)
+    again_s = gather_s if near is inner else seconds("all-gather", weight, near)
+    again_s = again_s * (traffic.gathers_backward[first] > 0)[:, None]
+    scatter_s = seconds("reduce-scatter", gradient, inner) + again_s
+    if outer is not None:
+        part = gradient / traffic.group[first][:, None]
+        many = (traffic.replicas[first] > 1)[:, None]
+        scatter_s = scatter_s + collective_s("all-reduce", part, outer) * many
+    reduce_s = np.where(zero[:, None] >= 1, scatter_s, seconds("all-reduce", gradient, group))
+    return Messages(
+        reduce_s=reduce_s[key], gather_s=gather_s[key], again_s=again_s[key], pieces=pieces[key]
+    )
 
 
 def message_count(ranks: Array, zero: Array, parameters: Array, layers: Array) -> Array:

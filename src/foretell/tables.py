@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.cost.optimizer import Matrices
 from foretell.cost.power import ChipPower, chip_power
 from foretell.exchanges import Exchanges, exchanges_of
 from foretell.network.collectives import occupancy
@@ -84,6 +85,12 @@ class Stages:
     """Exchanges that the passes wait for, by parallelism."""
     parameters: Array
     """Weights on one rank."""
+    trained: Array
+    """Of these, weights with gradients: all, or the adapters'."""
+    matrices: Matrices | None
+    """Matrices that the optimizer treats apart; None where it treats none."""
+    products_s: Array | None
+    """Matrix products of the update, of all ranks that share the states; None where it treats none."""
     routed: Array | None
     """Of these, weights of spread experts; None where no plan spreads any."""
     kept_bytes: Array

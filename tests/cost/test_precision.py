@@ -3,11 +3,17 @@
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost import op_times, precision
 from foretell.cost.kernels.base import DTYPES
 from foretell.cost.kernels.choose import choose
-from foretell.cost.op_times import CAST_PASSES, SOFTWARE
-from foretell.cost.precision import cast_passes, copy_bytes, is_narrow, kept_width, linear_format
+from foretell.cost.op_times import SOFTWARE
+from foretell.cost.precision import (
+    CAST_PASSES,
+    cast_passes,
+    copy_bytes,
+    is_narrow,
+    kept_width,
+    linear_format,
+)
 from foretell.specs.plan import parse_plan
 from foretell.workload.build import build
 from tests.builders import make_model
@@ -28,7 +34,6 @@ def test_formats_and_copies(text: str, name: str | None, hopper: float, blackwel
 
 
 def test_casts() -> None:
-    assert (op_times.CAST_PASSES, op_times.LOW_PRECISION) == (CAST_PASSES, precision.LOW_PRECISION)
     assert cast_passes(parse_plan("precision=fp8")) == CAST_PASSES
     assert cast_passes(parse_plan("precision=mxfp8")) == CAST_PASSES
     row = cast_passes(parse_plan("precision=fp8 scaling=row"))

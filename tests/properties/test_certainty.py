@@ -85,6 +85,7 @@ def test_energy_is_between_idle_and_the_limit() -> None:
 
 
 def test_a_lower_power_limit_is_never_faster() -> None:
-    steps = [answer(tdp_watts=w).step_s for w in (1500.0, 700.0, 500.0, 350.0)]
+    busy = Plan(tp=2, dp=2, sp=True, micro_batch=8)
+    steps = [answer(plan=busy, tdp_watts=w).step_s for w in (1500.0, 700.0, 500.0, 350.0)]
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]

@@ -208,7 +208,7 @@ def test_equal_stages_follow_the_1f1b_formula() -> None:
     )
     rows, one, bubble = rows_of(scenario, Plan(pp=4, zero=0))
     _, _, shorter = rows_of(scenario, Plan(pp=4, vpp=3, schedule="interleaved"))
-    busy = one - bubble - rows.optimizer_s[0, rows.slowest[0]]
+    busy = one - bubble - rows.fixed_s - rows.optimizer_s[0, rows.slowest[0]]
     assert bubble == pytest.approx(busy * 3 / 32, rel=0.02)
     assert shorter == pytest.approx(bubble / 3, rel=0.05)
 

@@ -215,7 +215,7 @@ class TestPlan:
             ({"framework_id": "megatron-core"}, "attention=cudnn gradients=bf16"),
             ({"framework_id": "megatron-core", "chip_id": "a100-sxm-80gb"}, "attention=fa2"),
             ({"framework_id": "nanotron"}, "no-fused recompute=none attention=fa2"),
-            ({"framework_id": "fsdp"}, "no-fused recompute=none attention=fa2 gradients=bf16"),
+            ({"framework_id": "fsdp"}, "no-fused recompute=none attention=fa1 gradients=bf16"),
             ({"framework_id": "fsdp", "framework": "x (torch.compile)"}, "framework=fsdp-compiled"),
             ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "no-flash"),
             ({"framework_id": "megatron", "chip_id": "b200-sxm"}, "framework=megatron-te"),

@@ -20,6 +20,8 @@ Sizes = Mapping[str, Num]
 
 KEPT_HIGH = ("head.", "moe.router", "embedding.")
 """Products that low-precision recipes leave in 16 bits."""
+ADAPTERS = (".lora_a", ".lora_b")
+"""Ends of the names of low-rank adapters, which stay in 16 bits too."""
 ACTIVATION_BYTES = 2.0
 """Activations are kept, moved and sent in 16 bits in every precision recipe modelled so far."""
 
@@ -88,7 +90,7 @@ def over_memory(row: int, work: Work, kind: str, backward: bool, family: str = "
 
 def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
     """x w forward; g w^T and x^T g backward, at equal work."""
-    linear = not op.name.startswith(KEPT_HIGH)
+    linear = not op.name.startswith(KEPT_HIGH) and not op.name.endswith(ADAPTERS)
     work = op.forward()
     grouped = op.family == "grouped-gemm"
 
@@ -156,10 +158,25 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     return calls
 
 
-def stacked(ops: Sequence[Op], width: int) -> tuple[CallStack, ...]:
+def backward_calls(op: Op, row: int, products: int) -> list[Call]:
+    """The kernels of the backward pass: of a matrix's two gradients the first `products`; 0: none."""
+    calls = calls_of(op, row, backward=True)
+    if products == 0:
+        return []
+    return calls[:1] if products == 1 and isinstance(op, Gemm) else calls
+
+
+def both_gradients(op: Op) -> int:
+    """What trained operations run backward."""
+    return 2
+
+
+def stacked(
+    ops: Sequence[Op], width: int, products: Callable[[Op], int] = both_gradients
+) -> tuple[CallStack, ...]:
     """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops))."""
     calls = [c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False)]
-    calls += [c for i, op in enumerate(ops) for c in calls_of(op, i + len(ops), backward=True)]
+    calls += [c for i, op in enumerate(ops) for c in backward_calls(op, i + len(ops), products(op))]
     kinds = sorted({(c.family, c.linear) for c in calls})
     return tuple(
         _stack([c for c in calls if (c.family, c.linear) == kind], width) for kind in kinds

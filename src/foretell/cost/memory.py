@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.cost.optimizer import held_bytes
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.workload.graph import LayerGraph
@@ -98,9 +99,7 @@ class StageMemory:
 
 def weight_bytes(plan: Plan) -> tuple[float, float, float]:
     """Bytes per weight of working copy, gradient, and master copy with states."""
-    states = {"adam": 2.0, "sgd": 1.0}[plan.optimizer] * DTYPE_BYTES[plan.states]
-    master = 0.0 if plan.master == "none" else DTYPE_BYTES[plan.master]
-    return DTYPE_BYTES[plan.weights], DTYPE_BYTES[plan.gradients], master + states
+    return DTYPE_BYTES[plan.weights], DTYPE_BYTES[plan.gradients], held_bytes(plan)
 
 
 def lost_bytes(held: Array) -> Array:

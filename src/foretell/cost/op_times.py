@@ -19,6 +19,7 @@ from foretell.cost.kernels.experts import grouped_seconds
 from foretell.cost.kernels.gemm import Gemm
 from foretell.cost.kernels.spread import spread_of
 from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
+from foretell.cost.precision import cast_passes, linear_format
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.result import Evidence
@@ -27,8 +28,6 @@ Array = NDArray[np.float64]
 
 SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
 """Whose kernels stand for training's, the nearest first."""
-LOW_PRECISION = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
-"""Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
 ATTENTION = {"fa1": "torch-fa1", "fa2": "torch-fa2", "fa3": "torch-fa3", "cudnn": "torch-cudnn"}
 """Library of a plan's attention -> the software its kernels were measured under."""
 BEST_ATTENTION = {
@@ -38,8 +37,8 @@ BEST_ATTENTION = {
     "rubin": "cudnn",
 }
 """The fastest library of an architecture; fa2 elsewhere."""
-CAST_LAUNCH_S, CAST_PASSES = 3e-6, 4.0 / 3.0
-"""Launch of a product whose operands are already narrow; traffic of a cast over one read and one write."""
+CAST_LAUNCH_S = 3e-6
+"""Launch of a product whose operands are already narrow."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
 
@@ -139,14 +138,14 @@ def _host_s(stack: CallStack, kernels: Array, fused: bool) -> Array:
 def required_dtypes(plan: Plan) -> tuple[str, ...]:
     """Matrix peaks that the chip must have for this plan."""
     half = "fp16" if plan.precision == "fp16" else "bf16"
-    low = LOW_PRECISION.get(plan.precision)
+    low = linear_format(plan)
     return (half, DTYPES[low].peak) if low else (half,)
 
 
 def call_dtype(stack: CallStack, plan: Plan) -> str:
     """The format in which a stack's products run."""
     half = "fp16" if plan.precision == "fp16" else "bf16"
-    return LOW_PRECISION.get(plan.precision, half) if stack.linear else half
+    return (linear_format(plan) or half) if stack.linear else half
 
 
 def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
@@ -161,11 +160,13 @@ def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
     if family == "gemm":
         found = choose(chip, "gemm", dtype, SOFTWARE)
         record = replace(found.record, fade=0.0)
-        return replace(found, record=fused_cast(record) if DTYPES[dtype].quantised else record)
+        return replace(
+            found, record=fused_cast(record, plan) if DTYPES[dtype].quantised else record
+        )
     return choose(chip, "pointwise", "bf16", SOFTWARE)
 
 
-def fused_cast(record: Gemm) -> Gemm:
+def fused_cast(record: Gemm, plan: Plan) -> Gemm:
     """Products in a narrow format as training runs them: casts fused into what comes before.
 
     Serving's tables launch the cast by itself and scale row by row; training casts a tensor in one pass
@@ -174,7 +175,7 @@ def fused_cast(record: Gemm) -> Gemm:
     return replace(
         record,
         launch_s=np.minimum(record.launch_s, CAST_LAUNCH_S),
-        quantise=CAST_PASSES,
+        quantise=cast_passes(plan),
         row_s=0.0,
         ragged=0.0,
     )

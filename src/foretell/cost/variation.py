@@ -1,7 +1,7 @@
 """Chips of one kind are not alike: a step that all of them take together waits for the slowest.
 
 Under one power limit, chips of one kind hold clocks that differ by a few percent with their silicon and their
-cooling: 8 % between the best and the worst of a cluster on average, up to 22 % (Sinha et al., SC 2022, on five
+cooling: 8 % between the best and the worst of a cluster on average, 22 % at most (Sinha et al., SC 2022, five
 clusters). With a spread sigma, the slowest of N takes 1 + sigma z(N) times the mean's time, z the expected
 largest of N normal numbers (Blom 1958); memory and links do not vary.
 """

@@ -5,7 +5,7 @@ import numpy as np
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.estimate import evaluate
 from foretell.search.space import all_orders, enumerate_plans, spelled
-from foretell.specs.plan import RECOMPUTE, Plan
+from foretell.specs.plan import Plan, recompute_code
 from foretell.specs.scenario import Scenario
 
 WEIGHTS = {"tp": 1.0, "pp": 1.0, "cp": 1.0, "ep": 0.7, "etp": 0.7, "micro_batch": 0.7, "vpp": 0.5}
@@ -23,7 +23,7 @@ def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
     for name, weight in WEIGHTS.items():
         distance += weight * np.abs(np.log2(getattr(plans, name) / getattr(plan, name)))
     distance += 0.5 * np.abs(plans.zero - plan.zero)
-    distance += 0.5 * (plans.recompute != RECOMPUTE.index(plan.recompute))
+    distance += 0.5 * (plans.recompute != recompute_code(plan.recompute))
     distance += 0.5 * (plans.sp != float(plan.sp))
     order = all_orders(plan).index(spelled(plan.order, plan))
     distance += 0.5 * (plans.order != order)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from foretell.network.placement import tier_counts, units
 from foretell.sharding.rules import ENDS, RULES, Cuts, cuts_of, layers_of
-from foretell.specs.plan import AXES, BATCH_FIELDS, Plan, Plans, batch_of
+from foretell.specs.plan import AXES, BATCH_FIELDS, RECOMPUTE, Plan, Plans, batch_of, recompute_code
 from foretell.specs.scenario import Scenario
 
 Array = NDArray[np.float64]
@@ -108,7 +108,12 @@ def expert_degrees(
     spread = [base.ep] if "ep" in fixed else [1, base.ep, *divisors(gcd(*cuts.experts))]
     inside = [base.etp] if "etp" in fixed else [1, base.etp]
     pairs = {(ep, etp if ep > 1 else 1) for ep in spread for etp in inside}
-    return sorted(p for p in pairs if tp * cp * dp % (p[0] * p[1]) == 0)
+    whole = [p for p in pairs if tp * cp * dp % (p[0] * p[1]) == 0]
+    # Replicas of spread experts share in whole groups too.
+    replicas = {p: tp * cp * dp // (p[0] * p[1]) for p in whole}
+    return sorted(
+        p for p in whole if p[0] == 1 or replicas[p] % min(base.shard or 1, replicas[p]) == 0
+    )
 
 
 def _degrees(
@@ -166,7 +171,9 @@ def _block(
     sides, lost = _sides(scenario, degrees, also[0])
     rejected.update({name: count * len(shapes) for name, count in lost.items()})
     zeros = (0, 1, 2, 3) if dp * cp > 1 else (0,)
-    modes = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
+    modes: tuple[int, ...] = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
+    if "recompute" in fixed and base.recompute not in RECOMPUTE:
+        modes = (recompute_code(base.recompute),)
     shape, zero, mode, side, order = np.meshgrid(
         np.arange(len(shapes)), zeros, modes, np.arange(len(sides)), also[1], indexing="ij"
     )

@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.sharding.data import sharing_group, sharing_holds, sharing_of
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2
 from foretell.specs.model import Layer, Model
@@ -162,6 +163,15 @@ def _experts_say(cuts: Cuts, plan: Plan) -> str:
     return "; ".join(said)
 
 
+def _sharing_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
+    """Whole groups of ranks that share, among all replicas and among those of spread experts."""
+    sharing = sharing_of(plans.base)
+    replicas = plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp)
+    groups = sharing_group(replicas, sharing)
+    apart = (plans.ep == 1) | (np.mod(replicas, groups) == 0)
+    return np.asarray(sharing_holds(plans.dp * plans.cp, sharing) & apart)
+
+
 def _kv_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
     ok = np.ones(len(plans), dtype=bool)
     for size in cuts.kv_heads:
@@ -235,6 +245,14 @@ RULES: tuple[Rule, ...] = (
         says=lambda s, c, p: (
             f"global batch {s.job.global_batch} is not a multiple of dp x mbs = "
             f"{p.dp * p.micro_batch} (remainder {s.job.global_batch % (p.dp * p.micro_batch)})"
+        ),
+    ),
+    Rule(
+        name="sharing",
+        holds=_sharing_holds,
+        says=lambda s, c, p: (
+            f"shard {p.shard} must divide dp x cp = {p.dp * p.cp} and the replicas of spread experts, "
+            f"secondary {p.secondary} the ranks that share"
         ),
     ),
     Rule(

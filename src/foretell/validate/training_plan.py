@@ -189,7 +189,8 @@ def _recipe(
     if not flash:
         said += (f"fused attention {'on' if fused_attention else 'off'}: as {software.name}",)
     words += [] if fused_attention else ["no-flash"]
-    library = "fa2" if flash.startswith("fa") else software.attention_on(chip.architecture)
+    told_library = flash[:3] in ("fa1", "fa2", "fa3")
+    library = flash[:3] if told_library else software.attention_on(chip.architecture)
     words += [f"attention={library}"] if library != "auto" and fused_attention else []
     told = f"{row.framework} {row.notes}".lower()
     words += [] if software.fused and "eager" not in told else ["no-fused"]

@@ -161,7 +161,7 @@ def _add_families(
     """Add every op (or those of `only`), times its count, to its family: arithmetic or memory."""
     parts = tables.parts
     row = sum(len(ops) for ops in parts.ops) if backward else 0
-    times, slower = parts.times, 1.0 / float(rows.clock[0]) - 1.0
+    times, slower = parts.times, tables.pace / float(rows.clock[0]) - 1.0
     total = times.seconds[:, 0] + slower * times.clocked_s[:, 0]
     spent = times.core_joules[:, 0] * float(rows.core_fall[0]) + times.memory_joules[:, 0]
     for count, ops in zip(on_stage, parts.ops, strict=True):

@@ -390,7 +390,7 @@ def part_seconds(
     full:N, which depends on the stage, comes on top of it.
     """
     parts = tables.parts
-    slower = (1.0 / clock - 1.0)[:, None]
+    slower = (tables.pace / clock - 1.0)[:, None]
     forward = parts.forward.seconds[shape] + slower * parts.forward.clocked_s[shape]
     forward = forward + tables.exchanges.forward_s[group]
     backward = parts.backward.seconds[shape] + slower * parts.backward.clocked_s[shape]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from foretell.cost.optimizer import Matrices
 from foretell.cost.power import ChipPower, chip_power
+from foretell.cost.variation import slowest
 from foretell.exchanges import Exchanges, exchanges_of
 from foretell.network.collectives import occupancy
 from foretell.network.placement import as_filled, group_counts
@@ -53,6 +54,8 @@ class Tables:
     """Share of the time of reducing gradients that each tier's links are in use; (tiers, spots)."""
     power: ChipPower
     """The chip's watts and joules."""
+    pace: float
+    """Time of clocked work on the slowest of the job's chips, over the mean's."""
     bytes_per_s: Num
     """Bandwidth of its memory."""
 
@@ -140,6 +143,7 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
         pipe_counts=counts["pp"],
         in_use=occupancy(counts["dp"] * counts["cp"], scenario.system.network),
         power=chip_power(scenario.system.chip),
+        pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
     )
 
@@ -175,6 +179,7 @@ def select(tables: Tables, rows: Index) -> Tables:
         pipe_counts=tables.pipe_counts,
         in_use=tables.in_use,
         power=tables.power,
+        pace=tables.pace,
         bytes_per_s=tables.bytes_per_s,
     )
 

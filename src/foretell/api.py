@@ -12,9 +12,10 @@ from foretell.network.library_catalog import library_for
 from foretell.question import ask, plan_of
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search, search_plans
-from foretell.sharding.rules import broken, chips_of
+from foretell.sharding.rules import chips_of
+from foretell.simulate.schedules.rules import all_broken
 from foretell.specs.model import Model
-from foretell.specs.plan import BATCH_FIELDS, Plan, batch_of, named_fields
+from foretell.specs.plan import BATCH_FIELDS, USUAL_SCHEDULES, Plan, batch_of, named_fields
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -137,22 +138,15 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
         if dtype not in chip.matrix_flop_per_s
     ]
     problems += _recipe_problems(scenario, plan)
-    if plan.schedule not in ("1f1b", "interleaved"):
-        problems.append(
-            Problem(
-                path="plan.schedule",
-                value=plan.schedule,
-                message="not modelled yet",
-                allowed="1f1b, interleaved",
-            )
-        )
-    if (plan.schedule == "interleaved") != (plan.vpp > 1):
+    usual = plan.schedule in USUAL_SCHEDULES
+    chunks_hold = plan.vpp == (2 if plan.schedule == "zb-v" else 1)
+    if (plan.schedule == "interleaved") != (plan.vpp > 1) if usual else not chunks_hold:
         problems.append(
             Problem(
                 path="plan.schedule",
                 value=plan.schedule,
                 message=f"contradicts vpp{plan.vpp}",
-                allowed="interleaved where vpp > 1, else 1f1b",
+                allowed="interleaved where vpp > 1, zb-v with vpp2, else the others",
             )
         )
     if problems:
@@ -232,7 +226,7 @@ def _without_effect(scenario: Scenario) -> list[Problem]:
 def check_plan(scenario: Scenario, plan: Plan) -> None:
     """Raise where a rule is broken: which, by how much, and the nearest plan that works."""
     check_choices(scenario, plan)
-    failed = broken(scenario, plan, batch_of([plan]))
+    failed = all_broken(scenario, plan, batch_of([plan]))
     if failed:
         near = nearest_plan(scenario, plan)
         raise Infeasible(

@@ -13,7 +13,7 @@ Read this file to know where everything is:
       sharding/data.py       what its ranks share
     network/               how long a collective takes, given where its members stand
     cost/memory.py         what a stage holds
-    simulate/pipeline.py   stage times to the time of a step
+    simulate/schedules/    stage times to the time of a step
     breakdown.py           the same numbers as a tree
 
 Every array has the plans on its first axis; one plan is a batch of one.
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.cost.memory import StageMemory, in_flight, lost_bytes, weight_bytes
+from foretell.cost.memory import StageMemory, lost_bytes, weight_bytes
 from foretell.cost.optimizer import (
     Matrices,
     accumulate_s,
@@ -41,8 +41,10 @@ from foretell.parts import Parts
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.sharding.offload import Held, exposed_copies, host_copies, on_chip
 from foretell.sharding.recompute import blended, full_share
-from foretell.simulate.pipeline import fill_and_drain_s
-from foretell.specs.plan import RECOMPUTE, Plans
+from foretell.simulate.schedules import schedule_named
+from foretell.simulate.schedules.base import Pipe, RankTimes
+from foretell.specs._base import Num
+from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
 from foretell.tables import (
@@ -142,9 +144,15 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     again = (micro_batches > 1.0) | software.sums_fused
     chip, base = scenario.system.chip, plans.base
     sums_s = accumulate_s(stages.trained, 1.0, chip, base, fused=software.sums_fused)
-    sums_s = sums_s * again[:, None]
+    # A micro-batch passes one of the copies of the weights that a rank may hold.
+    sums_s = sums_s * (again / schedule_named(base.schedule).weight_copies)[:, None]
     stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s
-    flight = in_flight(micro_batches[:, None], plans.pp[:, None], plans.vpp[:, None], position)
+    schedule = schedule_named(base.schedule)
+    pipe = Pipe(micro_batches=micro_batches, pp=plans.pp, vpp=plans.vpp)
+    flight = schedule.in_flight(pipe, position)
+    if base.schedule not in USUAL_SCHEDULES:
+        # A single rank has nothing to wait for with its backward passes.
+        flight = np.where(plans.pp[:, None] > 1, flight, 1.0)
     memory = stage_memory(plans, stages, shares, flight)
     offload_s = np.zeros_like(update_s)
     busy_s = micro_batches[:, None] * stage_s + data_s + update_s
@@ -156,7 +164,14 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     slowest = busy_s.argmax(axis=1)
     rows = np.arange(len(plans))
     waiting_s = micro_batches * tables.stages.waiting[pair] * stage_s[rows, slowest]
-    bubble_s = fill_and_drain_s(stage_s, multiplicity, slowest, plans.vpp) + waiting_s
+    times = RankTimes(
+        whole_s=stage_s,
+        multiplicity=multiplicity,
+        slowest=slowest,
+        forward_s=stages.forward_s + 0.5 * sends_s,
+        weight_s=stages.weight_s + sums_s if schedule.splits_backward else 0.0,
+    )
+    bubble_s = schedule.bubble_s(times, pipe) + waiting_s
     held = memory.total * (multiplicity > 0)
     fullest = held.argmax(axis=1)
     return Rows(
@@ -259,9 +274,12 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
     kept, working = kept_of(mode, is_layer, shape, parts, counts, share)
     parameters = parts.parameters[shape]
+    schedule = schedule_named(plans.base.schedule)
     # A tied head is the token table itself on a single stage, and a copy of it on another.
-    parameters[:, -1] += parts.tied[shape] * (plans.pp[first] > 1)
-    on_rank = on_stages(counts, parameters)[key]
+    apart = (plans.pp[first] > 1) & (schedule.layout != "v")
+    parameters[:, -1] += parts.tied[shape] * apart
+    held = counts if schedule.weight_copies == 1.0 else schedule.weight_copies * counts
+    on_rank = on_stages(held, parameters)[key]
 
     def waited(name: str, exchange: Exchange) -> Array:
         """Exchanges of the backward pass, with those of what is computed again."""
@@ -275,6 +293,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     return Stages(
         forward_s=on_stages(counts, forward)[key],
         backward_s=(on_stages(counts, backward) + again)[key],
+        weight_s=weight_seconds(parts.weight_s, shape, clock / tables.pace, counts, key),
         clock=clock[key],
         core_fall=fall[key],
         waits=tuple(
@@ -286,24 +305,34 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
             for name, e in tables.exchanges.by_name.items()
         ),
         parameters=on_rank,
-        trained=on_stages(counts, parts.trained[shape])[key] if plans.base.lora else on_rank,
+        trained=on_stages(held, parts.trained[shape])[key] if plans.base.lora else on_rank,
         matrices=None
         if parts.matrices is None
         else Matrices(
-            weights=on_stages(counts, parts.matrices.weights[shape])[key],
-            edges=on_stages(counts, parts.matrices.edges[shape])[key],
-            counts=on_stages(counts, parts.matrices.counts[shape])[key],
+            weights=on_stages(held, parts.matrices.weights[shape])[key],
+            edges=on_stages(held, parts.matrices.edges[shape])[key],
+            counts=on_stages(held, parts.matrices.counts[shape])[key],
         ),
         products_s=None
         if parts.products_s is None
-        else on_stages(counts, parts.products_s[shape])[key],
-        routed=on_stages(counts, parts.routed[shape])[key] if parts.experts else None,
+        else on_stages(held, parts.products_s[shape])[key],
+        routed=on_stages(held, parts.routed[shape])[key] if parts.experts else None,
         kept_bytes=kept[key],
         buffer_bytes=(working[:, None] + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None])[
             key
         ],
         largest=parameters.max(axis=1)[key],
     )
+
+
+def weight_seconds(
+    weight_s: tuple[Array, Array] | None, shape: Index, clock: Array, counts: Array, key: Index
+) -> Num:
+    """Products for the gradients of weights, at the clock that is held; (plans, stages), or 0."""
+    if weight_s is None:
+        return 0.0
+    slower = (1.0 / clock - 1.0)[:, None]
+    return on_stages(counts, weight_s[0][shape] + slower * weight_s[1][shape])[key]
 
 
 def block_share(plans: Plans, first: Index, tables: Tables) -> Array | None:

@@ -32,6 +32,7 @@ from foretell.sharding.expert import (
 from foretell.sharding.lora import backward_products, is_trained, with_adapters
 from foretell.sharding.recompute import Again, again, waits_again
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
+from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.model import Model
@@ -124,6 +125,9 @@ class Parts:
     """Matrices that the optimizer treats apart; None where it treats none."""
     products_s: Array | None
     """Matrix products of the update; None where it treats none."""
+    weight_s: tuple[Array, Array] | None
+    """Backward products for the gradients of weights, and what of it stretches when the clock falls; None
+    where the schedule does not run them apart."""
     again_ops: NDArray[np.bool_]
     """Operations that recomputing the plan's modules runs again; empty where it names none."""
     again: PassSeconds | None
@@ -233,6 +237,7 @@ def recipe_of(plan: Plan) -> Plan:
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
         optimizer=plan.optimizer if plan.optimizer in APART else "adam",
         recompute=plan.recompute if named_modules(plan.recompute) else "none",
+        schedule=plan.schedule if schedule_named(plan.schedule).splits_backward else "1f1b",
         cp_mode=plan.cp_mode,
         capacity=plan.capacity,
         imbalance=plan.imbalance,
@@ -302,6 +307,9 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         products_s=_sum_parts(ops, products_s(flat, width, chip, base) * learns)
         if found is not None
         else None,
+        weight_s=_weight_s(ops, times, base)
+        if schedule_named(base.schedule).splits_backward
+        else None,
         again_ops=again_rows[:, 0],
         again=_again(ops, times, again_rows, forward_host_s) if shapes.again else None,
         kept_modules=stack([a.kept_bytes for a in shapes.again], width).T,
@@ -341,6 +349,17 @@ def _again(
     host_s = np.maximum(sums["host_s"], share * layer_host_s)
     seconds = p_norm(sums["seconds"], host_s, SIDE_BY_SIDE)
     return PassSeconds(**{**sums, "seconds": seconds, "host_s": seconds - sums["seconds"]})
+
+
+def _weight_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes, base: Plan) -> tuple[Array, Array]:
+    """Of a matrix's two backward products at equal work, the one for its weights; none of frozen ones."""
+    flat = [op for part in ops for op in part]
+    both = [isinstance(op, Gemm) and backward_products(op, base.lora) == 2 for op in flat]
+    half = 0.5 * np.array(both)[:, None]
+    rows = slice(len(flat), None)
+    return _sum_parts(ops, times.seconds[rows] * half), _sum_parts(
+        ops, times.clocked_s[rows] * half
+    )
 
 
 def _attention_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes) -> tuple[Array, Array]:

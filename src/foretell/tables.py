@@ -14,6 +14,7 @@ from foretell.network.collectives import occupancy
 from foretell.network.placement import as_filled, group_counts
 from foretell.parts import Parts, Shape, part_table
 from foretell.sharding.pipeline import StageTable, stage_table
+from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
@@ -80,6 +81,8 @@ class Stages:
     """Forward pass of one micro-batch."""
     backward_s: Array
     """Backward pass of one micro-batch, recomputation included."""
+    weight_s: Num
+    """Of this, the products for the gradients of weights; 0 where the schedule does not run them apart."""
     clock: Array
     """Clock that the step holds, over that of short bursts; (plans,)."""
     core_fall: Array
@@ -133,7 +136,9 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
     return Tables(
         parts=parts,
         shape=shape,
-        stages=stage_table(parts.order, parts.kinds, pairs),
+        stages=stage_table(
+            parts.order, parts.kinds, pairs, schedule_named(plans.base.schedule).layout
+        ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
         group=group,

@@ -20,8 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.network.placement import tier_counts, units
-from foretell.sharding.rules import ENDS, RULES, Cuts, cuts_of, layers_of
-from foretell.specs.plan import AXES, BATCH_FIELDS, RECOMPUTE, Plan, Plans, batch_of, recompute_code
+from foretell.sharding.rules import ENDS, Cuts, cuts_of, layers_of
+from foretell.simulate.schedules import schedule_named
+from foretell.simulate.schedules.base import Pipe
+from foretell.simulate.schedules.rules import ALL_RULES
+from foretell.specs.plan import (
+    AXES,
+    BATCH_FIELDS,
+    RECOMPUTE,
+    USUAL_SCHEDULES,
+    Plan,
+    Plans,
+    batch_of,
+    recompute_code,
+)
 from foretell.specs.scenario import Scenario
 
 Array = NDArray[np.float64]
@@ -137,7 +149,7 @@ def _degrees(
         **dict(zip(("tp", "cp", "pp", "dp"), table, strict=True)),
         ep=ones,
         etp=ones,
-        vpp=ones,
+        vpp=chunks_of(base) * ones,
         zero=0 * ones,
         micro_batch=ones,
         sp=0 * ones,
@@ -149,7 +161,7 @@ def _degrees(
     alive = np.ones(len(found), dtype=bool)
     rejected: Counter[str] = Counter()
     inner = replace(cuts, expert_widths=())
-    for rule in RULES:
+    for rule in ALL_RULES:
         holds = rule.holds(scenario, inner, plans)
         lost = int((alive & ~holds).sum())
         if lost:
@@ -167,7 +179,7 @@ def _block(
 ) -> tuple[Array, Counter[str]]:
     """All further choices of one factorisation, as columns; and what the rules took away."""
     _, cp, _, dp = degrees
-    shapes, rejected = _shapes(scenario, degrees)
+    shapes, rejected = _shapes(scenario, degrees, base)
     sides, lost = _sides(scenario, degrees, also[0])
     rejected.update({name: count * len(shapes) for name, count in lost.items()})
     zeros = (0, 1, 2, 3) if dp * cp > 1 else (0,)
@@ -187,7 +199,14 @@ def _block(
     return rows, rejected
 
 
-def _shapes(scenario: Scenario, degrees: Degrees) -> tuple[list[tuple[int, int]], Counter[str]]:
+def chunks_of(base: Plan) -> int:
+    """Chunks on a rank by which a schedule's rules are looked at first."""
+    return 2 if base.schedule == "zb-v" else 1
+
+
+def _shapes(
+    scenario: Scenario, degrees: Degrees, base: Plan
+) -> tuple[list[tuple[int, int]], Counter[str]]:
     """(micro-batch, virtual stages) of one factorisation."""
     _, _, pp, dp = degrees
     per_replica = scenario.job.global_batch // dp
@@ -195,6 +214,14 @@ def _shapes(scenario: Scenario, degrees: Degrees) -> tuple[list[tuple[int, int]]
     rejected: Counter[str] = Counter()
     shapes: list[tuple[int, int]] = []
     for micro_batch in divisors(per_replica):
+        if base.schedule not in USUAL_SCHEDULES:
+            size, count = np.ones(1), float(per_replica // micro_batch)
+            vpp = chunks_of(base)
+            pipe = Pipe(micro_batches=count * size, pp=pp * size, vpp=vpp * size)
+            allowed = bool(schedule_named(base.schedule).allows(pipe)[0])
+            shapes += [(micro_batch, vpp)] if allowed else []
+            rejected["schedule"] += not allowed
+            continue
         virtual = list(range(1, (layers + ENDS) // pp + 1)) if pp > 1 else [1]
         if (per_replica // micro_batch) % pp:
             rejected["interleaving"] += len(virtual) - 1

@@ -15,7 +15,7 @@ from foretell.sharding.data import sharing_group, sharing_holds, sharing_of
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2
 from foretell.specs.model import Layer, Model
-from foretell.specs.plan import Plan, Plans
+from foretell.specs.plan import USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.scenario import Scenario
 
 Mask = NDArray[np.bool_]
@@ -259,6 +259,7 @@ RULES: tuple[Rule, ...] = (
         name="interleaving",
         holds=lambda s, c, p: (
             (p.vpp == 1)
+            | (p.base.schedule not in USUAL_SCHEDULES)
             | ((p.pp > 1) & (np.mod(s.job.global_batch / (p.dp * p.micro_batch), p.pp) == 0))
         ),
         says=lambda s, c, p: (
@@ -282,11 +283,13 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def broken(scenario: Scenario, plan: Plan, plans: Plans) -> list[tuple[str, str]]:
+def broken(
+    scenario: Scenario, plan: Plan, plans: Plans, rules: tuple[Rule, ...] = RULES
+) -> list[tuple[str, str]]:
     """Names and sentences of the rules that one plan (and its batch of one) breaks."""
     cuts = cuts_of(scenario.model)
     return [
         (rule.name, rule.says(scenario, cuts, plan))
-        for rule in RULES
+        for rule in rules
         if not rule.holds(scenario, cuts, plans)[0]
     ]

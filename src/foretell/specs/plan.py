@@ -467,6 +467,10 @@ def _factor(key: str, value: str) -> float:
     return number
 
 
+USUAL_SCHEDULES = ("1f1b", "interleaved")
+"""Schedules that go by vpp alone, and that a search chooses between."""
+
+
 def recompute_code(text: str) -> int:
     """Code of a recomputation in a batch: 0 none, 1 selective, 2 full, 3 as the batch's base has it."""
     return RECOMPUTE.index(text) if text in RECOMPUTE else len(RECOMPUTE)
@@ -524,7 +528,7 @@ class Plans:
         code = int(self.recompute[row])
         values["recompute"] = RECOMPUTE[code] if code < len(RECOMPUTE) else self.base.recompute
         values["order"] = self.orders[int(self.order[row])]
-        if values["schedule"] in ("1f1b", "interleaved"):
+        if values["schedule"] in USUAL_SCHEDULES:
             values["schedule"] = "interleaved" if values["vpp"] > 1 else "1f1b"
         return Plan(**values)
 

@@ -34,7 +34,7 @@ BRANCHES = {
 def test_vectorised_equals_scalar_on_every_branch() -> None:
     seen: set[str] = set()
 
-    @settings(max_examples=600, derandomize=True, deadline=None)
+    @settings(max_examples=2500, derandomize=True, deadline=None)
     @given(worlds())
     def check(world: World) -> None:
         oracle = world.oracle()

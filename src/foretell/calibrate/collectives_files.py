@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.calibrate.collectives import Fit
-from foretell.catalog.files import read_table
+from foretell.catalog.files import read_table, toml_value
 
 FIGURES = 4
 """Significant figures of a coefficient in a file."""
@@ -60,7 +60,9 @@ def _round(value: float) -> float:
 
 def dumps(table: Mapping[str, Any], path: str = "") -> str:
     """A table as TOML: values first, then tables, then arrays of tables."""
-    values = [f"{_key(key)} = {_text(value)}" for key, value in table.items() if not _nested(value)]
+    values = [
+        f"{_key(key)} = {toml_value(value)}" for key, value in table.items() if not _nested(value)
+    ]
     text = "\n".join(values) + ("\n" if values else "")
     for key, value in table.items():
         here = f"{path}.{_key(key)}" if path else _key(key)
@@ -80,14 +82,3 @@ def _nested(value: object) -> bool:
 
 def _key(key: str) -> str:
     return key if key.replace("-", "").replace("_", "").isalnum() else f'"{key}"'
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return "[" + ", ".join(_text(item) for item in value) + "]"
-    return repr(value)

@@ -6,13 +6,13 @@ collectives of two published simulators (columns `collective, gpu, ...` and `num
 """
 
 import csv
-import gzip
 import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from foretell.catalog.files import unzipped
 from foretell.errors import BadInput, Problem
 from foretell.network.library_records import Kind
 
@@ -106,10 +106,7 @@ def read_rows(path: Path, chip: str = "", software: str = "") -> list[Row]:
 
 def _text(path: Path) -> str:
     try:
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-        return content.decode()
+        return unzipped(path).decode()
     except (OSError, EOFError, UnicodeDecodeError) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise BadInput([Problem(path=str(path), value=None, message=message)]) from None

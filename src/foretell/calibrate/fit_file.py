@@ -10,6 +10,7 @@ from typing import Any
 
 from foretell.calibrate.fit import Calibration
 from foretell.calibrate.surfaces import surfaces_toml
+from foretell.catalog.files import toml_value
 
 
 def chip_toml(found: Calibration) -> str:
@@ -47,4 +48,4 @@ def _value(value: Any) -> str:
 def _text(text: str) -> str:
     """A TOML text on one line."""
     plain = "".join(ch if ch.isprintable() else " " for ch in text)
-    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return toml_value(plain)

@@ -5,7 +5,6 @@ family is told by the columns; one table may hold several dtypes and kernels.
 """
 
 import csv
-import gzip
 import io
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from foretell.calibrate.surfaces import KernelRows
+from foretell.catalog.files import unzipped
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput, Problem
@@ -93,10 +93,7 @@ def _reader(module: str) -> Reader:
 def columns_of(path: Path) -> tuple[Table, int]:
     """The columns of a CSV table, plain or gzipped, and its rows."""
     try:
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-        rows = list(csv.reader(io.StringIO(content.decode())))
+        rows = list(csv.reader(io.StringIO(unzipped(path).decode())))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise BadInput([Problem(path=str(path), value=None, message=message)]) from None

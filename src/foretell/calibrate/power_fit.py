@@ -19,7 +19,7 @@ from foretell.calibrate.power_rows import SETTLED_S, PowerRows, read_rows
 from foretell.calibrate.power_transferred import TRANSFERRED
 from foretell.calibrate.surfaces import QUANTILES
 from foretell.catalog.chips import catalogue_chip
-from foretell.catalog.files import ROOT
+from foretell.catalog.files import ROOT, toml_value
 from foretell.cost.kernels.base import DTYPES
 from foretell.cost.power import (
     ChipPower,
@@ -259,21 +259,22 @@ def power_toml(found: Sequence[Generation]) -> str:
     for generation in found:
         table: Mapping[str, object] = asdict(generation)
         lines.append("[[generation]]")
-        lines += [f"{k} = {_toml(v)}" for k, v in table.items() if k != "coefficients"]
+        lines += [
+            f"{k} = {toml_value(_rounded(v))}" for k, v in table.items() if k != "coefficients"
+        ]
         lines.append("[generation.coefficients]")
-        lines += [f"{k} = {_toml(v)}" for k, v in asdict(generation.coefficients).items()]
+        lines += [
+            f"{k} = {toml_value(_rounded(v))}" for k, v in asdict(generation.coefficients).items()
+        ]
         lines.append("")
     return "\n".join(lines)
 
 
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _rounded(value: object) -> object:
+    """Numbers to four digits, in lists too."""
     if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    return repr(value if isinstance(value, int) else float(f"{value:.4g}"))
+        return [_rounded(item) for item in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def main(folder: str, date: str) -> None:

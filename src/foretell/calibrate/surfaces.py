@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog import chip as named_chip
+from foretell.catalog.files import toml_value
 from foretell.cost.kernels.base import Array, Dims, Engine, Family
 from foretell.specs.surface import Surface
 
@@ -179,19 +180,11 @@ def surfaces_toml(surfaces: Sequence[Surface]) -> str:
     for surface in surfaces:
         table: Mapping[str, Any] = asdict(surface)
         lines.append("[[surface]]")
-        lines += [f"{k} = {_toml(v)}" for k, v in table.items() if k != "coefficients"]
+        lines += [f"{k} = {toml_value(v)}" for k, v in table.items() if k != "coefficients"]
         lines.append("[surface.coefficients]")
-        lines += [f"{k} = {_toml(v)}" for k, v in surface.coefficients.items()]
+        lines += [f"{k} = {toml_value(v)}" for k, v in surface.coefficients.items()]
         lines.append("")
     return "\n".join(lines)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    return repr(value)
 
 
 def write_surfaces(path: Path, surfaces: Sequence[Surface]) -> None:

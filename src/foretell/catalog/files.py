@@ -1,4 +1,4 @@
-"""Where the catalogue's files lie, and how a TOML file is read."""
+"""Where the catalogue's files lie, how TOML is read and written, and how a table of measurements is read."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +46,25 @@ def read_table(path: Path) -> Table:
         raise _bad(path, f"is not valid TOML: {error}") from None
     except RecursionError:
         raise _bad(path, "is nested too deeply") from None
+
+
+def unzipped(path: Path) -> bytes:
+    """The content of a file, gzipped or not; OSError or EOFError where it cannot be read."""
+    import gzip  # only a question that reads a table pays for it
+
+    content = path.read_bytes()
+    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+
+
+def toml_value(value: object) -> str:
+    """A text, number, truth or list of them as TOML has it."""
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    return repr(value)
 
 
 def _bad(path: Path, message: str) -> BadInput:

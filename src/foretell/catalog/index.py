@@ -6,7 +6,7 @@ files that it names, and no others. A test holds it equal to the files.
 
 from pathlib import Path
 
-from foretell.catalog.files import ROOT, Table, read_table
+from foretell.catalog.files import ROOT, Table, read_table, toml_value
 from foretell.catalog.names import INDEX_FILE, Index, normalise
 
 KINDS = ("chip", "system")
@@ -37,10 +37,10 @@ def render(index: Index) -> str:
     lines = [_HEADER]
     for kind in KINDS:
         lines.append(f"[{kind}s]")
-        lines += [f'"{entry}" = {_quoted(title)}' for entry, title in index.titles[kind].items()]
+        lines += [f'"{entry}" = {toml_value(title)}' for entry, title in index.titles[kind].items()]
         lines.append(f"\n[{kind}_names]")
         for name, ids in sorted(index.by_name[kind].items()):
-            value = ", ".join(_quoted(entry) for entry in ids)
+            value = ", ".join(toml_value(entry) for entry in ids)
             lines.append(f"{name} = [{value}]" if len(ids) > 1 else f"{name} = {value}")
         lines.append("")
     return "\n".join(lines)
@@ -61,10 +61,6 @@ def _add_names(names: dict[str, tuple[str, ...]], table: Table, entry: str) -> N
         names[alias] = (entry,)
     for alias in (normalise(name) for name in table.get("shared_aliases", [])):
         names[alias] = (*names.get(alias, ()), entry)
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 if __name__ == "__main__":

@@ -21,8 +21,6 @@ INNER_TIERS = ("package", "pair", "socket", "node", "rack")
 """Names of tiers inside a node: reached without the fabric's ports."""
 DEFAULT_FABRIC = "infiniband"
 """Between nodes of which nothing is known."""
-DEFAULT_LINK = "pcie"
-"""Inside a node of chips that no file names but that run such a library."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

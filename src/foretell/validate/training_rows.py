@@ -5,7 +5,6 @@ says what it filled.
 """
 
 import csv
-import gzip
 import io
 import math
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from foretell.catalog.files import unzipped
 from foretell.errors import BadInput, Problem
 
 NEEDED = ("chip_id", "n_gpus", "framework_id")
@@ -143,10 +143,7 @@ def read_rows(path: Path) -> list[Row]:
 def table_text(path: Path) -> str:
     """The text of a CSV file, gzipped or not."""
     try:
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-        return content[:LARGEST_FILE].decode("utf-8-sig")
+        return unzipped(path)[:LARGEST_FILE].decode("utf-8-sig")
     except FileNotFoundError:
         message = "there is no such file"
     except (OSError, EOFError) as error:

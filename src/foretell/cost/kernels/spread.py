@@ -12,8 +12,6 @@ import numpy as np
 from foretell.catalog.files import ROOT, read_table
 from foretell.cost.kernels.choose import Chosen
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""What residuals are kept as."""
 WIDEST = (-0.6, -0.25, 0.0, 0.25, 0.6)
 """Of defaults on a chip of which nothing was measured: a factor of 1.8 either way holds nine in ten."""
 

@@ -7,9 +7,6 @@ from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
 from foretell.specs.model import Embedding, Head, Layer, Model, NormKind, Stack
 
-GATED = ("swiglu", "geglu", "reglu")
-"""Names of activations that say by themselves that they are gated."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heads:

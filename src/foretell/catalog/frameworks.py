@@ -60,6 +60,11 @@ class Framework:
         """Whether the weight gradients' products add to the sum themselves, as Megatron's do."""
         return self.id.startswith("megatron")
 
+    @property
+    def stages_by_cost(self) -> bool:
+        """Whether layers are dealt to pipeline stages by their cost beside the head's, as nanotron does."""
+        return self.id == "nanotron"
+
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""
         return self.attention if architecture in HOPPER_ON else self.attention_before

@@ -102,8 +102,16 @@ class Stages:
     """Of these, weights of spread experts; None where no plan spreads any."""
     kept_bytes: Array
     """Activations kept for one micro-batch in flight."""
-    buffer_bytes: Array
-    """Scores of the head, and one layer computed again."""
+    again_bytes: Array
+    """The backward pass of one layer, beyond what it keeps: what is computed again, a gradient."""
+    head_bytes: Array
+    """Scores, loss and inputs of the head of one micro-batch, where it stands."""
+    placeholders: Array | None
+    """Weights whose gradients have an empty tensor in their place; None where none have."""
+    narrow: Array | None
+    """Weights of which there are copies in a narrow format; None where there are none."""
+    message_bytes: Array
+    """Messages on their way to and from other ranks; (plans,)."""
     largest: Array
     """Weights of the largest part; (plans,)."""
 

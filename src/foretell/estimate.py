@@ -168,7 +168,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     if base.offload != "none":
         offload_s = offload_seconds(scenario, plans, stages, memory, update_s, micro_batches)
         many = np.maximum(tables.stages.layers[pair], 1.0)
-        memory = offloaded(memory, base.offload, many, stages.kept_bytes)
+        memory = offloaded(memory, base, many, stages.kept_bytes)
         busy_s = busy_s + offload_s
     busy_s *= multiplicity > 0
     slowest = busy_s.argmax(axis=1)
@@ -258,7 +258,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     )
     forward, backward = part_seconds(mode, is_layer, shape, group, tables, clock)
     again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
-    kept, again_bytes = kept_of(mode, is_layer, shape, parts, counts, share)
+    kept, again_bytes = kept_of(plans, first, shape, parts, counts, share)
     parameters = parts.parameters[shape]
     schedule = schedule_named(plans.base.schedule)
     # A tied head is the token table itself on a single stage, and a copy of it on another.

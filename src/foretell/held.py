@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.memory import (
-    ALLOCATOR_SHARE,
     WORKSPACE_BYTES,
     StageMemory,
+    allocator_share,
     framework_bytes,
     weight_bytes,
 )
@@ -42,8 +42,8 @@ LISTED = float(len(RECOMPUTE))
 
 
 def kept_of(
-    mode: Array,
-    is_layer: NDArray[np.bool_],
+    plans: Plans,
+    first: Index,
     shape: Index,
     parts: Parts,
     counts: Array,
@@ -54,8 +54,9 @@ def kept_of(
 
     The backward pass of a layer holds a gradient as large as its largest tensor. full:N drops what the first
     N layers of a stage keep: while any other stands behind them, its own bytes are freed before the first is
-    computed again, and that adds nothing.
+    computed again, and that adds nothing; schedules that split the backward pass free too little for that.
     """
+    mode, is_layer = plans.recompute[first][:, None], np.arange(len(parts.names)) < parts.kinds
     whole, least = parts.kept_whole[shape], parts.kept_input[shape]
     some = np.where(mode == 1.0, parts.kept_selective[shape], whole)
     kept = np.where(mode == 2.0, least, some)
@@ -68,7 +69,8 @@ def kept_of(
     if share is not None:
         held = blended(share, on_stages(counts, least * is_layer), held)
         once_more = largest_here(counts, (whole - least + gradient) * is_layer)
-        again = np.where(share >= 1.0, once_more, again)
+        keeps_on = schedule_named(plans.base.schedule).splits_backward
+        again = np.where((share >= 1.0) | ((share > 0.0) & keeps_on), once_more, again)
     return held, again
 
 
@@ -144,7 +146,7 @@ def stage_memory(
         allocator=np.zeros_like(buffers),
         framework=framework_bytes(groups)[:, None] + np.zeros_like(buffers),
     )
-    return replace(memory, allocator=ALLOCATOR_SHARE * memory.allocated)
+    return replace(memory, allocator=allocator_share(base) * memory.allocated)
 
 
 def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
@@ -155,7 +157,9 @@ def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
     gathered = np.where(passing, 2.0 * weight * stages.largest, 0.0)
     # Where all forward passes come first, every micro-batch's scores wait for the backward passes.
     waiting = flight if schedule_named(base.schedule).scores_wait else 1.0
-    passing_by = np.maximum(waiting * stages.head_bytes, stages.again_bytes)
+    # Where a forward pass runs beside a backward pass, the scores of one meet the layers of the other.
+    meet = np.add if schedule_named(base.schedule).layout == "both" else np.maximum
+    passing_by = meet(waiting * stages.head_bytes, stages.again_bytes)
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
     always = gathered + stages.message_bytes + WORKSPACE_BYTES
     return np.asarray(passing_by + placeholders + always[:, None])
@@ -200,12 +204,12 @@ def parts_of(stages: Stages, shares: tuple[Share, ...]) -> list[tuple[Share, Arr
     return [(s, s.trained / np.maximum(stages.trained, 1.0)) for s in shares]
 
 
-def offloaded(memory: StageMemory, offload: str, layers: Array, kept: Array) -> StageMemory:
+def offloaded(memory: StageMemory, base: Plan, layers: Array, kept: Array) -> StageMemory:
     """What stays on the chip: of each offloaded thing two layers' worth, of activations `kept` for one
     micro-batch."""
 
     def stays(name: str, held: Array, whole: Array) -> Array:
-        return on_chip(offload, name, held, whole / layers)
+        return on_chip(base.offload, name, held, whole / layers)
 
     changed = replace(
         memory,
@@ -213,4 +217,4 @@ def offloaded(memory: StageMemory, offload: str, layers: Array, kept: Array) -> 
         states=stays("optimizer", memory.states, memory.states),
         activations=stays("activations", memory.activations, kept),
     )
-    return replace(changed, allocator=ALLOCATOR_SHARE * changed.allocated)
+    return replace(changed, allocator=allocator_share(base) * changed.allocated)

@@ -150,7 +150,7 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
             parts.kinds,
             pairs,
             schedule_named(plans.base.schedule).layout,
-            head_layers(parts) if framework(plans.base.framework).stages_by_cost else 0.0,
+            by_cost(parts, plans.base.framework),
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
@@ -166,8 +166,13 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
     )
 
 
-def head_layers(parts: Parts) -> float:
-    """Weights of the head's scores over those of a mean layer: what it costs, counted in layers."""
+def by_cost(parts: Parts, name: str) -> float:
+    """What the head costs, counted in layers, where a framework deals layers to stages by cost; else 0.
+
+    Weights of the head's scores over those of a mean layer.
+    """
+    if not framework(name).stages_by_cost:
+        return 0.0
     counts = parts.counts[: parts.kinds]
     layer = float((parts.parameters[0, : parts.kinds] * counts).sum() / max(counts.sum(), 1.0))
     return float(parts.parameters[0, -1] + parts.tied[0]) / max(layer, 1.0)

@@ -59,7 +59,7 @@ BY_FRAMEWORK: Mapping[str, Software] = {
     "pytorch-eager": Software(),
     "pytorch-compiled": Software(loss_fused=True),
 }
-"""By the framework's name in a plan. The fused loss and the placeholders are read off runs of Megatron-LM with
+"""By the framework's name in a plan. The fused loss and the placeholders are read off runs of Megatron-LM and
 Transformer Engine on B200 that print allocated bytes, buckets and gathered weights off the bytes that
 nanotron logs at the end of a step; the rest is from the frameworks' code, recalled."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,12 @@ from foretell.parts import Parts, Shape, part_table
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
+from foretell.specs.model import Model
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.workload.build import build
+from foretell.workload.ops import Gemm
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -150,7 +154,7 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
             parts.kinds,
             pairs,
             schedule_named(plans.base.schedule).layout,
-            by_cost(parts, plans.base.framework),
+            by_cost(scenario.model, plans.base.framework),
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
@@ -166,16 +170,19 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
     )
 
 
-def by_cost(parts: Parts, name: str) -> float:
-    """What the head costs, counted in layers, where a framework deals layers to stages by cost; else 0.
+def by_cost(model: Model, name: str) -> float:
+    """What the head costs, counted in layers, where a framework deals layers to stages by cost; else 0."""
+    return _head_layers(model) if framework(name).stages_by_cost else 0.0
 
-    Weights of the head's scores over those of a mean layer.
-    """
-    if not framework(name).stages_by_cost:
-        return 0.0
-    counts = parts.counts[: parts.kinds]
-    layer = float((parts.parameters[0, : parts.kinds] * counts).sum() / max(counts.sum(), 1.0))
-    return float(parts.parameters[0, -1] + parts.tied[0]) / max(layer, 1.0)
+
+@lru_cache(maxsize=64)
+def _head_layers(model: Model) -> float:
+    """Weights of the head's scores over those of a mean layer, both uncut."""
+    graph = build(model, batch=1.0, seq_len=1.0)
+    weights = [float(np.sum([op.parameters for op in kind.ops])) for kind in graph.kinds]
+    layer = sum(weights[kind] for kind in graph.order) / max(len(graph.order), 1)
+    scores = sum(float(op.groups * op.k * op.n) for op in graph.head.ops if isinstance(op, Gemm))
+    return scores / max(layer, 1.0)
 
 
 def shape_columns(plans: Plans) -> list[Array]:

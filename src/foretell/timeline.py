@@ -101,7 +101,7 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows, stages = evaluate_rows(scenario, plans, tables), stages_of_plans(plans, tables)
-    layers = _layers(plan, tables)
+    layers = _layers(scenario, plan, tables)
     row = _rows_of_ranks(layers, plan, tables)
     step, tail_s = _played(plan, rows, stages, row)
     lines = []
@@ -118,11 +118,13 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     )
 
 
-def _layers(plan: Plan, tables: Tables) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def _layers(
+    scenario: Scenario, plan: Plan, tables: Tables
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Kinds of the layers of each chunk of each rank."""
     layout = schedule_named(plan.schedule).layout
     return chunk_layers(
-        tables.parts.order, plan.pp, plan.vpp, layout, by_cost(tables.parts, plan.framework)
+        tables.parts.order, plan.pp, plan.vpp, layout, by_cost(scenario.model, plan.framework)
     )
 
 

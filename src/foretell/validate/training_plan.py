@@ -210,14 +210,16 @@ def _recompute(
     row: Row, software: Framework, architecture: str, stage_layers: int
 ) -> tuple[str, tuple[str, ...]]:
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
-    if not row.recompute:
-        again = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
-        return again, (f"recompute {again}: not printed, as {software.id}",)
+    chosen: str = row.recompute
+    said: tuple[str, ...] = ()
+    if not chosen:
+        chosen = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
+        said = (f"recompute {chosen}: not printed, as {software.id}",)
     per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
-    if row.recompute == "selective" and per_op:
+    if chosen == "selective" and per_op:
         half = -(-stage_layers // 2)
-        return f"full:{half}", ("selective recomputation: half of the layers' work",)
-    return row.recompute, ()
+        return f"full:{half}", (*said, "selective recomputation: half of the layers' work")
+    return chosen, said
 
 
 def _dtypes(row: Row, software: Framework, chip: Chip) -> list[str]:

@@ -153,7 +153,8 @@ def memory_line(
     """
     names = list(dict.fromkeys([*tensors.always, *groups.values(), BACKWARD, SCORES]))
     row = {name: i for i, name in enumerate(names)}
-    moments = np.array([0.0, *(c.at_s for c in found), end_s])
+    # Parts of a task's time may end a rounding beyond the task.
+    moments = np.maximum.accumulate(np.array([0.0, *(c.at_s for c in found), end_s]))
     table = np.zeros((len(names), len(moments)))
     for name, size in tensors.always.items():
         table[row[name], 0] += size

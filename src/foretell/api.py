@@ -8,6 +8,7 @@ from foretell.answer import answer_of
 from foretell.cost.op_times import required_dtypes
 from foretell.cost.precision import LOW_PRECISION
 from foretell.errors import BadInput, Infeasible, Problem
+from foretell.memory_answer import MemoryAnswer
 from foretell.network.library_catalog import library_for
 from foretell.question import ask, plan_of
 from foretell.search.nearest import nearest_plan
@@ -19,6 +20,7 @@ from foretell.specs.plan import BATCH_FIELDS, USUAL_SCHEDULES, Plan, batch_of, n
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.timeline import step_memory
 from foretell.units import format as show
 
 Settings = Mapping[str, object] | Sequence[str]
@@ -59,6 +61,40 @@ def estimate(
     if result.fits == "no":
         raise Infeasible([_too_large(scenario, result)], result)
     return result
+
+
+def memory(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    plan: str | Plan | None = None,
+    set: Settings = (),
+) -> MemoryAnswer:
+    """One plan's memory over a step, whether it fits or not; the best plan where none is given."""
+    settings = as_texts(set)
+    scenario = ask(
+        model=model,
+        system=system,
+        gpus=gpus,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        target_len=target_len,
+        plan=plan,
+        settings=settings,
+    )
+    if plan is None:
+        base = plan_of(scenario, None, settings)
+        told = best_plan(scenario, base, fixed_fields(None, settings))
+        told = replace(answer_of(scenario, told.plan, chosen=True), assumptions=told.assumptions)
+    else:
+        chosen = plan_of(scenario, plan, settings)
+        check_plan(scenario, chosen)
+        told = answer_of(scenario, chosen, chosen=False)
+    return MemoryAnswer(estimate=told, step=step_memory(scenario, told.plan))
 
 
 def search(

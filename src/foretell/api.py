@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foretell.answer import answer_of
 from foretell.cost.op_times import required_dtypes
 from foretell.cost.precision import LOW_PRECISION
 from foretell.errors import BadInput, Infeasible, Problem
-from foretell.memory_answer import MemoryAnswer
 from foretell.network.library_catalog import library_for
 from foretell.question import ask, plan_of
 from foretell.search.nearest import nearest_plan
@@ -20,8 +20,10 @@ from foretell.specs.plan import BATCH_FIELDS, USUAL_SCHEDULES, Plan, batch_of, n
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
-from foretell.timeline import step_memory
 from foretell.units import format as show
+
+if TYPE_CHECKING:
+    from foretell.memory_answer import MemoryAnswer
 
 Settings = Mapping[str, object] | Sequence[str]
 
@@ -73,8 +75,11 @@ def memory(
     target_len: int | None = None,
     plan: str | Plan | None = None,
     set: Settings = (),
-) -> MemoryAnswer:
+) -> "MemoryAnswer":
     """One plan's memory over a step, whether it fits or not; the best plan where none is given."""
+    from foretell.memory_answer import MemoryAnswer
+    from foretell.timeline import step_memory
+
     settings = as_texts(set)
     scenario = ask(
         model=model,

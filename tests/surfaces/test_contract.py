@@ -18,6 +18,7 @@ QUESTION = (
 FLAGS = {
     "estimate": QUESTION,
     "search": [*QUESTION[:-1], "--top", "--workers", "--json"],
+    "memory": [*QUESTION[:-1], "--out", "--json"],
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
     "catalog models": ["--json"],
@@ -306,7 +307,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, catalog, reference, network, validate, calibrate; did",
+            "allowed: estimate, search, memory, catalog, reference, network, validate, calibrate; did",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

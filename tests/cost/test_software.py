@@ -52,10 +52,7 @@ def test_buckets_and_gathered_weights_of_nanotron() -> None:
 
     def held(words: str) -> float:
         found = rows(f"{words} no-fused framework=nanotron").memory
-        generic = (
-            rows(f"{words} no-fused framework=generic pp1").memory if "pp1" in words else found
-        )
-        parameters = float(generic.weights[0, 0]) / 2.0
+        parameters = float(rows(f"{words} framework=generic").memory.weights[0, 0]) / 2.0
         sums = [found.weights[0, 0], found.gradients[0, 0], found.states[0, 0]]
         return float(np.sum(sums)) / parameters
 

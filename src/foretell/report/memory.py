@@ -28,14 +28,17 @@ def memory_text(found: MemoryAnswer) -> "RenderableType":
     told, full = found.estimate, found.step.fullest
     peak, when = full.line.peak
     have = found.step.capacity_bytes / GIB
-    answer = (
-        f"{FITS[told.fits]}: {told.peak_memory_bytes / GIB:.1f} of {have:.1f} GiB; stage {full.stage} is the "
-        f"fullest, {peak / GIB:.1f} GiB of tensors {when:.3g} s into a step of {found.step.step_s:.3g} s"
+    need = told.peak_memory_bytes / GIB
+    answer = f"{need:.1f} of {have:.1f} GiB, {FITS[told.fits]}"
+    fullest = (
+        f"Stage {full.stage} is the fullest: {peak / GIB:.1f} GiB of tensors, {when:.3g} s into a step of "
+        f"{found.step.step_s:.3g} s."
     )
     return Group(
         headline(told),
         Text(),
         Text(answer, "bold"),
+        Text(fullest),
         Text(),
         stage_table(found),
         Text(NOTE, "dim"),

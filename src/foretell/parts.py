@@ -86,11 +86,11 @@ class PassSeconds:
     """One pass through every part, at the clock of short bursts; arrays are (shapes, parts)."""
 
     seconds: Array
-    """Time."""
+    """Time of the chip's kernels."""
     host_s: Array
-    """What of it is waiting for the host to start kernels."""
+    """Time that the host takes to start them, beside it."""
     clocked_s: Array
-    """What of it stretches when the clock falls."""
+    """What of the chip's time stretches when the clock falls."""
     core_joules: Array
     """What the cores spend."""
     memory_joules: Array
@@ -231,6 +231,7 @@ def recipe_of(plan: Plan) -> Plan:
         attention=plan.attention,
         precision=plan.precision,
         weights=plan.weights,
+        master=plan.master,
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
@@ -347,8 +348,7 @@ def _again(
     all_host_s = _sum_parts(ops, times.host_s[:many])
     share = sums["host_s"] / np.maximum(all_host_s, 1e-30)
     host_s = np.maximum(sums["host_s"], share * layer_host_s)
-    seconds = p_norm(sums["seconds"], host_s, SIDE_BY_SIDE)
-    return PassSeconds(**{**sums, "seconds": seconds, "host_s": seconds - sums["seconds"]})
+    return PassSeconds(**{**sums, "host_s": host_s})
 
 
 def _weight_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes, base: Plan) -> tuple[Array, Array]:
@@ -368,6 +368,11 @@ def _attention_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes) -> tuple[Array
     core = np.array([isinstance(op, AttentionCore) for op in flat])[:, None]
     rows = times.seconds[: len(flat)], times.seconds[len(flat) :]
     return _sum_parts(ops, rows[0] * core), _sum_parts(ops, rows[1] * core)
+
+
+def beside_host(chip_s: Array, host_s: Array) -> Array:
+    """Time of a pass whose kernels and exchanges take the chip `chip_s` while the host starts them."""
+    return p_norm(chip_s, host_s, SIDE_BY_SIDE)
 
 
 @lru_cache(maxsize=256)
@@ -448,13 +453,9 @@ def _pass(
 
     The host takes its time for every operation, and for a layer no less than the framework needs.
     """
-    chip_s = _sum_parts(ops, times.seconds[rows])
-    host_s = _sum_parts(ops, times.host_s[rows])
-    host_s = np.maximum(host_s, layer_host_s)
-    seconds = p_norm(chip_s, host_s, SIDE_BY_SIDE)
     return PassSeconds(
-        seconds=seconds,
-        host_s=seconds - chip_s,
+        seconds=_sum_parts(ops, times.seconds[rows]),
+        host_s=np.maximum(_sum_parts(ops, times.host_s[rows]), layer_host_s),
         clocked_s=_sum_parts(ops, times.clocked_s[rows]),
         core_joules=_sum_parts(ops, times.core_joules[rows]),
         memory_joules=_sum_parts(ops, times.memory_joules[rows]),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.frameworks import framework
 from foretell.cost.optimizer import Matrices
 from foretell.cost.power import ChipPower, chip_power
 from foretell.cost.variation import slowest
@@ -137,7 +138,11 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
         parts=parts,
         shape=shape,
         stages=stage_table(
-            parts.order, parts.kinds, pairs, schedule_named(plans.base.schedule).layout
+            parts.order,
+            parts.kinds,
+            pairs,
+            schedule_named(plans.base.schedule).layout,
+            head_layers(parts) if framework(plans.base.framework).stages_by_cost else 0.0,
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
@@ -151,6 +156,13 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
         pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
     )
+
+
+def head_layers(parts: Parts) -> float:
+    """Weights of the head's scores over those of a mean layer: what it costs, counted in layers."""
+    counts = parts.counts[: parts.kinds]
+    layer = float((parts.parameters[0, : parts.kinds] * counts).sum() / max(counts.sum(), 1.0))
+    return float(parts.parameters[0, -1] + parts.tied[0]) / max(layer, 1.0)
 
 
 def shape_columns(plans: Plans) -> list[Array]:

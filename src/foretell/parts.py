@@ -37,7 +37,6 @@ from foretell.sharding.tensor2d import (
     grid_of,
     grid_parallel,
     grid_traffic,
-    panel_elements,
 )
 from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
@@ -475,7 +474,7 @@ def _panel_bytes(grid: tuple[GridTraffic, ...]) -> Num:
     """Bytes of the widest panels of any part."""
     widest: Num = 0.0
     for traffic in grid:
-        widest = np.maximum(widest, panel_elements(traffic))
+        widest = np.maximum(widest, traffic.held)
     return widest * ACTIVATION_BYTES
 
 

@@ -78,6 +78,8 @@ class GridTraffic:
     """Elements of keys and values that m2 gathers."""
     looked_up: Num
     """Elements of rows of a token table that m2 reduces and scatters."""
+    held: Num
+    """Elements of other ranks' panels at a time: those at work and those on their way."""
 
 
 def grid_of(tp: Num, tp2: Num, panels: float) -> Grid:
@@ -156,12 +158,16 @@ def grid_traffic(graph: LayerGraph, local: LayerGraph, grid: Grid, hidden: float
         norm_weights=2.0 * hidden / grid.m1,
         keys=context_traffic(local, "allgather").keys,
         looked_up=graph.input_elements / grid.m1 if tables else 0.0,
+        held=_held(products, grid),
     )
 
 
-def panel_elements(traffic: GridTraffic) -> Num:
-    """Elements of the panels that one product holds at a time: the one at work and the one on its way."""
+def _held(products: tuple[PanelProduct, ...], grid: Grid) -> Num:
+    """Two panels of A where a row has others, and of B where a column has."""
     largest: Num = 0.0
-    for product in traffic.products:
-        largest = np.maximum(largest, (product.inputs + product.weights) / product.panels)
+    for p in products:
+        lent = p.inputs * np.minimum(grid.m1 - 1.0, 1.0) + p.weights * np.minimum(
+            grid.m2 - 1.0, 1.0
+        )
+        largest = np.maximum(largest, lent / p.panels)
     return 2.0 * largest

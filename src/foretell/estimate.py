@@ -319,9 +319,10 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         else on_stages(held, parts.products_s[shape])[key],
         routed=on_stages(held, parts.routed[shape])[key] if parts.experts else None,
         kept_bytes=kept[key],
-        buffer_bytes=(working[:, None] + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None])[
-            key
-        ],
+        buffer_bytes=(
+            (working + parts.panel_bytes[shape])[:, None]
+            + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None]
+        )[key],
         largest=parameters.max(axis=1)[key],
     )
 

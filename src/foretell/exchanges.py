@@ -21,6 +21,7 @@ from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
 from foretell.specs.plan import ContextMode, Plan
 from foretell.specs.system import System
+from foretell.tensor_exchanges import grid_seconds
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -56,11 +57,16 @@ def exchanges_of(
     parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
 ) -> Exchanges:
     """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
-    tensor, send = tensor_seconds(parts, shape, counts["tp"], system)
-    shown = framework(base.framework).tensor_exposed
-    tensor = replace(
-        tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
-    )
+    if parts.grid:
+        forward, backward = grid_seconds(parts, shape, counts["tp"], system, base)
+        tensor = Exchange(forward_s=forward, backward_s=backward, tier=outermost(counts["tp"]))
+        send = np.zeros(len(shape))
+    else:
+        tensor, send = tensor_seconds(parts, shape, counts["tp"], system)
+        shown = framework(base.framework).tensor_exposed
+        tensor = replace(
+            tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
+        )
     found = {"tensor_parallel": tensor}
     if parts.context:
         found["context_parallel"] = context_seconds(

@@ -122,7 +122,7 @@ def chunks(tables: Tables) -> Iterator[Index]:
 def tables_of(scenario: Scenario, plans: Plans) -> Tables:
     """Compute each quantity on the distinct combinations of the fields that it depends on."""
     first, shape = distinct(*shape_columns(plans))
-    names = ("micro_batch", "tp", "sp", "cp", "ep", "etp")
+    names = ("micro_batch", "tp", "sp", "cp", "ep", "etp", "tp2")
     parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
@@ -169,7 +169,8 @@ def shape_columns(plans: Plans) -> list[Array]:
     """The fields that the operations of a part depend on; those that all plans leave at 1 are left out."""
     columns = [plans.tp, plans.micro_batch, plans.sp]
     columns += [plans.cp] if (plans.cp > 1).any() else []
-    return columns + ([plans.ep, plans.etp] if (plans.ep > 1).any() else [])
+    columns += [plans.ep, plans.etp] if (plans.ep > 1).any() else []
+    return columns + ([plans.tp2] if plans.base.tp_mode == "summa" else [])
 
 
 def system_as_filled(scenario: Scenario) -> System:

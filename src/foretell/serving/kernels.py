@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.calls import CallStack, stacked
+from foretell.cost.fusion import passes
 from foretell.cost.kernels.base import DTYPES, attainable, engine_of
 from foretell.cost.kernels.choose import Chosen, choose
 from foretell.cost.kernels.experts import experts_seconds
@@ -113,8 +114,8 @@ class Kernels:
         else:
             found = self.chosen("pointwise", "bf16")
             engine = self.engine(found, "bf16")
-            told = [PASSES.get(kind, PASSES["other"]) for kind, _ in stack.kinds]
-            factor = np.array([t[0] for t in told])[:, None] * self.profile.plain
+            told = [self.passes(kind) for kind, _ in stack.kinds]
+            factor = np.array([t[0] for t in told])[:, None]
             launched = np.array([t[1] for t in told])[:, None]
             moved = moved * factor
             half = 0.5 * moved
@@ -156,6 +157,13 @@ class Kernels:
         moved = kv + 2.0 * queries * (sizes["qk_dim"] + sizes["v_dim"])
         return seconds, self._joules(seconds, stack, moved, dtype)
 
+    def passes(self, kind: str) -> tuple[float, float]:
+        """Traffic over the least, and launches, of a pass over memory."""
+        if self.profile.fused:
+            return PASSES.get(kind, PASSES["other"])
+        plain = passes(kind, fused=False)
+        return plain.forward, plain.kernels
+
     def engine(self, found: Chosen, dtype: str) -> Any:
         """The chip as kernels of a dtype see it."""
         engine = engine_of(self.chip, dtype)
@@ -188,7 +196,6 @@ class Kernels:
         engine = self.engine(found, dtype)
         sizes = {name: np.broadcast_to(np.asarray(v, float), (width,)) for name, v in dims.items()}
         seconds = experts_seconds(sizes, found.record, engine)
-        seconds = self.profile.expert_factor * seconds + self.profile.expert_layer_s
         rows = sizes["tokens"] * sizes["top_k"] / sizes["ep"]
         inner = sizes["inter"] / sizes["tp"]
         weights = 3.0 * sizes["hidden"] * inner

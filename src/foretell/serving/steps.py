@@ -11,8 +11,7 @@ With stages (pp) a step is one round of all micro-batches: every sequence gets i
 stages have passed its part of the batch on.
 """
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ from foretell.serving.tables import (
 )
 from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
-from foretell.specs.engine import EngineProfile
+from foretell.specs.engine import EngineProfile, Fit
 from foretell.specs.model import Model
 from foretell.specs.system import System
 
@@ -131,15 +130,26 @@ class StepTimes:
         rows = least_one(drawn, d.dp * d.cp) + own_k
         if joules:
             tokens, own_n, own_k, rows = drawn + new, n, prompts, drawn + prompts
-        total = at(token, tokens) + at(experts, stage) + at(head, rows) + at(encoder, read_in)
+        total = at(token, tokens) + at(head, rows) + at(encoder, read_in)
+        total = total + (1.0 if joules else self.profile.expert_factor) * at(experts, stage)
         places = along(own_n, SEQUENCES), along(context, CONTEXTS)
         total = total + read(decode, places) * few(own_n, SEQUENCES)
         q = along(each / d.cp, LENGTHS)
         spots = along(own_k, PROMPTS), q, along(past, PASTS)
         total = total + read(prefill, spots) * few(own_k, PROMPTS)
-        if not joules and d.pp > 1:
+        if joules:
+            return np.asarray(total)
+        total = total + at(tables.gather_s, stage) + self.gaps_s() * few(stage, TOKENS)
+        if d.pp > 1:
             total = total + d.pp * (self.send_s[0] + self.send_s[1] * tokens)
         return np.asarray(total)
+
+    def gaps_s(self) -> float:
+        """What the engine's layers, exchanges and mixtures take in every step beyond their kernels."""
+        p, d = self.profile, self.deployment
+        late = p.exchange_s * np.log2(d.tp) * self.tables.reduces
+        mixtures = p.expert_layer_s * self.tables.mixtures
+        return float(p.layer_s * self.layers + late + mixtures)
 
 
 def at(table: Array, tokens: Array) -> Array:
@@ -158,19 +168,29 @@ def least_one(total: Num, ranks: float) -> Array:
     return np.asarray(np.maximum(total / ranks, np.minimum(total, 1.0)))
 
 
-@lru_cache(maxsize=256)
+def kernel_side(profile: EngineProfile) -> EngineProfile:
+    """A profile reduced to what the kernels of a step depend on, so that tables are shared."""
+    return EngineProfile(
+        id="", engine=profile.engine, since="", until="", architectures=(), source="", fit=Fit(rows=0),
+        software=profile.software, custom_all_reduce=profile.custom_all_reduce,
+        fused=profile.fused, shared_heads=profile.shared_heads, expert_skew=profile.expert_skew,
+    )  # fmt: skip
+
+
 def step_times(
     model: Model, system: System, deployment: Deployment, profile: EngineProfile
 ) -> StepTimes:
     """An instance with its tables."""
-    links = links_of(system, deployment, profile)
+    kernels = kernel_side(profile)
+    layout = replace(deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0)
+    links = links_of(system, layout, kernels)
     near, far = (float(pipe_s(tokens, model, links)) for tokens in (0.0, 1e4))
     return StepTimes(
         model=model,
         system=system,
         deployment=deployment,
         profile=profile,
-        tables=tables_of(model, system, deployment, profile),
+        tables=tables_of(model, system, layout, kernels),
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
     )

@@ -76,7 +76,9 @@ class Tables:
     token_s: Array
     """By tokens of a rank; (tokens,)."""
     experts_s: Array
-    """By tokens of the stage; (tokens,)."""
+    """By tokens of the stage, kernels alone; (tokens,)."""
+    gather_s: Array
+    """What experts wait for tokens of other ranks, by tokens of the stage; (tokens,)."""
     decode_s: Array
     """By sequences of a rank and their context; (sequences, contexts)."""
     prefill_s: Array
@@ -98,7 +100,11 @@ class Tables:
     encoder_joules: Array
     """As encoder_s, of all ranks."""
     exchange_s: Array
-    """What of token_s and experts_s is waiting for other ranks, at equal tokens; (tokens,)."""
+    """What of token_s is waiting for other ranks; (tokens,)."""
+    reduces: float
+    """All-reduces of a step."""
+    mixtures: float
+    """Layers with routed experts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +173,7 @@ def tables_of(
     return Tables(
         token_s=token.seconds,
         experts_s=experts.seconds,
+        gather_s=routed_exchange,
         decode_s=decode.seconds.reshape(square),
         prefill_s=prefill.seconds.reshape(shape),
         head_s=head.seconds,
@@ -177,7 +184,9 @@ def tables_of(
         prefill_joules=prefill.joules.reshape(shape),
         head_joules=head.joules,
         encoder_joules=encoder.joules,
-        exchange_s=exchange + routed_exchange,
+        exchange_s=exchange,
+        reduces=reduces_of(stack),
+        mixtures=sum(many for layer, many in kinds_of(stack) if isinstance(layer.ffn, Experts)),
     )
 
 
@@ -185,6 +194,15 @@ def kinds_of(stack: Stack) -> list[tuple[Layer, float]]:
     """Distinct layers and how many of each."""
     layers, order = layer_kinds(stack)
     return [(layer, float(order.count(i))) for i, layer in enumerate(layers)]
+
+
+def reduces_of(stack: Stack) -> float:
+    """Times that a step leaves a region that tensor parallelism cuts."""
+    one = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="decode")
+    return sum(
+        many * sum(edge.leave for edge in layer_graph(layer, stack.hidden, one).edges)
+        for layer, many in kinds_of(stack)
+    )
 
 
 def token_costs(
@@ -199,7 +217,6 @@ def token_costs(
     ops: list[Op] = []
     counts: list[float] = []
     exchange = np.zeros_like(TOKENS)
-    layers = 0.0
     for layer, many in kinds_of(stack):
         graph = layer_graph(layer, stack.hidden, tokens)
         for op in tensor_parallel(graph, tp, 0.0).ops:
@@ -213,24 +230,10 @@ def token_costs(
             counts.append(times)
         for edge in graph.edges:
             if edge.leave and not (edge.name == "moe" and kernels.deployment.stage > tp):
-                exchange = exchange + many * reduce_s(2.0 * edge.elements, links, links.tensor)
-        layers += many
+                size = 2.0 * np.asarray(edge.elements)[None, :]
+                exchange = exchange + many * collective_s("all-reduce", size, links.tensor)[0]
     cost = kernels.cost(ops, counts, len(TOKENS))
-    seconds = cost.seconds + exchange + layers * kernels.profile.layer_s
-    return Cost(seconds=seconds, joules=cost.joules * kernels.deployment.gpus), exchange
-
-
-def reduce_s(size_bytes: Num, links: Links, group: Group) -> Array:
-    """One all-reduce of a step, with what ranks wait that are not in step."""
-    size = np.asarray(size_bytes, float)
-    members = float(np.max(members_of(group)))
-    late = links.profile.exchange_s * np.log2(max(members, 1.0))
-    return np.asarray(collective_s("all-reduce", size[None, :], group)[0] + late)
-
-
-def members_of(group: Group) -> Array:
-    """Ranks of a group."""
-    return np.asarray(group.members)
+    return Cost(seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus), exchange
 
 
 def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Array]:
@@ -264,9 +267,7 @@ def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Ar
         else:
             wait = none  # the region's all-reduce stands among the tokens' exchanges
         exchange = exchange + many * wait
-        total = total + Cost(
-            seconds=many * (one.seconds + wait), joules=many * one.joules * d.gpus
-        )
+        total = total + Cost(seconds=many * one.seconds, joules=many * one.joules * d.gpus)
     return total, exchange
 
 

@@ -95,8 +95,8 @@ class EngineProfile:
     """Whether layers with a window keep no more than the window."""
     shared_heads: float = 1.0
     """Part of the sharing of keys among query heads that kernels use: 1 all; 0: each head reads its own."""
-    plain: float = 1.0
-    """Traffic of passes over memory, over that of fused kernels."""
+    fused: bool = True
+    """Whether passes over memory are fused kernels; else plain ones follow each other."""
     expert_layer_s: float = 0.0
     """What a layer of experts takes beyond its kernels."""
     expert_skew: float = 0.0

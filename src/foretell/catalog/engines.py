@@ -14,6 +14,8 @@ FILE = ROOT / "engines.toml"
 """Every profile that is known."""
 ORDER = ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-ultra", "rubin")
 """Chip generations; the nearest one stands for a generation that no profile names."""
+FIRST_YEAR = 2000
+"""Numbers from here on are years, not versions."""
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "lmdeploy": "lmdeploy", "nemo": "nemo", "fastertransformer": "nemo", "torch": "torch",
@@ -30,7 +32,7 @@ def profiles() -> Mapping[str, EngineProfile]:
 def profile_from(table: Mapping[str, Any]) -> EngineProfile:
     """A profile from its `[[profile]]` table."""
     values = {**table, "fit": Fit(**table["fit"])}
-    for name in ("architectures", "software"):
+    for name in ("architectures", "software", "years"):
         values[name] = tuple(values[name])
     return EngineProfile(**values)
 
@@ -61,15 +63,18 @@ def profile(name: str, chip: Chip, version: str = "") -> EngineProfile:
                 )
             ]
         )
-    return min(mine, key=lambda p: (distance(p, version), far(p, chip), newest_first(p)))
+    return min(mine, key=lambda p: (outside(p, version), far(p, chip), newest_first(p)))
 
 
-def distance(p: EngineProfile, version: str) -> float:
-    """0 where a version lies inside a profile's range or none is told, else 1."""
+def outside(p: EngineProfile, version: str) -> float:
+    """How far a version, or a year in its place, lies outside a profile's range; 0 where none is told."""
     numbers = numbers_of(version)
     if not numbers:
-        return 0.0 if not p.until else 0.5
-    low = not p.since or numbers_of(p.since) <= numbers
+        return 0.0
+    if numbers[0] >= FIRST_YEAR:
+        first, last = p.years
+        return max(first - numbers[0], numbers[0] - (last or 9999), 0)
+    low = numbers_of(p.since) <= numbers
     high = not p.until or numbers[: len(numbers_of(p.until))] <= numbers_of(p.until)
     return 0.0 if low and high else 1.0
 

@@ -171,7 +171,7 @@ def least_one(total: Num, ranks: float) -> Array:
 def kernel_side(profile: EngineProfile) -> EngineProfile:
     """A profile reduced to what the kernels of a step depend on, so that tables are shared."""
     return EngineProfile(
-        id="", engine=profile.engine, since="", until="", architectures=(), source="", fit=Fit(rows=0),
+        id="", engine=profile.engine, since="", until="", years=(0, 0), architectures=(), source="", fit=Fit(rows=0),
         software=profile.software, custom_all_reduce=profile.custom_all_reduce,
         fused=profile.fused, shared_heads=profile.shared_heads, expert_skew=profile.expert_skew,
     )  # fmt: skip

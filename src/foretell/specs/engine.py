@@ -39,6 +39,8 @@ class EngineProfile:
     """First version or year it stands for; empty: any."""
     until: str
     """Last version or year; empty: any."""
+    years: tuple[int, int]
+    """First and last year it stands for, where a version is told as a date; 0: to this day."""
     architectures: tuple[str, ...]
     """Chip generations it was fitted on; empty: any."""
     software: tuple[str, ...]

@@ -12,10 +12,13 @@ Blank cells are filled by rules, each said:
 """
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foretell.calibrate.serving_rows import Row
 from foretell.catalog.engines import profile as profile_for
@@ -33,10 +36,23 @@ from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System
 
+Array = NDArray[np.float64]
+
 SPREAD = 0.8
 """Least length over the nominal, of a fixed concurrency."""
-STEP_KINDS = ("decode_step", "prefill", "first_token_latency")
-"""Rows that are one step."""
+NEEDS: dict[str, tuple[str, ...]] = {
+    "decode_step": ("batch", "isl"),
+    "prefill": ("batch", "isl"),
+    "first_token_latency": ("batch", "isl"),
+    "static_batch_latency": ("batch", "isl", "osl"),
+    "static_batch_throughput": ("batch", "isl", "osl"),
+    "max_throughput": ("isl", "osl"),
+    "online_concurrency": ("batch", "isl", "osl"),
+    "online_serving": ("rate", "isl", "osl"),
+    "prefill_tokens_per_gpu_s": ("batch", "isl"),
+    "decode_tokens_per_gpu_s": ("batch", "isl"),
+}
+"""Kind -> cells without which nothing can be said."""
 STATIC_KINDS = ("static_batch_latency", "static_batch_throughput")
 """Rows that are one batch from its prompts to its last tokens."""
 EARLY = "2023, Splitwise"
@@ -52,6 +68,11 @@ PRECISIONS: dict[str, str] = {
     "awq": "int4", "gptq": "int4", "w4a16": "int4", "w8a8": "int8", "w4a8": "int4",
 }  # fmt: skip
 """Other names of precisions."""
+
+
+ACCEPTED = {1: 0.8, 2: 1.2, 3: 1.4}
+"""Tokens kept of those drafted by DeepSeek's own prediction block (80 to 90 % of the first: DeepSeek-V3
+report, section 5.4.3)."""
 
 
 class Unsupported(Exception):
@@ -106,8 +127,9 @@ def case_of(row: Row) -> Case:
     dp, ep, pp = row.dp or 1, row.ep or 1, row.pp or 1
     if tp * dp * pp > (row.n_gpus or tp * dp * pp) and (tp == dp or tp == ep):
         tp = 1  # tables that print the ranks of a group twice: as tp and as dp
+    draft, accepted = drafted(row, model, profile, dp, said)
     deployment = Deployment(
-        tp=tp, pp=pp, dp=dp, ep=ep, weights=weights, experts=experts, kv=kv,
+        draft_tokens=draft, accepted=accepted, tp=tp, pp=pp, dp=dp, ep=ep, weights=weights, experts=experts, kv=kv,
         memory_fraction=fraction_of(row),
     )  # fmt: skip
     if deployment.stage % ep:
@@ -162,99 +184,137 @@ def formats_of(
     return weights, experts, kv
 
 
+def drafted(
+    row: Row, model: Model, profile: EngineProfile, dp: int, said: list[str]
+) -> tuple[int, float]:
+    """Tokens drafted a step and kept of them, where a row is known to predict several.
+
+    The public benchmark's scripts of TensorRT-LLM 1.1.0rc2.post2 serve DeepSeek with multi-token prediction
+    (three tokens, one where attention is data parallel); rows do not record it.
+    """
+    told = re.search(r"\bmtp[-_ ]?(\d)?\b", row.notes.lower())
+    scripted = profile.engine == "trtllm" and "1.1.0rc2.post2" in row.version
+    if model.prediction is None or not (told or scripted):
+        return 0, 0.0
+    many = int(told.group(1)) if told and told.group(1) else (1 if dp > 1 else 3)
+    kept = ACCEPTED.get(many, 0.5 * many)
+    said.append(f"multi-token prediction: {many} tokens drafted, {kept:g} kept")
+    return many, kept
+
+
 def fraction_of(row: Row) -> float | None:
     """The fraction of memory that the notes tell."""
     found = MEMORY_NOTES.search(row.notes)
     return float(found.group(1)) if found else None
 
 
-def predicted(case: Case, profile: EngineProfile | None = None) -> dict[str, float]:
-    """Metric -> our figure: ttft, tpot, e2e in milliseconds, throughput in output tokens a second."""
-    engine = profile or case.profile
-    times = step_times(case.model, case.system, case.deployment, engine)
-    row = case.row
-    if row.kind in STEP_KINDS or row.kind in STATIC_KINDS:
-        return static_figures(case, times)
-    memory = memory_of(case.model, case.system, case.deployment, engine)
-    if not memory.fits:
-        raise Unsupported("does not fit in memory by the engine's rule")
-    isl, osl = told(row.isl, "isl"), told(row.osl, "osl")
-    match row.kind:
-        case "max_throughput":
-            return offline_figures(case, times, memory, isl, osl)
-        case "online_concurrency":
-            each = told(row.batch, "the number in flight") / case.replicas
-            traffic = Traffic(isl=isl, osl=osl, concurrency=max(each, 1.0), least=SPREAD)
-            found = steady(times, memory, traffic)
-            return loaded_figures(case, float(found.ttft_s), float(found.tpot_s), osl, each)
-        case "online_serving":
-            rate = told(row.rate, "the rate of requests") / case.replicas
-            traffic = Traffic(isl=isl, osl=osl, concurrency=1.0)
-            found, flight = with_rate(times, memory, traffic, rate)
-            figures = loaded_figures(
-                case, float(found.ttft_steady_s), float(found.tpot_s), osl, flight
+Figures = dict[str, float]
+"""Metric -> figure: ttft, tpot, e2e in milliseconds, throughput in output tokens a second."""
+Columns = dict[str, Array]
+"""The same of several rows."""
+
+
+def predicted(case: Case, profile: EngineProfile | None = None) -> Figures:
+    """Our figures of a row; Unsupported with the reason where there are none."""
+    found = predicted_all([case], lambda one: profile or one.profile)[0]
+    if isinstance(found, str):
+        raise Unsupported(found)
+    return found
+
+
+def predicted_all(
+    cases: Sequence[Case], profile: Callable[[Case], EngineProfile]
+) -> list[Figures | str]:
+    """Our figures of many rows, or the reason why there are none: those of one deployment at once."""
+    found: list[Figures | str] = [""] * len(cases)
+    groups: dict[Any, list[int]] = {}
+    for i, case in enumerate(cases):
+        reason = blank(case.row)
+        if reason:
+            found[i] = reason
+            continue
+        key = (case.model.id, case.system.id, case.deployment, profile(case), case.row.kind, case.replicas)
+        groups.setdefault(key, []).append(i)
+    for members in groups.values():
+        told = figures_of([cases[i] for i in members], profile(cases[members[0]]))
+        for place, i in enumerate(members):
+            found[i] = (
+                told
+                if isinstance(told, str)
+                else {name: float(column[place]) for name, column in told.items()}
             )
-            return figures | {"throughput": rate * osl * case.replicas}
-        case "online_trace" | "online_sharegpt":
-            raise Unsupported("the row does not tell its load: the arrivals are in a file of its own")
-        case "prefill_tokens_per_gpu_s" | "decode_tokens_per_gpu_s":
-            raise Unsupported("the row does not tell its batch")
-        case _:
-            raise Unsupported(f"rows of the kind {row.kind} are not known")
+    return found
 
 
-def told(value: float | None, name: str) -> float:
-    """A cell's number; Unsupported where it is blank."""
-    if value is None:
-        raise Unsupported(f"the row does not tell {name}")
-    return value
+def blank(row: Row) -> str:
+    """What a row lacks to be predicted, in words; empty: nothing."""
+    if row.kind in ("online_trace", "online_sharegpt"):
+        return "the row does not tell its load: the arrivals are in a file of its own"
+    if row.kind not in NEEDS:
+        return f"rows of the kind {row.kind} are not known"
+    missing = [name for name in NEEDS[row.kind] if getattr(row, name) is None]
+    return f"the row does not tell its {', '.join(missing)}" if missing else ""
 
 
-def static_figures(case: Case, times: StepTimes) -> dict[str, float]:
-    """One step, or one batch."""
-    row = case.row
-    n = told(row.batch, "its batch") / case.replicas
-    isl = told(row.isl, "isl")
-    if row.kind == "decode_step":
-        return {"tpot": 1e3 * float(times.seconds(StepLoad(decoding=n, context_tokens=n * isl)))}
-    if row.kind in ("prefill", "first_token_latency"):
-        return {"ttft": 1e3 * float(times.seconds(StepLoad(prefill_tokens=n * isl, prompts=n)))}
-    osl = told(row.osl, "osl")
-    found = static_batch(times, n, isl, osl)
-    figures = {
-        "ttft": 1e3 * float(found.ttft_s),
-        "tpot": 1e3 * float(found.tpot_s),
-        "e2e": 1e3 * float(found.e2e_s),
-        "throughput": n * osl / float(found.e2e_s) * case.replicas,
-    }
-    if EARLY in row.framework and osl >= LONG_ANSWER:
-        del figures["e2e"]
-    return figures
+def figures_of(cases: Sequence[Case], engine: EngineProfile) -> Columns | str:
+    """Figures of rows of one deployment, kind and engine."""
+    first = cases[0]
+    times = step_times(first.model, first.system, first.deployment, engine)
+
+    def column(name: str) -> Array:
+        return np.array([getattr(case.row, name) or np.nan for case in cases], float)
+
+    isl, osl = column("isl"), column("osl")
+    n = np.maximum(column("batch") / first.replicas, 1.0)
+    kind, copies = first.row.kind, first.replicas
+    if kind == "decode_step":
+        return {"tpot": 1e3 * times.seconds(StepLoad(decoding=n, context_tokens=n * isl))}
+    if kind in ("prefill", "first_token_latency"):
+        return {"ttft": 1e3 * times.seconds(StepLoad(prefill_tokens=n * isl, prompts=n))}
+    if kind in STATIC_KINDS:
+        batch = static_batch(times, n, isl, osl)
+        return in_ms(batch.ttft_s, batch.tpot_s, batch.e2e_s, n * osl / batch.e2e_s * copies)
+    memory = memory_of(first.model, first.system, first.deployment, engine)
+    if not memory.fits:
+        return "does not fit in memory by the engine's rule"
+    if kind == "max_throughput":
+        batch_fit = offline_batch(first, engine, memory, isl + osl)
+        return {"throughput": offline_tokens_per_s(times, batch_fit, isl, osl) * copies}
+    if kind == "online_serving":
+        return poisson_figures(cases, times, memory)
+    traffic = Traffic(isl=isl, osl=osl, concurrency=n, least=SPREAD)
+    loop = steady(times, memory, traffic)
+    e2e = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
+    return in_ms(loop.ttft_s, loop.tpot_s, e2e, n * osl / e2e * copies)
 
 
-def offline_figures(
-    case: Case, times: StepTimes, memory: Memory, isl: float, osl: float
-) -> dict[str, float]:
-    """The throughput of an endless queue."""
-    d, p = case.deployment, times.profile
-    room = sequences_that_fit(memory, case.model, d, p, isl + osl)
-    limit = (d.max_batch or p.max_batch) * d.dp
-    batch = max(min(float(np.floor(room)), float(limit)), 1.0)
-    rate = float(offline_tokens_per_s(times, batch, isl, osl))
-    return {"throughput": rate * case.replicas}
-
-
-def loaded_figures(
-    case: Case, ttft_s: float, tpot_s: float, osl: float, flight: float
-) -> dict[str, float]:
-    """Figures of a load, the throughput by Little's law."""
-    e2e = ttft_s + tpot_s * max(osl - 1.0, 0.0)
+def in_ms(ttft_s: Array, tpot_s: Array, e2e_s: Array, tokens_per_s: Array) -> Columns:
+    """Figures by their metrics."""
     return {
-        "ttft": 1e3 * ttft_s,
-        "tpot": 1e3 * tpot_s,
-        "e2e": 1e3 * e2e,
-        "throughput": flight * osl / e2e * case.replicas,
-    }
+        "ttft": 1e3 * ttft_s, "tpot": 1e3 * tpot_s, "e2e": 1e3 * e2e_s, "throughput": tokens_per_s,
+    }  # fmt: skip
+
+
+def poisson_figures(cases: Sequence[Case], times: StepTimes, memory: Memory) -> Columns:
+    """Rows under a rate of requests, one after the other."""
+    rows = []
+    for case in cases:
+        rate = (case.row.rate or 0.0) / case.replicas
+        isl, osl = case.row.isl or 1.0, case.row.osl or 1.0
+        found, _ = with_rate(times, memory, Traffic(isl=isl, osl=osl, concurrency=1.0), rate)
+        tpot = float(found.tpot_s)
+        ttft = float(found.ttft_steady_s)
+        served = min(rate, float(found.requests_per_s)) * osl * case.replicas
+        rows.append((ttft, tpot, ttft + tpot * max(osl - 1.0, 0.0), served))
+    ttfts, tpots, spans, rates = np.array(rows).T
+    return in_ms(ttfts, tpots, spans, rates)
+
+
+def offline_batch(case: Case, engine: EngineProfile, memory: Memory, context: Array) -> Array:
+    """Sequences at once with an endless queue."""
+    d = case.deployment
+    room = sequences_that_fit(memory, case.model, d, engine, context)
+    return np.maximum(np.minimum(np.floor(room), (d.max_batch or engine.max_batch) * d.dp), 1.0)
 
 
 def measured(row: Row) -> dict[str, float]:
@@ -265,6 +325,8 @@ def measured(row: Row) -> dict[str, float]:
         "e2e": row.e2e_ms,
         "throughput": row.tokens_per_s or row.tokens_per_s_per_gpu,
     }
+    if EARLY in row.framework and (row.osl or 0.0) >= LONG_ANSWER:
+        figures["e2e"] = None
     return {name: value for name, value in figures.items() if value is not None}
 
 
@@ -275,7 +337,3 @@ def in_their_unit(case: Case, figures: dict[str, float]) -> dict[str, float]:
         return figures | {"throughput": figures["throughput"] / gpus}
     return figures
 
-
-def without_memory_note(case: Case) -> Case:
-    """The same with the engine's own fraction, for fits that look for it."""
-    return replace(case, deployment=replace(case.deployment, memory_fraction=None))

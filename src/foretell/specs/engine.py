@@ -101,7 +101,5 @@ class EngineProfile:
     """Whether passes over memory are fused kernels; else plain ones follow each other."""
     expert_layer_s: float = 0.0
     """What a layer of experts takes beyond its kernels."""
-    expert_skew: float = 0.0
-    """Exponent of the power law by which experts are liked; 0: all alike."""
     expert_factor: float = 1.0
     """Time of the experts' kernels over what their tables tell."""

@@ -26,11 +26,10 @@ from foretell.workload.ops import AttentionCore, Op
 
 Array = NDArray[np.float64]
 
-GRAPH_LAUNCH_S = 2.7e-6
-"""Least seconds from one product to the next in a captured graph, its cast fused into what comes before:
-tables of narrow formats launch the cast by itself (12 to 14 us)."""
 FUSED_CAST = 0.5
 """Share of the cast's traffic that is left where half of the casts ride on norms and activations."""
+UNTUNED = ("trtllm",)
+"""Software whose tables of 4-bit products were taken with one tactic for all sizes."""
 SPLIT_S = 9e-6
 """Most that joining the parts of a split product takes an engine, which tries tactics until one serves;
 tables of nvfp4 have none that splits (22 us at k 8192 whatever n)."""
@@ -78,7 +77,14 @@ class Kernels:
     def chosen(self, family: str, dtype: str) -> Chosen:
         """Coefficients of a family as a step meets them."""
         found = choose(self.chip, family, dtype, self.profile.software)
-        return replace(found, record=in_step(family, dtype, found.record))
+        if family == "gemm" and DTYPES[dtype].quantised:
+            plain = choose(self.chip, family, "bf16", self.profile.software).record
+            untuned = any(s.software in UNTUNED for s in found.surfaces)
+            return replace(found, record=narrow_product(dtype, found.record, plain, untuned))
+        if family in ("decode", "mla-decode"):
+            # Other layers' weights pass between: nothing of the keys is left in the cache.
+            return replace(found, record=replace(found.record, cached=0.0))
+        return found
 
     def cost(
         self, ops: Sequence[Op], counts: Sequence[float], width: int, phase: str = "token"
@@ -207,20 +213,21 @@ class Kernels:
         )
 
 
-def in_step(family: str, dtype: str, record: Any) -> Any:
-    """Coefficients less what only tables of single kernels have."""
-    if family in ("decode", "mla-decode"):
-        return replace(record, cached=0.0)
-    if family == "gemm" and DTYPES[dtype].quantised:
-        changed = {
-            "launch_s": np.minimum(record.launch_s, GRAPH_LAUNCH_S),
-            "quantise": FUSED_CAST * record.quantise,
-        }
-        if DTYPES[dtype].peak == "fp4":
-            changed["split_s"] = np.minimum(record.split_s, SPLIT_S)
-            changed["memory"] = np.maximum(record.memory, NARROW_MEMORY)
-        return replace(record, **changed)
-    return record
+def narrow_product(dtype: str, record: Any, plain: Any, untuned: bool) -> Any:
+    """Products of a narrow format in a step: launched as those of 16 bits are.
+
+    Tables of narrow formats launch the cast by itself (12 to 14 us in fp8), and some of 4 bits try no
+    tactics; engines fuse casts into what comes before, and replay the best tactic from a graph.
+    """
+    changed = {
+        "launch_s": np.minimum(record.launch_s, plain.launch_s),
+        "quantise": FUSED_CAST * record.quantise,
+    }
+    if DTYPES[dtype].peak == "fp4" and untuned:
+        changed["step_s"] = np.minimum(record.step_s, plain.step_s)
+        changed["split_s"] = np.minimum(record.split_s, SPLIT_S)
+        changed["memory"] = np.maximum(record.memory, NARROW_MEMORY)
+    return replace(record, **changed)
 
 
 def is_latent(op: Op) -> bool:

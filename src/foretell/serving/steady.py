@@ -24,6 +24,9 @@ from foretell.specs.deployment import Traffic
 
 Array = NDArray[np.float64]
 
+UNEVEN = 0.75
+"""Of its answer what a sequence counts as having in the cache. Sequences stand anywhere between their first
+token and their last, half of the answer on the mean, but kernels wait for their longest ones."""
 ROUNDS = 6
 """Rounds of the fixed point between prompts of a step and the rate of requests."""
 
@@ -75,7 +78,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     fit = np.maximum(np.minimum(limit, np.floor(room)), 1.0)
     n = np.minimum(asked, fit)
     kept = 1.0 + d.accepted
-    context = length + 0.5 * answer
+    context = length + UNEVEN * answer
     decode = StepLoad(decoding=n, context_tokens=n * context)
     t_d = times.seconds(decode) / kept
     wait = p.wait_steps * t_d * kept

@@ -166,8 +166,13 @@ def interval_of(a: Leaf, b: Leaf) -> dict[str, tuple[float, float]]:
             cause = cause_of(name)
             seconds[cause] += sign * leaf.value
             if leaf.value > 0.0 and leaf.interval is not None:
+                # Where the two plans' spreads differ (a bubble's goes with its mix), the wider one counts.
+                known = spread.get(cause, {})
                 spread[cause] = {
-                    key: (low / leaf.value - 1.0, high / leaf.value - 1.0)
+                    key: (
+                        min(low / leaf.value - 1.0, known.get(key, (0.0, 0.0))[0]),
+                        max(high / leaf.value - 1.0, known.get(key, (0.0, 0.0))[1]),
+                    )
                     for key, (low, high) in leaf.interval.items()
                 }
     low90, low50, _, high50, high90 = (math.exp(q) - 1.0 for q in WHOLE_STEP)

@@ -99,6 +99,8 @@ def check_name(path: str) -> Path:
             path="plot", value=path, message="no such picture", allowed=", ".join(KINDS)
         )
         raise BadInput([problem])
+    if not file.parent.is_dir():
+        raise BadInput([Problem(path="plot", value=path, message="its folder does not exist")])
     if kind == ".png" and browser() is None:
         message = "a PNG needs a browser, and none of these is here: " + ", ".join(BROWSERS)
         raise BadInput([Problem(path="plot", value=path, message=message, allowed=".svg, .html")])

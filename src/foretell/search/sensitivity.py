@@ -33,8 +33,9 @@ Array = NDArray[np.float64]
 Kind = Literal["rate", "time", "size", "joint"]
 """How a number enters: per second, in seconds, neither, or several numbers at once."""
 
-STEP = 0.01
-"""Relative half-width of the central differences: wide enough to see past the steps of tiles and chunks."""
+STEP = 0.001
+"""Relative half-width of the central differences: seconds are continuous in every rate and time, with bends
+(a power limit that begins to bind, another algorithm), which a narrow difference seldom straddles."""
 TWICE = 2.0
 """Factor of the what-ifs: a rate twice as high, a time half as long."""
 ALL_HARDWARE = "hardware"

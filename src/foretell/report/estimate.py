@@ -6,6 +6,7 @@ from foretell.cost.memory import CLOSE_SHARE
 from foretell.report.console import bar, table
 from foretell.specs.result import Estimate, Leaf
 from foretell.specs.run import Run
+from foretell.units import format as show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,12 +36,12 @@ def estimate_text(result: Estimate) -> "RenderableType":
         rates(result),
         Text(CONVENTIONS, "dim"),
     ]
+    if result.run is not None:
+        parts += [Text(), run_table(result.run)]
     if result.breakdown is not None:
         parts += [Text(), time_table(result.breakdown)]
     if result.memory_by_stage:
         parts += [Text(), memory_table(result)]
-    if result.run is not None:
-        parts += [Text(), run_table(result.run)]
     if result.overrides:
         parts += [Text(), bullets("Set by hand", [f"{k}={v}" for k, v in result.overrides.items()])]
     if result.assumptions:
@@ -131,7 +132,8 @@ def run_table(run: Run) -> "Table":
     made = table("The whole run", "")
     low, high = run.interval["p90"] if run.interval else (run.days, run.days)
     made.add_row(
-        "tokens", f"{run.tokens:.4g}, {run.tokens_per_parameter:,.1f} per active parameter"
+        "tokens",
+        f"{show(run.tokens, 'tokens')}, {run.tokens_per_parameter:,.1f} per active parameter",
     )
     made.add_row("steps", f"{run.steps:,.0f}")
     made.add_row("days", f"{run.days:,.2f}   90%: {low:,.2f} to {high:,.2f}")

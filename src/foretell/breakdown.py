@@ -10,7 +10,7 @@ import numpy as np
 from foretell.certainty import HOST, Grounds, grounds_of, leaf, node, whole
 from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import MEMORY_SHARE
-from foretell.estimate import Rows
+from foretell.estimate import PassTimes, Rows, late_launches
 from foretell.parts import Parts
 from foretell.sharding.recompute import full_share
 from foretell.specs._base import Num
@@ -74,12 +74,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         exchanged[name] = float(
             (once_more * e.forward_s[group] + on_stage * e.backward_s[group]).sum()
         )
-    host = parts.forward.host_s[at] + parts.backward.host_s[at]
-    host_s = float((on_stage * host).sum())
-    if share:
-        host_s += float((repeated * parts.forward.host_s[at]).sum())
-    if mode == 3.0 and parts.again is not None:
-        host_s += float((layers_only * parts.again.host_s[at]).sum())
+    host_s = _host_waits(plans, tables, rows, (on_stage, repeated, layers_only * (mode == 3.0)))
     base = float(tables.power.base_watts)
 
     def waits(name: str, seconds: float) -> Leaf:
@@ -112,6 +107,26 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     if plans.base.offload != "none":
         children.append(leaf("offload", offload_s, ("datasheet", HOST), base * offload_s))
     return whole(node("step", children, float(rows.step_s[0])))
+
+
+def _host_waits(
+    plans: Plans, tables: Tables, rows: Rows, counts: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> float:
+    """What the chip waits for the host: of parts run once, layers run again whole, modules run again."""
+    slower = tables.pace / float(rows.clock[0]) - 1.0
+    spent = PassTimes(
+        tables=tables,
+        shape=tables.shape[:1],
+        group=tables.group[:1],
+        late_s=late_launches(plans, tables),
+    )
+    forward, backward = (
+        both - chip for both, chip in zip(spent.of(slower), spent.chip_s(slower), strict=True)
+    )
+    waited = counts[0] * (forward + backward)[0] + counts[1] * forward[0]
+    if tables.parts.again is not None:
+        waited = waited + counts[2] * (spent.again(slower) - spent.again_chip_s(slower))[0]
+    return float(waited.sum())
 
 
 def update_joules(seconds: Num, tables: Tables) -> Num:

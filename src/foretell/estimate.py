@@ -35,9 +35,9 @@ from foretell.cost.optimizer import (
     state_bytes,
 )
 from foretell.cost.power import clock_of
-from foretell.exchanges import Exchange
+from foretell.exchanges import Exchange, tensor_launch_s
 from foretell.network.collectives import send_s
-from foretell.parts import Parts
+from foretell.parts import Parts, PassSeconds, beside_host
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.sharding.offload import Held, exposed_copies, host_copies, on_chip
 from foretell.sharding.recompute import blended, full_share
@@ -260,17 +260,18 @@ def offloaded(memory: StageMemory, offload: str, layers: Array) -> StageMemory:
 
 def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     """Sums over the parts of each stage, on distinct combinations, gathered to the plans."""
-    first, key = distinct(tables.group, tables.pair, plans.recompute)
+    late = late_launches(plans, tables)
+    first, key = distinct(tables.group, tables.pair, plans.recompute, *late)
+    late = [column[first] for column in late]
     shape = tables.shape[first]
     parts, counts = tables.parts, tables.stages.counts[tables.pair[first]]
     mode = plans.recompute[first][:, None]
     is_layer = np.arange(len(parts.names)) < parts.kinds
     group = tables.group[first]
     share = block_share(plans, first, tables)
-    clock, fall = clock_held(
-        repeats_of(plans, first, tables) * is_layer, mode, shape, group, tables
-    )
-    forward, backward = part_seconds(mode, is_layer, shape, group, tables, clock)
+    spent = PassTimes(tables=tables, shape=shape, group=group, late_s=late)
+    clock, fall = clock_held(repeats_of(plans, first, tables) * is_layer, mode, spent)
+    forward, backward = part_seconds(mode, is_layer, spent, clock)
     again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
     kept, working = kept_of(mode, is_layer, shape, parts, counts, share)
     parameters = parts.parameters[shape]
@@ -318,9 +319,10 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         else on_stages(held, parts.products_s[shape])[key],
         routed=on_stages(held, parts.routed[shape])[key] if parts.experts else None,
         kept_bytes=kept[key],
-        buffer_bytes=(working[:, None] + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None])[
-            key
-        ],
+        buffer_bytes=(
+            (working + parts.panel_bytes[shape])[:, None]
+            + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None]
+        )[key],
         largest=parameters.max(axis=1)[key],
     )
 
@@ -379,38 +381,105 @@ def kept_of(
     return held, working.max(axis=1)
 
 
-def clock_held(
-    repeats: Array, mode: Array, shape: Index, group: Index, tables: Tables
-) -> tuple[Array, Array]:
+def late_launches(plans: Plans, tables: Tables) -> list[Array]:
+    """Microseconds that the host takes besides to start a layer of each plan, one column; none: no column.
+
+    A framework may start layers later where stages stand on several nodes, the more so the more ranks a
+    layer is cut over (`Framework.stage_rank_s`).
+    """
+    each_s = framework(plans.base.framework).stage_rank_s
+    if each_s == 0.0:
+        return []
+    apart = tables.pipe_counts[1:].max(axis=0, initial=1.0)[tables.spot] > 1.0
+    return [np.rint(1e6 * each_s * plans.tp * apart)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTimes:
+    """What the passes of one micro-batch take on distinct combinations of shape, placement and stages."""
+
+    tables: Tables
+    """Of the whole batch."""
+    shape: Index
+    """Shape of each combination."""
+    group: Index
+    """Shape and placement of each."""
+    late_s: list[Array]
+    """What the host takes besides for a layer (see late_launches), microseconds; (combinations,)."""
+
+    def host_s(self, spent: PassSeconds, share: float) -> Array:
+        """Host's time of each part; (combinations, parts)."""
+        parts = self.tables.parts
+        more_s = np.asarray(tensor_launch_s(parts, self.shape))
+        is_layer = np.arange(len(parts.names)) < parts.kinds
+        for column in self.late_s:
+            more_s = more_s + 1e-6 * share * column[:, None] * is_layer
+        return spent.host_s[self.shape] + more_s / self.tables.host_speed[self.shape][:, None]
+
+    def chip_s(self, slower: Num) -> tuple[Array, Array]:
+        """The chip's time of each part forward and backward, exchanges included; (combinations, parts).
+
+        Clocked work takes `slower` more of its time than at the clock of short bursts.
+        """
+        parts, waited = self.tables.parts, self.tables.exchanges
+        forward, backward = (
+            spent.seconds[self.shape] + slower * spent.clocked_s[self.shape]
+            for spent in (parts.forward, parts.backward)
+        )
+        return forward + waited.forward_s[self.group], backward + waited.backward_s[self.group]
+
+    def of(self, slower: Num) -> tuple[Array, Array]:
+        """Time of each part forward and backward: the chip's or the host's, whichever is longer."""
+        parts = self.tables.parts
+        forward, backward = self.chip_s(slower)
+        return (
+            beside_host(forward, self.host_s(parts.forward, 1.0 / 3.0)),
+            beside_host(backward, self.host_s(parts.backward, 2.0 / 3.0)),
+        )
+
+    def again_chip_s(self, slower: Num) -> Array:
+        """The chip's time of the modules that a plan computes again, exchanges included."""
+        parts, spent = self.tables.parts, self.tables.parts.again
+        if spent is None:
+            return np.zeros(1)
+        chip_s = spent.seconds[self.shape] + slower * spent.clocked_s[self.shape]
+        for name, exchange in self.tables.exchanges.by_name.items():
+            chip_s = chip_s + parts.waits_again[name] * exchange.forward_s[self.group]
+        return chip_s
+
+    def again(self, slower: Num) -> Array:
+        """Time of these modules: the chip's or the host's, whichever is longer."""
+        spent = self.tables.parts.again
+        chip_s = self.again_chip_s(slower)
+        return chip_s if spent is None else beside_host(chip_s, spent.host_s[self.shape])
+
+
+def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Array]:
     """Clock that a step holds under the power limit, and the factor on its cores' joules; (combinations,).
 
     From sums over the whole model of one micro-batch: what stretches when the clock falls, what does not
-    (memory traffic, exchanges), and what is spent.
+    (memory traffic, exchanges, waiting for the host), and what is spent.
     """
-    parts, waited = tables.parts, tables.exchanges
+    parts, shape = spent.tables.parts, spent.shape
     again = 1.0 + repeats
     many = parts.counts
 
     def total(forward: Array, backward: Array) -> Array:
-        return np.asarray(((forward[shape] * again + backward[shape]) * many).sum(axis=1))
+        return np.asarray(((forward * again + backward) * many).sum(axis=1))
 
-    names = ("seconds", "clocked_s", "core_joules", "memory_joules")
-    sums = [total(getattr(parts.forward, n), getattr(parts.backward, n)) for n in names]
+    names = ("clocked_s", "core_joules", "memory_joules")
+    sums = [total(getattr(parts.forward, n)[shape], getattr(parts.backward, n)[shape]) for n in names]
+    all_s = total(*spent.of(0.0))
     if parts.again is not None:
         listed = mode[:, 0] == LISTED
         more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]
         sums = [s + m for s, m in zip(sums, more, strict=True)]
-    waits = ((waited.forward_s[group] * again + waited.backward_s[group]) * many).sum(axis=1)
-    return clock_of(sums[0] - sums[1] + waits, sums[1], sums[2], sums[3], tables.power)
+        all_s = all_s + (spent.again(0.0) * many).sum(axis=1) * listed
+    return clock_of(all_s - sums[0], *sums, spent.tables.power)
 
 
 def part_seconds(
-    mode: Array,
-    is_layer: NDArray[np.bool_],
-    shape: Index,
-    group: Index,
-    tables: Tables,
-    clock: Array,
+    mode: Array, is_layer: NDArray[np.bool_], spent: PassTimes, clock: Array
 ) -> tuple[Array, Array]:
     """Forward and backward time of each part for one micro-batch; (combinations, parts).
 
@@ -418,20 +487,15 @@ def part_seconds(
     (mode 1) the attention core, a list of modules what it names; embedding and head are never recomputed.
     full:N, which depends on the stage, comes on top of it.
     """
-    parts = tables.parts
-    slower = (tables.pace / clock - 1.0)[:, None]
-    forward = parts.forward.seconds[shape] + slower * parts.forward.clocked_s[shape]
-    forward = forward + tables.exchanges.forward_s[group]
-    backward = parts.backward.seconds[shape] + slower * parts.backward.clocked_s[shape]
+    parts = spent.tables.parts
+    slower = (spent.tables.pace / clock - 1.0)[:, None]
+    forward, backward = spent.of(slower)
     again = np.where(
-        mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[shape], 0.0)
+        mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0)
     )
     if parts.again is not None:
-        run_s = parts.again.seconds[shape] + slower * parts.again.clocked_s[shape]
-        for name, exchange in tables.exchanges.by_name.items():
-            run_s = run_s + parts.waits_again[name] * exchange.forward_s[group]
-        again = np.where(mode == LISTED, run_s * is_layer, again)
-    return forward, backward + tables.exchanges.backward_s[group] + again
+        again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)
+    return forward, backward + again
 
 
 def on_stages(counts: Array, values: Array) -> Array:

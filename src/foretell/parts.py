@@ -32,6 +32,12 @@ from foretell.sharding.expert import (
 from foretell.sharding.lora import backward_products, is_trained, with_adapters
 from foretell.sharding.recompute import Again, again, waits_again
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
+from foretell.sharding.tensor2d import (
+    GridTraffic,
+    grid_of,
+    grid_parallel,
+    grid_traffic,
+)
 from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
@@ -69,6 +75,8 @@ class Shape:
     """Expert-parallel ranks."""
     etp: Num = 1.0
     """Tensor-parallel ranks inside an expert."""
+    tp2: Num = 0.0
+    """Of a grid of tensor-parallel ranks, those along its second dimension."""
 
     @property
     def tokens_cut(self) -> bool:
@@ -86,11 +94,11 @@ class PassSeconds:
     """One pass through every part, at the clock of short bursts; arrays are (shapes, parts)."""
 
     seconds: Array
-    """Time."""
+    """Time of the chip's kernels."""
     host_s: Array
-    """What of it is waiting for the host to start kernels."""
+    """Time that the host takes to start them, beside it."""
     clocked_s: Array
-    """What of it stretches when the clock falls."""
+    """What of the chip's time stretches when the clock falls."""
     core_joules: Array
     """What the cores spend."""
     memory_joules: Array
@@ -158,6 +166,10 @@ class Parts:
     """Context-parallel messages of each part; empty where there is none."""
     experts: tuple[ExpertTraffic, ...]
     """Dispatches of each part; empty where expert parallelism never spreads experts."""
+    grid: tuple[GridTraffic, ...]
+    """Messages of each part on a grid of tensor-parallel ranks; empty where they are no grid."""
+    panel_bytes: Array
+    """Panels that a product on a grid holds of other ranks; (shapes,)."""
     shape: Shape
     """The shapes, as arrays; (shapes,)."""
     notes: tuple[str, ...]
@@ -195,6 +207,8 @@ class Shapes:
     """Context-parallel messages of each part."""
     experts: tuple[ExpertTraffic, ...]
     """Dispatches of each part."""
+    grid: tuple[GridTraffic, ...]
+    """Messages of each part on a grid."""
     kept: tuple[KeptBytes, ...]
     """What each part keeps."""
     again: tuple[Again, ...]
@@ -231,6 +245,7 @@ def recipe_of(plan: Plan) -> Plan:
         attention=plan.attention,
         precision=plan.precision,
         weights=plan.weights,
+        master=plan.master,
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
@@ -239,6 +254,8 @@ def recipe_of(plan: Plan) -> Plan:
         recompute=plan.recompute if named_modules(plan.recompute) else "none",
         schedule=plan.schedule if schedule_named(plan.schedule).splits_backward else "1f1b",
         cp_mode=plan.cp_mode,
+        tp_mode=plan.tp_mode,
+        panels=plan.panels,
         capacity=plan.capacity,
         imbalance=plan.imbalance,
         framework=plan.framework,
@@ -261,6 +278,8 @@ def _one_part_table(
         adapters=recipe.adapters,
         recompute=recipe.recompute,
         cp_mode=recipe.cp_mode,
+        tp_mode=recipe.tp_mode,
+        panels=recipe.panels,
         capacity=recipe.capacity,
         imbalance=recipe.imbalance,
     )
@@ -332,6 +351,8 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         ),
         context=shapes.context,
         experts=shapes.experts,
+        grid=shapes.grid,
+        panel_bytes=stack([_panel_bytes(shapes.grid)], width)[0],
         shape=shape,
         notes=shapes.graph.notes,
     )
@@ -347,8 +368,7 @@ def _again(
     all_host_s = _sum_parts(ops, times.host_s[:many])
     share = sums["host_s"] / np.maximum(all_host_s, 1e-30)
     host_s = np.maximum(sums["host_s"], share * layer_host_s)
-    seconds = p_norm(sums["seconds"], host_s, SIDE_BY_SIDE)
-    return PassSeconds(**{**sums, "seconds": seconds, "host_s": seconds - sums["seconds"]})
+    return PassSeconds(**{**sums, "host_s": host_s})
 
 
 def _weight_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes, base: Plan) -> tuple[Array, Array]:
@@ -368,6 +388,11 @@ def _attention_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes) -> tuple[Array
     core = np.array([isinstance(op, AttentionCore) for op in flat])[:, None]
     rows = times.seconds[: len(flat)], times.seconds[len(flat) :]
     return _sum_parts(ops, rows[0] * core), _sum_parts(ops, rows[1] * core)
+
+
+def beside_host(chip_s: Array, host_s: Array) -> Array:
+    """Time of a pass whose kernels and exchanges take the chip `chip_s` while the host starts them."""
+    return p_norm(chip_s, host_s, SIDE_BY_SIDE)
 
 
 @lru_cache(maxsize=256)
@@ -391,14 +416,18 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
     if shape.tokens_cut:
         whole = tuple(context_parallel(part, shape.cp, base.cp_mode) for part in whole)
     spread = spread_of(shape.tp, shape.ep, shape.etp, base)
-    local = tuple(_on_one_rank(part, shape, spread, base) for part in whole)
+    grid = grid_of(shape.tp, shape.tp2, float(base.panels)) if base.tp_mode == "summa" else None
+    if grid is None:
+        local = tuple(_on_one_rank(part, shape, spread, base) for part in whole)
+    else:
+        local = tuple(grid_parallel(part, grid) for part in whole)
     modules = recompute_modules(base.recompute) if named_modules(base.recompute) else ()
     ends = len(whole) - 2
     ops = tuple(part.ops for part in local)
     flat = [op for part in ops for op in part]
     width = np.size(shape.tp)
     folded = np.minimum(shape.ep - 1.0, 1.0)
-    input_parts = token_parts(shape.tp, shape.sp)
+    input_parts = token_parts(shape.tp, shape.sp) if grid is None else shape.tp
     return Shapes(
         graph=graph,
         whole=whole,
@@ -408,6 +437,11 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
         routed=stack([routed_parameters(op) * folded for op in flat], width),
         context=tuple(context_traffic(part, base.cp_mode) for part in local if shape.tokens_cut),
         experts=tuple(expert_traffic(part, spread) for part in whole if shape.experts_spread),
+        grid=tuple(
+            grid_traffic(part, cut, grid, float(model.stack.hidden))
+            for part, cut in zip(whole, local, strict=True)
+            if grid is not None
+        ),
         kept=tuple(kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local),
         # Embedding and head are never computed again.
         again=tuple(
@@ -437,8 +471,16 @@ def tied_weights(head: LayerGraph) -> Num:
     """Weights that the last stage borrows from the token table: a tied head, the input of predictions."""
     for op in head.ops:
         if isinstance(op, Gemm) and op.tied:
-            return op.groups * op.k * op.n
+            return op.groups * op.k * op.n / op.weight_parts
     return 0.0
+
+
+def _panel_bytes(grid: tuple[GridTraffic, ...]) -> Num:
+    """Bytes of the widest panels of any part."""
+    widest: Num = 0.0
+    for traffic in grid:
+        widest = np.maximum(widest, traffic.held)
+    return widest * ACTIVATION_BYTES
 
 
 def _pass(
@@ -448,13 +490,9 @@ def _pass(
 
     The host takes its time for every operation, and for a layer no less than the framework needs.
     """
-    chip_s = _sum_parts(ops, times.seconds[rows])
-    host_s = _sum_parts(ops, times.host_s[rows])
-    host_s = np.maximum(host_s, layer_host_s)
-    seconds = p_norm(chip_s, host_s, SIDE_BY_SIDE)
     return PassSeconds(
-        seconds=seconds,
-        host_s=seconds - chip_s,
+        seconds=_sum_parts(ops, times.seconds[rows]),
+        host_s=np.maximum(_sum_parts(ops, times.host_s[rows]), layer_host_s),
         clocked_s=_sum_parts(ops, times.clocked_s[rows]),
         core_joules=_sum_parts(ops, times.core_joules[rows]),
         memory_joules=_sum_parts(ops, times.memory_joules[rows]),

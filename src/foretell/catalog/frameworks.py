@@ -18,6 +18,8 @@ VALUE_KEYS = frozenset(
     {"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"}
 )
 """What a value's table may hold."""
+RARE: Mapping[str, Any] = {"stage_rank_s": 0.0, "loss_fused": False}
+"""Values that few generations have, and what holds for the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,8 @@ class Framework:
     """Activations computed again, where a run does not say."""
     recompute_tpu: str
     """The same on TPUs."""
+    loss_fused: bool
+    """Whether the loss is one kernel over the scores even where other element-wise work is plain."""
     attention: str
     """Generation of the attention kernels on Hopper and later; auto: the best for the chip."""
     attention_before: str
@@ -48,6 +52,9 @@ class Framework:
     """Least time that the host takes to launch one layer of one micro-batch, forward."""
     host_backward_s: float
     """The same backward."""
+    stage_rank_s: float
+    """What the host takes besides for each tensor-parallel rank of a layer and micro-batch, both passes
+    together, where pipeline stages stand on several nodes."""
     tensor_exposed: float
     """Share of tensor-parallel communication that is waited for."""
     data_exposed: float
@@ -59,6 +66,11 @@ class Framework:
     def sums_fused(self) -> bool:
         """Whether the weight gradients' products add to the sum themselves, as Megatron's do."""
         return self.id.startswith("megatron")
+
+    @property
+    def stages_by_cost(self) -> bool:
+        """Whether layers are dealt to pipeline stages by their cost beside the head's, as nanotron does."""
+        return self.id == "nanotron"
 
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""
@@ -117,6 +129,9 @@ def _framework(
     before = len(problems)
     for field in fields(Framework):
         if field.name in ("id", "attention_before", "recompute_tpu"):
+            continue
+        if field.name in RARE and field.name not in values:
+            given[field.name] = RARE[field.name]
             continue
         path, raw = f"framework.{name}.{field.name}", values.get(field.name)
         if field.name == "name":

@@ -410,11 +410,11 @@ class PassTimes:
     def host_s(self, spent: PassSeconds, share: float) -> Array:
         """Host's time of each part; (combinations, parts)."""
         parts = self.tables.parts
-        host_s = spent.host_s[self.shape] + tensor_launch_s(parts, self.shape)
+        more_s = np.asarray(tensor_launch_s(parts, self.shape))
         is_layer = np.arange(len(parts.names)) < parts.kinds
         for column in self.late_s:
-            host_s = host_s + 1e-6 * share * column[:, None] * is_layer
-        return host_s
+            more_s = more_s + 1e-6 * share * column[:, None] * is_layer
+        return spent.host_s[self.shape] + more_s / self.tables.host_speed[self.shape][:, None]
 
     def chip_s(self, slower: Num) -> tuple[Array, Array]:
         """The chip's time of each part forward and backward, exchanges included; (combinations, parts).

@@ -297,7 +297,9 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
     routed = spread * (ROUTED_HOST_S if software.sums_fused and base.capacity == 0.0 else 0.0)
-    forward_host_s = layer * software.host_forward_s + routed
+    slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
+    forward_host_s = (layer * software.host_forward_s + routed) * slower
+    backward_host_s = (layer * software.host_backward_s + routed) * slower
     parameters = _sum_parts(ops, shapes.parameters)
     learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
     found = matrices_of(flat, width, base) if base.optimizer in APART else None
@@ -309,9 +311,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         ops=ops,
         times=times,
         forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
-        backward=_pass(
-            ops, times, slice(len(flat), None), layer * software.host_backward_s + routed
-        ),
+        backward=_pass(ops, times, slice(len(flat), None), backward_host_s),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,

@@ -85,9 +85,9 @@ def data_seconds(
     messages = [data_messages(scenario, plans, tables, share, alike) for share in shares]
     in_use, spot = tables.in_use, tables.spot
     pipe_share = in_use[outermost(tables.pipe_counts)[spot], spot][:, None]
-    shown = framework(plans.base.framework).data_exposed
+    software = framework(plans.base.framework)
 
-    def exposed(ones: list[Array], behind_s: Array, waits: list[Array]) -> Array:
+    def exposed(ones: list[Array], behind_s: Array, waits: list[Array], shown: float) -> Array:
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
         beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
         beyond_s = beyond_s + shown * (all_s - beyond_s)
@@ -97,19 +97,15 @@ def data_seconds(
         return beyond_s + contention_s(own_s + 0.5 * sends_s * pipe_share, all_s, behind_s)
 
     traffic = shares[0].traffic
-    reduced = exposed(
-        [m.reduce_s for m in messages], stages.backward_s, [w.backward_s for w in stages.waits]
-    )
-    gathered = exposed(
-        [m.gather_s for m in messages], stages.forward_s, [w.forward_s for w in stages.waits]
-    )
+    backward = stages.backward_s, [w.backward_s for w in stages.waits], software.data_exposed
+    forward = stages.forward_s, [w.forward_s for w in stages.waits], software.gather_exposed
+    reduced = exposed([m.reduce_s for m in messages], *backward)
+    gathered = exposed([m.gather_s for m in messages], *forward)
     sent = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
     if plans.base.reduce == "step":
         # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
         more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
-        sent = sent + more * exposed(
-            [m.again_s for m in messages], stages.backward_s, [w.backward_s for w in stages.waits]
-        )
+        sent = sent + more * exposed([m.again_s for m in messages], *backward)
     return sent + traffic.gathers_forward[:, None] * gathered
 
 

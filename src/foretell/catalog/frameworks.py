@@ -18,7 +18,11 @@ VALUE_KEYS = frozenset(
     {"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"}
 )
 """What a value's table may hold."""
-RARE: Mapping[str, Any] = {"stage_rank_s": 0.0, "loss_fused": False}
+RARE: Mapping[str, Any] = {
+    "stage_rank_s": 0.0,
+    "loss_fused": False,
+    "shard_copies": False,
+}
 """Values that few generations have, and what holds for the others."""
 
 
@@ -59,6 +63,10 @@ class Framework:
     """Share of tensor-parallel communication that is waited for."""
     data_exposed: float
     """Share of data-parallel communication that is waited for though a pass could hide it."""
+    gather_exposed: float
+    """The same of gathering weights; where it is not told apart, as `data_exposed`."""
+    shard_copies: bool
+    """Whether gathered weights and gradients are copied out of and into buffers, as PyTorch's FSDP does."""
     fixed_s: float
     """What each step takes beside its work."""
 
@@ -127,6 +135,7 @@ def _framework(
     """A record from its table, with a problem for each value that lacks a sentence or a source."""
     given: dict[str, Any] = {"id": name}
     before = len(problems)
+    values = {"gather_exposed": values.get("data_exposed"), **values}
     for field in fields(Framework):
         if field.name in ("id", "attention_before", "recompute_tpu"):
             continue

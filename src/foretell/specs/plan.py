@@ -42,6 +42,7 @@ FRAMEWORKS = (
     "fsdp-compiled",
     "torchtitan",
     "internevo",
+    "flash-attn",
     "jax",
     "pytorch-eager",
     "pytorch-compiled",

@@ -26,10 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.cost.memory import StageMemory, lost_bytes, weight_bytes
 from foretell.cost.optimizer import (
-    MEMORY_SHARE,
     Matrices,
     accumulate_s,
     optimizer_s,
@@ -41,13 +39,11 @@ from foretell.exchanges import Exchange, tensor_launch_s
 from foretell.network.collectives import send_s
 from foretell.parts import Parts, PassSeconds, beside_host
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
-from foretell.sharding.data import wire_bytes
 from foretell.sharding.offload import Held, exposed_copies, host_copies, on_chip
 from foretell.sharding.recompute import blended, full_share
 from foretell.simulate.schedules import schedule_named
 from foretell.simulate.schedules.base import Pipe, RankTimes
 from foretell.specs._base import Num
-from foretell.specs.chip import Chip
 from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
@@ -152,8 +148,6 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     sums_s = accumulate_s(stages.trained / pieces, 1.0, chip, base, fused=software.sums_fused)
     # A micro-batch passes one of the copies of the weights that a rank may hold.
     sums_s = sums_s * (again / schedule_named(base.schedule).weight_copies)[:, None]
-    if software.shard_copies:
-        sums_s = sums_s + shard_copies_s(plans, stages.parameters, shares[0], chip)
     stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s
     schedule = schedule_named(base.schedule)
     pipe = Pipe(micro_batches=micro_batches, pp=plans.pp, vpp=plans.vpp)
@@ -202,21 +196,6 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         step_s=busy_s[rows, slowest] + bubble_s + software.fixed_s,
         fullest=fullest,
         peak_bytes=held[rows, fullest],
-    )
-
-
-def shard_copies_s(plans: Plans, parameters: Array, share: Share, chip: Chip) -> Array:
-    """Copies of a micro-batch between weights or gradients and the buffers that ZeRO 3 sends; (plans, stages).
-
-    Gathered weights are read and written once more, forward and, where they were dropped, backward;
-    gradients are read in 16 bits and written in those of the wire.
-    """
-    gradient, weight = wire_bytes(plans.base)
-    gathers = 1.0 + (share.traffic.gathers_backward > 0.0)
-    shared = (plans.zero >= 3) & (share.traffic.group > 1.0)
-    moved = np.where(shared, 2.0 * weight * gathers + ACTIVATION_BYTES + gradient, 0.0)
-    return np.asarray(
-        parameters * (moved / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s))[:, None]
     )
 
 

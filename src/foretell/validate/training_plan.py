@@ -203,8 +203,8 @@ def _recipe(
     again, more = _recompute(row, software, chip.architecture, stage_layers)
     words += [f"recompute={again}", *_dtypes(row, software, chip)]
     if row.lora:
-        words += [f"lora={LORA_RANK}"]
-        more += (f"adapters of rank {LORA_RANK}: not printed",)
+        words += [f"lora={LORA_RANK}", "adapters=qkv"]
+        more += (f"adapters of rank {LORA_RANK} on queries, keys and values: not printed",)
     return words, said + more
 
 

@@ -143,7 +143,9 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     software = framework(plans.base.framework)
     again = (micro_batches > 1.0) | software.sums_fused
     chip, base = scenario.system.chip, plans.base
-    sums_s = accumulate_s(stages.trained, 1.0, chip, base, fused=software.sums_fused)
+    # Gradients that every micro-batch scatters are added up in pieces.
+    pieces = shares[0].traffic.gradient_parts[:, None]
+    sums_s = accumulate_s(stages.trained / pieces, 1.0, chip, base, fused=software.sums_fused)
     # A micro-batch passes one of the copies of the weights that a rank may hold.
     sums_s = sums_s * (again / schedule_named(base.schedule).weight_copies)[:, None]
     stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s

@@ -60,6 +60,11 @@ class Framework:
         """Whether the weight gradients' products add to the sum themselves, as Megatron's do."""
         return self.id.startswith("megatron")
 
+    @property
+    def exchanges_in_pieces(self) -> bool:
+        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
+        return self.id == "megatron-core"
+
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""
         return self.attention if architecture in HOPPER_ON else self.attention_before

@@ -20,6 +20,14 @@ ModelName = Annotated[
 ]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON.")]
 Top = Annotated[str, Parameter(metavar="N", help="How many plans to keep.")]
+Over = Annotated[
+    str,
+    Parameter(
+        metavar="CHOICES",
+        show_default=False,
+        help='Structural choices to try too, such as "schedule,cp_mode"; "all": every one.',
+    ),
+]
 Workers = Annotated[str, Parameter(metavar="N", help="Processes.")]
 
 

@@ -71,6 +71,9 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         exchanged[name] = float(
             (once_more * e.forward_s[group] + on_stage * e.backward_s[group]).sum()
         )
+    sends_s = mu * float(rows.send_s[0, 0])
+    if rows.saved_s.shape[1] > 1 or rows.saved_s.any():
+        sends_s = less_saved(exchanged, sends_s, float(rows.saved_s[0, slow]))
     host = parts.forward.host_s[0] + parts.backward.host_s[0]
     host_s = float((on_stage * host).sum())
     if share:
@@ -94,7 +97,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         *busy,
         _node("recompute", again, grounds, base),
         *(waits(name, seconds) for name, seconds in exchanged.items()),
-        waits("pipeline_parallel", mu * float(rows.send_s[0, 0])),
+        waits("pipeline_parallel", sends_s),
         waits("data_parallel", float(rows.data_s[0, slow])),
         idle,
         leaf("host", host_s, ("transferred", HOST), base * host_s),
@@ -105,6 +108,15 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     if plans.base.offload != "none":
         children.append(leaf("offload", offload_s, ("datasheet", HOST), base * offload_s))
     return whole(node("step", children, float(rows.step_s[0])))
+
+
+def less_saved(exchanged: dict[str, float], sends_s: float, saved_s: float) -> float:
+    """Take what pairs hide from dispatches and sends, from each its part; the sends that are left."""
+    dispatched = exchanged.get("expert_parallel", 0.0)
+    left = 1.0 - saved_s / max(dispatched + sends_s, 1e-30)
+    if "expert_parallel" in exchanged:
+        exchanged["expert_parallel"] = dispatched * left
+    return sends_s * left
 
 
 def update_joules(seconds: float, tables: Tables) -> float:

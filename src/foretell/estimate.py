@@ -11,6 +11,7 @@ Read this file to know where everything is:
     sharding/pipeline.py   which parts stand on which stage
     replicas.py            what data parallelism sends, and what of it shows
       sharding/data.py       what its ranks share
+    pairs.py               what schedules from both ends save and pay
     network/               how long a collective takes, given where its members stand
     cost/memory.py         what a stage holds
     simulate/schedules/    stage times to the time of a step
@@ -37,6 +38,7 @@ from foretell.cost.optimizer import (
 from foretell.cost.power import clock_of
 from foretell.exchanges import Exchange
 from foretell.network.collectives import send_s
+from foretell.pairs import hidden_exchanges, mirror_seconds, pair_savings
 from foretell.parts import Parts
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.sharding.offload import Held, exposed_copies, host_copies, on_chip
@@ -89,6 +91,8 @@ class Rows:
     """What a step takes beside its work."""
     optimizer_s: Array
     """Optimizer update."""
+    saved_s: Array
+    """What exchanges of a forward beside a backward pass hide of the step; (1, 1) where none run so."""
     offload_s: Array
     """Copies to and from the host that nothing hides."""
     clock: Array
@@ -149,13 +153,18 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s
     schedule = schedule_named(base.schedule)
     pipe = Pipe(micro_batches=micro_batches, pp=plans.pp, vpp=plans.vpp)
+    saved_s = np.zeros((1, 1))
+    if schedule.layout == "both":
+        exchanged_s = hidden_exchanges(plans, tables, stages, sends_s)
+        saved_s = pair_savings(schedule, pipe, exchanged_s, stage_s, float(np.mean(chip.cores)))
+        data_s = data_s + mirror_seconds(scenario, plans, tables, shares)
     flight = schedule.in_flight(pipe, position)
     if base.schedule not in USUAL_SCHEDULES:
         # A single rank has nothing to wait for with its backward passes.
         flight = np.where(plans.pp[:, None] > 1, flight, 1.0)
     memory = stage_memory(plans, stages, shares, flight)
     offload_s = np.zeros_like(update_s)
-    busy_s = micro_batches[:, None] * stage_s + data_s + update_s
+    busy_s = micro_batches[:, None] * stage_s - saved_s + data_s + update_s
     if base.offload != "none":
         offload_s = offload_seconds(scenario, plans, stages, memory, update_s, micro_batches)
         memory = offloaded(memory, base.offload, np.maximum(tables.stages.layers[pair], 1.0))
@@ -163,7 +172,9 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     busy_s *= multiplicity > 0
     slowest = busy_s.argmax(axis=1)
     rows = np.arange(len(plans))
-    waiting_s = micro_batches * tables.stages.waiting[pair] * stage_s[rows, slowest]
+    waiting_s = micro_batches * chunks_wait(
+        tables.stages.waiting[pair], stage_s, multiplicity, slowest
+    )
     times = RankTimes(
         whole_s=stage_s,
         multiplicity=multiplicity,
@@ -185,6 +196,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         sums_s=sums_s,
         fixed_s=software.fixed_s,
         optimizer_s=update_s,
+        saved_s=saved_s,
         offload_s=offload_s,
         clock=stages.clock,
         core_fall=stages.core_fall,
@@ -195,6 +207,21 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         fullest=fullest,
         peak_bytes=held[rows, fullest],
     )
+
+
+def chunks_wait(share: Array, stage_s: Array, many: Array, slowest: Index) -> Array:
+    """What the slowest stage waits for unequal chunks, for each micro-batch; (plans,).
+
+    The other stages' rounds take (1 + share) times the longest of them: a stage that is longer for its ends
+    fills that itself.
+    """
+    if not share.any():
+        return share
+    rows = np.arange(len(stage_s))
+    own = stage_s[rows, slowest]
+    others = stage_s * (many > 0)
+    others[rows, slowest] *= many[rows, slowest] > 1
+    return np.asarray(np.maximum((1.0 + share) * others.max(axis=1) - own, 0.0) * (share > 0))
 
 
 def update_seconds(

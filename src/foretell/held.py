@@ -116,10 +116,11 @@ def placeholders_of(base: Plan, shape: Index, parts: Parts, counts: Array) -> Ar
 
 def message_bytes(plans: Plans, tables: Tables) -> Array:
     """Activations on their way: gathered over the tensor group with sequence parallelism, one for the pass
-    and one for its gradient; to and from the neighbouring stages; (plans,)."""
+    and one for its gradient; panels of a grid; to and from the neighbouring stages; (plans,)."""
     sent = tables.parts.send_bytes[tables.shape]
     gathered = 2.0 * plans.tp * sent * (plans.sp > 0) * (plans.tp > 1)
-    return np.asarray(gathered + 2.0 * sent * (plans.pp > 1))
+    panels = tables.parts.panel_bytes[tables.shape]
+    return np.asarray(gathered + panels + 2.0 * sent * (plans.pp > 1))
 
 
 def stage_memory(

@@ -51,6 +51,7 @@ BY_FRAMEWORK: Mapping[str, Software] = {
     "megatron-core": Software(loss_fused=True, loss_fused_cut=True, placeholders=True, narrow=True),
     "megatron-deepspeed": Software(),
     "nanotron": Software(buckets=True, gathered_stay=True),
+    "flash-attn": Software(loss_fused=True, loss_fused_cut=True),
     "fsdp": Software(one_copy=True),
     "fsdp-compiled": Software(loss_fused=True, one_copy=True),
     "torchtitan": Software(loss_fused=True, one_copy=True),

@@ -133,21 +133,23 @@ def stage_memory(
     if holds.buckets:
         replicas = (plans.dp * plans.cp > 1)[:, None]
         gradients = gradients + weight_bytes(base)[0] * stages.trained * replicas
+    weights = held_weights(scenario, plans, stages, shares)
+    states = held_states(plans, stages, shares)
     activations = flight * stages.kept_bytes
     buffers = buffer_bytes(plans, stages, flight)
+    allocated = weights + gradients + states + activations + buffers
     groups = sum(
         (getattr(plans, name) > 1).astype(float) for name in ("tp", "pp", "dp", "cp", "ep")
     )
-    memory = StageMemory(
-        weights=held_weights(scenario, plans, stages, shares),
+    return StageMemory(
+        weights=weights,
         gradients=gradients,
-        states=held_states(plans, stages, shares),
+        states=states,
         activations=activations,
         buffers=buffers,
-        allocator=np.zeros_like(buffers),
-        framework=framework_bytes(groups)[:, None] + np.zeros_like(buffers),
+        allocator=allocator_share(base) * allocated,
+        framework=np.broadcast_to(framework_bytes(groups)[:, None], allocated.shape),
     )
-    return replace(memory, allocator=allocator_share(base) * memory.allocated)
 
 
 def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:

@@ -15,6 +15,7 @@ from foretell.explain import explain as explain_plan
 from foretell.long_run import Given, asked_run, conditions_of, with_run
 from foretell.network.library_catalog import library_for
 from foretell.question import ask, collect, plan_of
+from foretell.search.choices import over_names
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search, search_plans
 from foretell.search.sensitivity import RESULTS, Sensitivity
@@ -148,10 +149,14 @@ def search(
     plan: str | None = None,
     top: int = 10,
     workers: int = 1,
+    over: str | Sequence[str] = (),
     set: Settings = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Search:
-    """Every plan, ranked; `plan` fixes what it names (precision, optimizer, dtypes)."""
+    """Every plan, ranked; `plan` fixes what it names (precision, optimizer, dtypes).
+
+    `over` names structural choices that are tried too, such as "schedule,cp_mode", or all of them ("all").
+    """
     settings = as_texts(set)
     problems = [
         Problem(
@@ -177,7 +182,10 @@ def search(
     )
     base = plan_of(scenario, plan, settings)
     check_choices(scenario, base)
-    return search_plans(scenario, base, top, progress, workers, fixed_fields(plan, settings))
+    named = named_fields(plan) if plan else ()
+    tried = over_names(over, (*named, *(text.partition("=")[0][5:] for text in settings)))
+    fixed = fixed_fields(plan, settings)
+    return search_plans(scenario, base, top, progress, workers, fixed, tried)
 
 
 def fixed_fields(plan: str | Plan | None, settings: Sequence[str]) -> tuple[str, ...]:

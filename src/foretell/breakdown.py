@@ -74,6 +74,9 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         exchanged[name] = float(
             (once_more * e.forward_s[group] + on_stage * e.backward_s[group]).sum()
         )
+    sends_s = mu * float(rows.send_s[0, 0])
+    if rows.saved_s.shape[1] > 1 or rows.saved_s.any():
+        sends_s = less_saved(exchanged, sends_s, float(rows.saved_s[0, slow]))
     host_s = _host_waits(plans, tables, rows, (on_stage, repeated, layers_only * (mode == 3.0)))
     base = float(tables.power.base_watts)
 
@@ -92,7 +95,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         *busy,
         _node("recompute", again, grounds, base),
         *(waits(name, seconds) for name, seconds in exchanged.items()),
-        waits("pipeline_parallel", mu * float(rows.send_s[0, 0])),
+        waits("pipeline_parallel", sends_s),
         waits("data_parallel", float(rows.data_s[0, slow])),
         idle,
         leaf("host", host_s, ("transferred", HOST), base * host_s),
@@ -127,6 +130,15 @@ def _host_waits(
     if tables.parts.again is not None:
         waited = waited + counts[2] * (spent.again(slower) - spent.again_chip_s(slower))[0]
     return float(waited.sum())
+
+
+def less_saved(exchanged: dict[str, float], sends_s: float, saved_s: float) -> float:
+    """Take what pairs hide from dispatches and sends, from each its part; the sends that are left."""
+    dispatched = exchanged.get("expert_parallel", 0.0)
+    left = 1.0 - saved_s / max(dispatched + sends_s, 1e-30)
+    if "expert_parallel" in exchanged:
+        exchanged["expert_parallel"] = dispatched * left
+    return sends_s * left
 
 
 def update_joules(seconds: Num, tables: Tables) -> Num:

@@ -46,7 +46,7 @@ from foretell.specs.plan import RECOMPUTE, Plan
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.workload.build import build
-from foretell.workload.graph import Graph, LayerGraph
+from foretell.workload.graph import Edge, Graph, LayerGraph
 from foretell.workload.ops import AttentionCore, Gemm, Op
 
 Array = NDArray[np.float64]
@@ -160,6 +160,8 @@ class Parts:
     """What one rank passes to the next stage: its share of the activation; (shapes,)."""
     traffic: tuple[TensorTraffic, ...]
     """Tensor-parallel messages of each part."""
+    edges: tuple[tuple[Edge, ...], ...]
+    """Ends of the tensor-parallel regions of each part."""
     spread_traffic: tuple[TensorTraffic, ...]
     """The same where expert parallelism spreads the experts; empty where it never does."""
     context: tuple[ContextTraffic, ...]
@@ -346,6 +348,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         kept_input=stack([k.input for k in shapes.kept], width).T,
         send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
+        edges=tuple(part.edges for part in whole),
         spread_traffic=tuple(
             tensor_traffic(without_region(part)) for part in whole if shapes.experts
         ),

@@ -24,6 +24,14 @@ Plot = Annotated[
     Parameter(metavar="FILE", help="Write a picture: .svg, .html, or .png where a browser is."),
 ]
 Top = Annotated[str, Parameter(metavar="N", help="How many plans to keep.")]
+Over = Annotated[
+    str,
+    Parameter(
+        metavar="CHOICES",
+        show_default=False,
+        help='Structural choices to try too, such as "schedule,cp_mode"; "all": every one.',
+    ),
+]
 Workers = Annotated[str, Parameter(metavar="N", help="Processes.")]
 
 

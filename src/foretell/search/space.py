@@ -86,6 +86,12 @@ def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ())
     return Space(plans=joined([space.plans for space in spaces]), rejected=dict(rejected))
 
 
+def space_key(base: Plan) -> tuple[object, ...]:
+    """What of the choices that are not searched decides which plans there are."""
+    heads = base.cp_mode == "ulysses"
+    return base.tp_mode, base.panels, base.tp_overlap == "on", heads, base.schedule, base.shard
+
+
 def _enumerate(scenario: Scenario, base: Plan, fixed: Collection[str], tp2: int) -> Space:
     """All plans whose tensor-parallel ranks have one length of their grid's second side; 0: no grid."""
     cuts = cuts_of(scenario.model)
@@ -167,8 +173,8 @@ def _degrees(
         vpp=chunks_of(base) * ones,
         zero=0 * ones,
         micro_batch=ones,
-        # A grid cuts all activations; else sequence parallelism is looked at with the sides.
-        sp=float(base.tp_mode == "summa") * ones,
+        # Where it is free, sequence parallelism is looked at with the sides.
+        sp=float(needs_split(base)) * ones,
         recompute=0 * ones,
         order=0 * ones,
         orders=ORDERS,
@@ -215,6 +221,11 @@ def _block(
     return rows, rejected
 
 
+def needs_split(base: Plan) -> bool:
+    """Whether tensor parallelism must come with sequence parallelism: grids, and overlapped exchanges."""
+    return base.tp_mode == "summa" or base.tp_overlap == "on"
+
+
 def chunks_of(base: Plan) -> int:
     """Chunks on a rank by which a schedule's rules are looked at first."""
     return 2 if base.schedule == "zb-v" else 1
@@ -256,9 +267,10 @@ def _sides(
     splits = [0, 1] if tp > 1 else [0]
     if base.tp_mode == "summa":
         return [(*one, int(tp > 1)) for one in experts], rejected
+    splits = [1] if tp > 1 and needs_split(base) else splits
     if tp > 1 and (job.seq_len % (tp * cp) or (job.target_len or 0) % (tp * cp)):
         rejected["sequence"] += 1
-        splits = [0]
+        splits = [0] if not needs_split(base) else []
     sides = []
     for ep, etp in experts:
         inside = etp if ep > 1 else tp

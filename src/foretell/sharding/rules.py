@@ -299,6 +299,17 @@ RULES: tuple[Rule, ...] = (
         says=lambda s, c, p: _width_says(c, p),
     ),
     Rule(name="grid", holds=_grid_holds, says=_grid_says),
+    Rule(
+        name="overlap",
+        holds=lambda s, c, p: (
+            (p.base.tp_overlap != "on") | ((p.base.tp_mode == "1d") & ((p.tp == 1) | (p.sp == 1)))
+        ),
+        says=lambda s, c, p: (
+            "tp_overlap=on cuts gathers and scatters into pieces: it needs sp"
+            if p.tp_mode == "1d"
+            else "tp_mode=summa hides its panels by itself: tp_overlap=auto"
+        ),
+    ),
     Rule(name="experts", holds=_experts_hold, says=lambda s, c, p: _experts_say(c, p)),
     Rule(
         name="context",

@@ -51,6 +51,7 @@ FRAMEWORKS = (
     "fsdp-compiled",
     "torchtitan",
     "internevo",
+    "flash-attn",
     "jax",
     "pytorch-eager",
     "pytorch-compiled",
@@ -73,8 +74,8 @@ class Plan:
     panels: int = 0
     """Panels in which a grid's products run; 0: as many as leave each a fair width."""
     tp_overlap: TensorOverlap = "auto"
-    """Whether exchanges at the ends of a region run in pieces behind its products; auto: as much as the
-    framework does on average."""
+    """Whether exchanges at the ends of a region run in pieces behind its products; auto: as the framework
+    has it."""
     pp: int = 1
     """Pipeline stages."""
     vpp: int = 1

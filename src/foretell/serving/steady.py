@@ -81,7 +81,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     context = length + UNEVEN * answer
     decode = StepLoad(decoding=n, context_tokens=n * context)
     t_d = times.seconds(decode) / kept
-    wait = p.wait_steps * t_d * kept
+    wait = (p.dp_wait_steps if d.dp > 1 else p.wait_steps) * t_d * kept
     most = np.maximum(np.floor(budget / np.maximum(length, 1.0)), 1.0)
     own = p.policy == "prefill-first"
     others = np.maximum(n - 1.0, 0.0)

@@ -86,6 +86,7 @@ class StepTimes:
         eager = p.eager_layer_s * self.layers + p.eager_sequence_s * np.asarray(load.decoding)
         decode_s = p_norm(device, eager, SIDE_BY_SIDE) if p.eager_layer_s else device
         floor = max(p.prefill_layer_s, p.eager_layer_s) * self.layers
+        floor = floor + p.prefill_mixture_s * self.tables.mixtures
         prompt_s = np.maximum(p.prefill_factor * device, floor) + p.prefill_step_s
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + host, 0.0))

@@ -66,6 +66,13 @@ ROUTED = ("moe.permute", "moe.up", "moe.act", "moe.down", "moe.unpermute", "moe.
 EXPERT_SKEW = 0.9
 """Exponent of the power law by which a router likes its experts. With it, rows drawn by chance and tables of
 kernels alone meet decode steps of gpt-oss-120b and DeepSeek-R1 under three engines, at 4 to 256 in flight."""
+SHARED = "moe.shared"
+"""How the operations of shared experts begin."""
+JOINED = ("attention.q_down", "attention.kv_down")
+"""Products that engines run as one."""
+BESIDE_S = 20e-6
+"""What of a layer's shared experts hides: they run beside the routed ones, on a stream of their own or as one
+expert more, and three small kernels take about this."""
 SAMPLING_S = 30e-6
 """Seconds of sampling that do not depend on the vocabulary."""
 SAMPLING_PASSES = 3.0
@@ -199,6 +206,19 @@ def kinds_of(stack: Stack) -> list[tuple[Layer, float]]:
     return [(layer, float(order.count(i))) for i, layer in enumerate(layers)]
 
 
+def low_rank(ops: Sequence[Op]) -> bool:
+    """Whether queries go through a low rank too."""
+    return any(op.name == JOINED[0] for op in ops)
+
+
+def joined(op: Op, ops: Sequence[Op]) -> Op:
+    """The two products into low ranks as one, as engines store their weights."""
+    other = [one for one in ops if one.name == JOINED[1]]
+    if not other or not isinstance(op, Gemm) or not isinstance(other[0], Gemm):
+        return op
+    return changed(op, n=op.n + other[0].n)
+
+
 def reduces_of(stack: Stack) -> float:
     """Times that a step leaves a region that tensor parallelism cuts."""
     one = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="decode")
@@ -223,8 +243,12 @@ def token_costs(
     for layer, many in kinds_of(stack):
         graph = layer_graph(layer, stack.hidden, tokens)
         for op in tensor_parallel(graph, tp, 0.0).ops:
-            if op.family in ALONE or op.name in ALONE_NAMES or op.name in ROUTED:
+            if op.family in ALONE or op.name in (*ALONE_NAMES, *ROUTED):
                 continue
+            if op.name.startswith(SHARED) or (op.name == JOINED[1] and low_rank(graph.ops)):
+                continue
+            if op.name == JOINED[0]:
+                op = joined(op, graph.ops)
             if op.name == "norm" and isinstance(op, Pointwise) and layer.norms:
                 op, times = changed(op, elements=op.elements / layer.norms), many * layer.norms
             else:
@@ -259,6 +283,7 @@ def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Ar
                 "tp": float(d.stage / d.ep),
                 "skew": EXPERT_SKEW,
                 "drawn": 1.0,
+                "even": 1.0,
                 "gated": 1.0 if ffn.gated else 0.0,
             },
             len(TOKENS),
@@ -271,8 +296,21 @@ def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Ar
         else:
             wait = none  # the region's all-reduce stands among the tokens' exchanges
         exchange = exchange + many * wait
-        total = total + Cost(seconds=many * one.seconds, joules=many * one.joules * d.gpus)
+        beside = shared_costs(layer, stack, kernels)
+        seconds = one.seconds + np.maximum(beside.seconds - BESIDE_S, 0.0)
+        joules = (one.joules + beside.joules) * d.gpus
+        total = total + Cost(seconds=many * seconds, joules=many * joules)
     return total, exchange
+
+
+def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> Cost:
+    """Shared experts of one layer for the tokens of a rank, by the tokens of the stage."""
+    d = kernels.deployment
+    rows = np.maximum(TOKENS / (d.dp * d.cp), 1.0)
+    tokens = Tokens(batch=rows, q_len=1.0, kv_len=1.0, phase="decode")
+    graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
+    ops = [op for op in graph.ops if op.name.startswith(SHARED)]
+    return kernels.cost(ops, [1.0] * len(ops), len(TOKENS))
 
 
 def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:

@@ -69,6 +69,8 @@ class EngineProfile:
     """Device time of a step with prompt tokens over what its kernels tell."""
     prefill_layer_s: float = 0.0
     """Least time of one layer of such a step: the host launches its kernels one by one."""
+    prefill_mixture_s: float = 0.0
+    """What a layer of experts adds to that."""
     prefill_step_s: float = 0.0
     """What such a step takes besides."""
     latency_s: float = 0.013
@@ -79,6 +81,8 @@ class EngineProfile:
     """Decode steps after its own that a first token waits for (asynchronous scheduling)."""
     wait_steps: float = 0.0
     """Decode steps that new prompts wait for to come together."""
+    dp_wait_steps: float = 0.0
+    """The same where attention is data parallel: for a prompt on every rank."""
     policy: Policy = "mixed"
     """How prompts and decoding share steps."""
     max_batch: int = 1024

@@ -84,6 +84,9 @@ class Kernels:
         if family in ("decode", "mla-decode"):
             # Other layers' weights pass between: nothing of the keys is left in the cache.
             return replace(found, record=replace(found.record, cached=0.0))
+        if family == "experts":
+            # A graph's routing kernel leaves out the experts of other ranks as it goes.
+            return replace(found, record=replace(found.record, mask_s=0.0))
         return found
 
     def cost(

@@ -81,7 +81,9 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     context = length + UNEVEN * answer
     decode = StepLoad(decoding=n, context_tokens=n * context)
     t_d = times.seconds(decode) / kept
-    wait = (p.dp_wait_steps if d.dp > 1 else p.wait_steps) * t_d * kept
+    own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
+    wait = (own_wait if d.wait_steps is None else d.wait_steps) * t_d * kept
+    late = p.late_steps + d.stream_interval - 1.0
     most = np.maximum(np.floor(budget / np.maximum(length, 1.0)), 1.0)
     own = p.policy == "prefill-first"
     others = np.maximum(n - 1.0, 0.0)
@@ -104,8 +106,8 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     latency = p.latency_s + p.latency_s_per_token * length
     queued = np.maximum(asked - n, 0.0) / rate
     step = t_d * kept
-    steady_ttft = 0.5 * step + 0.5 * busy * span + span + wait + p.late_steps * step + latency + queued
-    start = start_s(times, n, length, most, chunks) + latency + p.late_steps * step
+    steady_ttft = 0.5 * step + 0.5 * busy * span + span + wait + late * step + latency + queued
+    start = start_s(times, n, length, most, chunks) + latency + late * step
     started = 1.0 / max(traffic.waves, 1.0)
     joules = times.joules(load) * chunks / k + times.joules(decode) * (answer - 1.0) / (n * kept)
     return Steady(

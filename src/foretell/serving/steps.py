@@ -141,6 +141,10 @@ class StepTimes:
         if joules:
             return np.asarray(total)
         total = total + at(tables.gather_s, stage) + self.gaps_s() * few(stage, TOKENS)
+        if d.draft_tokens:
+            # A draft is one layer and the head, once for each token that it proposes.
+            body = at(token, own_n) + self.profile.expert_factor * at(experts, n) + read(decode, places)
+            total = total + d.draft_tokens * (body / self.layers + at(head, own_n))
         if d.pp > 1:
             total = total + d.pp * (self.send_s[0] + self.send_s[1] * tokens)
         return np.asarray(total)
@@ -183,7 +187,10 @@ def step_times(
 ) -> StepTimes:
     """An instance with its tables."""
     kernels = kernel_side(profile)
-    layout = replace(deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0)
+    layout = replace(
+        deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0,
+        wait_steps=None, stream_interval=1,
+    )  # fmt: skip
     links = links_of(system, layout, kernels)
     near, far = (float(pipe_s(tokens, model, links)) for tokens in (0.0, 1e4))
     return StepTimes(

@@ -1,7 +1,7 @@
 """Fit engine profiles to measured serving results; judge them with whole groups left out; write them down.
 
 What a fit moves are a few overheads of an engine: host time, factor and floor of steps with prompts, fixed
-latencies. Kernels, collectives and memory rules are not touched. The loss is soft-L1 on
+latencies. Kernels, collectives and memory rules are not touched. The loss is Cauchy's on
 ln(predicted / measured), each metric in its own unit of error, with a weak pull to where a fit begins, so
 that what rows do not tell stays as it is.
 
@@ -45,6 +45,7 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
     "latency_s": (0.0, 0.1, 8e-3),
     "latency_s_per_token": (0.0, 2e-5, 2e-6),
     "expert_layer_s": (0.0, 6e-5, 1e-5),
+    "reserve_bytes": (0.0, 3e10, 1e9),
 }
 """Field -> least, most, and how far it lightly leaves its start."""
 LOOP = (
@@ -58,7 +59,7 @@ FITTED: Mapping[str, tuple[str, ...]] = {
     "vllm-0.18-hopper": LOOP,
     "trtllm-1-hopper": LOOP,
     "sglang-0.5-hopper": LOOP,
-    "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor"),
+    "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor", "reserve_bytes"),
     "trtllm-0.5": ("host_step_s", "prefill_factor", "prefill_step_s"),
     "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor", "prefill_step_s"),
     "nemo-2023": ("layer_s", "exchange_s"),
@@ -141,8 +142,8 @@ def fit_profile(
         found = errors_of(cases, at(x))
         unit = np.array([UNIT[name] for name in found.metric])
         loss = found.error / unit
-        # Beyond one unit an error counts by its root: a few strange rows do not turn the fit.
-        soft = np.sign(loss) * np.sqrt(2.0 * (np.sqrt(1.0 + loss**2) - 1.0))
+        # Beyond one unit an error counts by its logarithm: a few strange rows do not turn the fit.
+        soft = np.sign(loss) * np.sqrt(np.log1p(loss**2))
         return np.concatenate([soft, pull * (x - first / scale)])
 
     found = least_squares(

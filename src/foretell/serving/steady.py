@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
+from foretell.serving.tables import UNEVEN
 from foretell.specs.deployment import Traffic
 
 Array = NDArray[np.float64]
 
-UNEVEN = 0.75
-"""Of its answer what a sequence counts as having in the cache. Sequences stand anywhere between their first
-token and their last, half of the answer on the mean, but kernels wait for their longest ones."""
 ROUNDS = 6
 """Rounds of the fixed point between prompts of a step and the rate of requests."""
 

@@ -178,7 +178,7 @@ def kernel_side(profile: EngineProfile) -> EngineProfile:
     return EngineProfile(
         id="", engine=profile.engine, since="", until="", years=(0, 0), architectures=(), source="", fit=Fit(rows=0),
         software=profile.software, custom_all_reduce=profile.custom_all_reduce,
-        fused=profile.fused, shared_heads=profile.shared_heads,
+        fused=profile.fused, shared_heads=profile.shared_heads, window_used=profile.window_used,
     )  # fmt: skip
 
 

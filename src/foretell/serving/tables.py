@@ -12,7 +12,7 @@ straight (attention over tokens: straight in logarithms).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +29,7 @@ from foretell.specs._base import Num, changed
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
+from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Stack
 from foretell.specs.system import System
 from foretell.workload.build import layer_graph, layer_kinds
@@ -73,6 +74,9 @@ JOINED = ("attention.q_down", "attention.kv_down")
 BESIDE_S = 20e-6
 """What of a layer's shared experts hides: they run beside the routed ones, on a stream of their own or as one
 expert more, and three small kernels take about this."""
+UNEVEN = 0.75
+"""Of its answer what a sequence of a running batch counts as having in the cache. Sequences stand anywhere
+between their first token and their last, half of the answer on the mean, but kernels wait for the longest."""
 SAMPLING_S = 30e-6
 """Seconds of sampling that do not depend on the vocabulary."""
 SAMPLING_PASSES = 3.0
@@ -332,6 +336,8 @@ def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:
     ops: list[Op] = []
     counts: list[float] = []
     for layer, many in kinds_of(stack):
+        if not kernels.profile.window_used:
+            layer = without_window(layer)
         graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
         mine = [op for op in graph.ops if op.family in ALONE or op.name in ALONE_NAMES]
         ops += mine
@@ -339,6 +345,15 @@ def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:
     width = np.size(tokens.batch)
     cost = kernels.cost(ops, counts, width, phase)
     return Cost(seconds=cost.seconds, joules=cost.joules * d.tp)
+
+
+def without_window(layer: Layer) -> Layer:
+    """The layer as engines run it that read all keys behind a mask."""
+    mixers = tuple(
+        replace(mixer, window=None) if isinstance(mixer, Attention) else mixer
+        for mixer in layer.mixers
+    )
+    return replace(layer, mixers=mixers)
 
 
 def head_costs(model: Model, kernels: Kernels, links: Links) -> Cost:

@@ -99,6 +99,8 @@ class EngineProfile:
     """Whether a request is let in only where its longest possible answer fits too."""
     window_saved: bool = True
     """Whether layers with a window keep no more than the window."""
+    window_used: bool = True
+    """Whether attention reads no more than the window."""
     shared_heads: float = 1.0
     """Part of the sharing of keys among query heads that kernels use: 1 all; 0: each head reads its own."""
     fused: bool = True

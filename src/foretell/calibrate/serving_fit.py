@@ -38,7 +38,8 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
     "exchange_s": (0.0, 4e-5, 2e-6),
     "eager_layer_s": (0.0, 2e-3, 1e-4),
     "eager_sequence_s": (0.0, 2e-3, 1e-4),
-    "prefill_factor": (0.7, 2.5, 0.2),
+    "prefill_factor": (0.7, 2.5, 0.1),
+    "prefill_expert_factor": (0.5, 4.0, 0.4),
     "prefill_layer_s": (0.0, 3e-3, 4e-4),
     "prefill_mixture_s": (0.0, 4e-3, 6e-4),
     "prefill_step_s": (0.0, 2e-2, 3e-3),
@@ -49,7 +50,8 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
 }
 """Field -> least, most, and how far it lightly leaves its start."""
 LOOP = (
-    "host_step_s", "host_sequence_s", "prefill_factor", "prefill_layer_s", "prefill_mixture_s", "prefill_step_s",
+    "host_step_s", "host_sequence_s", "prefill_factor", "prefill_expert_factor", "prefill_layer_s",
+    "prefill_mixture_s", "prefill_step_s",
     "latency_s", "latency_s_per_token", "expert_layer_s",
 )  # fmt: skip
 """What is moved for engines under load."""

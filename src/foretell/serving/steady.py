@@ -39,6 +39,10 @@ class Steady:
     """Sequences that memory and the engine's limit allow."""
     decode_s: Array
     """A decode step."""
+    token_s: Array
+    """A decode step over the tokens that it gives each sequence."""
+    stall_s: Array
+    """What one prompt of another request takes from a sequence that decodes."""
     prefill_s: Array
     """A step with prompts."""
     prompts: Array
@@ -57,8 +61,10 @@ class Steady:
     """What of it is waiting for a place in the batch."""
     requests_per_s: Array
     """Requests answered a second."""
-    joules_per_request: Array
-    """Joules of all chips of the instance for one request."""
+    prompt_joules: Array
+    """Joules of all chips of the instance for reading one request's prompt."""
+    answer_joules: Array
+    """The same for writing its answer."""
 
 
 def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
@@ -107,11 +113,16 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     steady_ttft = 0.5 * step + 0.5 * busy * span + span + wait + late * step + latency + queued
     start = start_s(times, n, length, most, chunks) + latency + late * step
     started = 1.0 / max(traffic.waves, 1.0)
-    joules = times.joules(load) * chunks / k + times.joules(decode) * (answer - 1.0) / (n * kept)
+    beside = times.joules(StepLoad(decoding=mixed, context_tokens=mixed * context))
+    beside = np.where(mixed > 0.0, beside, 0.0)
+    prompt_joules = np.maximum(times.joules(load) - beside, 0.0) * chunks / k
+    answer_joules = times.joules(decode) * (answer - 1.0) / (n * kept)
     return Steady(
         batch=n,
         fit_batch=fit,
         decode_s=step,
+        token_s=t_d,
+        stall_s=stall,
         prefill_s=span,
         prompts=k,
         busy=busy,
@@ -121,7 +132,8 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         ttft_s=(1.0 - started) * steady_ttft + started * (start + queued),
         queued_s=queued,
         requests_per_s=rate,
-        joules_per_request=joules,
+        prompt_joules=prompt_joules,
+        answer_joules=answer_joules,
     )
 
 

@@ -67,6 +67,8 @@ class EngineProfile:
     """Gaps on the device between the kernels of a layer, in every step."""
     prefill_factor: float = 1.0
     """Device time of a step with prompt tokens over what its kernels tell."""
+    prefill_expert_factor: float = 1.0
+    """Time of the experts' kernels in such a step over what their tables tell."""
     prefill_layer_s: float = 0.0
     """Least time of one layer of such a step: the host launches its kernels one by one."""
     prefill_mixture_s: float = 0.0

@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "estimate": "foretell.api",
     "search": "foretell.api",
+    "serve": "foretell.serve",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from foretell.catalog import system as system
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
+    from foretell.serve import serve as serve
     from foretell.specs.chip import Chip as Chip
     from foretell.specs.model import Model as Model
     from foretell.specs.plan import Plan as Plan

@@ -26,6 +26,8 @@ DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
 DEFAULT_CONCURRENCY = 32.0
 """Requests in flight where neither a concurrency nor a rate is given."""
+STEADY = 1e12
+"""Waves of requests: so many that how the first one began does not show."""
 LARGEST = 1e7
 """Lengths and loads above this are a typing error."""
 
@@ -101,7 +103,11 @@ def question_of(
     if problems:
         raise BadInput(problems)
     rate, asked = load["rate"], load["concurrency"]
-    said = [*scenario.model.assumptions, *scenario.system.assumptions, *said_of(profile, chip.architecture)]
+    said = [
+        *scenario.model.assumptions,
+        *scenario.system.assumptions,
+        *said_of(profile, chip.architecture),
+    ]
     if rate is None and asked is None:
         asked = DEFAULT_CONCURRENCY
         said.append(f"{asked:g} requests in flight: neither a concurrency nor a rate was given")
@@ -110,7 +116,7 @@ def question_of(
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
     traffic = Traffic(
         isl=float(load["isl"]), osl=float(load["osl"]), concurrency=float(asked or 1.0),
-        least=float(load["spread"]),
+        least=float(load["spread"]), waves=STEADY,
     )  # fmt: skip
     return ServeQuestion(
         model=scenario.model,
@@ -143,7 +149,9 @@ def said_of(profile: EngineProfile, architecture: str) -> list[str]:
     """What is to be known of the profile."""
     said = [f"engine profile {profile.id}"]
     if profile.architectures and architecture not in profile.architectures:
-        said.append(f"{profile.id} was fitted on {', '.join(profile.architectures)}, not on {architecture}")
+        said.append(
+            f"{profile.id} was fitted on {', '.join(profile.architectures)}, not on {architecture}"
+        )
     return said
 
 

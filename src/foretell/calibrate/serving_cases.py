@@ -11,7 +11,7 @@ Blank cells are filled by rules, each said:
     fractions   of memory, where the notes tell them
     options     those of the public benchmark's scripts (InferenceX) for TensorRT-LLM: prompts of 1024 for
                 answers of 1024 wait up to 20 steps for each other (dense models, tp below 8), DeepSeek's
-                answers are sent ten tokens at a time, and 1.1.0rc2.post2 serves it with multi-token prediction
+                answers are sent ten tokens at a time; 1.1.0rc2.post2 serves it with multi-token prediction
 """
 
 import re
@@ -134,14 +134,24 @@ def case_of(row: Row) -> Case:
     if row.tp is None:
         said.append(f"tp {tp}: all chips of the row")
     dp, ep, pp = row.dp or 1, row.ep or 1, row.pp or 1
-    if tp * dp * pp > (row.n_gpus or tp * dp * pp) and (tp == dp or tp == ep):
+    if tp * dp * pp > (row.n_gpus or tp * dp * pp) and tp in (dp, ep):
         tp = 1  # tables that print the ranks of a group twice: as tp and as dp
     draft, accepted = drafted(row, model, profile, dp, said)
     wait, together = scripted(row, model, profile, tp, said)
     deployment = Deployment(
-        draft_tokens=draft, accepted=accepted, wait_steps=wait, stream_interval=together, tp=tp, pp=pp, dp=dp, ep=ep, weights=weights, experts=experts, kv=kv,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=ep,
+        weights=weights,
+        experts=experts,
+        kv=kv,
         memory_fraction=fraction_of(row),
-    )  # fmt: skip
+        draft_tokens=draft,
+        accepted=accepted,
+        wait_steps=wait,
+        stream_interval=together,
+    )
     if deployment.stage % ep:
         raise Unsupported(f"ep{ep} does not divide the {deployment.stage} chips of a stage")
     gpus = row.n_gpus or deployment.gpus
@@ -215,7 +225,7 @@ def drafted(
 def scripted(
     row: Row, model: Model, profile: EngineProfile, tp: int, said: list[str]
 ) -> tuple[float | None, int]:
-    """Steps that prompts wait for each other, and tokens sent together, as the benchmark's scripts set them."""
+    """Steps that prompts wait for each other, and tokens sent together, by the benchmark's scripts."""
     if row.kind != "online_concurrency" or profile.engine != "trtllm" or not profile.since >= "1":
         return None, 1
     dense = not any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
@@ -259,7 +269,14 @@ def predicted_all(
         if reason:
             found[i] = reason
             continue
-        key = (case.model.id, case.system.id, case.deployment, profile(case), case.row.kind, case.replicas)
+        key = (
+            case.model.id,
+            case.system.id,
+            case.deployment,
+            profile(case),
+            case.row.kind,
+            case.replicas,
+        )
         groups.setdefault(key, []).append(i)
     for members in groups.values():
         told = figures_of([cases[i] for i in members], profile(cases[members[0]]))
@@ -362,4 +379,3 @@ def in_their_unit(case: Case, figures: dict[str, float]) -> dict[str, float]:
         gpus = case.deployment.gpus * case.replicas
         return figures | {"throughput": figures["throughput"] / gpus}
     return figures
-

@@ -5,6 +5,7 @@ from cyclopts import App
 VERBS = {
     "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
     "search": "Every plan ranked, best first.",
+    "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
     "network": "One collective on a system: time, bandwidths, algorithm.",
@@ -31,6 +32,7 @@ def make_app() -> App:
     )
     app.command("foretell.cli.estimate:estimate", help=VERBS["estimate"])
     app.command("foretell.cli.search:search", help=VERBS["search"])
+    app.command("foretell.cli.serve:serve", help=VERBS["serve"])
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
@@ -46,6 +48,7 @@ def make_app() -> App:
     validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
     validate.command("foretell.cli.validate:training", help="Tables of published training runs.")
     validate.command("foretell.cli.validate:memory", help="Whether the runs of a table fit.")
+    validate.command("foretell.cli.validate:serving", help="Tables of published serving results.")
     app.command(validate)
     calibrate = App(name="calibrate", help=VERBS["calibrate"])
     calibrate.command(

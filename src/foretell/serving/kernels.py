@@ -115,7 +115,9 @@ class Kernels:
         if family == "prefill":
             return self._attention(stack, [ops[i] for i in stack.rows], dtype, phase)
         moved = 2.0 * stack.activation_elements
-        moved = moved + stack.weight_elements * (DTYPES[dtype].weight_bytes if stack.linear else 2.0)
+        moved = moved + stack.weight_elements * (
+            DTYPES[dtype].weight_bytes if stack.linear else 2.0
+        )
         if family == "gemm":
             found = self.chosen("gemm", dtype)
             engine = self.engine(found, dtype)

@@ -30,7 +30,9 @@ def first_token_s(found: Steady, started: float) -> Array:
                      (rest - (1.0 - busy)) / max(busy, 1e-9) * (decode + prefill))  # fmt: skip
     steady = float(found.ttft_steady_s) + waits - waits.mean() if len(waits) else waits
     alone = float(found.prefill_s)
-    wave = 2.0 * max(float(found.ttft_start_s) - alone, 0.0) * (np.arange(first) + 0.5) / max(first, 1)
+    wave = (
+        2.0 * max(float(found.ttft_start_s) - alone, 0.0) * (np.arange(first) + 0.5) / max(first, 1)
+    )
     start = alone + wave
     return np.concatenate([np.maximum(steady, 0.3 * float(found.ttft_steady_s)), start])
 
@@ -41,7 +43,9 @@ def token_s(found: Steady, answer: float) -> Array:
     stall = float(found.stall_s)
     many = extra * max(answer - 1.0, 1.0) / stall if stall > 0.0 else 0.0
     spread = stall * np.sqrt(max(many, 0.0)) / max(answer - 1.0, 1.0)
-    return np.maximum(float(found.tpot_s) + spread * normal_points(), float(found.token_s))
+    return np.asarray(
+        np.maximum(float(found.tpot_s) + spread * normal_points(), float(found.token_s))
+    )
 
 
 def normal_points() -> Array:

@@ -111,7 +111,8 @@ class StepTimes:
         ranks = float(d.dp * d.cp)
         decode, prefill = self._places(on)
         found = {
-            "matrices": at(tables.token_s - tables.exchange_s, on.tokens) + at(tables.encoder_s, on.read),
+            "matrices": at(tables.token_s - tables.exchange_s, on.tokens)
+            + at(tables.encoder_s, on.read),
             "exchanges": at(tables.exchange_s, on.tokens) + at(tables.gather_s, on.stage),
             "experts": p.expert_factor * at(tables.experts_s, on.stage),
             "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
@@ -225,10 +226,20 @@ def least_one(total: Num, ranks: float) -> Array:
 def kernel_side(profile: EngineProfile) -> EngineProfile:
     """A profile reduced to what the kernels of a step depend on, so that tables are shared."""
     return EngineProfile(
-        id="", engine=profile.engine, since="", until="", years=(0, 0), architectures=(), source="", fit=Fit(rows=0),
-        software=profile.software, custom_all_reduce=profile.custom_all_reduce,
-        fused=profile.fused, shared_heads=profile.shared_heads, window_used=profile.window_used,
-    )  # fmt: skip
+        id="",
+        engine=profile.engine,
+        since="",
+        until="",
+        years=(0, 0),
+        architectures=(),
+        software=profile.software,
+        source="",
+        fit=Fit(rows=0),
+        custom_all_reduce=profile.custom_all_reduce,
+        fused=profile.fused,
+        shared_heads=profile.shared_heads,
+        window_used=profile.window_used,
+    )
 
 
 def step_times(

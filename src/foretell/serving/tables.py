@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from foretell.network.collectives import Group, collective_s, send_s
 from foretell.network.library import prepare
 from foretell.network.library_catalog import library_for
+from foretell.network.library_records import Kind
 from foretell.network.placement import tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.serving.kernels import Cost, Kernels
@@ -41,7 +42,12 @@ Array = NDArray[np.float64]
 TOKENS = np.unique(
     np.rint(
         np.concatenate(
-            [[1, 2, 4], np.arange(8, 128, 8), np.arange(128, 512, 32), 512 * 2 ** np.arange(0, 9.26, 0.25)]
+            [
+                [1, 2, 4],
+                np.arange(8, 128, 8),
+                np.arange(128, 512, 32),
+                512 * 2 ** np.arange(0, 9.26, 0.25),
+            ]
         )
     )
 ).astype(float)
@@ -146,7 +152,7 @@ def links_of(system: System, deployment: Deployment, profile: EngineProfile) -> 
     def counts(size: int, stride: int) -> Array:
         return tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, d.gpus)
 
-    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    kinds: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
     library = library_for(system, software="trtllm" if profile.custom_all_reduce else "")
 
     def group(size: int) -> Group:
@@ -232,9 +238,7 @@ def reduces_of(stack: Stack) -> float:
     )
 
 
-def token_costs(
-    model: Model, stack: Stack, kernels: Kernels, links: Links
-) -> tuple[Cost, Array]:
+def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Array]:
     """Operations on each token, the all-reduces behind them included; and these alone."""
     tp = float(kernels.deployment.tp)
     tokens = Tokens(
@@ -264,7 +268,9 @@ def token_costs(
                 size = 2.0 * np.asarray(edge.elements)[None, :]
                 exchange = exchange + many * collective_s("all-reduce", size, links.tensor)[0]
     cost = kernels.cost(ops, counts, len(TOKENS))
-    return Cost(seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus), exchange
+    return Cost(
+        seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus
+    ), exchange
 
 
 def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Array]:
@@ -382,8 +388,3 @@ def pipe_s(tokens: Num, model: Model, links: Links) -> Array:
     flat = np.atleast_1d(size)
     found = [float(send_s(one, links.pipe_counts, links.system.network)[0]) for one in flat.ravel()]
     return np.reshape(np.array(found), np.shape(size))
-
-
-def names(ops: Sequence[Op]) -> list[str]:
-    """Names of operations, for tests and explanations."""
-    return [op.name for op in ops]

@@ -37,7 +37,7 @@ class Deployment:
     pp: int = 1
     """Stages."""
     dp: int = 1
-    """Ranks that have attention, and the dense parts, for sequences of their own (attention data parallel)."""
+    """Ranks that have attention and dense parts for sequences of their own (attention data parallel)."""
     ep: int = 1
     """Ranks that hold different experts."""
     cp: int = 1

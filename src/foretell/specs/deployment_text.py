@@ -105,19 +105,27 @@ def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
     d, problems = deployment, []
 
     def bad(path: str, value: object, message: str, allowed: str) -> None:
-        problems.append(
-            Problem(path=f"plan.{path}", value=value, message=message, allowed=allowed)
-        )
+        problems.append(Problem(path=f"plan.{path}", value=value, message=message, allowed=allowed))
 
     if gpus % d.gpus:
         bad("tp", deployment_text(d), f"{gpus} chips are not whole instances of {d.gpus}",
             "degrees whose product divides the chips")  # fmt: skip
     if d.stage % d.ep:
-        bad("ep", d.ep, f"does not divide the {d.stage} chips of a stage", "a divisor of tp x dp x cp")
+        bad(
+            "ep",
+            d.ep,
+            f"does not divide the {d.stage} chips of a stage",
+            "a divisor of tp x dp x cp",
+        )
     if d.memory_fraction is not None and not 0.0 < d.memory_fraction <= 1.0:
         bad("memory_fraction", d.memory_fraction, "out of range", "above 0, at most 1")
     if d.accepted > d.draft_tokens:
-        bad("accepted", d.accepted, f"more than the {d.draft_tokens} drafted", "at most draft_tokens")
+        bad(
+            "accepted",
+            d.accepted,
+            f"more than the {d.draft_tokens} drafted",
+            "at most draft_tokens",
+        )
     for name in ("max_batch", "max_tokens", "stream_interval"):
         value = getattr(d, name)
         if value is not None and value < 1:

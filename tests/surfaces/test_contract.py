@@ -14,6 +14,9 @@ LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64", "--plan", "tp8
 QUESTION = (
     "--model --system --gpus --global-batch --seq-len --target-len --plan --set --json".split()
 )
+SILICON = (
+    "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
+)
 
 FLAGS = {
     "estimate": QUESTION,
@@ -33,10 +36,16 @@ FLAGS = {
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
     "validate training": "--file --leave-one-out --json".split(),
     "validate memory": "--file --json".split(),
+    "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
     ),
     "calibrate fit": "--file --chip --out --plot --json".split(),
+    "cost chip": SILICON,
+    "cost package": SILICON,
+    "cost system": (
+        "--name --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+    ),
 }
 """Every verb and its flags: a change here is a change of the contract."""
 
@@ -306,7 +315,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, catalog, reference, network, validate, calibrate; did",
+            "allowed: estimate, search, catalog, reference, network, validate, calibrate, cost; did",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

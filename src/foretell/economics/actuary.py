@@ -1,11 +1,10 @@
 """Chiplet Actuary (Feng and Ma, DAC 2022) reproduced: its parameters, its columns and its mistakes.
 
-The formulas are those of this package; what differs are parameters, and the mistakes of public codes,
-which are named here and turned on nowhere else.
+The formulas are those of this package; what differs are parameters, and a mistake that its values contain
+(specs/quirks.py), which is turned on here and nowhere else.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
@@ -15,26 +14,15 @@ from foretell.economics.assembly import Assembled, Carried, assembled
 from foretell.economics.dies import die_cost
 from foretell.specs._base import Num
 from foretell.specs.package import PackageKind
+from foretell.specs.quirks import Quirks
 from foretell.specs.silicon import Die, DieCost, Process, Wafer
 
 Form = Literal["OS", "FO", "SI"]
 """Organic substrate, fan-out, silicon interposer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quirks:
-    """Mistakes of public cost models; all off in ours."""
-
-    bumps_once: bool = False
-    """Chiplet Actuary: micro-bumps of a carrier are paid for one die, however many there are."""
-    uptime_multiplies: bool = False
-    """CATCH: machine time costs its share of uptime rather than one over it (`place_usd_per_s`)."""
-    repair_adds: bool = False
-    """Google: the chance of a repair is added to the yield (`yields.added_repair`)."""
-
-
 PUBLISHED = Quirks(bumps_once=True)
-"""Those that the published values of Chiplet Actuary contain."""
+"""The mistake that the published values of Chiplet Actuary contain."""
 WAFER = Wafer(diameter_mm=300.0, edge_mm=5.0, scribe_mm=0.2, rule="actuary")
 """Its wafer."""
 INTERFACE_SHARE = 0.1

@@ -14,7 +14,7 @@ from foretell.catalog.technology import technology
 from foretell.economics.assembly import RETICLE_MM2
 from foretell.economics.cases import Case, case_of, central, drivers, finished, spread
 from foretell.economics.interfaces import interface, interface_of_share, package_tier
-from foretell.economics.packages import Priced, dies_tree, priced, sections
+from foretell.economics.packages import Priced, chip_first, dies_tree, priced, sections
 from foretell.economics.products import package_of_chip, package_of_design, partition
 from foretell.economics.settings import set_prices
 from foretell.economics.tree import Branch
@@ -322,7 +322,7 @@ def _package_facts(package: Package, found: Priced, case: Case) -> dict[str, Any
     made = found.made
     return {
         "kind": package.kind,
-        "chip_first": bool(package.chip_first),
+        "chip_first": chip_first(package, case),
         "dies": [_die_facts(package, name, cost, case) for name, cost in found.dies.items()],
         "memory": package.memory or None,
         "memory_bytes": float(found.memory_bytes),

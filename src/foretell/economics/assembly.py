@@ -18,6 +18,7 @@ from foretell.economics.wafers import dies_per_wafer, panel_count
 from foretell.economics.yields import perfect_share
 from foretell.specs._base import Num
 from foretell.specs.package import Machine, PackageKind, Stacking
+from foretell.specs.quirks import RIGHT, Quirks
 from foretell.specs.silicon import Wafer
 
 RETICLE_MM2 = 858.0
@@ -142,14 +143,11 @@ def layer_factor(dies: Num, substrate_mm2: Num) -> Num:
     return np.where(np.asarray(dies) > 1.0, several, 1.0)
 
 
-def place_usd_per_s(machine: Machine, *, uptime_multiplies: bool = False) -> Num:
-    """(price / life + technician) / (seconds of a year x uptime).
-
-    `uptime_multiplies` is a published mistake (CATCH multiplies by the uptime), for comparison only.
-    """
+def place_usd_per_s(machine: Machine, quirks: Quirks = RIGHT) -> Num:
+    """(price / life + technician) / (seconds of a year x uptime)."""
     yearly = machine.machine_usd / machine.life_years + machine.technician_usd_per_year
     share = 1.0 / np.asarray(machine.uptime, float)
-    return yearly / YEAR_S * (machine.uptime if uptime_multiplies else share)
+    return yearly / YEAR_S * (machine.uptime if quirks.uptime_multiplies else share)
 
 
 def stack_yield(stacking: Stacking, faces: Num, area_mm2: Num) -> Num:

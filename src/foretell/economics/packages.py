@@ -57,12 +57,11 @@ def priced(package: Package, case: Case) -> Priced:
     memory, memory_usd, memory_bytes = _memory(package, case)
     stacked = _stacked(package, costs, case)
     carried = _carried(package, costs, memory, memory_usd, stacked, kind)
-    first = kind.chip_first if package.chip_first is None else package.chip_first
     made = assembled(
         carried,
         kind,
         case.entry("wafer"),
-        chip_first=first,
+        chip_first=chip_first(package, case),
         place_usd_per_s=place_usd_per_s(case.entry("machine")),
     )
     substrate_mm2 = made.substrate_usd / np.maximum(kind.substrate_usd_per_mm2, 1e-300)
@@ -83,6 +82,12 @@ def priced(package: Package, case: Case) -> Priced:
         memory_bytes=memory_bytes,
         silicon_mm2=sum(die.area_mm2 * die.count for die in package.dies),
     )
+
+
+def chip_first(package: Package, case: Case) -> bool:
+    """Whether dies are placed before their carrier is built, as asked or as the kind has it."""
+    kind: PackageKind = case.entry(f"packages.{package.kind}")
+    return kind.chip_first if package.chip_first is None else package.chip_first
 
 
 def dies_tree(package: Package, case: Case) -> tuple[Branch, Mapping[str, DieCost]]:
@@ -194,16 +199,17 @@ def _put_together(made: Assembled) -> list[Branch]:
 
 def _lost(made: Assembled, carried: Carried, memory_usd: Num) -> Branch:
     """Good parts that go with packages that fail."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = made.lost_parts_usd / np.maximum(carried.parts_usd, 1e-300)
+    share = made.lost_parts_usd / np.maximum(carried.parts_usd, 1e-300)
     memory = np.where(np.asarray(carried.placements) > carried.dies, memory_usd, 0.0) * share
-    bad = made.carrier_usd * (1.0 / made.carrier_yield - 1.0)
+    with np.errstate(invalid="ignore"):  # no carrier of this size fits: the answer is no
+        bad = made.carrier_usd * (1.0 / made.carrier_yield - 1.0)
+        carriers = made.lost_carrier_usd - bad
     return total(
         "lost in assembly",
         [
             leaf("dies", made.lost_parts_usd - memory),
             leaf("memory", memory),
-            leaf("carriers", made.lost_carrier_usd - bad),
+            leaf("carriers", carriers),
             leaf("substrates", made.lost_substrate_usd),
             leaf("placing", made.lost_placing_usd),
         ],

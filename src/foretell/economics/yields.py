@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.specs._base import Num
+from foretell.specs.quirks import RIGHT, Quirks
 from foretell.specs.silicon import Die, Process, YieldModel
 
 Array = NDArray[np.float64]
@@ -102,11 +103,16 @@ def good_share(die: Die, process: Process, model: YieldModel = "negative-binomia
     return np.asarray((defect_shares(x, model, process.clustering) * saved).sum(-1))
 
 
-def added_repair(base: Num, unit_bad: Num, needed: int, spare: int) -> Num:
-    """A published mistake, for comparison only: the chance of a repair is added to the yield.
+def repaired_share(
+    rest: Num, unit_bad: Num, needed: int, spare: int, quirks: Quirks = RIGHT
+) -> Num:
+    """Dies whose rest is good and of whose equal units, bad independently, no more than `spare` are bad.
 
-    Google's model adds C(n, k) p^k (1-p)^(n-k) with n = needed + spare units and k = spare, p the chance
-    that a unit is bad. The sum can pass 1, and without spares (1-p)^n is added all the same.
+    rest x sum of C(n, k) p^k (1-p)^(n-k) over k up to `spare`. Google's model adds the last of these terms
+    to the yield of the whole die instead.
     """
     units, p = needed + spare, np.asarray(unit_bad, float)
-    return np.asarray(base + comb(units, spare) * p**spare * (1.0 - p) ** (units - spare))
+    chances = [comb(units, k) * p**k * (1.0 - p) ** (units - k) for k in range(spare + 1)]
+    if quirks.repair_adds:
+        return np.asarray(rest + chances[-1])
+    return np.asarray(rest * sum(chances))

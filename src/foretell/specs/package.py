@@ -100,8 +100,6 @@ class Finish:
 
     test_usd: NotNegative = 0.0
     """Final and burn-in test of one package."""
-    test_coverage: Fraction = 1.0
-    """Share of the bad packages that this test finds."""
     module_usd: NotNegative = 0.0
     """Board, power stages, lid and connectors that the package is sold on."""
     package_nre_usd: NotNegative = 0.0

@@ -13,6 +13,7 @@ VERBS = {
     "network": "One collective on a system: time, bandwidths, algorithm.",
     "validate": "Measured tables beside our predictions.",
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
+    "cost": "What chips, packages and systems cost, part by part, with ranges.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -55,6 +56,7 @@ def make_app() -> App:
     validate.command("foretell.cli.validate:training", help="Tables of published training runs.")
     validate.command("foretell.cli.validate:memory", help="Whether the runs of a table fit.")
     validate.command("foretell.cli.validate:serving", help="Tables of published serving results.")
+    validate.command("foretell.cli.validate:cost", help="Tables of die and package costs.")
     app.command(validate)
     calibrate = App(name="calibrate", help=VERBS["calibrate"])
     calibrate.command(
@@ -64,4 +66,9 @@ def make_app() -> App:
         "foretell.cli.calibrate:fit", help="Fit a chip's file to what was measured, for --system."
     )
     app.command(calibrate)
+    cost = App(name="cost", help=VERBS["cost"])
+    cost.command("foretell.cli.cost:chip", help="The dies of a chip.")
+    cost.command("foretell.cli.cost:package", help="A package with its dies and memory.")
+    cost.command("foretell.cli.cost:system", help="A cluster: capital, years, hours, renting.")
+    app.command(cost)
     return app

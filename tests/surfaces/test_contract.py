@@ -322,7 +322,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, explain, compare-plans, serve, catalog, reference, ",
+            "allowed: estimate, search, memory, explain, compare-plans, serve, size, catalog, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

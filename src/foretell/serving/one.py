@@ -111,8 +111,9 @@ def one_step(times: StepTimes) -> OneStep:
 
         shared = np.interp(TOKENS * ranks, TOKENS, experts)
         draft = ((t.token_s + shared) / times.layers + t.head_s).tolist()
-    eager = (p.eager_layer_s * times.layers, p.eager_sequence_s) if p.eager_layer_s else (0.0, 0.0)
-    floor = max(p.prefill_layer_s, p.eager_layer_s) * times.layers
+    layer_s = times.eager_layer_s
+    eager = (layer_s * times.layers, p.eager_sequence_s) if layer_s else (0.0, 0.0)
+    floor = max(p.prefill_layer_s, layer_s) * times.layers
     return OneStep(
         token=t.token_s.tolist(),
         stage=(experts + t.gather_s).tolist(),

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from foretell.calibrate.serving_cases import (
     Case,
     Unsupported,
+    blank,
     case_of,
     in_their_unit,
     measured,
@@ -72,6 +73,23 @@ UNIT: Mapping[str, float] = {"tpot": 0.04, "ttft": 0.10, "e2e": 0.05, "throughpu
 """Error of a metric that counts as one."""
 PULL = 1.0
 """Weight of the pull to the start."""
+OTHERS = 0.3
+"""Weight of a row of another engine, where an engine's own rows are few or of other chips."""
+EVALS = 15
+"""Most steps of a fit."""
+LEAST = 1e-3
+"""Values below this share of their scale are none."""
+GENERIC: Mapping[str, float] = {
+    "host_step_s": 4e-4,
+    "prefill_factor": 1.1,
+    "prefill_expert_factor": 1.1,
+    "prefill_layer_s": 5e-4,
+    "prefill_mixture_s": 1e-3,
+    "prefill_step_s": 2e-3,
+    "latency_s": 0.013,
+    "latency_s_per_token": 2e-6,
+}
+"""Where a fit begins of which nothing is known: what engines of 2025 and 2026 have about."""
 LOADED = ("online_concurrency", "online_serving")
 """Kinds whose throughput is derived from their latencies."""
 
@@ -129,9 +147,13 @@ def errors_of(cases: Sequence[Case], profile: EngineProfile) -> Errors:
 
 
 def fit_profile(
-    start: EngineProfile, cases: Sequence[Case], names: Sequence[str], pull: float = PULL
+    start: EngineProfile,
+    cases: Sequence[Case],
+    names: Sequence[str],
+    pull: float = PULL,
+    others: Sequence[Case] = (),
 ) -> EngineProfile:
-    """The profile that meets the rows best."""
+    """The profile that meets the rows best; those of other engines count less."""
     from scipy.optimize import least_squares
 
     low, high, scale = (np.array([MOVED[name][i] for name in names]) for i in range(3))
@@ -141,17 +163,21 @@ def fit_profile(
         return replace(start, **dict(zip(names, (x * scale).tolist(), strict=True)))
 
     def residuals(x: Array) -> Array:
-        found = errors_of(cases, at(x))
-        unit = np.array([UNIT[name] for name in found.metric])
-        loss = found.error / unit
-        # Beyond one unit an error counts by its logarithm: a few strange rows do not turn the fit.
-        soft = np.sign(loss) * np.sqrt(np.log1p(loss**2))
-        return np.concatenate([soft, pull * (x - first / scale)])
+        profile = at(x)
+        parts = [loss_of(errors_of(cases, profile)), pull * (x - first / scale)]
+        return np.concatenate([*parts, OTHERS * loss_of(errors_of(others, profile))])
 
     found = least_squares(
-        residuals, first / scale, bounds=(low / scale, high / scale), diff_step=1e-3, max_nfev=25
+        residuals, first / scale, bounds=(low / scale, high / scale), diff_step=1e-3, max_nfev=EVALS
     )
-    return at(found.x)
+    # What ends at its bound of nothing is nothing.
+    return at(np.where(found.x < LEAST, 0.0, found.x))
+
+
+def loss_of(found: Errors) -> Array:
+    """Errors in their units; beyond one by the logarithm: a few strange rows do not turn a fit."""
+    loss = found.error / np.array([UNIT[name] for name in found.metric])
+    return np.asarray(np.sign(loss) * np.sqrt(np.log1p(loss**2)))
 
 
 def fit_all(rows: Sequence[Row]) -> dict[str, EngineProfile]:
@@ -159,7 +185,7 @@ def fit_all(rows: Sequence[Row]) -> dict[str, EngineProfile]:
     cases = cases_of(rows)
     found: dict[str, EngineProfile] = {}
     for name, start in profiles().items():
-        mine = [case for case in cases if case.profile.id == name]
+        mine = [c for c in cases if c.profile.id == name and not blank(c.row)]
         if not mine or name not in FITTED:
             found[name] = start
             continue
@@ -194,16 +220,19 @@ def left_out_errors(mine: Sequence[Case], cases: Sequence[Case]) -> Errors:
 
 
 def left_out_profile(case: Case, group: str, loaded: Sequence[Case]) -> EngineProfile:
-    """A row's profile fitted without its group: from its engine's other rows, else from all engines'."""
+    """A row's profile fitted without its group: from its engine's other rows, and those of all engines."""
     rest = [one for one in loaded if one.group != group]
-    kin = [one for one in rest if one.profile.engine == case.profile.engine] or rest
-    return fit_profile(plain(case.profile), kin, LOOP)
+    kin = [one for one in rest if one.profile.engine == case.profile.engine]
+    others = [one for one in rest if one.profile.engine != case.profile.engine]
+    start = generic(case.profile)
+    return fit_profile(start, kin, LOOP, others=others) if kin else fit_profile(start, others, LOOP)
 
 
-def plain(profile: EngineProfile) -> EngineProfile:
-    """A profile with what is fitted back at its default; rules and limits as they are."""
+def generic(profile: EngineProfile) -> EngineProfile:
+    """A profile with what is fitted at its usual values; rules and limits as they are."""
     values = {f.name: f.default for f in fields(EngineProfile) if f.name in MOVED}
-    return replace(profile, **values)  # type: ignore[arg-type]
+    values["reserve_bytes"] = profile.reserve_bytes
+    return replace(profile, **(values | GENERIC))  # type: ignore[arg-type]
 
 
 def rounded(value: float | None) -> float | None:

@@ -5,13 +5,15 @@ latencies. Kernels, collectives and memory rules are not touched. The loss is Ca
 ln(predicted / measured), each metric in its own unit of error, with a weak pull to where a fit begins, so
 that what rows do not tell stays as it is.
 
-A group is a model on a chip under an engine. Left out, its rows are predicted by the engine's profile fitted
-to the other groups of the same engine, or, where there are none, to those of all engines.
+A group is a model on a chip under an engine. Left out, its rows are predicted by a profile fitted to all
+other groups, each counting as one however many rows it has, those of the same engine a little more.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,16 +75,17 @@ UNIT: Mapping[str, float] = {"tpot": 0.04, "ttft": 0.10, "e2e": 0.05, "throughpu
 """Error of a metric that counts as one."""
 PULL = 1.0
 """Weight of the pull to the start."""
-OTHERS = 0.3
-"""Weight of a row of another engine, where an engine's own rows are few or of other chips."""
+OWN, OTHER = 3.0, 2.0
+"""Weight of all rows of a group together where another group is predicted by them: of the same engine, and
+of another one. Rows of a group tell one thing about other groups, however many they are."""
 EVALS = 15
 """Most steps of a fit."""
 LEAST = 1e-3
 """Values below this share of their scale are none."""
 GENERIC: Mapping[str, float] = {
     "host_step_s": 4e-4,
-    "prefill_factor": 1.1,
-    "prefill_expert_factor": 1.1,
+    "prefill_factor": 1.15,
+    "prefill_expert_factor": 1.0,
     "prefill_layer_s": 5e-4,
     "prefill_mixture_s": 1e-3,
     "prefill_step_s": 2e-3,
@@ -102,6 +105,8 @@ class Errors:
     """Metric of each."""
     error: Array
     """The logarithms."""
+    case: NDArray[np.intp]
+    """Place of each one's row among the rows asked for."""
 
     def median(self, metric: str) -> float | None:
         """Median of |predicted / measured - 1|; None of no rows."""
@@ -134,8 +139,9 @@ def errors_of(cases: Sequence[Case], profile: EngineProfile) -> Errors:
     """Errors of all rows under one profile."""
     names: list[str] = []
     errors: list[float] = []
+    places: list[int] = []
     found = predicted_all(cases, lambda case: profile)
-    for case, figures in zip(cases, found, strict=True):
+    for place, (case, figures) in enumerate(zip(cases, found, strict=True)):
         if isinstance(figures, str):
             continue
         ours = in_their_unit(case, figures)
@@ -143,7 +149,8 @@ def errors_of(cases: Sequence[Case], profile: EngineProfile) -> Errors:
             if name in ours:
                 names.append(name)
                 errors.append(float(np.log(ours[name] / value)))
-    return Errors(metric=tuple(names), error=np.array(errors))
+                places.append(place)
+    return Errors(metric=tuple(names), error=np.array(errors), case=np.array(places, dtype=np.intp))
 
 
 def fit_profile(
@@ -151,9 +158,9 @@ def fit_profile(
     cases: Sequence[Case],
     names: Sequence[str],
     pull: float = PULL,
-    others: Sequence[Case] = (),
+    weights: Array | None = None,
 ) -> EngineProfile:
-    """The profile that meets the rows best; those of other engines count less."""
+    """The profile that meets the rows best, each with its weight."""
     from scipy.optimize import least_squares
 
     low, high, scale = (np.array([MOVED[name][i] for name in names]) for i in range(3))
@@ -163,9 +170,9 @@ def fit_profile(
         return replace(start, **dict(zip(names, (x * scale).tolist(), strict=True)))
 
     def residuals(x: Array) -> Array:
-        profile = at(x)
-        parts = [loss_of(errors_of(cases, profile)), pull * (x - first / scale)]
-        return np.concatenate([*parts, OTHERS * loss_of(errors_of(others, profile))])
+        found = errors_of(cases, at(x))
+        loss = loss_of(found) if weights is None else loss_of(found) * weights[found.case]
+        return np.concatenate([loss, pull * (x - first / scale)])
 
     found = least_squares(
         residuals, first / scale, bounds=(low / scale, high / scale), diff_step=1e-3, max_nfev=EVALS
@@ -216,23 +223,25 @@ def left_out_errors(mine: Sequence[Case], cases: Sequence[Case]) -> Errors:
         told = errors_of(out, left_out_profile(out[0], group, loaded))
         names += told.metric
         errors += told.error.tolist()
-    return Errors(metric=tuple(names), error=np.array(errors))
+    return Errors(metric=tuple(names), error=np.array(errors), case=np.zeros(0, dtype=np.intp))
 
 
 def left_out_profile(case: Case, group: str, loaded: Sequence[Case]) -> EngineProfile:
-    """A row's profile fitted without its group: from its engine's other rows, and those of all engines."""
+    """A row's profile fitted without its group, to all other groups, each as one."""
     rest = [one for one in loaded if one.group != group]
-    kin = [one for one in rest if one.profile.engine == case.profile.engine]
-    others = [one for one in rest if one.profile.engine != case.profile.engine]
-    start = generic(case.profile)
-    return fit_profile(start, kin, LOOP, others=others) if kin else fit_profile(start, others, LOOP)
+    many = Counter(one.group for one in rest)
+    engine = case.profile.engine
+    weights = [
+        (OWN if one.profile.engine == engine else OTHER) / np.sqrt(many[one.group]) for one in rest
+    ]
+    return fit_profile(generic(case.profile), rest, LOOP, weights=np.array(weights))
 
 
 def generic(profile: EngineProfile) -> EngineProfile:
     """A profile with what is fitted at its usual values; rules and limits as they are."""
-    values = {f.name: f.default for f in fields(EngineProfile) if f.name in MOVED}
-    values["reserve_bytes"] = profile.reserve_bytes
-    return replace(profile, **(values | GENERIC))  # type: ignore[arg-type]
+    values: dict[str, Any] = {f.name: f.default for f in fields(EngineProfile) if f.name in MOVED}
+    values |= {**GENERIC, "reserve_bytes": profile.reserve_bytes}
+    return replace(profile, **values)
 
 
 def rounded(value: float | None) -> float | None:

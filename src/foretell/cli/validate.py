@@ -104,6 +104,13 @@ def serving(
     return show(score_serving(Path(file), leave_one_out=leave_one_out), json)
 
 
+def cost(file: Table, *, json: Json = False) -> int:
+    """Score a table of published die or package costs: every cell, to the digits it prints."""
+    from foretell.validate.cost import score_cost
+
+    return show(score_cost(Path(file)), json)
+
+
 def show(scores: "Scores", json: bool) -> int:
     """A scored table as JSON or as text."""
     if json:

@@ -24,6 +24,11 @@ from foretell.specs.system import System
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+HANDOVER_S = 23e-6
+"""From the last product before an exchange to the first after it, beside the exchange itself: it runs on a
+stream of its own, and its ranks are not there at once. SimuMax (github.com/MooreThreads/SimuMax,
+configs/system/b200_bf16_ceperm.json) fits 22 to 26 us to collectives between kernels of one node."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
@@ -55,8 +60,9 @@ def exchanges_of(
     parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
 ) -> Exchanges:
     """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
-    tensor, send = tensor_seconds(parts, shape, counts["tp"], system)
-    shown = framework(base.framework).tensor_exposed
+    software = framework(base.framework)
+    tensor, send = tensor_seconds(parts, shape, counts["tp"], system, software.regathered)
+    shown = software.tensor_exposed
     tensor = replace(
         tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
     )
@@ -83,9 +89,12 @@ def _sum(values: Sequence[Array]) -> Array:
 
 
 def tensor_seconds(
-    parts: Parts, shape: Index, counts: Array, system: System
+    parts: Parts, shape: Index, counts: Array, system: System, regathered: float = 0.0
 ) -> tuple[Exchange, Array]:
-    """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces."""
+    """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces.
+
+    With sequence parallelism, `regathered` of gathering a region's input once more backward.
+    """
     sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
     enter, enters, leave, leaves = _edges(parts, shape)
     # What no group needs is not prepared: with sequence parallelism nothing is all-reduced.
@@ -97,12 +106,20 @@ def tensor_seconds(
     def seconds(kind: Kind, size: Array) -> Array:
         return collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
 
-    gathered = enters * seconds("all-gather", enter) + leaves * seconds("reduce-scatter", leave)
+    entered = enters * seconds("all-gather", enter)
+    gathered = entered + leaves * seconds("reduce-scatter", leave)
     scattered = enters * seconds("reduce-scatter", enter) + leaves * seconds("all-gather", leave)
+    scattered = scattered + regathered * entered
     gather_s = seconds("all-gather", parts.send_bytes[shape] * np.asarray(parts.shape.tp)[shape])
+    handed = HANDOVER_S * (np.prod(counts, axis=0) > 1.0)[:, None]
+    edges = handed * (enters + leaves)
     found = Exchange(
-        forward_s=np.where(sp, gathered, leaves * seconds("all-reduce", leave)),
-        backward_s=np.where(sp, scattered, enters * seconds("all-reduce", enter)),
+        forward_s=np.where(sp, gathered + edges, leaves * (seconds("all-reduce", leave) + handed)),
+        backward_s=np.where(
+            sp,
+            scattered + edges + handed * regathered * enters,
+            enters * (seconds("all-reduce", enter) + handed),
+        ),
         tier=outermost(counts),
     )
     return found, np.where(sp[:, 0], 0.0, gather_s)

@@ -23,6 +23,10 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 
+COPY_SHARE = 0.8
+"""Share of the memory bandwidth that copies reach."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """Weights that one kind of data-parallel group holds together."""
@@ -110,7 +114,26 @@ def data_seconds(
         sent = sent + more * exposed(
             [m.again_s for m in messages], stages.backward_s, [w.backward_s for w in stages.waits]
         )
-    return sent + traffic.gathers_forward[:, None] * gathered
+    sent = sent + traffic.gathers_forward[:, None] * gathered
+    if framework(plans.base.framework).gather_copies:
+        sent = sent + sum_of([copy_seconds(scenario, plans, share) for share in shares])
+    return sent
+
+
+def copy_seconds(scenario: Scenario, plans: Plans, share: Share) -> Array:
+    """Gathered weights out of their message and gradients into theirs, in a step; (plans, stages).
+
+    Each is read and written once: nothing hides it, since the products need the memory too.
+    """
+    gradient_bytes, weight_bytes = wire_bytes(plans.base)
+    traffic = share.traffic
+    gathers = (traffic.gathers_forward + traffic.gathers_backward)[:, None]
+    weights = 2.0 * weight_bytes * gathers * share.parameters
+    scatters = traffic.scatters[:, None]
+    gradients = (weight_bytes + gradient_bytes) * scatters * share.trained
+    moved = (weights + gradients) * (plans.zero >= 3)[:, None]
+    bandwidth = COPY_SHARE * scenario.system.chip.memory_bandwidth_bytes_per_s
+    return np.asarray(moved / bandwidth)
 
 
 def sum_of(values: list[Array]) -> Array:

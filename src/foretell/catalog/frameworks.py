@@ -1,7 +1,7 @@
 """Training frameworks by generation: what of a step is theirs, each value with a sentence and a source."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -54,6 +54,21 @@ class Framework:
     """Share of data-parallel communication that is waited for though a pass could hide it."""
     fixed_s: float
     """What each step takes beside its work."""
+    host_routed_s: float = 0.0
+    """What a layer of routed experts takes the host besides, each way, where no token is dropped: how many
+    tokens each expert gets is read back before their products start."""
+    host_dropped_s: float = 0.0
+    """The same where tokens are dropped, so that every expert has as many."""
+    plain_experts: bool = False
+    """Whether tokens are sorted by plain kernels before a plain all-to-all, and experts' biases added so."""
+    gather_copies: bool = False
+    """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
+    parameter is shared by itself)."""
+    complex_rotary: bool = False
+    """Whether rotary positions are products of complex numbers in 32 bits, which compilers leave alone."""
+    regathered: float = 0.0
+    """Share that shows of gathering a region's input again for the gradients of its weights (Korthikanti et
+    al. 2022: with sequence parallelism each rank keeps its part alone)."""
 
     @property
     def sums_fused(self) -> bool:
@@ -119,6 +134,8 @@ def _framework(
         if field.name in ("id", "attention_before", "recompute_tpu"):
             continue
         path, raw = f"framework.{name}.{field.name}", values.get(field.name)
+        if raw is None and field.default is not MISSING:
+            continue
         if field.name == "name":
             given["name"] = raw
             continue

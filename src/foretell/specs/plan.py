@@ -36,6 +36,7 @@ FRAMEWORKS = (
     "megatron",
     "megatron-te",
     "megatron-core",
+    "megatron-graphs",
     "megatron-deepspeed",
     "nanotron",
     "fsdp",

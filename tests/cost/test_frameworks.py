@@ -1,4 +1,4 @@
-"""What frameworks add to the same kernels: sorted experts, biases, rotary positions, copies, exchanges."""
+"""What frameworks add to the same kernels: sorted experts, biases, rotary positions, exchanges."""
 
 import pytest
 
@@ -68,22 +68,6 @@ def test_complex_rotary_positions_are_not_compiled() -> None:
     )
     assert framework("torchtitan").complex_rotary
     assert 1.1 < titan / plain < 1.6
-
-
-def test_shared_parameters_are_copied_out_of_messages() -> None:
-    """FSDP2: 4 bytes a weight for each of two gathers, 6 for a gradient in 32 bits, at 0.8 of the memory."""
-    one, other = (
-        seconds(answer(f"zero3 mbs8 framework={name}", "llama-3.1-8b").breakdown, "data_parallel")
-        for name in ("torchtitan", "fsdp-compiled gradients=fp32")
-    )
-    assert one - other == pytest.approx(8.03e9 * 14.0 / (0.8 * 3.35e12), rel=0.1)
-    whole = answer("zero1 mbs8 framework=torchtitan", "llama-3.1-8b", 8, "h200-sxm")
-    bare = answer(
-        "zero1 mbs8 framework=fsdp-compiled gradients=fp32", "llama-3.1-8b", 8, "h200-sxm"
-    )
-    assert seconds(whole.breakdown, "data_parallel") == pytest.approx(
-        seconds(bare.breakdown, "data_parallel"), rel=1e-9
-    )
 
 
 def test_inputs_of_regions_are_gathered_again() -> None:

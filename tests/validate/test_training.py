@@ -301,7 +301,7 @@ class TestFrameworks:
         own, without = framework("megatron-deepspeed"), framework(f"megatron-deepspeed~{source}")
         assert own.host_forward_s != without.host_forward_s
         assert framework("nanotron") == framework(f"nanotron~{source}")
-        assert fitted_values() == 5
+        assert fitted_values() == 6
 
     def test_an_unknown_one_is_named(self) -> None:
         with pytest.raises(BadInput, match="nanotron"):

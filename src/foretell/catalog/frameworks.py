@@ -54,6 +54,16 @@ class Framework:
     """Share of data-parallel communication that is waited for though a pass could hide it."""
     fixed_s: float
     """What each step takes beside its work."""
+    loss_fused: bool = False
+    """Whether the loss is one kernel over the scores even where other element-wise work is plain."""
+    stage_rank_s: float = 0.0
+    """What the host takes besides for each tensor-parallel rank of a layer and micro-batch, both passes
+    together, where pipeline stages stand on several nodes."""
+    gather_waits: bool = False
+    """Whether weights are gathered after the update with nothing to hide it, though gradients are hidden."""
+    gather_copies: bool = False
+    """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
+    parameter is shared by itself)."""
     host_routed_s: float = 0.0
     """What a layer of routed experts takes the host besides, each way, where no token is dropped: how many
     tokens each expert gets is read back before their products start."""
@@ -61,9 +71,6 @@ class Framework:
     """The same where tokens are dropped, so that every expert has as many."""
     plain_experts: bool = False
     """Whether tokens are sorted by plain kernels before a plain all-to-all, and experts' biases added so."""
-    gather_copies: bool = False
-    """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
-    parameter is shared by itself)."""
     complex_rotary: bool = False
     """Whether rotary positions are products of complex numbers in 32 bits, which compilers leave alone."""
     regathered: float = 0.0
@@ -74,6 +81,16 @@ class Framework:
     def sums_fused(self) -> bool:
         """Whether the weight gradients' products add to the sum themselves, as Megatron's do."""
         return self.id.startswith("megatron")
+
+    @property
+    def stages_by_cost(self) -> bool:
+        """Whether layers are dealt to pipeline stages by their cost beside the head's, as nanotron does."""
+        return self.id == "nanotron"
+
+    @property
+    def exchanges_in_pieces(self) -> bool:
+        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
+        return self.id in ("megatron-core", "megatron-graphs")
 
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""

@@ -33,6 +33,7 @@ FUSED: Mapping[str, Passes] = {
     "rotate": Passes(forward=1.5, backward=2.7),
     "bias": Passes(forward=0.0, backward=2.4),
     "loss": Passes(forward=0.65, backward=0.9),
+    "loss16": Passes(forward=0.65, backward=0.9),
     "embedding": Passes(forward=1.1, backward=2.0),
     "routing": Passes(forward=1.2, backward=1.5),
     "softmax": Passes(forward=1.3, backward=1.3),
@@ -47,15 +48,18 @@ PLAIN: Mapping[str, Passes] = {
     "rotate": Passes(forward=13.0, backward=20.0, kernels=10.0),
     "bias": Passes(forward=0.0, backward=2.5),
     "loss": Passes(forward=2.8, backward=4.4, kernels=4.0),
+    "loss16": Passes(forward=0.95, backward=1.5, kernels=3.0),
     "embedding": Passes(forward=1.1, backward=2.0),
     "routing": Passes(forward=3.0, backward=8.0, kernels=4.0),
     "softmax": Passes(forward=2.2, backward=2.2, kernels=3.0),
     "expert-bias": Passes(forward=7.0, backward=18.0, kernels=4.0),
     "other": Passes(forward=2.0, backward=3.0, kernels=2.0),
 }
-"""One plain kernel after the other. Biases of experts as Megatron-Core adds them (experts.py): times the
-router's weight, to the rows, experts joined, back to 16 bits, 28 bytes an element in 32 bits; backward 36,
-for the gradients of rows, biases and weights. A kernel that has them in its epilogue moves none."""
+"""One plain kernel after the other. A plain loss casts the scores to 32 bits and back (36 bytes a score, both
+passes); `loss16` keeps them as they are (12), as runs do whose weights are in 16 bits alone. Biases of
+experts as Megatron-Core adds them (experts.py): times the router's weight, to the rows, experts joined, back
+to 16 bits, 28 bytes an element in 32 bits; backward 36, for the gradients of rows, biases and weights. A
+kernel that has them in its epilogue moves none."""
 COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
 """Rotary positions in complex numbers: to 32 bits, the product, back: 6 + 8 + 6 bytes for at least 4."""
 SPREAD_SORTS = Passes(forward=2.1, backward=4.75, kernels=2.5)
@@ -80,6 +84,8 @@ HOSTS: Mapping[bool, Host] = {
 }
 """Compiled, and plain: a layer of 256 tokens takes 0.48 ms forward and 1.39 ms backward in plain PyTorch on
 the host of one H200, whatever its width; a launch 8.5 us. Another CPU is another number."""
+COLLECTIVE_HOST_S = 45e-6
+"""What the host takes to start one collective through torch.distributed: checks, events, a launch."""
 SIDE_BY_SIDE = 6.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 KINDS = ("norm", "loss", "embedding", "routing")

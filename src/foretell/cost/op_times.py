@@ -115,7 +115,7 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
             core_joules(load, power.coefficients),
             memory_joules(load, power.coefficients),
             np.minimum(arithmetic_s, seconds),
-            some * _host_s(stack, kernels, plan.fused),
+            some * _host_s(stack, kernels, plan.fused) / chip.host_speed,
         )
         for target, value in zip(table, values, strict=True):
             np.add.at(target, stack.rows, value)
@@ -143,14 +143,20 @@ def _passes(stack: CallStack, plan: Plan) -> tuple[Array, Array]:
 
 
 def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
-    """What a framework does by plain kernels, whatever else it fuses."""
+    """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
+    weights that are kept in 16 bits have a loss in 16 bits."""
     software = framework(plan.framework)
-    found = {"rotate": COMPLEX_ROTARY} if software.complex_rotary else {}
+    fused = plan.fused or software.loss_fused
+    found = {"loss": passes("loss16" if plan.master == "none" else "loss", fused)}
+    if not plan.fused:
+        return found
+    if software.complex_rotary:
+        found["rotate"] = COMPLEX_ROTARY
     if software.plain_experts:
         found["expert-bias"] = PLAIN["expert-bias"]
     if software.plain_experts and plan.dispatch == "alltoall":
         found["routing"] = SPREAD_SORTS
-    return found if plan.fused else {}
+    return found
 
 
 def _host_s(stack: CallStack, kernels: Array, fused: bool) -> Array:

@@ -18,6 +18,7 @@ _WHERE = {
     "explain": "foretell.api",
     "sensitivity": "foretell.api",
     "compare_plans": "foretell.api",
+    "serve": "foretell.serve",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from foretell.catalog import system as system
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
+    from foretell.serve import serve as serve
     from foretell.specs.chip import Chip as Chip
     from foretell.specs.model import Model as Model
     from foretell.specs.plan import Plan as Plan

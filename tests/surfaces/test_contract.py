@@ -18,6 +18,9 @@ RUN = (
     "--tokens --failures-per-gpu-day --restart-s --checkpoint --checkpoint-interval "
     "--checkpoint-wait-s --storage-bandwidth"
 ).split()
+SILICON = (
+    "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
+)
 
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--json"],
@@ -39,10 +42,16 @@ FLAGS = {
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
     "validate training": "--file --leave-one-out --json".split(),
     "validate memory": "--file --json".split(),
+    "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
     ),
     "calibrate fit": "--file --chip --out --plot --json".split(),
+    "cost chip": SILICON,
+    "cost package": SILICON,
+    "cost system": (
+        "--name --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+    ),
 }
 """Every verb and its flags: a change here is a change of the contract."""
 
@@ -312,7 +321,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, explain, compare-plans, catalog, reference, network, validate, ",
+            "allowed: estimate, search, explain, compare-plans, serve, catalog, reference, network, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.serving.layouts import layouts
+from foretell.search.instances import instances
 from foretell.serving.memory import kv_bytes, memory_of, sequences_that_fit
 from foretell.serving.steady import steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
@@ -174,7 +174,7 @@ def sized(
 def _instances(
     model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: Wanted
 ) -> Iterable[tuple[StepTimes, list[Instance]]]:
-    for layout in layouts(model, system, base, profile, wanted.most_gpus):
+    for layout in instances(model, system, base, profile, wanted.most_gpus):
         times = step_times(model, system, layout, profile)
         memory = memory_of(model, system, layout, profile)
         traffic = Traffic(isl=wanted.isl, osl=wanted.osl, concurrency=BATCHES, waves=1e9)

@@ -61,6 +61,8 @@ from foretell.tables import (
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+FORWARD = 1.0 / 3.0
+"""Of what the host takes besides for a layer, the forward pass's share."""
 LISTED = float(len(RECOMPUTE))
 """Code of recomputation as the batch's base words it: full:N, or modules by name."""
 
@@ -271,7 +273,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     is_layer = np.arange(len(parts.names)) < parts.kinds
     group = tables.group[first]
     share = block_share(plans, first, tables)
-    spent = PassTimes(tables=tables, shape=shape, group=group, late_s=late)
+    spent = PassTimes(tables=tables, shape=shape, group=group, late_us=late)
     clock, fall = clock_held(repeats_of(plans, first, tables) * is_layer, mode, spent)
     forward, backward = part_seconds(mode, is_layer, spent, clock)
     again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
@@ -405,7 +407,7 @@ class PassTimes:
     """Shape of each combination."""
     group: Index
     """Shape and placement of each."""
-    late_s: list[Array]
+    late_us: list[Array]
     """What the host takes besides for a layer (see late_launches), microseconds; (combinations,)."""
 
     def host_s(self, spent: PassSeconds, share: float) -> Array:
@@ -413,7 +415,7 @@ class PassTimes:
         parts = self.tables.parts
         host_s = spent.host_s[self.shape] + tensor_launch_s(parts, self.shape)
         is_layer = np.arange(len(parts.names)) < parts.kinds
-        for column in self.late_s:
+        for column in self.late_us:
             host_s = host_s + 1e-6 * share * column[:, None] * is_layer
         return host_s
 
@@ -434,8 +436,8 @@ class PassTimes:
         parts = self.tables.parts
         forward, backward = self.chip_s(slower)
         return (
-            beside_host(forward, self.host_s(parts.forward, 1.0 / 3.0)),
-            beside_host(backward, self.host_s(parts.backward, 2.0 / 3.0)),
+            beside_host(forward, self.host_s(parts.forward, FORWARD)),
+            beside_host(backward, self.host_s(parts.backward, 1.0 - FORWARD)),
         )
 
     def again_chip_s(self, slower: Num) -> Array:
@@ -469,14 +471,16 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
         return np.asarray(((forward * again + backward) * many).sum(axis=1))
 
     names = ("clocked_s", "core_joules", "memory_joules")
-    sums = [total(getattr(parts.forward, n)[shape], getattr(parts.backward, n)[shape]) for n in names]
+    sums = [
+        total(getattr(parts.forward, n)[shape], getattr(parts.backward, n)[shape]) for n in names
+    ]
     all_s = total(*spent.of(0.0))
     if parts.again is not None:
         listed = mode[:, 0] == LISTED
         more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]
         sums = [s + m for s, m in zip(sums, more, strict=True)]
         all_s = all_s + (spent.again(0.0) * many).sum(axis=1) * listed
-    return clock_of(all_s - sums[0], *sums, spent.tables.power)
+    return clock_of(all_s - sums[0], sums[0], sums[1], sums[2], spent.tables.power)
 
 
 def part_seconds(

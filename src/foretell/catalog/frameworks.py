@@ -14,10 +14,14 @@ LEFT_OUT = "~"
 """Between a generation and the source that is left out."""
 HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
 """Architectures that libraries of since 2024 have their own attention kernels for."""
+READ = ("own", "slopes")
+"""Sources of values that were read from runs or measured."""
 VALUE_KEYS = frozenset(
     {"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"}
 )
 """What a value's table may hold."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """One generation of a training framework."""
@@ -63,6 +67,10 @@ class Framework:
     """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
     parameter is shared by itself)."""
 
+    host_grade: str = "supposed"
+    """What the host's times stand on: read (from runs, or measured), supposed (its runs hide the host), or
+    left_out."""
+
     @property
     def sums_fused(self) -> bool:
         """Whether the weight gradients' products add to the sum themselves, as Megatron's do."""
@@ -78,7 +86,7 @@ class Framework:
         return self.attention if architecture in HOPPER_ON else self.attention_before
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def frameworks(left_out: str = "") -> Mapping[str, Framework]:
     """Every generation by its name; values read from the runs of the source `left_out` at their start."""
     table = read_table(FILE)
@@ -129,7 +137,7 @@ def _framework(
     given: dict[str, Any] = {"id": name}
     before = len(problems)
     for field in fields(Framework):
-        if field.name in ("id", "attention_before", "recompute_tpu"):
+        if field.name in ("id", "attention_before", "recompute_tpu", "host_grade"):
             continue
         path, raw = f"framework.{name}.{field.name}", values.get(field.name)
         if raw is None and field.default is not MISSING:
@@ -145,6 +153,9 @@ def _framework(
             problems.append(Problem(path=path, value=raw["source"], message="is no source"))
         out = left_out and left_out in raw.get("fitted_to", ())
         given[field.name] = raw["without"] if out else raw["value"]
+        if field.name == "host_forward_s":
+            read = "read" if raw["source"] in READ else "supposed"
+            given["host_grade"] = "left_out" if out else read
         if field.name == "attention":
             given["attention_before"] = raw.get("before_hopper", raw["value"])
         if field.name == "recompute":

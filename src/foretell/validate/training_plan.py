@@ -96,7 +96,7 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     said += more
     degrees = f"tp{tp} pp{pp} vpp{vpp} dp{dp} cp{cp} ep{row.ep or 1} mbs{micro_batch}"
     plan = parse_plan(f"{degrees} {' '.join(recipe)}", row.gpus)
-    if software != frameworks()[software.id]:
+    if left_out:
         plan = replace(plan, framework=f"{software.id}{LEFT_OUT}{left_out}")
     job = Job(gpus=row.gpus, global_batch=global_batch, seq_len=seq_len)
     return Laid(job=job, plan=plan, said=said)

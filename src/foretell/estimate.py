@@ -11,6 +11,7 @@ Read this file to know where everything is:
     sharding/pipeline.py   which parts stand on which stage
     replicas.py            what data parallelism sends, and what of it shows
       sharding/data.py       what its ranks share
+    pairs.py               what schedules from both ends save and pay
     network/               how long a collective takes, given where its members stand
     cost/memory.py         what a stage holds
     simulate/schedules/    stage times to the time of a step
@@ -37,6 +38,7 @@ from foretell.cost.optimizer import (
 from foretell.cost.power import clock_of
 from foretell.exchanges import Exchange, tensor_launch_s
 from foretell.network.collectives import send_s
+from foretell.pairs import hidden_exchanges, mirror_seconds, pair_savings
 from foretell.parts import Parts, PassSeconds, beside_host
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.sharding.offload import Held, exposed_copies, host_copies, on_chip
@@ -91,6 +93,8 @@ class Rows:
     """What a step takes beside its work."""
     optimizer_s: Array
     """Optimizer update."""
+    saved_s: Array
+    """What exchanges of a forward beside a backward pass hide of the step; (1, 1) where none run so."""
     offload_s: Array
     """Copies to and from the host that nothing hides."""
     clock: Array
@@ -153,21 +157,29 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s
     schedule = schedule_named(base.schedule)
     pipe = Pipe(micro_batches=micro_batches, pp=plans.pp, vpp=plans.vpp)
+    saved_s = np.zeros((1, 1))
+    if schedule.layout == "both":
+        exchanged_s = hidden_exchanges(plans, tables, stages, sends_s)
+        saved_s = pair_savings(schedule, pipe, exchanged_s, stage_s, float(np.mean(chip.cores)))
+        data_s = data_s + mirror_seconds(scenario, plans, tables, shares)
     flight = schedule.in_flight(pipe, position)
     if base.schedule not in USUAL_SCHEDULES:
         # A single rank has nothing to wait for with its backward passes.
         flight = np.where(plans.pp[:, None] > 1, flight, 1.0)
     memory = stage_memory(plans, stages, shares, flight)
     offload_s = np.zeros_like(update_s)
-    busy_s = micro_batches[:, None] * stage_s + data_s + update_s
+    busy_s = micro_batches[:, None] * stage_s - saved_s + data_s + update_s
     if base.offload != "none":
         offload_s = offload_seconds(scenario, plans, stages, memory, update_s, micro_batches)
         memory = offloaded(memory, base.offload, np.maximum(tables.stages.layers[pair], 1.0))
         busy_s = busy_s + offload_s
     busy_s *= multiplicity > 0
-    slowest = busy_s.argmax(axis=1)
+    runs_s = micro_batches[:, None] * stage_s
+    waits_s = chunks_wait(tables.stages.waiting[pair], runs_s, data_s, multiplicity)
+    # A pipeline takes as long as a stage works and waits for the others' first and last micro-batch.
+    span_s = busy_s + waits_s - stage_s * (multiplicity > 0) / plans.vpp[:, None]
+    slowest = span_s.argmax(axis=1)
     rows = np.arange(len(plans))
-    waiting_s = micro_batches * tables.stages.waiting[pair] * stage_s[rows, slowest]
     times = RankTimes(
         whole_s=stage_s,
         multiplicity=multiplicity,
@@ -175,7 +187,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         forward_s=stages.forward_s + 0.5 * sends_s,
         weight_s=stages.weight_s + sums_s if schedule.splits_backward else 0.0,
     )
-    bubble_s = schedule.bubble_s(times, pipe) + waiting_s
+    waits_s = np.broadcast_to(waits_s, busy_s.shape)
+    bubble_s = schedule.bubble_s(times, pipe) + waits_s[rows, slowest]
     held = memory.total * (multiplicity > 0)
     fullest = held.argmax(axis=1)
     return Rows(
@@ -189,6 +202,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         sums_s=sums_s,
         fixed_s=software.fixed_s,
         optimizer_s=update_s,
+        saved_s=saved_s,
         offload_s=offload_s,
         clock=stages.clock,
         core_fall=stages.core_fall,
@@ -199,6 +213,24 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         fullest=fullest,
         peak_bytes=held[rows, fullest],
     )
+
+
+def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> Array:
+    """What each stage waits in a step for unequal chunks of the others; (plans, stages).
+
+    The other stages' rounds take (1 + share) times the longest of them: a stage that is longer for its ends
+    fills that itself, and so do data-parallel messages, which go on meanwhile.
+    """
+    if not share.any():
+        return np.zeros((1, 1))
+    there = runs_s * (many > 0)
+    longest = there.max(axis=1, keepdims=True)
+    alone = (there == longest) & (many == 1)
+    second = np.where(alone, 0.0, there).max(axis=1, keepdims=True)
+    others = np.where(alone & (alone.sum(axis=1, keepdims=True) == 1), second, longest)
+    rounds_s = (1.0 + share[:, None]) * others
+    waits_s = np.maximum(rounds_s - runs_s - data_s, 0.0)
+    return np.asarray(waits_s * (share > 0)[:, None] * (many > 0))
 
 
 def update_seconds(
@@ -323,9 +355,10 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         else on_stages(held, parts.products_s[shape])[key],
         routed=on_stages(held, parts.routed[shape])[key] if parts.experts else None,
         kept_bytes=kept[key],
-        buffer_bytes=(working[:, None] + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None])[
-            key
-        ],
+        buffer_bytes=(
+            (working + parts.panel_bytes[shape])[:, None]
+            + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None]
+        )[key],
         largest=parameters.max(axis=1)[key],
     )
 
@@ -413,11 +446,11 @@ class PassTimes:
     def host_s(self, spent: PassSeconds, share: float) -> Array:
         """Host's time of each part; (combinations, parts)."""
         parts = self.tables.parts
-        host_s = spent.host_s[self.shape] + tensor_launch_s(parts, self.shape)
+        more_s = np.asarray(tensor_launch_s(parts, self.shape))
         is_layer = np.arange(len(parts.names)) < parts.kinds
         for column in self.late_us:
-            host_s = host_s + 1e-6 * share * column[:, None] * is_layer
-        return host_s
+            more_s = more_s + 1e-6 * share * column[:, None] * is_layer
+        return spent.host_s[self.shape] + more_s / self.tables.host_speed[self.shape][:, None]
 
     def chip_s(self, slower: Num) -> tuple[Array, Array]:
         """The chip's time of each part forward and backward, exchanges included; (combinations, parts).
@@ -480,7 +513,8 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
         more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]
         sums = [s + m for s, m in zip(sums, more, strict=True)]
         all_s = all_s + (spent.again(0.0) * many).sum(axis=1) * listed
-    return clock_of(all_s - sums[0], sums[0], sums[1], sums[2], spent.tables.power)
+    clocked_s, core_j, memory_j = sums
+    return clock_of(all_s - clocked_s, clocked_s, core_j, memory_j, spent.tables.power)
 
 
 def part_seconds(

@@ -21,6 +21,7 @@ from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
 from foretell.specs.plan import ContextMode, Plan
 from foretell.specs.system import System
+from foretell.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -56,11 +57,17 @@ def exchanges_of(
     parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
 ) -> Exchanges:
     """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
-    tensor, send = tensor_seconds(parts, shape, counts["tp"], system)
-    shown = framework(base.framework).tensor_exposed
-    tensor = replace(
-        tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
-    )
+    if parts.grid:
+        forward, backward = grid_seconds(parts, shape, counts["tp"], system, base)
+        tensor = Exchange(forward_s=forward, backward_s=backward, tier=outermost(counts["tp"]))
+        send = np.zeros(len(shape))
+    else:
+        tensor, send = tensor_seconds(parts, shape, counts["tp"], system, base)
+        auto = base.tp_overlap == "auto"
+        shown = framework(base.framework).tensor_exposed if auto else 1.0
+        tensor = replace(
+            tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
+        )
     found = {"tensor_parallel": tensor}
     if parts.context:
         found["context_parallel"] = context_seconds(
@@ -74,6 +81,12 @@ def exchanges_of(
         backward_s=_sum([e.backward_s for e in found.values()]),
         send_s=send,
     )
+
+
+def in_pieces(base: Plan) -> bool:
+    """Whether gathers and scatters run in pieces behind the products: asked for, or the framework's way."""
+    auto = base.tp_overlap == "auto" and framework(base.framework).exchanges_in_pieces
+    return auto or base.tp_overlap == "on"
 
 
 def _sum(values: Sequence[Array]) -> Array:
@@ -93,7 +106,7 @@ def tensor_launch_s(parts: Parts, shape: Index) -> Array:
 
 
 def tensor_seconds(
-    parts: Parts, shape: Index, counts: Array, system: System
+    parts: Parts, shape: Index, counts: Array, system: System, base: Plan
 ) -> tuple[Exchange, Array]:
     """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces."""
     sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
@@ -107,8 +120,17 @@ def tensor_seconds(
     def seconds(kind: Kind, size: Array) -> Array:
         return collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
 
-    gathered = enters * seconds("all-gather", enter) + leaves * seconds("reduce-scatter", leave)
-    scattered = enters * seconds("reduce-scatter", enter) + leaves * seconds("all-gather", leave)
+    times = EndTimes(
+        enter_gather=seconds("all-gather", enter),
+        leave_scatter=seconds("reduce-scatter", leave),
+        enter_scatter=seconds("reduce-scatter", enter),
+        leave_gather=seconds("all-gather", leave),
+    )
+    if in_pieces(base):
+        gathered, scattered = pieces_shown(parts, shape, times, system.chip)
+    else:
+        gathered = enters * times.enter_gather + leaves * times.leave_scatter
+        scattered = enters * times.enter_scatter + leaves * times.leave_gather
     gather_s = seconds("all-gather", parts.send_bytes[shape] * np.asarray(parts.shape.tp)[shape])
     found = Exchange(
         forward_s=np.where(sp, gathered, leaves * seconds("all-reduce", leave)),

@@ -81,6 +81,11 @@ class Framework:
         """Whether layers are dealt to pipeline stages by their cost beside the head's, as nanotron does."""
         return self.id == "nanotron"
 
+    @property
+    def exchanges_in_pieces(self) -> bool:
+        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
+        return self.id == "megatron-core"
+
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""
         return self.attention if architecture in HOPPER_ON else self.attention_before

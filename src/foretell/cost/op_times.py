@@ -103,7 +103,7 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
             core_joules(load, power.coefficients),
             memory_joules(load, power.coefficients),
             np.minimum(arithmetic_s, seconds),
-            some * _host_s(stack, kernels, plan.fused),
+            some * _host_s(stack, kernels, plan.fused) / chip.host_speed,
         )
         for target, value in zip(table, values, strict=True):
             np.add.at(target, stack.rows, value)

@@ -77,18 +77,37 @@ def sizes_by_cost(layers: int, chunks: int, head: float) -> NDArray[np.int64]:
     return sizes
 
 
+WAITED = 0.5
+"""Of what unequal chunks would wait in lockstep, what they do: ranks run ahead of each other by a few tasks.
+From playing uneven chunks: with it the step is right to 3 % on average (tests/simulate/test_uneven.py)."""
+BACKWARD = 2.0
+"""Backward over forward time of a layer, where only layers are counted."""
+
+
+@lru_cache(maxsize=4096)
 def chunk_waiting(layers: int, pp: int, vpp: int, layout: Layout = "loop") -> float:
     """How much longer a round of unequal chunks takes than the fullest stage works, as a share.
 
-    The stages pass their chunks on round by round, at the pace of the largest of each round:
-    sum over rounds of the largest chunk, over the largest sum of a stage's chunks, less one. Zero for
-    equal chunks and without interleaving; within 3 % of the events for Llama 405B's 126 layers. On a V
-    the longer chunks meet on the same ranks, so that none waits.
+    In the steady state rank s runs, turn by turn, a forward pass of one chunk and a backward pass of another
+    (simulate/schedules/interleaved.py says which). In lockstep a turn takes as long as the slowest rank's;
+    here pp turns do, as long as a rank stays with one chunk, and ranks wait WAITED of it:
+
+        WAITED (mean over turns of the largest sum of pp turns / the largest mean of a rank - 1)
+
+    Zero for equal chunks and without interleaving. On a V the longer chunks meet on the same ranks, so that
+    none waits.
     """
-    if layout == "v":
+    sizes = chunk_sizes(layers, pp * vpp).reshape(vpp, pp).astype(float)
+    if layout == "v" or vpp == 1 or sizes.min() == sizes.max():
         return 0.0
-    sizes = chunk_sizes(layers, pp * vpp).reshape(vpp, pp)
-    return float(sizes.max(axis=1).sum() / max(sizes.sum(axis=0).max(), 1) - 1.0)
+    turn, rank = np.arange(2 * pp * vpp), np.arange(pp)[:, None]
+    ahead = 2 * (pp - rank - 1) + (vpp - 1) * pp
+    forward = sizes[((turn + ahead) // pp) % vpp, rank]
+    backward = sizes[vpp - 1 - (turn // pp) % vpp, rank]
+    done = np.cumsum(forward + BACKWARD * backward, axis=1)
+    longest = (done[:, pp:] - done[:, :-pp])[:, : pp * vpp].max(axis=0).mean()
+    mean = (1.0 + BACKWARD) * sizes.sum(axis=0).max() / vpp * pp
+    return float(WAITED * max(longest / mean - 1.0, 0.0))
 
 
 @lru_cache(maxsize=4096)

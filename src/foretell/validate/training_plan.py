@@ -200,6 +200,8 @@ def _recipe(
         on = row.sp == "yes" if row.sp else software.sequence_parallel
         said += () if row.sp else (f"sequence parallelism {'on' if on else 'off'}: not printed",)
         words += ["sp" if on else "no-sp"]
+        # Asynchronous tensor parallelism is not a generation's but an option's of torchtitan.
+        words += ["tp_overlap=on"] if on and re.search(r"async ?tp", row.notes.lower()) else []
     again, more = _recompute(row, software, chip.architecture, stage_layers)
     words += [f"recompute={again}", *_dtypes(row, software, chip)]
     if row.lora:

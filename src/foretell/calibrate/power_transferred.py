@@ -35,7 +35,11 @@ PER_PEAK = replace(
 
 
 def _transferred(
-    name: str, kin: tuple[tuple[str, ...], tuple[str, ...]], joules_per_flop: float, source: str
+    name: str,
+    kin: tuple[tuple[str, ...], tuple[str, ...]],
+    joules_per_flop: float,
+    source: str,
+    base_share: float = LIKE_HOPPER.base_share,
 ) -> Generation:
     chips, architectures = kin
     return Generation(
@@ -44,7 +48,7 @@ def _transferred(
         architectures=architectures,
         evidence="transferred",
         per_peak=False,
-        coefficients=replace(LIKE_HOPPER, joules_per_flop=joules_per_flop),
+        coefficients=replace(LIKE_HOPPER, joules_per_flop=joules_per_flop, base_share=base_share),
         points=0,
         median_ape=0.0,
         p90_ape=0.0,
@@ -55,6 +59,13 @@ def _transferred(
 
 
 TRANSFERRED: tuple[Generation, ...] = (
+    _transferred(
+        "hopper-500w",
+        (("h100-sxm-96gb",), ()),
+        1.05e-12,
+        "The die of the H100 SXM under a limit of 500 W: what it draws before it works stays that of 700 W",
+        base_share=0.252,
+    ),
     _transferred(
         "ampere",
         ((), ("ampere",)),

@@ -76,6 +76,9 @@ from foretell.tables import (
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+FORWARD = 1.0 / 3.0
+"""Of what the host takes besides for a layer, the forward pass's share."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
@@ -290,7 +293,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     is_layer = np.arange(len(parts.names)) < parts.kinds
     group = tables.group[first]
     share = block_share(plans, first, tables)
-    spent = PassTimes(tables=tables, shape=shape, group=group, late_s=late)
+    spent = PassTimes(tables=tables, shape=shape, group=group, late_us=late)
     clock, fall = clock_held(repeats_of(plans, first, tables) * is_layer, mode, spent)
     forward, backward = part_seconds(mode, is_layer, spent, clock)
     again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
@@ -393,7 +396,7 @@ class PassTimes:
     """Shape of each combination."""
     group: Index
     """Shape and placement of each."""
-    late_s: list[Array]
+    late_us: list[Array]
     """What the host takes besides for a layer (see late_launches), microseconds; (combinations,)."""
 
     def host_s(self, spent: PassSeconds, share: float) -> Array:
@@ -401,7 +404,7 @@ class PassTimes:
         parts = self.tables.parts
         more_s = np.asarray(tensor_launch_s(parts, self.shape))
         is_layer = np.arange(len(parts.names)) < parts.kinds
-        for column in self.late_s:
+        for column in self.late_us:
             more_s = more_s + 1e-6 * share * column[:, None] * is_layer
         return spent.host_s[self.shape] + more_s / self.tables.host_speed[self.shape][:, None]
 
@@ -422,8 +425,8 @@ class PassTimes:
         parts = self.tables.parts
         forward, backward = self.chip_s(slower)
         return (
-            beside_host(forward, self.host_s(parts.forward, 1.0 / 3.0)),
-            beside_host(backward, self.host_s(parts.backward, 2.0 / 3.0)),
+            beside_host(forward, self.host_s(parts.forward, FORWARD)),
+            beside_host(backward, self.host_s(parts.backward, 1.0 - FORWARD)),
         )
 
     def again_chip_s(self, slower: Num) -> Array:

@@ -181,12 +181,12 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
 
 def by_cost(model: Model, name: str) -> float:
     """What the head costs, counted in layers, where a framework deals layers to stages by cost; else 0."""
-    return _head_layers(model) if framework(name).stages_by_cost else 0.0
+    return head_layers(model) if framework(name).stages_by_cost else 0.0
 
 
 @lru_cache(maxsize=64)
-def _head_layers(model: Model) -> float:
-    """Weights of the head's scores over those of a mean layer, both uncut."""
+def head_layers(model: Model) -> float:
+    """Weights of the head's scores over those of a mean layer, both uncut: what it costs in layers."""
     graph = build(model, batch=1.0, seq_len=1.0)
     weights = [float(np.sum([op.parameters for op in kind.ops])) for kind in graph.kinds]
     layer = sum(weights[kind] for kind in graph.order) / max(len(graph.order), 1)

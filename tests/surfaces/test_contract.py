@@ -18,9 +18,7 @@ RUN = (
     "--tokens --failures-per-gpu-day --restart-s --checkpoint --checkpoint-interval "
     "--checkpoint-wait-s --storage-bandwidth"
 ).split()
-SILICON = (
-    "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
-)
+SILICON = "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
 
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--json"],

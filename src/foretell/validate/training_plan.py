@@ -108,7 +108,7 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     said += (f"experts {' '.join(experts)}: as the recipe",) if experts else ()
     degrees = f"tp{tp} pp{pp} vpp{vpp} dp{dp} cp{cp} ep{ep} mbs{micro_batch}"
     plan = parse_plan(f"{degrees} {' '.join([*recipe, *experts])}", row.gpus)
-    if software != frameworks()[software.id]:
+    if left_out:
         plan = replace(plan, framework=f"{software.id}{LEFT_OUT}{left_out}")
     job = Job(gpus=row.gpus, global_batch=global_batch, seq_len=seq_len)
     return Laid(job=job, plan=plan, said=said)

@@ -105,15 +105,12 @@ def _tree(tree: Mapping[str, Any]) -> "Table":
 
 def _drivers(found: Mapping[str, Any]) -> "Table":
     unit = "USD/h" if "hour" in found else "USD"
-    made = table(
-        "what moves it", "taken as", "from", "to", f"{unit} at either end", "source",
-        right=("taken as", "from", "to", f"{unit} at either end"),
-    )  # fmt: skip
+    heads = ("taken as", "from", "to", f"{unit} at either end")
+    made = table("what moves it", *heads, right=heads)
     for driver in found["drivers"][:DRIVERS]:
         ends = f"{number(driver['usd_at_low'])} to {number(driver['usd_at_high'])}"
-        cells = [f"{driver[key]:.4g}" for key in ("value", "low", "high")]
-        source = driver["source"].split(",")[0].split(";")[0]
-        made.add_row(driver["path"], *cells, ends, source)
+        cells = [f"{driver[key]:,.6g}" for key in ("value", "low", "high")]
+        made.add_row(driver["path"], *cells, ends)
     return made
 
 

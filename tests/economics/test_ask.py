@@ -80,12 +80,26 @@ def test_volume_spreads_nre() -> None:
         ({"node": "N5", "area": "-3"}, {"area"}),
         ({"node": "N5", "area": "100", "dies": "1.5"}, {"dies"}),
         ({"node": "N5", "area": "100", "package": "box"}, {"package"}),
+        ({"node": "N5", "area": "400", "dies": "2", "die_to_die": "-1"}, {"die_to_die"}),
+        ({"node": "N5", "area": "400", "dies": "2", "die_to_die": "1e30"}, {"die_to_die"}),
         ({"name": "no-such-chip"}, {"chip"}),
         (
             {"name": "h100-sxm", "set": ("package.x=1", "prices.finish.y=2")},
             {"--set package.x", "--set prices.finish.y"},
         ),
         ({"name": "h100-sxm", "set": ("package.memory=DDR9",)}, {"package.memory"}),
+        (
+            {"name": "h100-sxm", "set": ("package.dies.compute.units=-1",)},
+            {"package.dies.compute.units"},
+        ),
+        (
+            {"name": "b200-sxm", "set": ("prices.packages.bridge.link=rope",)},
+            {"prices.packages.bridge.link"},
+        ),
+        (
+            {"name": "h100-sxm", "set": ("prices.processes.N5.aliases=a",)},
+            {"--set prices.processes.N5.aliases"},
+        ),
         (
             {"name": "h100-sxm", "set": ("package.dies.compute.units_share=0.99",)},
             {"package.dies.compute"},

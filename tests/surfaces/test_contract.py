@@ -12,15 +12,21 @@ from tests.surfaces.command import TOY, TOY_PARAMETERS, TOY_SYSTEM, foretell
 
 LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64", "--plan", "tp8 pp2 mbs1 zero1")
 QUESTION = (
-    "--model --system --gpus --global-batch --seq-len --target-len --plan --set --json".split()
+    "--model --system --gpus --global-batch --seq-len --target-len --set --plan --json".split()
 )
+RUN = (
+    "--tokens --failures-per-gpu-day --restart-s --checkpoint --checkpoint-interval "
+    "--checkpoint-wait-s --storage-bandwidth"
+).split()
 SILICON = (
     "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
 )
 
 FLAGS = {
-    "estimate": QUESTION,
-    "search": [*QUESTION[:-1], "--top", "--workers", "--json"],
+    "estimate": [*QUESTION[:-1], *RUN, "--json"],
+    "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--json"],
+    "explain": [*QUESTION[:-1], "--plot", "--json"],
+    "compare-plans": [*QUESTION[:-2], "--json"],
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
     "catalog models": ["--json"],
@@ -315,7 +321,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, catalog, reference, network, validate, calibrate, cost; did",
+            "allowed: estimate, search, explain, compare-plans, serve, catalog, reference, network, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -13,6 +13,7 @@ from foretell.catalog.designs import build
 from foretell.catalog.money import sheet
 from foretell.catalog.technology import technology
 from foretell.economics.ask import PackageQuestion, chip_cost, package_cost
+from foretell.economics.ask_system import SystemQuestion, system_cost
 from foretell.economics.interfaces import interface, package_tier, system_of_dies
 from foretell.economics.products import package_of_design, partition
 from foretell.economics.settings import combinations, parse_sweeps
@@ -162,6 +163,11 @@ def test_a_design_in_a_file(tmp_path: Path) -> None:
     assert answer.facts["memory"] == "HBM4"
     assert answer.facts["die_to_die"]["bytes_per_s"] == 5e12
     assert 5_000 < answer.usd < 20_000
+    system = system_cost(
+        SystemQuestion(system=str(path), gpus=64, set=("prices.server.gross_margin=0",))
+    )
+    made = system.breakdown.find("servers", "chips", "manufacture")
+    assert made.value == pytest.approx(64 * package_cost(PackageQuestion(name=str(path))).usd)
 
 
 def test_a_partition_of_one_has_no_interface() -> None:

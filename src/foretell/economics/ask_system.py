@@ -11,6 +11,8 @@ from foretell.catalog.files import catalogue_table
 from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.names import find
 from foretell.catalog.prices import TERMS, operating, price
+from foretell.catalog.systems import own_file
+from foretell.economics.ask import named_package
 from foretell.economics.cases import Case, case_of, drivers, finished, spread
 from foretell.economics.cluster import (
     Bought,
@@ -80,7 +82,7 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     system = replace(system, chip=chip, network=network)
     gpus = _gpus(question.gpus, system)
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
-    figures, package = _node_price(system, figures, seen, said)
+    figures, package = _node_price(system, question.system, figures, seen, said)
     case = case_of(figures, _sections(package, figures))
     with np.errstate(all="ignore"):  # what is not finite is refused below
         cluster = _cluster(system, gpus, package, case, _watts(question), said)
@@ -156,7 +158,7 @@ def _gpus(asked: str | int, system: System) -> float:
 
 
 def _node_price(
-    system: System, figures: Sheet, seen: Mapping[str, object], said: list[str]
+    system: System, name: str, figures: Sheet, seen: Mapping[str, object], said: list[str]
 ) -> tuple[Sheet, Package | None]:
     """The figure that a node's price is taken from: itself, a chip's, or the chip's manufacture."""
     if float(system.node_price_usd):
@@ -180,7 +182,10 @@ def _node_price(
         figure = _figure(CHIP, held["value"], held.get("low"), held.get("high"), "press")
         return figures.with_figure(figure), None
     try:
-        package, more = package_of_chip(system.chip, figures)
+        if own_file(name):  # a design says more than the chip that was made of it
+            package, more = named_package(name, figures)
+        else:
+            package, more = package_of_chip(system.chip, figures)
     except BadInput as error:
         message = f"no price of {system.id} or {chip} is known, nor can one be made up"
         allowed = "--set system.node_price_usd=..."

@@ -126,7 +126,10 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
     system = system_as_filled(scenario)
-    first, spot = distinct(plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order)
+    columns = [plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order]
+    # What replicas send depends on a grid's sides too: the weights of norms are on every row.
+    columns += [plans.tp2] if plans.base.tp_mode == "summa" else []
+    first, spot = distinct(*columns)
     counts = group_counts(plans.take(first), system.network, scenario.job.gpus)
     used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
     # Counts need not be whole where a prime number of chips fills its units unevenly.

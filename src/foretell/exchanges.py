@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES
+from foretell.cost.fusion import COLLECTIVE_HOST_S
 from foretell.network.collectives import collective_s, outermost, place, ring_step_s
 from foretell.network.library_records import Kind
-from foretell.parts import Parts, stack
+from foretell.parts import Parts, beside_host, stack
 from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
@@ -93,6 +94,15 @@ def _sum(values: Sequence[Array]) -> Array:
     for value in values[1:]:
         total = total + value
     return total
+
+
+def tensor_launch_s(parts: Parts, shape: Index) -> Array:
+    """Host's time to start the tensor-parallel exchanges of each part in one pass; (shapes, parts)."""
+    many = np.array([t.enters + t.leaves for t in parts.traffic])
+    cut = np.asarray(parts.shape.tp)[shape][:, None] > 1.0
+    # With sequence parallelism activations are gathered and scattered, else one of the two is all-reduced.
+    each = np.where(np.asarray(parts.shape.sp)[shape][:, None] > 0, 1.0, 0.5)
+    return np.asarray(COLLECTIVE_HOST_S * many * each * cut)
 
 
 def tensor_seconds(
@@ -222,8 +232,9 @@ def expert_seconds(
             seconds = seconds + collective_s(kind, sent * etp, inside)
     forward = backward = layers * seconds
     if base.ep_overlap == "on":
-        forward = np.maximum(forward - parts.backward.seconds[shape], 0.0)
-        backward = np.maximum(backward - parts.forward.seconds[shape], 0.0)
+        behind = [beside_host(p.seconds, p.host_s)[shape] for p in (parts.backward, parts.forward)]
+        forward = np.maximum(forward - behind[0], 0.0)
+        backward = np.maximum(backward - behind[1], 0.0)
     tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
     return Exchange(forward_s=forward, backward_s=backward, tier=tier)
 

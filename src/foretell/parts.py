@@ -94,11 +94,11 @@ class PassSeconds:
     """One pass through every part, at the clock of short bursts; arrays are (shapes, parts)."""
 
     seconds: Array
-    """Time."""
+    """Time of the chip's kernels."""
     host_s: Array
-    """What of it is waiting for the host to start kernels."""
+    """Time that the host takes to start them, beside it."""
     clocked_s: Array
-    """What of it stretches when the clock falls."""
+    """What of the chip's time stretches when the clock falls."""
     core_joules: Array
     """What the cores spend."""
     memory_joules: Array
@@ -247,6 +247,7 @@ def recipe_of(plan: Plan) -> Plan:
         attention=plan.attention,
         precision=plan.precision,
         weights=plan.weights,
+        master=plan.master,
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
@@ -298,7 +299,9 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
     routed = spread * (ROUTED_HOST_S if software.sums_fused and base.capacity == 0.0 else 0.0)
-    forward_host_s = layer * software.host_forward_s + routed
+    slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
+    forward_host_s = (layer * software.host_forward_s + routed) * slower
+    backward_host_s = (layer * software.host_backward_s + routed) * slower
     parameters = _sum_parts(ops, shapes.parameters)
     learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
     found = matrices_of(flat, width, base) if base.optimizer in APART else None
@@ -310,9 +313,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         ops=ops,
         times=times,
         forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
-        backward=_pass(
-            ops, times, slice(len(flat), None), layer * software.host_backward_s + routed
-        ),
+        backward=_pass(ops, times, slice(len(flat), None), backward_host_s),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
@@ -370,8 +371,7 @@ def _again(
     all_host_s = _sum_parts(ops, times.host_s[:many])
     share = sums["host_s"] / np.maximum(all_host_s, 1e-30)
     host_s = np.maximum(sums["host_s"], share * layer_host_s)
-    seconds = p_norm(sums["seconds"], host_s, SIDE_BY_SIDE)
-    return PassSeconds(**{**sums, "seconds": seconds, "host_s": seconds - sums["seconds"]})
+    return PassSeconds(**{**sums, "host_s": host_s})
 
 
 def _weight_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes, base: Plan) -> tuple[Array, Array]:
@@ -391,6 +391,11 @@ def _attention_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes) -> tuple[Array
     core = np.array([isinstance(op, AttentionCore) for op in flat])[:, None]
     rows = times.seconds[: len(flat)], times.seconds[len(flat) :]
     return _sum_parts(ops, rows[0] * core), _sum_parts(ops, rows[1] * core)
+
+
+def beside_host(chip_s: Array, host_s: Array) -> Array:
+    """Time of a pass whose kernels and exchanges take the chip `chip_s` while the host starts them."""
+    return p_norm(chip_s, host_s, SIDE_BY_SIDE)
 
 
 @lru_cache(maxsize=256)
@@ -488,13 +493,9 @@ def _pass(
 
     The host takes its time for every operation, and for a layer no less than the framework needs.
     """
-    chip_s = _sum_parts(ops, times.seconds[rows])
-    host_s = _sum_parts(ops, times.host_s[rows])
-    host_s = np.maximum(host_s, layer_host_s)
-    seconds = p_norm(chip_s, host_s, SIDE_BY_SIDE)
     return PassSeconds(
-        seconds=seconds,
-        host_s=seconds - chip_s,
+        seconds=_sum_parts(ops, times.seconds[rows]),
+        host_s=np.maximum(_sum_parts(ops, times.host_s[rows]), layer_host_s),
         clocked_s=_sum_parts(ops, times.clocked_s[rows]),
         core_joules=_sum_parts(ops, times.core_joules[rows]),
         memory_joules=_sum_parts(ops, times.memory_joules[rows]),

@@ -12,12 +12,21 @@ from tests.surfaces.command import TOY, TOY_PARAMETERS, TOY_SYSTEM, foretell
 
 LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64", "--plan", "tp8 pp2 mbs1 zero1")
 QUESTION = (
-    "--model --system --gpus --global-batch --seq-len --target-len --plan --set --json".split()
+    "--model --system --gpus --global-batch --seq-len --target-len --set --plan --json".split()
+)
+RUN = (
+    "--tokens --failures-per-gpu-day --restart-s --checkpoint --checkpoint-interval "
+    "--checkpoint-wait-s --storage-bandwidth"
+).split()
+SILICON = (
+    "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
 )
 
 FLAGS = {
-    "estimate": QUESTION,
+    "estimate": [*QUESTION[:-1], *RUN, "--json"],
     "search": [*QUESTION[:-1], "--top", "--workers", "--json"],
+    "explain": [*QUESTION[:-1], "--plot", "--json"],
+    "compare-plans": [*QUESTION[:-2], "--json"],
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
     "catalog models": ["--json"],
@@ -33,10 +42,16 @@ FLAGS = {
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
     "validate training": "--file --leave-one-out --json".split(),
     "validate memory": "--file --json".split(),
+    "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
     ),
     "calibrate fit": "--file --chip --out --plot --json".split(),
+    "cost chip": SILICON,
+    "cost package": SILICON,
+    "cost system": (
+        "--name --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+    ),
 }
 """Every verb and its flags: a change here is a change of the contract."""
 
@@ -306,7 +321,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, catalog, reference, network, validate, calibrate; did",
+            "allowed: estimate, search, explain, compare-plans, serve, catalog, reference, network, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -51,6 +51,7 @@ FRAMEWORKS = (
     "fsdp-compiled",
     "torchtitan",
     "internevo",
+    "flash-attn",
     "jax",
     "pytorch-eager",
     "pytorch-compiled",

@@ -1,10 +1,13 @@
 """Answers: an estimate, and the tree of leaves that it is the sum of."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
 from foretell.specs.plan import Plan
+from foretell.specs.run import Run
+from foretell.specs.scenario import Scenario
 
 Evidence = Literal["measured", "fitted", "transferred", "datasheet"]
 """What a number stands on, best first."""
@@ -105,6 +108,15 @@ class Estimate:
     """Every default or guess."""
     overrides: dict[str, Any] | None = None
     """Fields that were set by hand."""
+    run: Run | None = None
+    """The whole run to a number of tokens, where one was asked for."""
+    scenario: Scenario | None = field(default=None, repr=False, compare=False)
+    """The question, from which more can be asked; no part of the JSON."""
+
+    def explain(self) -> Any:
+        """Where time and memory go, and what would have to change to move them (foretell/explain.py)."""
+        # By name: records stand below all that computes.
+        return import_module("foretell.api").explain_estimate(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The estimate as JSON: the same keys as the attributes."""
@@ -115,6 +127,7 @@ class Estimate:
         result["breakdown"] = self.breakdown.to_dict() if self.breakdown else None
         result["memory"] = self.memory.to_dict() if self.memory else None
         result["memory_by_stage"] = [stage.to_dict() for stage in self.memory_by_stage]
+        result["run"] = self.run.to_dict() if self.run else None
         result["assumptions"] = list(self.assumptions)
         result["overrides"] = dict(self.overrides or {})
         return result

@@ -36,17 +36,23 @@ class Loads:
 def loads_of(dims: Dims, tiles: Array) -> Loads:
     """Rows, distinct experts and tiles of the most loaded rank.
 
-    `pinned` experts of the rank get every token and take part of top_k.
+    `pinned` experts of the rank get every token and take part of top_k. Where `drawn` is 1, rows fall on
+    experts by chance, as a router's do: one that expects r of them gets any with 1 - exp(-r). Tables deal
+    them out in turn, so that one is there as soon as it expects a whole row.
     """
     tokens, experts, ranks = dims["tokens"], dims["experts"], dims["ep"]
     pinned = np.asarray(dims.get("pinned", 0.0))
     spread = dims["top_k"] - pinned
     local = experts / ranks
-    load = quantile_loads(tokens, experts, spread, ranks, dims["skew"])
+    # Where ranks are `even`, no one of them has the more liked experts: their placement was balanced.
+    apart = np.where(np.asarray(dims.get("even", 0.0)) > 0.0, 1.0, ranks)
+    load = quantile_loads(tokens, experts, spread, ranks, dims["skew"], apart)
     # An expert that expects less than one row is there with that probability.
-    present = np.minimum(load, 1.0)
+    drawn = np.asarray(dims.get("drawn", 0.0))[..., None]
+    present = np.where(drawn > 0.0, -np.expm1(-load), np.minimum(load, 1.0))
     each = np.asarray(local)[..., None]
-    filled = ((present * SHARES)[..., None, :] * np.ceil(load[..., None, :] / tiles[:, None])).sum(
+    rows = np.maximum(load / np.maximum(present, 1e-12), np.minimum(load, 1.0))
+    filled = ((present * SHARES)[..., None, :] * np.ceil(rows[..., None, :] / tiles[:, None])).sum(
         -1
     )
     always = np.asarray(pinned * np.ones_like(tokens))[..., None]
@@ -59,11 +65,20 @@ def loads_of(dims: Dims, tiles: Array) -> Loads:
     )
 
 
-def quantile_loads(tokens: Array, experts: Array, top_k: Array, ranks: Array, skew: Array) -> Array:
-    """Rows of the experts of the most loaded rank, by quantile on the last axis."""
-    tokens, experts, top_k, ranks, skew = (
+def quantile_loads(
+    tokens: Array,
+    experts: Array,
+    top_k: Array,
+    ranks: Array,
+    skew: Array,
+    apart: Array | None = None,
+) -> Array:
+    """Rows of the experts of the most loaded of `apart` ranks (all), by quantile on the last axis."""
+    tokens, experts, top_k, ranks, skew, apart = (
         np.asarray(value, dtype=np.float64)[..., None]
-        for value in np.broadcast_arrays(tokens, experts, top_k, ranks, skew)
+        for value in np.broadcast_arrays(
+            tokens, experts, top_k, ranks, skew, ranks if apart is None else apart
+        )
     )
     tokens = np.maximum(tokens, 1e-9)
     local = np.maximum(experts / ranks, 1.0)
@@ -77,7 +92,7 @@ def quantile_loads(tokens: Array, experts: Array, top_k: Array, ranks: Array, sk
     span = high**power - start
     # The most loaded of several ranks has the more liked experts: exactly so with one expert a rank,
     # where it has the largest of all; the less the more experts average within a rank.
-    lift = ranks ** (-1.0 / (1.0 + 0.5 * np.sqrt(local - 1.0)))
+    lift = apart ** (-1.0 / (1.0 + 0.5 * np.sqrt(local - 1.0)))
     # x ** y as exp(y log x), which arrays do several times faster.
     plain = np.exp(np.log(span * QUANTILES + start) / power)
     lifted = np.exp(np.log(span * np.exp(lift * np.log(QUANTILES)) + start) / power)

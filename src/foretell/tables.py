@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,15 @@ from foretell.cost.variation import slowest
 from foretell.exchanges import Exchanges, exchanges_of
 from foretell.network.collectives import occupancy
 from foretell.network.placement import as_filled, group_counts
-from foretell.parts import Parts, Shape, part_table
+from foretell.parts import Parts, Shape, graph_parts, part_table, tied_weights
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
+from foretell.specs.model import Model
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.workload.build import build
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -152,7 +155,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
             parts.kinds,
             pairs,
             schedule_named(plans.base.schedule).layout,
-            head_layers(parts) if framework(plans.base.framework).stages_by_cost else 0.0,
+            head_layers(scenario.model) if framework(plans.base.framework).stages_by_cost else 0.0,
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
@@ -169,11 +172,18 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     )
 
 
-def head_layers(parts: Parts) -> float:
-    """Weights of the head's scores over those of a mean layer: what it costs, counted in layers."""
-    counts = parts.counts[: parts.kinds]
-    layer = float((parts.parameters[0, : parts.kinds] * counts).sum() / max(counts.sum(), 1.0))
-    return float(parts.parameters[0, -1] + parts.tied[0]) / max(layer, 1.0)
+@lru_cache(maxsize=64)
+def head_layers(model: Model) -> float:
+    """Weights of the head's scores over those of a mean layer: what it costs, counted in layers.
+
+    Of the whole model, so that no plan's degrees decide how another's layers are dealt.
+    """
+    target = None if model.encoder is None else 1.0
+    graph = build(model, batch=1.0, seq_len=1.0, target_len=target, flash=True)
+    parts = graph_parts(graph)
+    weights = [float(sum(op.parameters for op in part.ops)) for part in parts]
+    layer = sum(weights[kind] for kind in graph.order) / max(len(graph.order), 1)
+    return (weights[-1] + float(tied_weights(parts[-1]))) / max(layer, 1.0)
 
 
 def shape_columns(plans: Plans) -> list[Array]:

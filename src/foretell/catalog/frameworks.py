@@ -18,6 +18,8 @@ VALUE_KEYS = frozenset(
     {"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"}
 )
 """What a value's table may hold."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """One generation of a training framework."""

@@ -214,7 +214,9 @@ LIBRARIES: Mapping[str, Mapping[str, Prefill]] = {
     },
     "fa2": {
         "": _FA2,
-        "ampere": replace(_FA2, rate=0.97, overlap=1.85, prologue=0.9, tail=1.3, wave=0.05, stream=1.8),
+        "ampere": replace(
+            _FA2, rate=0.97, overlap=1.85, prologue=0.9, tail=1.3, wave=0.05, stream=1.8
+        ),
         "hopper": replace(_FA2, rate=0.55),
         "blackwell": replace(_FA2, rate=0.4),
     },

@@ -19,6 +19,7 @@ _WHERE = {
     "sensitivity": "foretell.api",
     "compare_plans": "foretell.api",
     "serve": "foretell.serve",
+    "size": "foretell.size",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
     from foretell.serve import serve as serve
+    from foretell.size import size as size
     from foretell.specs.chip import Chip as Chip
     from foretell.specs.model import Model as Model
     from foretell.specs.plan import Plan as Plan

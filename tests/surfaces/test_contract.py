@@ -24,7 +24,7 @@ SILICON = (
 
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--json"],
-    "search": [*QUESTION[:-1], "--top", "--workers", "--json"],
+    "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--json"],
     "explain": [*QUESTION[:-1], "--plot", "--json"],
     "compare-plans": [*QUESTION[:-2], "--json"],
     "catalog chips": ["--json"],

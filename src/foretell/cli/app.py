@@ -8,6 +8,7 @@ VERBS = {
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
+    "size": "How many GPUs a service takes, laid out how, at what cost.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
     "network": "One collective on a system: time, bandwidths, algorithm.",
@@ -40,6 +41,7 @@ def make_app() -> App:
         "foretell.cli.explain:compare_plans", name="compare-plans", help=VERBS["compare-plans"]
     )
     app.command("foretell.cli.serve:serve", help=VERBS["serve"])
+    app.command("foretell.cli.size:size", help=VERBS["size"])
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")

@@ -146,7 +146,9 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
     system = system_as_filled(scenario)
-    degrees = plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order
+    degrees = [plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order]
+    # What replicas send depends on a grid's sides too: the weights of norms are on every row.
+    degrees += [plans.tp2] if plans.base.tp_mode == "summa" else []
     first, spot = distinct(*degrees, *own)
     counts = group_counts(plans.take(first), system.network, scenario.job.gpus)
     used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
@@ -187,7 +189,8 @@ def by_cost(model: Model, name: str) -> float:
 @lru_cache(maxsize=64)
 def head_layers(model: Model) -> float:
     """Weights of the head's scores over those of a mean layer, both uncut: what it costs in layers."""
-    graph = build(model, batch=1.0, seq_len=1.0)
+    target = None if model.encoder is None else 1.0
+    graph = build(model, batch=1.0, seq_len=1.0, target_len=target)
     weights = [float(np.sum([op.parameters for op in kind.ops])) for kind in graph.kinds]
     layer = sum(weights[kind] for kind in graph.order) / max(len(graph.order), 1)
     scores = sum(float(op.groups * op.k * op.n) for op in graph.head.ops if isinstance(op, Gemm))

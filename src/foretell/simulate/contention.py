@@ -1,0 +1,66 @@
+"""How much a pass and a collective beside it hold each other up.
+
+Links are shared evenly (max-min fairness, network/topologies/sharing.py). While a collective is under way
+
+    kernels that keep the cores busy get what the collective leaves: 1 / (1 - held share) as long
+    an exchange of the pass and the collective share the links that both use
+
+A pass alternates between kernels and exchanges many times, so both are taken at their mean over it.
+"""
+
+import numpy as np
+
+from foretell.network.topologies.sharing import fair_rates
+from foretell.simulate.program import Pass, Program
+
+Use = tuple[float, ...]
+
+
+def shared_rates(one: Use, other: Use) -> tuple[float, float]:
+    """Rates of two flows, over their own, that take these shares of the links' time alone."""
+    if not one or not other:
+        return 1.0, 1.0
+    uses = np.array([one, other]).T
+    rates = fair_rates(uses, np.ones(len(uses)), np.ones(2))
+    return float(rates[0]), float(rates[1])
+
+
+class Contention:
+    """Slowdown of passes and of the collectives beside them, each case computed once."""
+
+    def __init__(self, program: Program) -> None:
+        """Rates of every pair of an exchange and a group."""
+        self.program = program
+        held = min(program.held_cores, 0.95)
+        self.longer = held / (1.0 - held)
+        self.exchange_rates = [
+            [shared_rates(use, group) for use in program.exchange_use]
+            for group in program.group_use
+        ]
+        self.send_rates = [shared_rates(program.send_use, group) for group in program.group_use]
+        self._known: dict[tuple[int, int], tuple[float, float]] = {}
+
+    def of_pass(self, work: Pass, group: int) -> tuple[float, float]:
+        """How much longer a pass takes beside a collective of a group, and that collective's rate."""
+        key = id(work), group
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._of_pass(work, group)
+        return found
+
+    def _of_pass(self, work: Pass, group: int) -> tuple[float, float]:
+        alone = work.alone_s
+        if alone <= 0.0:
+            return 1.0, 1.0
+        products_s = work.chip_s + work.wait_s + self.longer * work.clocked_s
+        wall_s, served_s = products_s, products_s
+        rates = self.exchange_rates[group] if self.exchange_rates else []
+        for seconds, (own, other) in zip(work.exchange_s, rates, strict=False):
+            wall_s += seconds / own
+            served_s += seconds / own * other
+        return wall_s / alone, served_s / wall_s
+
+    def of_send(self, group: int) -> tuple[float, float]:
+        """The same for a send to another rank."""
+        own, other = self.send_rates[group] if self.send_rates else (1.0, 1.0)
+        return 1.0 / own, other

@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "estimate": "foretell.api",
     "search": "foretell.api",
+    "simulate": "foretell.api",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -31,6 +32,7 @@ __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 if TYPE_CHECKING:
     from foretell.api import estimate as estimate
     from foretell.api import search as search
+    from foretell.api import simulate as simulate
     from foretell.catalog import chip as chip
     from foretell.catalog import model as model
     from foretell.catalog import system as system

@@ -72,6 +72,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
         memory_by_stage=tree.stages,
         assumptions=assumed(scenario, plan, tables.parts.notes),
         overrides=dict(scenario.overrides),
+        scenario=scenario,
     )
 
 

@@ -5,6 +5,7 @@ from cyclopts import App
 VERBS = {
     "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
     "search": "Every plan ranked, best first.",
+    "simulate": "One training step played event by event, and its trace.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
     "network": "One collective on a system: time, bandwidths, algorithm.",
@@ -31,6 +32,7 @@ def make_app() -> App:
     )
     app.command("foretell.cli.estimate:estimate", help=VERBS["estimate"])
     app.command("foretell.cli.search:search", help=VERBS["search"])
+    app.command("foretell.cli.simulate:simulate", help=VERBS["simulate"])
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")

@@ -63,6 +63,8 @@ class Laid:
     """Forward pass of each part."""
     backward: tuple[Pass, ...]
     """Its backward pass, recomputation included."""
+    weight: tuple[Pass, ...]
+    """Of it, the products for the gradients of weights where the schedule runs them apart."""
     stage: tuple[int, ...]
     """Row of each rank in the closed form's table of distinct stages."""
     tables: Tables
@@ -119,6 +121,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
         contents=contents,
         forward=forward,
         backward=backward,
+        weight=weight,
         stage=stage,
         tables=tables,
         rows=rows,

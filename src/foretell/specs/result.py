@@ -1,10 +1,13 @@
 """Answers: an estimate, and the tree of leaves that it is the sum of."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 from foretell.specs.plan import Plan
+from foretell.specs.scenario import Scenario
 
 Evidence = Literal["measured", "fitted", "transferred", "datasheet"]
 """What a number stands on, best first."""
@@ -105,6 +108,16 @@ class Estimate:
     """Every default or guess."""
     overrides: dict[str, Any] | None = None
     """Fields that were set by hand."""
+    scenario: Scenario | None = field(default=None, repr=False, compare=False)
+    """The question, from which more can be asked; no part of the JSON."""
+
+    def to_chrome_trace(self, path: str | Path, detail: str = "auto") -> Path:
+        """Play the step and write it as a Chrome trace, gzipped where the name ends in .gz.
+
+        ui.perfetto.dev opens it. `detail` is tasks, layers, ops, or auto: the finest of a fair size.
+        """
+        # By name: records stand below all that computes.
+        return Path(import_module("foretell.report.trace").write_estimate(self, path, detail))
 
     def to_dict(self) -> dict[str, Any]:
         """The estimate as JSON: the same keys as the attributes."""

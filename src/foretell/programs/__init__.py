@@ -97,7 +97,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
     )
     ranks = dealt.chunks(forward, backward, weight)
     ranks = with_messages(scenario, dealt, ranks, (forward, backward))
-    copies = copies_of(plan, stages, rows)
+    copies = copies_of(scenario, plan, stages, tables)
     ranks, update_copies_s = with_copies(ranks, copies, chip, dealt)
     host = HOSTS[plan.fused]
     program = Program(

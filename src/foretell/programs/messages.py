@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.estimate import Rows
+from foretell.estimate import evaluate_rows
 from foretell.programs.dealing import Chunks, Dealing
 from foretell.replicas import Messages, Share, data_messages, shares_of
 from foretell.sharding.offload import LINK_SHARE, Copies, Held, host_copies
 from foretell.simulate.program import Chunk, Message, Pass, cut, held_back, needed
 from foretell.specs.chip import Chip
-from foretell.specs.plan import Plan
+from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.tables import Stages, distinct
+from foretell.tables import Stages, Tables, distinct
 
 Array = NDArray[np.float64]
 
@@ -87,14 +87,15 @@ def _chunk_messages(
     )
 
 
-def copies_of(plan: Plan, stages: Stages, rows: Rows) -> Copies | None:
+def copies_of(scenario: Scenario, plan: Plan, stages: Stages, tables: Tables) -> Copies | None:
     """Copies to and from the host; None where nothing lives there."""
     if plan.offload == "none":
         return None
+    # What is copied is all of it, as a rank would hold it if it stayed.
+    here = batch_of([replace(plan, offload="none")])
+    memory = evaluate_rows(scenario, here, tables).memory
     held = Held(
-        weight_bytes=rows.memory.weights,
-        state_bytes=rows.memory.states,
-        kept_bytes=stages.kept_bytes,
+        weight_bytes=memory.weights, state_bytes=memory.states, kept_bytes=stages.kept_bytes
     )
     return host_copies(plan.offload, held, plan.reshard)
 

@@ -15,6 +15,9 @@ __version__ = "0.1.0"
 _WHERE = {
     "estimate": "foretell.api",
     "search": "foretell.api",
+    "explain": "foretell.api",
+    "sensitivity": "foretell.api",
+    "compare_plans": "foretell.api",
     "simulate": "foretell.api",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
@@ -30,8 +33,11 @@ _WHERE = {
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
 if TYPE_CHECKING:
+    from foretell.api import compare_plans as compare_plans
     from foretell.api import estimate as estimate
+    from foretell.api import explain as explain
     from foretell.api import search as search
+    from foretell.api import sensitivity as sensitivity
     from foretell.api import simulate as simulate
     from foretell.catalog import chip as chip
     from foretell.catalog import model as model
@@ -55,10 +61,10 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """The package, in which `estimate` and `search` stay functions although modules bear these names."""
+    """The package, in which `estimate` and the like stay functions although modules bear their names."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Importing a submodule binds it to its package; these two names belong to the functions.
+        # Importing a submodule binds it to its package; these names belong to the functions.
         if not (name in _WHERE and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 

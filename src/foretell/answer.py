@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foretell.breakdown import largest_share, trees, update_joules
 from foretell.cost.memory import CLOSE_SHARE
@@ -15,13 +16,15 @@ from foretell.sharding.recompute import again
 from foretell.specs.ffn import Experts
 from foretell.specs.job import Job
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, batch_of
+from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.result import Estimate, Fits
 from foretell.specs.scenario import Scenario
 from foretell.tables import Tables, tables_of
 from foretell.workload.build import build
 from foretell.workload.ops import AttentionCore, Op
+
+Array = NDArray[np.float64]
 
 EFFICIENCY_SENTENCE = "Large collectives are taken to reach"
 """How the catalogue says a stated efficiency; it holds for rings alone."""
@@ -64,7 +67,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
         hfu=hardware_flop / step_s / job.gpus / peak_flop_per_s,
         peak_memory_bytes=peak,
         memory_capacity_bytes=float(chip.memory_bytes),
-        energy_joules=energy_joules(plan, tables, rows, job.gpus, once_more),
+        energy_joules=float(energies(plans, tables, rows, job.gpus)[0]),
         limited_by=largest_share(tree.time),
         interval=tree.time.interval,
         breakdown=tree.time,
@@ -76,25 +79,26 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
     )
 
 
-def energy_joules(plan: Plan, tables: Tables, rows: Rows, gpus: int, once_more: float) -> float:
-    """Energy of all chips in one step: base watts all along, and what products, bytes and updates spend.
+def energies(plans: Plans, tables: Tables, rows: Rows, gpus: int) -> Array:
+    """Energy of all chips in one step, (plans,): base watts all along, and what products, bytes and updates
+    spend.
 
-    Every rank of a replica runs its part of each layer once a micro-batch, wherever the stages are;
-    `once_more` is the share of the layers that is computed again whole.
+    Every rank of a replica runs its part of each layer once a micro-batch, wherever the stages are.
     """
-    parts, fall = tables.parts, float(rows.core_fall[0])
+    parts, at, fall = tables.parts, tables.shape, rows.core_fall[:, None]
+    once_more = repeats_of(plans, np.arange(len(plans)), tables)
     again = 1.0 + (np.arange(len(parts.names)) < parts.kinds) * once_more
-    core = parts.forward.core_joules[0] * again + parts.backward.core_joules[0]
-    memory = parts.forward.memory_joules[0] * again + parts.backward.memory_joules[0]
+    core = parts.forward.core_joules[at] * again + parts.backward.core_joules[at]
+    memory = parts.forward.memory_joules[at] * again + parts.backward.memory_joules[at]
     if parts.again is not None:
-        core = core + parts.again.core_joules[0]
-        memory = memory + parts.again.memory_joules[0]
-    one = float((parts.counts * (core * fall + memory)).sum())
-    ranks = plan.tp * plan.dp * plan.cp
-    update_s = float((rows.optimizer_s[0] * rows.multiplicity[0]).sum())
-    update = update_joules(update_s, tables) - float(tables.power.base_watts) * update_s
-    always = float(tables.power.base_watts) * float(rows.step_s[0]) * gpus
-    return always + ranks * (float(rows.micro_batches[0]) * one + update)
+        core = core + parts.again.core_joules[at]
+        memory = memory + parts.again.memory_joules[at]
+    one = (parts.counts * (core * fall + memory)).sum(axis=1)
+    ranks = plans.tp * plans.dp * plans.cp
+    update_s = (rows.optimizer_s * rows.multiplicity).sum(axis=1)
+    update = update_joules(update_s, tables) - tables.power.base_watts * update_s
+    always = tables.power.base_watts * rows.step_s * gpus
+    return np.asarray(always + ranks * (rows.micro_batches * one + update))
 
 
 def assumed(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,17 +1,25 @@
-"""Records in, records out: `foretell.estimate`, `foretell.search` and `foretell.simulate`."""
+"""Records in, records out: `foretell.estimate`, `search`, `simulate`, `explain` and the like."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from foretell.answer import answer_of
 from foretell.cost.op_times import required_dtypes
 from foretell.cost.precision import LOW_PRECISION
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.differences import Comparison, compare
+from foretell.errors import BadInput, Infeasible, Problem, unknown
+from foretell.explain import Explanation
+from foretell.explain import explain as explain_plan
+from foretell.long_run import Given, asked_run, conditions_of, with_run
 from foretell.network.library_catalog import library_for
-from foretell.question import ask, plan_of
+from foretell.question import ask, collect, plan_of
+from foretell.search.choices import over_names
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search, search_plans
+from foretell.search.sensitivity import RESULTS, Sensitivity
+from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
 from foretell.sharding.rules import chips_of
 from foretell.simulate.chance import Chance, chance_problems
 from foretell.simulate.schedules.rules import all_broken
@@ -36,31 +44,100 @@ def estimate(
     target_len: int | None = None,
     plan: str | Plan | None = None,
     set: Settings = (),
+    tokens: Given = None,
+    failures_per_gpu_day: Given = None,
+    restart_s: Given = None,
+    checkpoint: str | None = None,
+    checkpoint_interval: Given = None,
+    checkpoint_wait_s: Given = None,
+    storage_bandwidth: Given = None,
 ) -> Estimate:
     """One plan's training step; the best plan where none is given.
 
-    Raises BadInput for what cannot be understood and Infeasible where the answer is no.
+    With `tokens` ("15T", or "chinchilla" for compute-optimal) also the whole run, under the conditions
+    that follow (long_run.py). Raises BadInput for what cannot be understood and Infeasible where the
+    answer is no.
     """
-    settings = as_texts(set)
-    scenario = ask(
-        model=model,
-        system=system,
-        gpus=gpus,
-        global_batch=global_batch,
-        seq_len=seq_len,
-        target_len=target_len,
-        plan=plan,
-        settings=settings,
+    settings, problems = as_texts(set), list[Problem]()
+    given = {
+        "failures_per_gpu_day": failures_per_gpu_day,
+        "restart_s": restart_s,
+        "checkpoint": checkpoint,
+        "checkpoint_interval": checkpoint_interval,
+        "checkpoint_wait_s": checkpoint_wait_s,
+        "storage_bandwidth": storage_bandwidth,
+    }
+    conditions = collect(lambda: conditions_of(tokens, given), problems)
+    scenario = collect(
+        lambda: ask(
+            model=model,
+            system=system,
+            gpus=gpus,
+            global_batch=global_batch,
+            seq_len=seq_len,
+            target_len=target_len,
+            plan=plan,
+            settings=settings,
+        ),
+        problems,
     )
+    if problems or scenario is None:
+        raise BadInput(problems)
+    asked = None if conditions is None else asked_run(scenario, conditions)
     if plan is None:
         base = plan_of(scenario, None, settings)
-        return best_plan(scenario, base, fixed_fields(None, settings))
+        return with_run(best_plan(scenario, base, fixed_fields(None, settings)), asked)
     chosen = plan_of(scenario, plan, settings)
     check_plan(scenario, chosen)
     result = answer_of(scenario, chosen, chosen=False)
     if result.fits == "no":
         raise Infeasible([_too_large(scenario, result)], result)
-    return result
+    return with_run(result, asked)
+
+
+def explain(model: str | Path | Model, **question: Any) -> Explanation:
+    """Where the time and memory of a step go and what would move them; the question as of `estimate`."""
+    return explain_estimate(estimate(model, **question))
+
+
+def explain_estimate(result: Estimate) -> Explanation:
+    """Explain an estimate: `best.explain()`."""
+    return explain_plan(result, _question_of(result))
+
+
+def sensitivity(result: Estimate, of: str = "step_s") -> Sensitivity:
+    """d ln(result) / d ln(each number of the system), the plan held; `of` is one of RESULTS."""
+    if of not in RESULTS:
+        raise BadInput([unknown("of", of, RESULTS)])
+    return sensitivity_of_plan(_question_of(result), result.plan, of)
+
+
+def compare_plans(
+    a: str | Plan, b: str | Plan, model: str | Path | Model, **question: Any
+) -> Comparison:
+    """Why one plan beats another, leaf by leaf; the question as of `estimate`.
+
+    A plan that breaks a rule is Infeasible; one that does not fit is compared all the same.
+    """
+    answers = []
+    for name, plan in (("A", a), ("B", b)):
+        try:
+            answers.append(estimate(model, plan=plan, **question))
+        except Infeasible as error:
+            if not isinstance(error.answer, Estimate):
+                raise Infeasible(
+                    replace(p, path=f"{name}: {p.path}") for p in error.problems
+                ) from None
+            answers.append(error.answer)
+    return compare(*answers)
+
+
+def _question_of(result: Estimate) -> Scenario:
+    """What an estimate was an answer to."""
+    if result.scenario is None:
+        message = "was not made by estimate or search: its question is not known"
+        raise BadInput([Problem(path="estimate", value=None, message=message)])
+    return result.scenario
 
 
 def search(
@@ -74,10 +151,14 @@ def search(
     plan: str | None = None,
     top: int = 10,
     workers: int = 1,
+    over: str | Sequence[str] = (),
     set: Settings = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Search:
-    """Every plan, ranked; `plan` fixes what it names (precision, optimizer, dtypes)."""
+    """Every plan, ranked; `plan` fixes what it names (precision, optimizer, dtypes).
+
+    `over` names structural choices that are tried too, such as "schedule,cp_mode", or all of them ("all").
+    """
     settings = as_texts(set)
     problems = [
         Problem(
@@ -103,7 +184,10 @@ def search(
     )
     base = plan_of(scenario, plan, settings)
     check_choices(scenario, base)
-    return search_plans(scenario, base, top, progress, workers, fixed_fields(plan, settings))
+    named = named_fields(plan) if plan else ()
+    tried = over_names(over, (*named, *(text.partition("=")[0][5:] for text in settings)))
+    fixed = fixed_fields(plan, settings)
+    return search_plans(scenario, base, top, progress, workers, fixed, tried)
 
 
 def simulate(

@@ -1,20 +1,27 @@
 """One evaluated plan as trees: time along the slowest stage, memory of each stage."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from foretell.certainty import HOST, Grounds, grounds_of, leaf, node, whole
 from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import MEMORY_SHARE
-from foretell.estimate import Rows
+from foretell.estimate import PassTimes, Rows, late_launches
+from foretell.parts import Parts
 from foretell.sharding.recompute import full_share
+from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.result import Leaf
 from foretell.specs.system import System
 from foretell.tables import Tables
+
+Phase = Literal["forward", "backward", "recompute"]
+"""A pass in which operations run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,19 +58,15 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     parts, group = tables.parts, int(tables.group[0])
     grounds = grounds_of(parts.times.grounds, system)
     compute, memory, again = Families(), Families(), Families()
-    for backward in (False, True):
-        _add_families(tables, rows, backward, on_stage, (compute, memory))
+    for run in runs_of(plans, tables, rows):
+        sums = (again, again) if run.phase == "recompute" else (compute, memory)
+        _add_families(tables, rows, run, sums)
     layers_only = np.where(np.arange(len(on_stage)) < parts.kinds, on_stage, 0.0)
-    mode = float(plans.recompute[0])
-    blocks = float(recompute_layers(plans.base.recompute))
-    share = {2.0: 1.0, 3.0: float(full_share(layers_only.sum() / mu, blocks))}.get(mode, 0.0)
+    mode, at = float(plans.recompute[0]), int(tables.shape[0])
+    share = repeated_share(plans, float(layers_only.sum() / mu))
     repeated = layers_only * share
-    if share:
-        _add_families(tables, rows, False, repeated, (again, again))
-    if mode == 3.0 and len(parts.again_ops):
-        _add_families(tables, rows, False, layers_only, (again, again), parts.again_ops)
     if mode == 1.0:
-        again.add("attention", float((on_stage * parts.core_s[0]).sum()), 0.0)
+        again.add("attention", float((on_stage * parts.core_s[at]).sum()), 0.0)
     exchanged = {}
     for name, e in tables.exchanges.by_name.items():
         modules = parts.waits_again[name] * layers_only if parts.waits_again else 0.0
@@ -71,12 +74,10 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         exchanged[name] = float(
             (once_more * e.forward_s[group] + on_stage * e.backward_s[group]).sum()
         )
-    host = parts.forward.host_s[0] + parts.backward.host_s[0]
-    host_s = float((on_stage * host).sum())
-    if share:
-        host_s += float((repeated * parts.forward.host_s[0]).sum())
-    if mode == 3.0 and parts.again is not None:
-        host_s += float((layers_only * parts.again.host_s[0]).sum())
+    sends_s = mu * float(rows.send_s[0, 0])
+    if rows.saved_s.shape[1] > 1 or rows.saved_s.any():
+        sends_s = less_saved(exchanged, sends_s, float(rows.saved_s[0, slow]))
+    host_s = _host_waits(plans, tables, rows, (on_stage, repeated, layers_only * (mode == 3.0)))
     base = float(tables.power.base_watts)
 
     def waits(name: str, seconds: float) -> Leaf:
@@ -94,25 +95,58 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
         *busy,
         _node("recompute", again, grounds, base),
         *(waits(name, seconds) for name, seconds in exchanged.items()),
-        waits("pipeline_parallel", mu * float(rows.send_s[0, 0])),
+        waits("pipeline_parallel", sends_s),
         waits("data_parallel", float(rows.data_s[0, slow])),
         idle,
         leaf("host", host_s, ("transferred", HOST), base * host_s),
         leaf("fixed", rows.fixed_s, ("transferred", HOST), base * rows.fixed_s),
-        leaf("gradient_sums", sums_s, grounds.of("elementwise"), update_joules(sums_s, tables)),
-        leaf("optimizer", update_s, grounds.of("elementwise"), update_joules(update_s, tables)),
+        leaf(
+            "gradient_sums", sums_s, grounds.of("elementwise"), float(update_joules(sums_s, tables))
+        ),
+        leaf(
+            "optimizer", update_s, grounds.of("elementwise"), float(update_joules(update_s, tables))
+        ),
     ]
     if plans.base.offload != "none":
         children.append(leaf("offload", offload_s, ("datasheet", HOST), base * offload_s))
     return whole(node("step", children, float(rows.step_s[0])))
 
 
-def update_joules(seconds: float, tables: Tables) -> float:
+def _host_waits(
+    plans: Plans, tables: Tables, rows: Rows, counts: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> float:
+    """What the chip waits for the host: of parts run once, layers run again whole, modules run again."""
+    slower = tables.pace / float(rows.clock[0]) - 1.0
+    spent = PassTimes(
+        tables=tables,
+        shape=tables.shape[:1],
+        group=tables.group[:1],
+        late_s=late_launches(plans, tables),
+    )
+    forward, backward = (
+        both - chip for both, chip in zip(spent.of(slower), spent.chip_s(slower), strict=True)
+    )
+    waited = counts[0] * (forward + backward)[0] + counts[1] * forward[0]
+    if tables.parts.again is not None:
+        waited = waited + counts[2] * (spent.again(slower) - spent.again_chip_s(slower))[0]
+    return float(waited.sum())
+
+
+def less_saved(exchanged: dict[str, float], sends_s: float, saved_s: float) -> float:
+    """Take what pairs hide from dispatches and sends, from each its part; the sends that are left."""
+    dispatched = exchanged.get("expert_parallel", 0.0)
+    left = 1.0 - saved_s / max(dispatched + sends_s, 1e-30)
+    if "expert_parallel" in exchanged:
+        exchanged["expert_parallel"] = dispatched * left
+    return sends_s * left
+
+
+def update_joules(seconds: Num, tables: Tables) -> Num:
     """Energy of the optimizer's update, which streams memory."""
     numbers = tables.power.coefficients
     per_byte = numbers.core_joules_per_byte + numbers.memory_joules_per_byte
     moved = MEMORY_SHARE * tables.bytes_per_s * seconds
-    return float(tables.power.base_watts * seconds + per_byte * moved)
+    return tables.power.base_watts * seconds + per_byte * moved
 
 
 def _scaled(whole_part: Leaf, share: float) -> dict[str, tuple[float, float]]:
@@ -150,26 +184,60 @@ class Families:
         self.joules[family] += joules
 
 
-def _add_families(
-    tables: Tables,
-    rows: Rows,
-    backward: bool,
-    on_stage: np.ndarray,
-    sums: tuple[Families, Families],
-    only: np.ndarray | None = None,
-) -> None:
-    """Add every op (or those of `only`), times its count, to its family: arithmetic or memory."""
-    parts = tables.parts
-    row = sum(len(ops) for ops in parts.ops) if backward else 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How often the slowest stage runs the operations of each part in one kind of pass of a step."""
+
+    phase: Phase
+    """Which pass."""
+    counts: np.ndarray
+    """Runs of each part in a step."""
+    only: np.ndarray | None = None
+    """Operations that it is limited to; None: all."""
+
+    def ops(self, parts: Parts) -> Iterator[tuple[int, float, int]]:
+        """Row in the table of times, runs in a step and part of each operation that it runs."""
+        row = sum(len(ops) for ops in parts.ops) if self.phase == "backward" else 0
+        for part, (count, ops) in enumerate(zip(self.counts, parts.ops, strict=True)):
+            for _ in ops:
+                if count > 0.0 and (self.only is None or self.only[row]):
+                    yield row, float(count), part
+                row += 1
+
+
+def runs_of(plans: Plans, tables: Tables, rows: Rows) -> list[Run]:
+    """Every pass of the slowest stage; what selective recomputation repeats is not in it (core_s)."""
+    parts, mu = tables.parts, float(rows.micro_batches[0])
+    on_stage = rows.counts[rows.pair[0], int(rows.slowest[0])] * mu
+    layers = np.where(np.arange(len(on_stage)) < parts.kinds, on_stage, 0.0)
+    share = repeated_share(plans, float(layers.sum() / mu))
+    found = [Run(phase="forward", counts=on_stage), Run(phase="backward", counts=on_stage)]
+    if share:
+        found.append(Run(phase="recompute", counts=layers * share))
+    if float(plans.recompute[0]) == 3.0 and len(parts.again_ops):
+        found.append(Run(phase="recompute", counts=layers, only=parts.again_ops))
+    return found
+
+
+def repeated_share(plans: Plans, layers: float) -> float:
+    """Share of a stage's so many layers that is computed again whole."""
+    blocks = float(recompute_layers(plans.base.recompute))
+    shares = {2.0: 1.0, 3.0: float(full_share(layers, blocks))}
+    return shares.get(float(plans.recompute[0]), 0.0)
+
+
+def _add_families(tables: Tables, rows: Rows, run: Run, sums: tuple[Families, Families]) -> None:
+    """Add every operation of a pass, times its count, to its family: arithmetic or memory."""
+    parts, at = tables.parts, int(tables.shape[0])
+    flat = [op for ops in parts.ops for op in ops]
     times, slower = parts.times, tables.pace / float(rows.clock[0]) - 1.0
-    total = times.seconds[:, 0] + slower * times.clocked_s[:, 0]
-    spent = times.core_joules[:, 0] * float(rows.core_fall[0]) + times.memory_joules[:, 0]
-    for count, ops in zip(on_stage, parts.ops, strict=True):
-        for op in ops:
-            if total[row] > 0.0 and count > 0.0 and (only is None or only[row]):
-                target = sums[1] if times.memory_bound[row, 0] else sums[0]
-                target.add(op.family, float(count * total[row]), float(count * spent[row]))
-            row += 1
+    total = times.seconds[:, at] + slower * times.clocked_s[:, at]
+    spent = times.core_joules[:, at] * float(rows.core_fall[0]) + times.memory_joules[:, at]
+    for row, count, _ in run.ops(parts):
+        if total[row] > 0.0:
+            target = sums[1] if times.memory_bound[row, at] else sums[0]
+            family = flat[row % len(flat)].family
+            target.add(family, float(count * total[row]), float(count * spent[row]))
 
 
 def _node(name: str, families: Families, grounds: Grounds, base_watts: float) -> Leaf:

@@ -85,6 +85,15 @@ def nearest_name(word: str, names: Iterable[str]) -> str | None:
     return by_plain[found[0]] if found else None
 
 
+def unknown(path: str, value: object, names: Iterable[str]) -> Problem:
+    """A value that is none of the names that may stand there."""
+    known = tuple(names)
+    near = nearest_name(str(value), known)
+    return Problem(
+        path=path, value=value, message="unknown", allowed=", ".join(known), nearest=near
+    )
+
+
 def _plain(word: str) -> str:
     """Lower case without punctuation, or the word itself where nothing else is left of it."""
     return "".join(ch for ch in word.lower() if ch.isalnum()) or word

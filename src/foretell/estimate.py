@@ -11,6 +11,7 @@ Read this file to know where everything is:
     sharding/pipeline.py   which parts stand on which stage
     replicas.py            what data parallelism sends, and what of it shows
       sharding/data.py       what its ranks share
+    pairs.py               what schedules from both ends save and pay
     network/               how long a collective takes, given where its members stand
     cost/memory.py         what a stage holds
     simulate/schedules/    stage times to the time of a step
@@ -35,9 +36,10 @@ from foretell.cost.optimizer import (
     state_bytes,
 )
 from foretell.cost.power import clock_of
-from foretell.exchanges import Exchange
+from foretell.exchanges import Exchange, tensor_launch_s
 from foretell.network.collectives import send_s
-from foretell.parts import Parts
+from foretell.pairs import hidden_exchanges, mirror_seconds, pair_savings
+from foretell.parts import Parts, PassSeconds, beside_host
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.sharding.offload import Held, exposed_copies, host_copies, on_chip
 from foretell.sharding.recompute import blended, full_share
@@ -89,6 +91,8 @@ class Rows:
     """What a step takes beside its work."""
     optimizer_s: Array
     """Optimizer update."""
+    saved_s: Array
+    """What exchanges of a forward beside a backward pass hide of the step; (1, 1) where none run so."""
     offload_s: Array
     """Copies to and from the host that nothing hides."""
     clock: Array
@@ -143,27 +147,37 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     software = framework(plans.base.framework)
     again = (micro_batches > 1.0) | software.sums_fused
     chip, base = scenario.system.chip, plans.base
-    sums_s = accumulate_s(stages.trained, 1.0, chip, base, fused=software.sums_fused)
+    # Gradients that every micro-batch scatters are added up in pieces.
+    pieces = shares[0].traffic.gradient_parts[:, None]
+    sums_s = accumulate_s(stages.trained / pieces, 1.0, chip, base, fused=software.sums_fused)
     # A micro-batch passes one of the copies of the weights that a rank may hold.
     sums_s = sums_s * (again / schedule_named(base.schedule).weight_copies)[:, None]
     stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s
     schedule = schedule_named(base.schedule)
     pipe = Pipe(micro_batches=micro_batches, pp=plans.pp, vpp=plans.vpp)
+    saved_s = np.zeros((1, 1))
+    if schedule.layout == "both":
+        exchanged_s = hidden_exchanges(plans, tables, stages, sends_s)
+        saved_s = pair_savings(schedule, pipe, exchanged_s, stage_s, float(np.mean(chip.cores)))
+        data_s = data_s + mirror_seconds(scenario, plans, tables, shares)
     flight = schedule.in_flight(pipe, position)
     if base.schedule not in USUAL_SCHEDULES:
         # A single rank has nothing to wait for with its backward passes.
         flight = np.where(plans.pp[:, None] > 1, flight, 1.0)
     memory = stage_memory(plans, stages, shares, flight)
     offload_s = np.zeros_like(update_s)
-    busy_s = micro_batches[:, None] * stage_s + data_s + update_s
+    busy_s = micro_batches[:, None] * stage_s - saved_s + data_s + update_s
     if base.offload != "none":
         offload_s = offload_seconds(scenario, plans, stages, memory, update_s, micro_batches)
         memory = offloaded(memory, base.offload, np.maximum(tables.stages.layers[pair], 1.0))
         busy_s = busy_s + offload_s
     busy_s *= multiplicity > 0
-    slowest = busy_s.argmax(axis=1)
+    runs_s = micro_batches[:, None] * stage_s
+    waits_s = chunks_wait(tables.stages.waiting[pair], runs_s, data_s, multiplicity)
+    # A pipeline takes as long as a stage works and waits for the others' first and last micro-batch.
+    span_s = busy_s + waits_s - stage_s * (multiplicity > 0) / plans.vpp[:, None]
+    slowest = span_s.argmax(axis=1)
     rows = np.arange(len(plans))
-    waiting_s = micro_batches * tables.stages.waiting[pair] * stage_s[rows, slowest]
     times = RankTimes(
         whole_s=stage_s,
         multiplicity=multiplicity,
@@ -171,7 +185,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         forward_s=stages.forward_s + 0.5 * sends_s,
         weight_s=stages.weight_s + sums_s if schedule.splits_backward else 0.0,
     )
-    bubble_s = schedule.bubble_s(times, pipe) + waiting_s
+    waits_s = np.broadcast_to(waits_s, busy_s.shape)
+    bubble_s = schedule.bubble_s(times, pipe) + waits_s[rows, slowest]
     held = memory.total * (multiplicity > 0)
     fullest = held.argmax(axis=1)
     return Rows(
@@ -185,6 +200,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         sums_s=sums_s,
         fixed_s=software.fixed_s,
         optimizer_s=update_s,
+        saved_s=saved_s,
         offload_s=offload_s,
         clock=stages.clock,
         core_fall=stages.core_fall,
@@ -195,6 +211,24 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         fullest=fullest,
         peak_bytes=held[rows, fullest],
     )
+
+
+def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> Array:
+    """What each stage waits in a step for unequal chunks of the others; (plans, stages).
+
+    The other stages' rounds take (1 + share) times the longest of them: a stage that is longer for its ends
+    fills that itself, and so do data-parallel messages, which go on meanwhile.
+    """
+    if not share.any():
+        return np.zeros((1, 1))
+    there = runs_s * (many > 0)
+    longest = there.max(axis=1, keepdims=True)
+    alone = (there == longest) & (many == 1)
+    second = np.where(alone, 0.0, there).max(axis=1, keepdims=True)
+    others = np.where(alone & (alone.sum(axis=1, keepdims=True) == 1), second, longest)
+    rounds_s = (1.0 + share[:, None]) * others
+    waits_s = np.maximum(rounds_s - runs_s - data_s, 0.0)
+    return np.asarray(waits_s * (share > 0)[:, None] * (many > 0))
 
 
 def update_seconds(
@@ -260,17 +294,18 @@ def offloaded(memory: StageMemory, offload: str, layers: Array) -> StageMemory:
 
 def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     """Sums over the parts of each stage, on distinct combinations, gathered to the plans."""
-    first, key = distinct(tables.group, tables.pair, plans.recompute)
+    late = late_launches(plans, tables)
+    first, key = distinct(tables.group, tables.pair, plans.recompute, *late)
+    late = [column[first] for column in late]
     shape = tables.shape[first]
     parts, counts = tables.parts, tables.stages.counts[tables.pair[first]]
     mode = plans.recompute[first][:, None]
     is_layer = np.arange(len(parts.names)) < parts.kinds
     group = tables.group[first]
     share = block_share(plans, first, tables)
-    clock, fall = clock_held(
-        repeats_of(plans, first, tables) * is_layer, mode, shape, group, tables
-    )
-    forward, backward = part_seconds(mode, is_layer, shape, group, tables, clock)
+    spent = PassTimes(tables=tables, shape=shape, group=group, late_s=late)
+    clock, fall = clock_held(repeats_of(plans, first, tables) * is_layer, mode, spent)
+    forward, backward = part_seconds(mode, is_layer, spent, clock)
     again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
     kept, working = kept_of(mode, is_layer, shape, parts, counts, share)
     parameters = parts.parameters[shape]
@@ -318,9 +353,10 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         else on_stages(held, parts.products_s[shape])[key],
         routed=on_stages(held, parts.routed[shape])[key] if parts.experts else None,
         kept_bytes=kept[key],
-        buffer_bytes=(working[:, None] + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None])[
-            key
-        ],
+        buffer_bytes=(
+            (working + parts.panel_bytes[shape])[:, None]
+            + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None]
+        )[key],
         largest=parameters.max(axis=1)[key],
     )
 
@@ -379,38 +415,108 @@ def kept_of(
     return held, working.max(axis=1)
 
 
-def clock_held(
-    repeats: Array, mode: Array, shape: Index, group: Index, tables: Tables
-) -> tuple[Array, Array]:
+def late_launches(plans: Plans, tables: Tables) -> list[Array]:
+    """Microseconds that the host takes besides to start a layer of each plan, one column; none: no column.
+
+    A framework may start layers later where stages stand on several nodes, the more so the more ranks a
+    layer is cut over (`Framework.stage_rank_s`).
+    """
+    each_s = framework(plans.base.framework).stage_rank_s
+    if each_s == 0.0:
+        return []
+    apart = tables.pipe_counts[1:].max(axis=0, initial=1.0)[tables.spot] > 1.0
+    return [np.rint(1e6 * each_s * plans.tp * apart)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTimes:
+    """What the passes of one micro-batch take on distinct combinations of shape, placement and stages."""
+
+    tables: Tables
+    """Of the whole batch."""
+    shape: Index
+    """Shape of each combination."""
+    group: Index
+    """Shape and placement of each."""
+    late_s: list[Array]
+    """What the host takes besides for a layer (see late_launches), microseconds; (combinations,)."""
+
+    def host_s(self, spent: PassSeconds, share: float) -> Array:
+        """Host's time of each part; (combinations, parts)."""
+        parts = self.tables.parts
+        more_s = np.asarray(tensor_launch_s(parts, self.shape))
+        is_layer = np.arange(len(parts.names)) < parts.kinds
+        for column in self.late_s:
+            more_s = more_s + 1e-6 * share * column[:, None] * is_layer
+        return spent.host_s[self.shape] + more_s / self.tables.host_speed[self.shape][:, None]
+
+    def chip_s(self, slower: Num) -> tuple[Array, Array]:
+        """The chip's time of each part forward and backward, exchanges included; (combinations, parts).
+
+        Clocked work takes `slower` more of its time than at the clock of short bursts.
+        """
+        parts, waited = self.tables.parts, self.tables.exchanges
+        forward, backward = (
+            spent.seconds[self.shape] + slower * spent.clocked_s[self.shape]
+            for spent in (parts.forward, parts.backward)
+        )
+        return forward + waited.forward_s[self.group], backward + waited.backward_s[self.group]
+
+    def of(self, slower: Num) -> tuple[Array, Array]:
+        """Time of each part forward and backward: the chip's or the host's, whichever is longer."""
+        parts = self.tables.parts
+        forward, backward = self.chip_s(slower)
+        return (
+            beside_host(forward, self.host_s(parts.forward, 1.0 / 3.0)),
+            beside_host(backward, self.host_s(parts.backward, 2.0 / 3.0)),
+        )
+
+    def again_chip_s(self, slower: Num) -> Array:
+        """The chip's time of the modules that a plan computes again, exchanges included."""
+        parts, spent = self.tables.parts, self.tables.parts.again
+        if spent is None:
+            return np.zeros(1)
+        chip_s = spent.seconds[self.shape] + slower * spent.clocked_s[self.shape]
+        for name, exchange in self.tables.exchanges.by_name.items():
+            chip_s = chip_s + parts.waits_again[name] * exchange.forward_s[self.group]
+        return chip_s
+
+    def again(self, slower: Num) -> Array:
+        """Time of these modules: the chip's or the host's, whichever is longer."""
+        spent = self.tables.parts.again
+        chip_s = self.again_chip_s(slower)
+        return chip_s if spent is None else beside_host(chip_s, spent.host_s[self.shape])
+
+
+def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Array]:
     """Clock that a step holds under the power limit, and the factor on its cores' joules; (combinations,).
 
     From sums over the whole model of one micro-batch: what stretches when the clock falls, what does not
-    (memory traffic, exchanges), and what is spent.
+    (memory traffic, exchanges, waiting for the host), and what is spent.
     """
-    parts, waited = tables.parts, tables.exchanges
+    parts, shape = spent.tables.parts, spent.shape
     again = 1.0 + repeats
     many = parts.counts
 
     def total(forward: Array, backward: Array) -> Array:
-        return np.asarray(((forward[shape] * again + backward[shape]) * many).sum(axis=1))
+        return np.asarray(((forward * again + backward) * many).sum(axis=1))
 
-    names = ("seconds", "clocked_s", "core_joules", "memory_joules")
-    sums = [total(getattr(parts.forward, n), getattr(parts.backward, n)) for n in names]
+    names = ("clocked_s", "core_joules", "memory_joules")
+    sums = [
+        total(getattr(parts.forward, n)[shape], getattr(parts.backward, n)[shape]) for n in names
+    ]
+    all_s = total(*spent.of(0.0))
     if parts.again is not None:
         listed = mode[:, 0] == LISTED
         more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]
         sums = [s + m for s, m in zip(sums, more, strict=True)]
-    waits = ((waited.forward_s[group] * again + waited.backward_s[group]) * many).sum(axis=1)
-    return clock_of(sums[0] - sums[1] + waits, sums[1], sums[2], sums[3], tables.power)
+        all_s = all_s + (spent.again(0.0) * many).sum(axis=1) * listed
+    clocked_s, core_j, memory_j = sums
+    return clock_of(all_s - clocked_s, clocked_s, core_j, memory_j, spent.tables.power)
 
 
 def part_seconds(
-    mode: Array,
-    is_layer: NDArray[np.bool_],
-    shape: Index,
-    group: Index,
-    tables: Tables,
-    clock: Array,
+    mode: Array, is_layer: NDArray[np.bool_], spent: PassTimes, clock: Array
 ) -> tuple[Array, Array]:
     """Forward and backward time of each part for one micro-batch; (combinations, parts).
 
@@ -418,20 +524,15 @@ def part_seconds(
     (mode 1) the attention core, a list of modules what it names; embedding and head are never recomputed.
     full:N, which depends on the stage, comes on top of it.
     """
-    parts = tables.parts
-    slower = (tables.pace / clock - 1.0)[:, None]
-    forward = parts.forward.seconds[shape] + slower * parts.forward.clocked_s[shape]
-    forward = forward + tables.exchanges.forward_s[group]
-    backward = parts.backward.seconds[shape] + slower * parts.backward.clocked_s[shape]
+    parts = spent.tables.parts
+    slower = (spent.tables.pace / clock - 1.0)[:, None]
+    forward, backward = spent.of(slower)
     again = np.where(
-        mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[shape], 0.0)
+        mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0)
     )
     if parts.again is not None:
-        run_s = parts.again.seconds[shape] + slower * parts.again.clocked_s[shape]
-        for name, exchange in tables.exchanges.by_name.items():
-            run_s = run_s + parts.waits_again[name] * exchange.forward_s[group]
-        again = np.where(mode == LISTED, run_s * is_layer, again)
-    return forward, backward + tables.exchanges.backward_s[group] + again
+        again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)
+    return forward, backward + again
 
 
 def on_stages(counts: Array, values: Array) -> Array:

@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES
+from foretell.cost.fusion import COLLECTIVE_HOST_S
 from foretell.network.collectives import collective_s, outermost, place, ring_step_s
 from foretell.network.library_records import Kind
-from foretell.parts import Parts, stack
+from foretell.parts import Parts, beside_host, stack
 from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
 from foretell.specs.plan import ContextMode, Plan
 from foretell.specs.system import System
+from foretell.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -55,11 +57,17 @@ def exchanges_of(
     parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
 ) -> Exchanges:
     """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
-    tensor, send = tensor_seconds(parts, shape, counts["tp"], system)
-    shown = framework(base.framework).tensor_exposed
-    tensor = replace(
-        tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
-    )
+    if parts.grid:
+        forward, backward = grid_seconds(parts, shape, counts["tp"], system, base)
+        tensor = Exchange(forward_s=forward, backward_s=backward, tier=outermost(counts["tp"]))
+        send = np.zeros(len(shape))
+    else:
+        tensor, send = tensor_seconds(parts, shape, counts["tp"], system, base)
+        auto = base.tp_overlap == "auto"
+        shown = framework(base.framework).tensor_exposed if auto else 1.0
+        tensor = replace(
+            tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
+        )
     found = {"tensor_parallel": tensor}
     if parts.context:
         found["context_parallel"] = context_seconds(
@@ -75,6 +83,12 @@ def exchanges_of(
     )
 
 
+def in_pieces(base: Plan) -> bool:
+    """Whether gathers and scatters run in pieces behind the products: asked for, or the framework's way."""
+    auto = base.tp_overlap == "auto" and framework(base.framework).exchanges_in_pieces
+    return auto or base.tp_overlap == "on"
+
+
 def _sum(values: Sequence[Array]) -> Array:
     total = values[0]
     for value in values[1:]:
@@ -82,8 +96,17 @@ def _sum(values: Sequence[Array]) -> Array:
     return total
 
 
+def tensor_launch_s(parts: Parts, shape: Index) -> Array:
+    """Host's time to start the tensor-parallel exchanges of each part in one pass; (shapes, parts)."""
+    many = np.array([t.enters + t.leaves for t in parts.traffic])
+    cut = np.asarray(parts.shape.tp)[shape][:, None] > 1.0
+    # With sequence parallelism activations are gathered and scattered, else one of the two is all-reduced.
+    each = np.where(np.asarray(parts.shape.sp)[shape][:, None] > 0, 1.0, 0.5)
+    return np.asarray(COLLECTIVE_HOST_S * many * each * cut)
+
+
 def tensor_seconds(
-    parts: Parts, shape: Index, counts: Array, system: System
+    parts: Parts, shape: Index, counts: Array, system: System, base: Plan
 ) -> tuple[Exchange, Array]:
     """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces."""
     sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
@@ -97,8 +120,17 @@ def tensor_seconds(
     def seconds(kind: Kind, size: Array) -> Array:
         return collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
 
-    gathered = enters * seconds("all-gather", enter) + leaves * seconds("reduce-scatter", leave)
-    scattered = enters * seconds("reduce-scatter", enter) + leaves * seconds("all-gather", leave)
+    times = EndTimes(
+        enter_gather=seconds("all-gather", enter),
+        leave_scatter=seconds("reduce-scatter", leave),
+        enter_scatter=seconds("reduce-scatter", enter),
+        leave_gather=seconds("all-gather", leave),
+    )
+    if in_pieces(base):
+        gathered, scattered = pieces_shown(parts, shape, times, system.chip)
+    else:
+        gathered = enters * times.enter_gather + leaves * times.leave_scatter
+        scattered = enters * times.enter_scatter + leaves * times.leave_gather
     gather_s = seconds("all-gather", parts.send_bytes[shape] * np.asarray(parts.shape.tp)[shape])
     found = Exchange(
         forward_s=np.where(sp, gathered, leaves * seconds("all-reduce", leave)),
@@ -200,8 +232,9 @@ def expert_seconds(
             seconds = seconds + collective_s(kind, sent * etp, inside)
     forward = backward = layers * seconds
     if base.ep_overlap == "on":
-        forward = np.maximum(forward - parts.backward.seconds[shape], 0.0)
-        backward = np.maximum(backward - parts.forward.seconds[shape], 0.0)
+        behind = [beside_host(p.seconds, p.host_s)[shape] for p in (parts.backward, parts.forward)]
+        forward = np.maximum(forward - behind[0], 0.0)
+        backward = np.maximum(backward - behind[1], 0.0)
     tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
     return Exchange(forward_s=forward, backward_s=backward, tier=tier)
 

@@ -32,6 +32,12 @@ from foretell.sharding.expert import (
 from foretell.sharding.lora import backward_products, is_trained, with_adapters
 from foretell.sharding.recompute import Again, again, waits_again
 from foretell.sharding.tensor import TensorTraffic, tensor_parallel, tensor_traffic, token_parts
+from foretell.sharding.tensor2d import (
+    GridTraffic,
+    grid_of,
+    grid_parallel,
+    grid_traffic,
+)
 from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
@@ -40,7 +46,7 @@ from foretell.specs.plan import RECOMPUTE, Plan
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.workload.build import build
-from foretell.workload.graph import Graph, LayerGraph
+from foretell.workload.graph import Edge, Graph, LayerGraph
 from foretell.workload.ops import AttentionCore, Gemm, Op
 
 Array = NDArray[np.float64]
@@ -69,6 +75,8 @@ class Shape:
     """Expert-parallel ranks."""
     etp: Num = 1.0
     """Tensor-parallel ranks inside an expert."""
+    tp2: Num = 0.0
+    """Of a grid of tensor-parallel ranks, those along its second dimension."""
 
     @property
     def tokens_cut(self) -> bool:
@@ -86,11 +94,11 @@ class PassSeconds:
     """One pass through every part, at the clock of short bursts; arrays are (shapes, parts)."""
 
     seconds: Array
-    """Time."""
+    """Time of the chip's kernels."""
     host_s: Array
-    """What of it is waiting for the host to start kernels."""
+    """Time that the host takes to start them, beside it."""
     clocked_s: Array
-    """What of it stretches when the clock falls."""
+    """What of the chip's time stretches when the clock falls."""
     core_joules: Array
     """What the cores spend."""
     memory_joules: Array
@@ -152,12 +160,18 @@ class Parts:
     """What one rank passes to the next stage: its share of the activation; (shapes,)."""
     traffic: tuple[TensorTraffic, ...]
     """Tensor-parallel messages of each part."""
+    edges: tuple[tuple[Edge, ...], ...]
+    """Ends of the tensor-parallel regions of each part."""
     spread_traffic: tuple[TensorTraffic, ...]
     """The same where expert parallelism spreads the experts; empty where it never does."""
     context: tuple[ContextTraffic, ...]
     """Context-parallel messages of each part; empty where there is none."""
     experts: tuple[ExpertTraffic, ...]
     """Dispatches of each part; empty where expert parallelism never spreads experts."""
+    grid: tuple[GridTraffic, ...]
+    """Messages of each part on a grid of tensor-parallel ranks; empty where they are no grid."""
+    panel_bytes: Array
+    """Panels that a product on a grid holds of other ranks; (shapes,)."""
     shape: Shape
     """The shapes, as arrays; (shapes,)."""
     notes: tuple[str, ...]
@@ -195,6 +209,8 @@ class Shapes:
     """Context-parallel messages of each part."""
     experts: tuple[ExpertTraffic, ...]
     """Dispatches of each part."""
+    grid: tuple[GridTraffic, ...]
+    """Messages of each part on a grid."""
     kept: tuple[KeptBytes, ...]
     """What each part keeps."""
     again: tuple[Again, ...]
@@ -231,6 +247,7 @@ def recipe_of(plan: Plan) -> Plan:
         attention=plan.attention,
         precision=plan.precision,
         weights=plan.weights,
+        master=plan.master,
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
@@ -239,6 +256,8 @@ def recipe_of(plan: Plan) -> Plan:
         recompute=plan.recompute if named_modules(plan.recompute) else "none",
         schedule=plan.schedule if schedule_named(plan.schedule).splits_backward else "1f1b",
         cp_mode=plan.cp_mode,
+        tp_mode=plan.tp_mode,
+        panels=plan.panels,
         capacity=plan.capacity,
         imbalance=plan.imbalance,
         framework=plan.framework,
@@ -261,6 +280,8 @@ def _one_part_table(
         adapters=recipe.adapters,
         recompute=recipe.recompute,
         cp_mode=recipe.cp_mode,
+        tp_mode=recipe.tp_mode,
+        panels=recipe.panels,
         capacity=recipe.capacity,
         imbalance=recipe.imbalance,
     )
@@ -278,7 +299,9 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
     routed = spread * (ROUTED_HOST_S if software.sums_fused and base.capacity == 0.0 else 0.0)
-    forward_host_s = layer * software.host_forward_s + routed
+    slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
+    forward_host_s = (layer * software.host_forward_s + routed) * slower
+    backward_host_s = (layer * software.host_backward_s + routed) * slower
     parameters = _sum_parts(ops, shapes.parameters)
     learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
     found = matrices_of(flat, width, base) if base.optimizer in APART else None
@@ -290,9 +313,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         ops=ops,
         times=times,
         forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
-        backward=_pass(
-            ops, times, slice(len(flat), None), layer * software.host_backward_s + routed
-        ),
+        backward=_pass(ops, times, slice(len(flat), None), backward_host_s),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
@@ -327,11 +348,14 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         kept_input=stack([k.input for k in shapes.kept], width).T,
         send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
+        edges=tuple(part.edges for part in whole),
         spread_traffic=tuple(
             tensor_traffic(without_region(part)) for part in whole if shapes.experts
         ),
         context=shapes.context,
         experts=shapes.experts,
+        grid=shapes.grid,
+        panel_bytes=stack([_panel_bytes(shapes.grid)], width)[0],
         shape=shape,
         notes=shapes.graph.notes,
     )
@@ -347,8 +371,7 @@ def _again(
     all_host_s = _sum_parts(ops, times.host_s[:many])
     share = sums["host_s"] / np.maximum(all_host_s, 1e-30)
     host_s = np.maximum(sums["host_s"], share * layer_host_s)
-    seconds = p_norm(sums["seconds"], host_s, SIDE_BY_SIDE)
-    return PassSeconds(**{**sums, "seconds": seconds, "host_s": seconds - sums["seconds"]})
+    return PassSeconds(**{**sums, "host_s": host_s})
 
 
 def _weight_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes, base: Plan) -> tuple[Array, Array]:
@@ -368,6 +391,11 @@ def _attention_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes) -> tuple[Array
     core = np.array([isinstance(op, AttentionCore) for op in flat])[:, None]
     rows = times.seconds[: len(flat)], times.seconds[len(flat) :]
     return _sum_parts(ops, rows[0] * core), _sum_parts(ops, rows[1] * core)
+
+
+def beside_host(chip_s: Array, host_s: Array) -> Array:
+    """Time of a pass whose kernels and exchanges take the chip `chip_s` while the host starts them."""
+    return p_norm(chip_s, host_s, SIDE_BY_SIDE)
 
 
 @lru_cache(maxsize=256)
@@ -391,14 +419,18 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
     if shape.tokens_cut:
         whole = tuple(context_parallel(part, shape.cp, base.cp_mode) for part in whole)
     spread = spread_of(shape.tp, shape.ep, shape.etp, base)
-    local = tuple(_on_one_rank(part, shape, spread, base) for part in whole)
+    grid = grid_of(shape.tp, shape.tp2, float(base.panels)) if base.tp_mode == "summa" else None
+    if grid is None:
+        local = tuple(_on_one_rank(part, shape, spread, base) for part in whole)
+    else:
+        local = tuple(grid_parallel(part, grid) for part in whole)
     modules = recompute_modules(base.recompute) if named_modules(base.recompute) else ()
     ends = len(whole) - 2
     ops = tuple(part.ops for part in local)
     flat = [op for part in ops for op in part]
     width = np.size(shape.tp)
     folded = np.minimum(shape.ep - 1.0, 1.0)
-    input_parts = token_parts(shape.tp, shape.sp)
+    input_parts = token_parts(shape.tp, shape.sp) if grid is None else shape.tp
     return Shapes(
         graph=graph,
         whole=whole,
@@ -408,6 +440,11 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
         routed=stack([routed_parameters(op) * folded for op in flat], width),
         context=tuple(context_traffic(part, base.cp_mode) for part in local if shape.tokens_cut),
         experts=tuple(expert_traffic(part, spread) for part in whole if shape.experts_spread),
+        grid=tuple(
+            grid_traffic(part, cut, grid, float(model.stack.hidden))
+            for part, cut in zip(whole, local, strict=True)
+            if grid is not None
+        ),
         kept=tuple(kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local),
         # Embedding and head are never computed again.
         again=tuple(
@@ -437,8 +474,16 @@ def tied_weights(head: LayerGraph) -> Num:
     """Weights that the last stage borrows from the token table: a tied head, the input of predictions."""
     for op in head.ops:
         if isinstance(op, Gemm) and op.tied:
-            return op.groups * op.k * op.n
+            return op.groups * op.k * op.n / op.weight_parts
     return 0.0
+
+
+def _panel_bytes(grid: tuple[GridTraffic, ...]) -> Num:
+    """Bytes of the widest panels of any part."""
+    widest: Num = 0.0
+    for traffic in grid:
+        widest = np.maximum(widest, traffic.held)
+    return widest * ACTIVATION_BYTES
 
 
 def _pass(
@@ -448,13 +493,9 @@ def _pass(
 
     The host takes its time for every operation, and for a layer no less than the framework needs.
     """
-    chip_s = _sum_parts(ops, times.seconds[rows])
-    host_s = _sum_parts(ops, times.host_s[rows])
-    host_s = np.maximum(host_s, layer_host_s)
-    seconds = p_norm(chip_s, host_s, SIDE_BY_SIDE)
     return PassSeconds(
-        seconds=seconds,
-        host_s=seconds - chip_s,
+        seconds=_sum_parts(ops, times.seconds[rows]),
+        host_s=np.maximum(_sum_parts(ops, times.host_s[rows]), layer_host_s),
         clocked_s=_sum_parts(ops, times.clocked_s[rows]),
         core_joules=_sum_parts(ops, times.core_joules[rows]),
         memory_joules=_sum_parts(ops, times.memory_joules[rows]),

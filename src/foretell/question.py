@@ -47,7 +47,7 @@ def ask(
 ) -> Scenario:
     """A scenario; every problem of every argument, the plan's words included, is reported at once."""
     problems: list[Problem] = []
-    chosen = _collect(lambda: parse_settings(settings), problems) or ()
+    chosen = collect(lambda: parse_settings(settings), problems) or ()
     count, named = _gpus(gpus, problems)
     if system is not None and named is not None and system != named:
         problems.append(
@@ -64,12 +64,12 @@ def ask(
             )
         )
     seen: dict[str, object] = {}
-    the_model = _collect(lambda: _model(model, chosen, seen), problems)
+    the_model = collect(lambda: _model(model, chosen, seen), problems)
     the_system = (
-        None if system is None else _collect(lambda: _system(system, chosen, seen), problems)
+        None if system is None else collect(lambda: _system(system, chosen, seen), problems)
     )
-    _collect(lambda: _prices(chosen, seen), problems)
-    _collect(lambda: apply_settings(_plan(plan), chosen, "plan"), problems)
+    collect(lambda: _prices(chosen, seen), problems)
+    collect(lambda: apply_settings(_plan(plan), chosen, "plan"), problems)
     numbers = {"global_batch": global_batch, "seq_len": seq_len, "target_len": target_len}
     for name, value in numbers.items():
         problems += _whole(name, value)
@@ -119,7 +119,7 @@ def default_precision(system: System) -> PrecisionName:
     return "bf16" if "bf16" in system.chip.matrix_flop_per_s else "fp16"
 
 
-def _collect(make: Callable[[], T], problems: list[Problem]) -> T | None:
+def collect(make: Callable[[], T], problems: list[Problem]) -> T | None:
     """The value, or None with its problems added to the list."""
     try:
         return make()

@@ -22,6 +22,14 @@ from foretell.tables import Stages, Tables, distinct, system_as_filled
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+COPY_SHARE = 0.8
+"""Share of the memory bandwidth that copies reach."""
+CORES_TAKEN = 0.2
+"""Share of a GPU's cores that a collective keeps from the pass that hides it, at the full rate of the links
+inside a node: NCCL runs it as a kernel of 16 to 32 blocks on 108 to 148 cores."""
+OWN_ENGINES = ("tpu", "trainium", "wafer")
+"""Architectures, by how their names begin, whose links need no cores."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
@@ -76,8 +84,9 @@ def data_seconds(
 
     Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
     weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
-    share, is exposed. Where the pass's own exchanges use the same links, both take longer. Spread experts
-    have a group of their own, whose messages follow those of the others.
+    share, is exposed; what is hidden takes cores. Where the pass's own exchanges use the same links, both
+    take longer.
+    Spread experts have a group of their own, whose messages follow those of the others.
     """
     # No states shared, some, or the weights too: what is sent differs.
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
@@ -85,32 +94,51 @@ def data_seconds(
     messages = [data_messages(scenario, plans, tables, share, alike) for share in shares]
     in_use, spot = tables.in_use, tables.spot
     pipe_share = in_use[outermost(tables.pipe_counts)[spot], spot][:, None]
-    shown = framework(plans.base.framework).data_exposed
+    software = framework(plans.base.framework)
+    # Collectives that keep the links inside a node busy keep cores busy, those that wait for ports few.
+    own_engines = scenario.system.chip.architecture.startswith(OWN_ENGINES)
+    taken = 0.0 if own_engines else CORES_TAKEN * in_use[0, spot][:, None]
 
-    def exposed(ones: list[Array], behind_s: Array, waits: list[Array]) -> Array:
+    def exposed(ones: list[Array], behind_s: Array, waits: list[Array], shown: float) -> Array:
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
         beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
-        beyond_s = beyond_s + shown * (all_s - beyond_s)
+        beyond_s = beyond_s + (shown + (1.0 - shown) * taken) * (all_s - beyond_s)
         own_s = sum_of(
             [s * in_use[w.tier, spot][:, None] for s, w in zip(waits, stages.waits, strict=True)]
         )
         return beyond_s + contention_s(own_s + 0.5 * sends_s * pipe_share, all_s, behind_s)
 
     traffic = shares[0].traffic
-    reduced = exposed(
-        [m.reduce_s for m in messages], stages.backward_s, [w.backward_s for w in stages.waits]
-    )
-    gathered = exposed(
-        [m.gather_s for m in messages], stages.forward_s, [w.forward_s for w in stages.waits]
-    )
+    backward = stages.backward_s, [w.backward_s for w in stages.waits], software.data_exposed
+    unhidden = 1.0 if software.gather_waits else software.data_exposed
+    forward = stages.forward_s, [w.forward_s for w in stages.waits], unhidden
+    reduced = exposed([m.reduce_s for m in messages], *backward)
+    gathered = exposed([m.gather_s for m in messages], *forward)
     sent = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
     if plans.base.reduce == "step":
         # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
         more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
-        sent = sent + more * exposed(
-            [m.again_s for m in messages], stages.backward_s, [w.backward_s for w in stages.waits]
-        )
-    return sent + traffic.gathers_forward[:, None] * gathered
+        sent = sent + more * exposed([m.again_s for m in messages], *backward)
+    sent = sent + traffic.gathers_forward[:, None] * gathered
+    if framework(plans.base.framework).gather_copies:
+        sent = sent + sum_of([copy_seconds(scenario, plans, share) for share in shares])
+    return sent
+
+
+def copy_seconds(scenario: Scenario, plans: Plans, share: Share) -> Array:
+    """Gathered weights out of their message and gradients into theirs, in a step; (plans, stages).
+
+    Each is read and written once: nothing hides it, since the products need the memory too.
+    """
+    gradient_bytes, weight_bytes = wire_bytes(plans.base)
+    traffic = share.traffic
+    gathers = (traffic.gathers_forward + traffic.gathers_backward)[:, None]
+    weights = 2.0 * weight_bytes * gathers * share.parameters
+    scatters = traffic.scatters[:, None]
+    gradients = (weight_bytes + gradient_bytes) * scatters * share.trained
+    moved = (weights + gradients) * (plans.zero >= 3)[:, None]
+    bandwidth = COPY_SHARE * scenario.system.chip.memory_bandwidth_bytes_per_s
+    return np.asarray(moved / bandwidth)
 
 
 def sum_of(values: list[Array]) -> Array:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.frameworks import framework
 from foretell.cost.optimizer import Matrices
 from foretell.cost.power import ChipPower, chip_power
 from foretell.cost.variation import slowest
@@ -59,6 +60,8 @@ class Tables:
     """Time of clocked work on the slowest of the job's chips, over the mean's."""
     bytes_per_s: Num
     """Bandwidth of its memory."""
+    host_speed: Array
+    """How fast its host starts kernels, over the measured one's; (shapes,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +121,21 @@ def chunks(tables: Tables) -> Iterator[Index]:
         yield order[start : start + CHUNK]
 
 
-def tables_of(scenario: Scenario, plans: Plans) -> Tables:
-    """Compute each quantity on the distinct combinations of the fields that it depends on."""
-    first, shape = distinct(*shape_columns(plans))
-    names = ("micro_batch", "tp", "sp", "cp", "ep", "etp")
+def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Tables:
+    """Compute each quantity on the distinct combinations of the fields that it depends on.
+
+    `apart` gives each plan a row of its own: fields of the system are then arrays over the plans
+    (search/sensitivity.py).
+    """
+    own = [np.arange(float(len(plans)))] if apart else []
+    first, shape = distinct(*shape_columns(plans), *own)
+    names = ("micro_batch", "tp", "sp", "cp", "ep", "etp", "tp2")
     parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
     system = system_as_filled(scenario)
-    first, spot = distinct(plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order)
+    degrees = plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order
+    first, spot = distinct(*degrees, *own)
     counts = group_counts(plans.take(first), system.network, scenario.job.gpus)
     used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
     # Counts need not be whole where a prime number of chips fills its units unevenly.
@@ -137,7 +146,11 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
         parts=parts,
         shape=shape,
         stages=stage_table(
-            parts.order, parts.kinds, pairs, schedule_named(plans.base.schedule).layout
+            parts.order,
+            parts.kinds,
+            pairs,
+            schedule_named(plans.base.schedule).layout,
+            head_layers(parts) if framework(plans.base.framework).stages_by_cost else 0.0,
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
@@ -150,14 +163,23 @@ def tables_of(scenario: Scenario, plans: Plans) -> Tables:
         power=chip_power(scenario.system.chip),
         pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
+        host_speed=np.asarray(scenario.system.chip.host_speed) + np.zeros(len(parts.send_bytes)),
     )
+
+
+def head_layers(parts: Parts) -> float:
+    """Weights of the head's scores over those of a mean layer: what it costs, counted in layers."""
+    counts = parts.counts[: parts.kinds]
+    layer = float((parts.parameters[0, : parts.kinds] * counts).sum() / max(counts.sum(), 1.0))
+    return float(parts.parameters[0, -1] + parts.tied[0]) / max(layer, 1.0)
 
 
 def shape_columns(plans: Plans) -> list[Array]:
     """The fields that the operations of a part depend on; those that all plans leave at 1 are left out."""
     columns = [plans.tp, plans.micro_batch, plans.sp]
     columns += [plans.cp] if (plans.cp > 1).any() else []
-    return columns + ([plans.ep, plans.etp] if (plans.ep > 1).any() else [])
+    columns += [plans.ep, plans.etp] if (plans.ep > 1).any() else []
+    return columns + ([plans.tp2] if plans.base.tp_mode == "summa" else [])
 
 
 def system_as_filled(scenario: Scenario) -> System:
@@ -186,6 +208,7 @@ def select(tables: Tables, rows: Index) -> Tables:
         power=tables.power,
         pace=tables.pace,
         bytes_per_s=tables.bytes_per_s,
+        host_speed=tables.host_speed,
     )
 
 

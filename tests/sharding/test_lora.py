@@ -86,8 +86,8 @@ def test_frozen_matrices_have_their_data_gradient_alone(name: str, rank: int) ->
             elif isinstance(op, Gemm):
                 # The first backward product is the data gradient: as many columns as inputs.
                 (only,) = calls
-                assert only.sizes["n"] is op.k
-                assert only.sizes["k"] is op.n
+                assert only.sizes["n"] == op.k
+                assert only.sizes["k"] == op.n
             elif op.family == "embedding":
                 assert calls == []
 

@@ -59,7 +59,6 @@ def programs(draw: st.DrawFn, name: str) -> Program:
         chip_s = rng.uniform(0.2, 1.0)
         return Pass(
             chip_s=chip_s,
-            clocked_s=chip_s * rng.random(),
             wait_s=rng.uniform(0.0, 0.1),
             launch_s=rng.uniform(0.1, 0.6),
             exchange_s=tuple(rng.uniform(0.0, 0.3, 3).tolist()),
@@ -93,7 +92,7 @@ def programs(draw: st.DrawFn, name: str) -> Program:
         update_s=tuple(rng.uniform(0, 1, pp).tolist()),
         update_copies_s=tuple((copies * rng.uniform(0, 1, pp)).tolist()),
         fixed_s=0.1,
-        held_cores=draw(st.sampled_from([0.0, 0.2])),
+        held_cores=(draw(st.sampled_from([0.0, 0.2])),),
         **ONE_LINK,  # type: ignore[arg-type]
     )
 
@@ -233,13 +232,13 @@ def test_a_link_is_shared_fairly(own: float, other: float) -> None:
 
 
 def test_collectives_hold_cores() -> None:
-    """A tenth of the cores, all of the time: products take 1 / 0.9 as long, passes over memory do not."""
+    """A tenth of the cores, all of the time: kernels take 1 / 0.9 as long, waiting for the host does not."""
     chunk = Chunk(
-        forward=Pass(chip_s=1.0, clocked_s=0.6),
+        forward=Pass(chip_s=0.6, wait_s=0.4),
         input=Pass(chip_s=0.0),
         gathers_first=(Message(name="gather", seconds=5.0, at=1.0),),
     )
-    program = Program(ranks=((chunk,),), micro_batches=1, held_cores=0.1, group_use=((1.0,),))
+    program = Program(ranks=((chunk,),), micro_batches=1, held_cores=(0.1,), group_use=((1.0,),))
     played = play_step(schedule_named("1f1b"), program)
     assert played.knots[0][0][1][1] == pytest.approx(0.4 + 0.6 / 0.9)
     assert played.spent[0]["contention"] == pytest.approx(0.6 / 0.9 - 0.6)
@@ -263,7 +262,7 @@ def test_gradient_buckets_hide_behind_the_last_backward_pass() -> None:
     assert bucketed(4, 8.0).step_s == pytest.approx(9.0 - 1.5 + 8.0)
 
 
-def sharded(ahead_s: float, gather_s: float) -> PlayedStep:
+def sharded(gather_s: float) -> PlayedStep:
     pieces = needed(cut("gather", gather_s, [0.25, 0.5, 0.75, 1.0], 4))
     chunk = Chunk(
         forward=Pass(chip_s=1.0),
@@ -271,15 +270,14 @@ def sharded(ahead_s: float, gather_s: float) -> PlayedStep:
         gathers_forward=pieces,
         gathers_backward=pieces,
     )
-    program = Program(ranks=((chunk,),), micro_batches=2, group_use=((1.0,),), runs_ahead_s=ahead_s)
+    program = Program(ranks=((chunk,),), micro_batches=2, group_use=((1.0,),))
     return play_step(schedule_named("1f1b"), program)
 
 
 def test_weights_are_fetched_one_piece_ahead() -> None:
-    """The first piece of a pass shows, and of the step alone where the host is ahead; then the rest hides."""
-    assert sharded(0.0, 0.4).step_s == pytest.approx(4.0 + 4 * 0.1)
-    assert sharded(9.0, 0.4).step_s == pytest.approx(4.0 + 0.1)
-    assert sharded(9.0, 8.0).step_s == pytest.approx(4 * 8.0 + 0.25)
+    """The first piece of a pass shows, the others hide as far as the pieces before them are long enough."""
+    assert sharded(0.4).step_s == pytest.approx(4.0 + 4 * 0.1)
+    assert sharded(8.0).step_s == pytest.approx(4 * (8.0 + 0.25))
 
 
 def test_what_nothing_overlaps_does_not_hold_other_ranks_up() -> None:
@@ -326,7 +324,7 @@ def test_a_pair_hides_the_exchanges_of_experts() -> None:
     chunk = Chunk(forward=one, input=one, weight=Pass(chip_s=1.0))
     program = Program(ranks=((chunk, chunk),) * 4, micro_batches=16)
     shown = play_step(schedule_named("dualpipe"), program)
-    hidden = play_step(schedule_named("dualpipe"), replace(program, hides_experts=True))
+    hidden = play_step(schedule_named("dualpipe"), replace(program, hidden_share=1.0))
     pairs = [sum(t.does == "P" for t in tasks) for tasks in shown.timeline.tasks]
     for rank, many in enumerate(pairs):
         apart = shown.spent[rank]["expert_parallel"] - hidden.spent[rank]["expert_parallel"]

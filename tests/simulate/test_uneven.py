@@ -36,9 +36,14 @@ def test_gpipe_is_exact_for_any_ranks(data: st.DataObject) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_1f1b_takes_at_most_what_the_closed_form_says(data: st.DataObject) -> None:
-    """Also where forward and backward differ from rank to rank."""
+    """Where ranks differ with both passes alike, and where the two ends differ in any way."""
     size = data.draw(sizes("1f1b"))
-    f, b, w = (np.array([data.draw(SECONDS) for _ in range(size[0])]) for _ in range(3))
+    f = np.array([data.draw(SECONDS) for _ in range(size[0])])
+    b, w = f * data.draw(SECONDS), f * data.draw(SECONDS)
+    if data.draw(st.booleans()):
+        f, b, w = (np.full(size[0], data.draw(SECONDS)) for _ in range(3))
+        for passes in (f, b, w):
+            passes[0], passes[-1] = data.draw(SECONDS), data.draw(SECONDS)
     timeline = play(
         schedule_named("1f1b"), chunk_times(f[:, None], b[:, None], w[:, None]), size[2]
     )
@@ -97,6 +102,38 @@ def test_interleaved_chunks_that_do_not_divide(layers: int, pp: int, vpp: int) -
     waits = many * chunk_waiting(layers, pp, vpp) * ranks.own(ranks.whole_s)[0]
     closed = closed_s("interleaved", ranks, pipe(pp, vpp, many)) + waits
     assert closed == pytest.approx(timeline.step_s, rel=0.03)
+
+
+def interleaved_errors(seed: int, count: int = 60) -> Array:
+    """closed / events - 1 of chunks that layers, embedding and head do not fill evenly."""
+    schedule, rng, found = schedule_named("interleaved"), np.random.default_rng(seed), []
+    for _ in range(count):
+        pp, vpp = int(rng.choice([2, 4, 8, 12])), int(rng.choice([2, 3, 4]))
+        layers, many = int(rng.integers(pp * vpp, 3 * pp * vpp)), pp * int(rng.choice([2, 4, 8]))
+        along = chunk_sizes(layers, pp * vpp).astype(float)
+        along[0] += 0.1
+        along[-1] += rng.choice([0.0, 0.5, 1.5])
+        f = on_chunks(schedule, along, pp, vpp)
+        timeline = play(schedule, chunk_times(f, f, f), many)
+        ranks = rank_times(*[f.sum(axis=1)] * 3)
+        waits = many * chunk_waiting(layers, pp, vpp) * ranks.own(ranks.whole_s)[0]
+        closed = closed_s("interleaved", ranks, pipe(pp, vpp, many)) + waits
+        found.append(closed / timeline.step_s - 1.0)
+    return np.array(found)
+
+
+def test_how_far_interleaving_is_off() -> None:
+    found = interleaved_errors(0)
+    assert np.abs(found).mean() <= 0.03
+    assert np.abs(found).max() <= 0.15
+    assert abs(found.mean()) <= 0.02
+
+
+def test_equal_chunks_wait_for_nothing_and_unequal_ones_for_a_share() -> None:
+    assert chunk_waiting(96, 8, 3) == chunk_waiting(96, 8, 1) == chunk_waiting(97, 8, 1) == 0.0
+    assert chunk_waiting(61, 8, 2, "v") == 0.0
+    assert 0.0 < chunk_waiting(31, 8, 3) < 0.1
+    assert all(0.0 <= chunk_waiting(n, 8, 3) < 0.5 for n in range(24, 100))
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.integers(1, 12))

@@ -12,12 +12,18 @@ from tests.surfaces.command import TOY, TOY_PARAMETERS, TOY_SYSTEM, foretell
 
 LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64", "--plan", "tp8 pp2 mbs1 zero1")
 QUESTION = (
-    "--model --system --gpus --global-batch --seq-len --target-len --plan --set --json".split()
+    "--model --system --gpus --global-batch --seq-len --target-len --set --plan --json".split()
 )
+RUN = (
+    "--tokens --failures-per-gpu-day --restart-s --checkpoint --checkpoint-interval "
+    "--checkpoint-wait-s --storage-bandwidth"
+).split()
 
 FLAGS = {
-    "estimate": QUESTION,
+    "estimate": [*QUESTION[:-1], *RUN, "--json"],
     "search": [*QUESTION[:-1], "--top", "--workers", "--json"],
+    "explain": [*QUESTION[:-1], "--plot", "--json"],
+    "compare-plans": [*QUESTION[:-2], "--json"],
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
     "catalog models": ["--json"],
@@ -306,7 +312,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, catalog, reference, network, validate, calibrate; did",
+            "allowed: estimate, search, explain, compare-plans, catalog, reference, network, validate, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

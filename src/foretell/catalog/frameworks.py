@@ -1,7 +1,7 @@
 """Training frameworks by generation: what of a step is theirs, each value with a sentence and a source."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -18,8 +18,6 @@ VALUE_KEYS = frozenset(
     {"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"}
 )
 """What a value's table may hold."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """One generation of a training framework."""
@@ -54,11 +52,31 @@ class Framework:
     """Share of data-parallel communication that is waited for though a pass could hide it."""
     fixed_s: float
     """What each step takes beside its work."""
+    loss_fused: bool = False
+    """Whether the loss is one kernel over the scores even where other element-wise work is plain."""
+    stage_rank_s: float = 0.0
+    """What the host takes besides for each tensor-parallel rank of a layer and micro-batch, both passes
+    together, where pipeline stages stand on several nodes."""
+    gather_waits: bool = False
+    """Whether weights are gathered after the update with nothing to hide it, though gradients are hidden."""
+    gather_copies: bool = False
+    """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
+    parameter is shared by itself)."""
 
     @property
     def sums_fused(self) -> bool:
         """Whether the weight gradients' products add to the sum themselves, as Megatron's do."""
         return self.id.startswith("megatron")
+
+    @property
+    def stages_by_cost(self) -> bool:
+        """Whether layers are dealt to pipeline stages by their cost beside the head's, as nanotron does."""
+        return self.id == "nanotron"
+
+    @property
+    def exchanges_in_pieces(self) -> bool:
+        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
+        return self.id == "megatron-core"
 
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""
@@ -119,6 +137,8 @@ def _framework(
         if field.name in ("id", "attention_before", "recompute_tpu"):
             continue
         path, raw = f"framework.{name}.{field.name}", values.get(field.name)
+        if raw is None and field.default is not MISSING:
+            continue
         if field.name == "name":
             given["name"] = raw
             continue

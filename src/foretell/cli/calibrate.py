@@ -18,7 +18,7 @@ def measure(
         str,
         Parameter(
             metavar="GROUPS",
-            help="Some of launch, copies, gemm, attention, pointwise, layers, steps, collectives.",
+            help="Some of launch, copies, gemm, attention, pointwise, layers, experts, steps, collectives.",
         ),
     ] = "",
     device: Annotated[

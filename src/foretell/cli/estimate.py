@@ -1,17 +1,23 @@
 """`foretell estimate`."""
 
-from foretell.cli.flags import Json, ModelName, Question
+from foretell.cli.flags import Conditions, Json, ModelName, Question
 from foretell.cli.output import no_as_json, write_json
 
-NOTHING_SET = Question()
+NOTHING_SET, NO_RUN = Question(), Conditions()
 
 
-def estimate(model: ModelName, *, question: Question = NOTHING_SET, json: Json = False) -> int:
+def estimate(
+    model: ModelName,
+    *,
+    question: Question = NOTHING_SET,
+    run: Conditions = NO_RUN,
+    json: Json = False,
+) -> int:
     """Time, rate and memory of one training step; the best plan where none is given."""
     from foretell import api
 
     with no_as_json(json):
-        result = api.estimate(model, **question.arguments())
+        result = api.estimate(model, **question.arguments(), **run.arguments())
     if json:
         write_json(result.to_dict())
     else:

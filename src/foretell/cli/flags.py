@@ -19,14 +19,26 @@ ModelName = Annotated[
     ),
 ]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON.")]
+Plot = Annotated[
+    str | None,
+    Parameter(metavar="FILE", help="Write a picture: .svg, .html, or .png where a browser is."),
+]
 Top = Annotated[str, Parameter(metavar="N", help="How many plans to keep.")]
+Over = Annotated[
+    str,
+    Parameter(
+        metavar="CHOICES",
+        show_default=False,
+        help='Structural choices to try too, such as "schedule,cp_mode"; "all": every one.',
+    ),
+]
 Workers = Annotated[str, Parameter(metavar="N", help="Processes.")]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked of a model on a system."""
+class Place:
+    """What is asked of a model on a system, whatever the plan."""
 
     system: Annotated[
         str | None,
@@ -45,10 +57,6 @@ class Question:
     target_len: Annotated[
         str | None, Parameter(metavar="N", help="Target tokens per sequence of an encoder-decoder.")
     ] = None
-    plan: Annotated[
-        str | None,
-        Parameter(metavar="WORDS", help='Words such as "tp8 pp4 zero1 mbs1 recompute=selective".'),
-    ] = None
     set: Annotated[
         tuple[str, ...],
         Parameter(
@@ -64,6 +72,51 @@ class Question:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         numbers = ("gpus", "global_batch", "seq_len", "target_len")
         return {**given, **{name: number(given[name]) for name in numbers}}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Place):
+    """What is asked of a model on a system."""
+
+    plan: Annotated[
+        str | None,
+        Parameter(metavar="WORDS", help='Words such as "tp8 pp4 zero1 mbs1 recompute=selective".'),
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What is asked of a whole run."""
+
+    tokens: Annotated[
+        str | None,
+        Parameter(metavar="N", help="Tokens of a whole run, such as 15T, or chinchilla."),
+    ] = None
+    failures_per_gpu_day: Annotated[
+        str | None, Parameter(metavar="N", help="Of a run: unplanned stops; else 4.7e-4.")
+    ] = None
+    restart_s: Annotated[
+        str | None, Parameter(metavar="TIME", help="Of a run: from a stop to reading; else 600.")
+    ] = None
+    checkpoint: Annotated[
+        str | None, Parameter(metavar="async|sync", help="Of a run: how they are written.")
+    ] = None
+    checkpoint_interval: Annotated[
+        str | None, Parameter(metavar="TIME", help="Of a run: such as 30min; else the best.")
+    ] = None
+    checkpoint_wait_s: Annotated[
+        str | None, Parameter(metavar="TIME", help="Of a run: what all chips wait for each.")
+    ] = None
+    storage_bandwidth: Annotated[
+        str | None,
+        Parameter(metavar="RATE", help="Of a run: such as 200GB/s; else 81 MB/s a chip."),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `foretell.estimate`."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def number(text: str | None) -> Any:

@@ -1,6 +1,6 @@
 """`foretell search`."""
 
-from foretell.cli.flags import Json, ModelName, Question, Top, Workers, number
+from foretell.cli.flags import Json, ModelName, Over, Question, Top, Workers, number
 from foretell.cli.output import no_as_dict, no_as_json, write_json
 from foretell.cli.progress import late_bar
 from foretell.cli.run import complain
@@ -15,6 +15,7 @@ def search(
     *,
     question: Question = NOTHING_SET,
     top: Top = "10",
+    over: Over = "",
     workers: Workers = "1",
     json: Json = False,
 ) -> int:
@@ -27,6 +28,7 @@ def search(
             **question.arguments(),
             top=number(top),
             workers=number(workers),
+            over=over,
             progress=progress,
         )
     problems = [] if found.plans else [nothing(found)]

@@ -89,21 +89,22 @@ def over_memory(row: int, work: Work, kind: str, backward: bool, family: str = "
 
 
 def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
-    """x w forward; g w^T and x^T g backward, at equal work."""
+    """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own."""
     linear = not op.name.startswith(KEPT_HIGH) and not op.name.endswith(ADAPTERS)
     work = op.forward()
     grouped = op.family == "grouped-gemm"
 
     def call(m: Num, n: Num, k: Num) -> Call:
-        sizes = {"m": m, "n": n, "k": k, "groups" if grouped else "batch": op.groups}
+        sizes = {"m": m, "n": n, "k": k, "groups" if grouped else "batch": op.groups * op.panels}
         family = "grouped" if grouped else "gemm"
         return Call(
             family=family, linear=linear, row=row, sizes=sizes, work=work, backward=backward
         )
 
+    inner = op.k / op.panels
     if not backward:
-        return [call(op.m, op.n, op.k)]
-    calls = [call(op.m, op.k, op.n), call(op.k, op.n, op.m)]
+        return [call(op.m, op.n, inner)]
+    calls = [call(op.m, inner, op.n), call(inner, op.n, op.m)]
     if op.bias:
         # The gradient of a bias is a sum over the rows of the outputs' gradient.
         summed = Work(activation_elements=op.groups * op.m * op.n)

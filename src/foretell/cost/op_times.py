@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack
-from foretell.cost.fusion import HOSTS, passes
+from foretell.cost.fusion import HOSTS, Passes, passes
 from foretell.cost.kernels.base import DTYPES, Engine, attainable, engine_of
 from foretell.cost.kernels.choose import Chosen, choose
 from foretell.cost.kernels.experts import grouped_seconds
@@ -83,7 +84,7 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
             stack.activation_elements * ACTIVATION_BYTES
             + stack.weight_elements * DTYPE_BYTES[plan.weights]
         )
-        factor, kernels = _passes(stack, plan.fused)
+        factor, kernels = _passes(stack, plan)
         moved = moved * factor
         seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
         some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
@@ -102,7 +103,7 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
             core_joules(load, power.coefficients),
             memory_joules(load, power.coefficients),
             np.minimum(arithmetic_s, seconds),
-            some * _host_s(stack, kernels, plan.fused),
+            some * _host_s(stack, kernels, plan.fused) / chip.host_speed,
         )
         for target, value in zip(table, values, strict=True):
             np.add.at(target, stack.rows, value)
@@ -118,14 +119,24 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
     )
 
 
-def _passes(stack: CallStack, fused: bool) -> tuple[Array, Array]:
+def _passes(stack: CallStack, plan: Plan) -> tuple[Array, Array]:
     """Traffic over the least, and kernels, of each call; (calls, 1)."""
-    told = [(passes(kind, fused), backward) for kind, backward in stack.kinds]
+    known = {kind: kind_passes(kind, plan) for kind, _ in stack.kinds}
+    told = [(known[kind], backward) for kind, backward in stack.kinds]
     if stack.family != "pointwise":
         return np.ones((len(told), 1)), np.ones((len(told), 1))
     factor = [p.backward if backward else p.forward for p, backward in told]
     kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
     return np.array(factor)[:, None], np.array(kernels)[:, None]
+
+
+def kind_passes(kind: str, plan: Plan) -> Passes:
+    """The passes of a kind: a framework may bring a fused loss alone; weights that are kept in 16 bits have
+    a loss in 16 bits."""
+    if kind != "loss":
+        return passes(kind, plan.fused)
+    fused = plan.fused or framework(plan.framework).loss_fused
+    return passes("loss16" if plan.master == "none" else "loss", fused)
 
 
 def _host_s(stack: CallStack, kernels: Array, fused: bool) -> Array:

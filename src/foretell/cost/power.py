@@ -199,7 +199,8 @@ def chip_power(chip: Chip, generation: Generation | None = None) -> ChipPower:
 def _scaled(shares: PowerCoefficients, chip: Chip) -> PowerCoefficients:
     """Shares of the limit at the peaks as joules of this chip."""
     peaks = chip.matrix_flop_per_s
-    half = max(peaks.get("bf16", 0.0), peaks.get("fp16", 0.0)) or chip.vector_flop_per_s
+    half = np.maximum(peaks.get("bf16", 0.0), peaks.get("fp16", 0.0))
+    half = np.where(half > 0.0, half, chip.vector_flop_per_s)
     watts = np.asarray(chip.tdp_watts, float)
     per_byte = watts / chip.memory_bandwidth_bytes_per_s
     numbers: dict[str, Any] = {f.name: getattr(shares, f.name) for f in fields(shares)}

@@ -101,7 +101,8 @@ def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:
         # One member of a unit sends out of it, and few share its up link.
         open_share = np.minimum(tier.taper * below, 1.0) / tier.taper
         rate = link_speed(tier, np.asarray(2.0)) * open_share
-        hop = tier.latency_s + size_bytes / rate.reshape(-1, *[1] * (size_bytes.ndim - 1))
+        latency = np.asarray(tier.latency_s).reshape(-1, *[1] * (size_bytes.ndim - 1))
+        hop = latency + size_bytes / rate.reshape(-1, *[1] * (size_bytes.ndim - 1))
         there = (count > 1.0).reshape(-1, *[1] * (size_bytes.ndim - 1))
         slowest = np.where(there, np.maximum(slowest, hop), slowest)
         below = below * count
@@ -114,8 +115,8 @@ def occupancy(counts: Array, network: Network) -> Array:
     A tier with m members below it needs 1 / (m x bandwidth) per byte; the slowest is in use all the time.
     """
     below = np.cumprod(counts, axis=0) / counts
-    rates = np.array([np.asarray(t.bandwidth_bytes_per_s * t.taper, float) for t in network.tiers])
-    needs = (counts > 1.0) / (rates.reshape(-1, 1) * below)
+    rates = [np.asarray(t.bandwidth_bytes_per_s * t.taper, float) for t in network.tiers]
+    needs = (counts > 1.0) / np.stack([r * b for r, b in zip(rates, below, strict=True)])
     return np.asarray(needs / np.maximum(needs.max(axis=0), 1e-300))
 
 

@@ -57,7 +57,19 @@ def as_filled(network: Network, gpus: int) -> Network:
     A unit's up link is `taper` of its ports together; a job that leaves chips of a unit idle has more of
     it for each of its own (topologies/sharing.py).
     """
-    return _as_filled(network, gpus)
+    if not any(over_systems(tier) for tier in network.tiers):
+        return _as_filled(network, gpus)
+    # What a job fills does not depend on rates, which are arrays here.
+    plain = [replace(t, bandwidth_bytes_per_s=1.0, latency_s=0.0) for t in network.tiers]
+    filled = _as_filled(Network(tiers=tuple(plain)), gpus).tiers
+    pairs = zip(filled, network.tiers, strict=True)
+    rates = ("bandwidth_bytes_per_s", "latency_s")
+    return Network(tiers=tuple(replace(f, **{n: getattr(t, n) for n in rates}) for f, t in pairs))
+
+
+def over_systems(tier: Tier) -> bool:
+    """Whether a tier's rates are arrays: a batch of systems, one for each plan of a batch."""
+    return bool(np.ndim(tier.bandwidth_bytes_per_s) or np.ndim(tier.latency_s))
 
 
 @lru_cache(maxsize=256)

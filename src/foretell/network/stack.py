@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from foretell.network.algorithms import find, home
 from foretell.network.algorithms.base import Collective
 from foretell.network.algorithms.hierarchical import hierarchical_cost
+from foretell.network.placement import over_systems
 from foretell.network.topologies import of_tier
 from foretell.network.topologies.base import Cost, where
 from foretell.specs._base import Num
@@ -104,6 +105,8 @@ def _candidates(
 def _options(kind: Collective, tier: Tier, count: Array, algorithm: str) -> tuple[Option, Option]:
     """The algorithm of least latency and that of least time per byte, on distinct counts, gathered."""
     distinct, inverse = np.unique(count, return_inverse=True)
+    if over_systems(tier):  # every group is on a system of its own
+        distinct, inverse = count, np.arange(len(count))
     topology = of_tier(tier, distinct)
     able = [a for a in home(kind, topology) if a.claim_on(topology) != "at least"]
     able = [a for a in able if a.name == algorithm] or able or [find("ring")]

@@ -4,6 +4,7 @@ Every second comes from where the closed form takes it (parts.py, exchanges.py, 
 here it is only dealt to chunks, passes and streams. One rank of each stage stands for all that are alike.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,16 +14,18 @@ from foretell.catalog.frameworks import framework
 from foretell.cost.fusion import HOSTS
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
 from foretell.network.collectives import occupancy, outermost
+from foretell.pairs import TAKEN_CORES
 from foretell.programs.dealing import Contents, Dealing, contents_of, stages_of_ranks
 from foretell.programs.messages import copies_of, with_copies, with_messages
 from foretell.programs.passes import part_passes
+from foretell.replicas import CORES_TAKEN, OWN_ENGINES
 from foretell.simulate.program import EXCHANGES, Pass, Program
 from foretell.simulate.schedules import schedule_named
 from foretell.simulate.schedules.base import Schedule
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.tables import Tables, system_as_filled, tables_of
+from foretell.tables import Tables, head_layers, system_as_filled, tables_of
 
 Array = NDArray[np.float64]
 
@@ -38,11 +41,6 @@ WAITS_EACH_PASS = ("megatron-deepspeed",)
 host that is ahead those without pipeline come out 6 % too fast. Not so where this source is left out."""
 QUEUE_LAUNCHES = 1024.0
 """Launches that the host may be ahead of the chip: the depth of CUDA's queue (recalled, not measured)."""
-COLLECTIVE_CORES = 24.0
-"""Cores that a collective's kernel holds while it runs beside a pass: ncclAllGather launches 24 blocks on an
-H100 (NVIDIA developer forum, thread 337991)."""
-OWN_ENGINES = ("tpu",)
-"""Architectures whose collectives are run by engines of their own, not by the cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +80,8 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
     rows = evaluate_rows(scenario, plans, tables)
     stages = stages_of_plans(plans, tables)
     schedule, parts = schedule_named(plan.schedule), tables.parts
-    contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout)
+    head = head_layers(parts) if framework(plan.framework).stages_by_cost else 0.0
+    contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head)
     stage = stages_of_ranks(contents, rows, len(parts.names), schedule)
     forward, backward, weight = part_passes(plans, tables, rows)
     chip, software = scenario.system.chip, framework(plan.framework)
@@ -99,19 +98,19 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
     ranks = with_messages(scenario, dealt, ranks, (forward, backward))
     copies = copies_of(scenario, plan, stages, tables)
     ranks, update_copies_s = with_copies(ranks, copies, chip, dealt)
-    host = HOSTS[plan.fused]
+    host, uses = HOSTS[plan.fused], _uses(scenario, tables)
     program = Program(
         ranks=ranks,
         micro_batches=int(rows.micro_batches[0]),
         send_s=float(rows.send_s[0, 0]) / (2.0 * plan.vpp),
         sends_block=plan.schedule not in BESIDE,
         runs_ahead_s=QUEUE_LAUNCHES * (host.operation_s + host.kernel_s) * runs_ahead(plan),
-        hides_experts=plan.schedule == "dualpipe" and plan.ep_overlap == "off",
+        hidden_share=hidden_share(plan, chip),
         update_s=tuple(float(rows.optimizer_s[0, s]) for s in stage),
         update_copies_s=update_copies_s,
         fixed_s=software.fixed_s,
-        held_cores=held_cores(chip),
-        **_uses(scenario, tables),
+        held_cores=held_cores(chip, uses["group_use"], software.data_exposed),
+        **uses,
     )
     return Laid(
         scenario=scenario,
@@ -139,11 +138,23 @@ def runs_ahead(plan: Plan) -> bool:
     return plan.pp == 1 or plan.schedule not in SYNCHRONISED
 
 
-def held_cores(chip: Chip) -> float:
-    """Share of the chip's cores that a collective beside a pass holds."""
-    if chip.architecture.startswith(OWN_ENGINES) or not chip.cores:
+def held_cores(chip: Chip, uses: Sequence[Sequence[float]], shown: float) -> tuple[float, ...]:
+    """Share of the cores that a collective of each group holds beside a pass, as replicas.py has it.
+
+    A framework that hides messages but for a share `shown` holds the pass up as much besides.
+    """
+    own_engines = chip.architecture.startswith(OWN_ENGINES)
+    taken = [0.0 if own_engines else CORES_TAKEN * float(use[0]) for use in uses]
+    shown = shown if shown < 1.0 else 0.0
+    return tuple(shown + (1.0 - shown) * share for share in taken)
+
+
+def hidden_share(plan: Plan, chip: Chip) -> float:
+    """What a forward beside a backward pass hides of the experts' exchanges: pairs.py."""
+    if plan.schedule != "dualpipe" or plan.ep_overlap == "on":
         return 0.0
-    return min(COLLECTIVE_CORES / float(chip.cores), 0.5)
+    cores = float(np.mean(chip.cores))
+    return 1.0 - (min(TAKEN_CORES / cores, 1.0) if cores else 0.0)
 
 
 def _uses(scenario: Scenario, tables: Tables) -> dict[str, tuple]:  # type: ignore[type-arg]

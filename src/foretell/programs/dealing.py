@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from foretell.estimate import Rows, block_share
-from foretell.sharding.pipeline import Layout, chunk_sizes
+from foretell.sharding.pipeline import Layout, sizes_of
 from foretell.simulate.program import NOTHING, Chunk, Pass
 from foretell.simulate.schedules.base import Schedule
 from foretell.specs.plan import Plans
@@ -19,9 +19,15 @@ Chunks = tuple[tuple[Chunk, ...], ...]
 """Rank -> its chunks."""
 
 
-def contents_of(order: Sequence[int], kinds: int, pp: int, vpp: int, layout: Layout) -> Contents:
-    """Which parts stand on each chunk of each rank; DualPipe's two chunks are two stages."""
-    ends = np.concatenate(([0], np.cumsum(chunk_sizes(len(order), pp * vpp)))).tolist()
+def contents_of(
+    order: Sequence[int], kinds: int, pp: int, vpp: int, layout: Layout, head: float = 0.0
+) -> Contents:
+    """Which parts stand on each chunk of each rank; DualPipe's two chunks are two stages.
+
+    `head` is the head's cost in layers where layers are dealt by cost (sharding/pipeline.py).
+    """
+    sizes = sizes_of(len(order), pp, vpp, layout, head)
+    ends = np.concatenate(([0], np.cumsum(sizes))).tolist()
     along = [tuple(order[a:b]) for a, b in pairwise(ends)]
     along[0] = (kinds, *along[0])
     along[-1] = (*along[-1], kinds + 1)
@@ -41,7 +47,7 @@ def stages_of_ranks(
     found = []
     for rank in contents:
         flat = [part for chunk in rank for part in chunk]
-        counts = share * np.bincount(np.asarray(flat), minlength=many)
+        counts = share * np.bincount(np.asarray(flat, np.int64), minlength=many)
         off = np.abs(known - counts).sum(axis=1) + 1e9 * (rows.multiplicity[0] == 0)
         found.append(int(off.argmin()))
     return tuple(found)
@@ -89,11 +95,7 @@ class Dealing:
                 back = _sum([backward[p] for p in chunk])
                 back = back + _sum([forward[p] for p in chunk if p < kinds]).times(more)
                 ahead = _sum([weight[p] for p in chunk]) if splits else NOTHING
-                rest = replace(
-                    back,
-                    chip_s=back.chip_s - ahead.chip_s,
-                    clocked_s=back.clocked_s - ahead.clocked_s,
-                )
+                rest = replace(back, chip_s=back.chip_s - ahead.chip_s)
                 sums = Pass(chip_s=sums_s)
                 known[chunk, row] = Chunk(
                     forward=there,
@@ -129,6 +131,8 @@ class Dealing:
     def ends(self, chunk: tuple[int, ...], passes: Sequence[Pass]) -> tuple[float, ...]:
         """Fractions of a pass at which the layers of a chunk end; the last is the end of the pass."""
         layers = [i for i, p in enumerate(chunk) if p < self.tables.parts.kinds]
+        if not layers:
+            return (1.0,)
         sums = np.cumsum([passes[p].alone_s for p in chunk])
         shares = (sums / max(float(sums[-1]), 1e-30))[layers[:-1]].tolist()
         return (*shares, 1.0)

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.estimate import evaluate_rows
+from foretell.pairs import mirror_seconds
 from foretell.programs.dealing import Chunks, Dealing
-from foretell.replicas import Messages, Share, data_messages, shares_of
+from foretell.replicas import Messages, Share, copy_seconds, data_messages, shares_of, sum_of
 from foretell.sharding.offload import LINK_SHARE, Copies, Held, host_copies
 from foretell.simulate.program import Chunk, Message, Pass, cut, held_back, needed
 from foretell.specs.chip import Chip
@@ -32,8 +33,12 @@ def with_messages(
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
     alike = distinct(tables.spot, tables.pair, grade)
     found = [(s, data_messages(scenario, plans, tables, s, alike)) for s in shares]
+    if dealt.schedule.layout == "both" and dealt.plans.pp[0] > 1:
+        ranks = _mirrored(scenario, dealt, ranks, shares)
     if all(float(s.ranks[0]) <= 1.0 for s in shares):
         return ranks
+    if framework(plans.base.framework).gather_copies:
+        ranks = _moved(scenario, dealt, ranks, shares)
     return tuple(
         tuple(
             _chunk_messages(dealt, chunk, found, passes, (rank, number))
@@ -41,6 +46,38 @@ def with_messages(
         )
         for rank, here in enumerate(ranks)
     )
+
+
+def _mirrored(
+    scenario: Scenario, dealt: Dealing, ranks: Chunks, shares: tuple[Share, ...]
+) -> Chunks:
+    """The sum of the gradients of both copies of the weights, each chunk its half."""
+    seconds = mirror_seconds(scenario, dealt.plans, dealt.tables, shares)
+
+    def one(rank: int) -> Message:
+        half_s = 0.5 * float(seconds[0, dealt.stage[rank]])
+        return Message(name="add up both copies", seconds=half_s, at=1.0)
+
+    return tuple(
+        tuple(replace(chunk, reduces_last=(one(rank),)) for chunk in here)
+        for rank, here in enumerate(ranks)
+    )
+
+
+def _moved(scenario: Scenario, dealt: Dealing, ranks: Chunks, shares: tuple[Share, ...]) -> Chunks:
+    """Copies between weights and messages: a third of them forward, as many messages as there are."""
+    seconds = sum_of([copy_seconds(scenario, dealt.plans, share) for share in shares])
+    many = float(dealt.rows.micro_batches[0]) * dealt.copies
+
+    def chunk_of(chunk: Chunk, rank: int) -> Chunk:
+        each_s = float(seconds[0, dealt.stage[rank]]) / many
+        return replace(
+            chunk,
+            forward=replace(chunk.forward, moved_s=each_s / 3.0),
+            input=replace(chunk.input, moved_s=2.0 * each_s / 3.0),
+        )
+
+    return tuple(tuple(chunk_of(chunk, rank) for chunk in here) for rank, here in enumerate(ranks))
 
 
 def _chunk_messages(
@@ -58,7 +95,11 @@ def _chunk_messages(
     whole = float(sum(weights[p] for here in dealt.contents[rank] for p in here))
     share = float(sum(weights[p] for p in parts)) / max(whole, 1e-30)
     traffic, base = found[0][0].traffic, dealt.plans.base
-    shown = framework(base.framework).data_exposed
+    software = framework(base.framework)
+    # What is shown of a message in part holds the pass up while it runs (`held_cores`); here is what is shown
+    # as a whole.
+    shown = float(software.data_exposed >= 1.0)
+    shown_gather = 1.0 if software.gather_waits else shown
     there_ends, back_ends = dealt.ends(parts, forward), dealt.ends(parts[::-1], backward)
     reduces: list[Message] = []
     gathers: list[Message] = []
@@ -75,7 +116,7 @@ def _chunk_messages(
     gathers_each = float(traffic.gathers_forward[0]) > 1.0 or float(dealt.plans.zero[0]) >= 3
     reduces_each = float((traffic.all_reduces + traffic.scatters)[0]) > 1.0
     due = held_back(reduces, shown, 1.0)
-    there = held_back(gathers, shown, 0.0) if float(traffic.gathers_forward[0]) > 0 else ()
+    there = held_back(gathers, shown_gather, 0.0) if float(traffic.gathers_forward[0]) > 0 else ()
     back = held_back(again, shown, 0.0) if float(traffic.gathers_backward[0]) > 0 else ()
     return replace(
         chunk,
@@ -83,7 +124,7 @@ def _chunk_messages(
         gathers_forward=there if gathers_each else (),
         gathers_backward=back,
         reduces_each=due if reduces_each else (),
-        reduces_last=() if reduces_each else due,
+        reduces_last=chunk.reduces_last if reduces_each else due + chunk.reduces_last,
     )
 
 

@@ -3,64 +3,72 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.cost.fusion import SIDE_BY_SIDE
-from foretell.estimate import LISTED, Rows
+from foretell.estimate import LISTED, PassTimes, Rows, late_launches
 from foretell.simulate.program import EXCHANGES, Pass
 from foretell.specs.plan import Plans
 from foretell.tables import Tables
 
 Array = NDArray[np.float64]
+Columns = dict[str, Array]
+"""Field of a pass, or exchange -> its seconds in every part."""
 
 
 def part_passes(
     plans: Plans, tables: Tables, rows: Rows
 ) -> tuple[tuple[Pass, ...], tuple[Pass, ...], tuple[Pass, ...]]:
     """Forward, backward and, of it, the products for weights of every part, for one micro-batch."""
-    parts, group = tables.parts, int(tables.group[0])
-    slower = tables.pace / float(rows.clock[0])
+    parts, at = tables.parts, int(tables.shape[0])
+    stretched = tables.pace / float(rows.clock[0])
     mode, many = float(plans.recompute[0]), len(parts.names)
     is_layer = (np.arange(many) < parts.kinds).astype(float)
-    exchanged = tables.exchanges.by_name
     none = np.zeros(many)
+    spent = PassTimes(
+        tables=tables,
+        shape=tables.shape[:1],
+        group=tables.group[:1],
+        late_s=late_launches(plans, tables),
+    )
+    both_s = spent.of(stretched - 1.0)
+    chip_s = spent.chip_s(stretched - 1.0)
 
-    def one(which: str, shares: Array | float, runs: Array | float) -> dict[str, Array]:
-        """A pass through every part, stretched to the clock that is held; `shares` of its exchanges."""
-        costs = getattr(parts, which)
-        kernels = costs.seconds[0] - costs.host_s[0]
-        ways = {"forward": "forward_s", "backward": "backward_s", "again": "forward_s"}
-        found = {
-            "chip_s": (kernels + (slower - 1.0) * costs.clocked_s[0]) * runs,
-            "clocked_s": slower * costs.clocked_s[0] * runs,
-            "wait_s": costs.host_s[0] * runs,
-            "launch_s": launch_s(costs.seconds[0], kernels) * runs,
-        }
-        for name in EXCHANGES:
-            e = exchanged.get(name)
-            found[name] = none if e is None else getattr(e, ways[which])[group] * shares
-        return found
+    def one(whole_s: Array, alone_s: Array, waits: Columns) -> Columns:
+        """Every part: `alone_s` of the chip, exchanges included, and `whole_s` with the host's launches."""
+        kernels_s = alone_s - sum(waits.values(), none)
+        return {"chip_s": kernels_s, "wait_s": whole_s - alone_s, **waits}
 
-    forward, backward = one("forward", 1.0, 1.0), one("backward", 1.0, 1.0)
-    more = []
+    ways = [_exchanged(tables, way) for way in ("forward_s", "backward_s")]
+    forward = one(both_s[0][0], chip_s[0][0], ways[0])
+    backward = one(both_s[1][0], chip_s[1][0], ways[1])
+    forward["launch_s"] = spent.host_s(parts.forward, 1.0 / 3.0)[0]
+    backward["launch_s"] = spent.host_s(parts.backward, 2.0 / 3.0)[0]
+    more: list[Columns] = []
     if mode == 2.0:
-        more.append(one("forward", is_layer, is_layer))
+        more.append({k: v * is_layer for k, v in forward.items()})
     if mode == LISTED and parts.again is not None:
-        again = one("again", 1.0, is_layer)
-        for name in EXCHANGES:
-            again[name] = again[name] * is_layer * parts.waits_again.get(name, 0.0)
-        more.append(again)
+        waits = {k: v * parts.waits_again.get(k, 0.0) for k, v in ways[0].items()}
+        slower = stretched - 1.0
+        again = one(spent.again(slower)[0], spent.again_chip_s(slower)[0], waits)
+        again["launch_s"] = parts.again.host_s[at]
+        more.append({k: v * is_layer for k, v in again.items()})
     if mode == 1.0:
-        more.append({**dict.fromkeys(forward, none), "chip_s": parts.core_s[0]})
+        more.append({**dict.fromkeys(forward, none), "chip_s": parts.core_s[at]})
     backward = {k: v + sum((m[k] for m in more), none) for k, v in backward.items()}
     weight = dict.fromkeys(backward, none)
     if parts.weight_s is not None:
-        products, clocked = parts.weight_s[0][0], parts.weight_s[1][0]
-        weight["chip_s"] = products + (slower - 1.0) * clocked
-        weight["clocked_s"] = slower * clocked
+        products, clocked = parts.weight_s[0][at], parts.weight_s[1][at]
+        weight["chip_s"] = products + (stretched - 1.0) * clocked
     return _records(forward, many), _records(backward, many), _records(weight, many)
 
 
-def _records(columns: dict[str, Array], many: int) -> tuple[Pass, ...]:
-    plain = ("chip_s", "clocked_s", "wait_s", "launch_s")
+def _exchanged(tables: Tables, way: str) -> Columns:
+    """Exchanges of every part by kind, one way."""
+    group, none = int(tables.group[0]), np.zeros(len(tables.parts.names))
+    known = tables.exchanges.by_name
+    return {name: getattr(known[name], way)[group] if name in known else none for name in EXCHANGES}
+
+
+def _records(columns: Columns, many: int) -> tuple[Pass, ...]:
+    plain = ("chip_s", "wait_s", "launch_s")
     return tuple(
         Pass(
             **{name: float(columns[name][i]) for name in plain},
@@ -72,9 +80,3 @@ def _records(columns: dict[str, Array], many: int) -> tuple[Pass, ...]:
         )
         for i in range(many)
     )
-
-
-def launch_s(seconds: Array, kernels_s: Array) -> Array:
-    """The host's time, from kernels alone and with the host (joined by the norm of cost/fusion.py)."""
-    share = np.clip(kernels_s / np.maximum(seconds, 1e-30), 0.0, 1.0)
-    return np.asarray(seconds * (1.0 - share**SIDE_BY_SIDE) ** (1.0 / SIDE_BY_SIDE))

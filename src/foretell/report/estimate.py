@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.report.console import bar, table
 from foretell.specs.result import Estimate, Leaf
+from foretell.specs.run import Run
+from foretell.units import format as show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,6 +36,8 @@ def estimate_text(result: Estimate) -> "RenderableType":
         rates(result),
         Text(CONVENTIONS, "dim"),
     ]
+    if result.run is not None:
+        parts += [Text(), run_table(result.run)]
     if result.breakdown is not None:
         parts += [Text(), time_table(result.breakdown)]
     if result.memory_by_stage:
@@ -120,6 +124,38 @@ def memory_table(result: Estimate) -> "Table":
     for stage in result.memory_by_stage:
         values = [gib(leaf.value) for leaf in stage.children]
         made.add_row(stage.name, gib(stage.value), *values)
+    return made
+
+
+def run_table(run: Run) -> "Table":
+    """The whole run: how long, what it takes, and what is lost on the way."""
+    made = table("The whole run", "")
+    low, high = run.interval["p90"] if run.interval else (run.days, run.days)
+    made.add_row(
+        "tokens",
+        f"{show(run.tokens, 'tokens')}, {run.tokens_per_parameter:,.1f} per active parameter",
+    )
+    made.add_row("steps", f"{run.steps:,.0f}")
+    made.add_row("days", f"{run.days:,.2f}   90%: {low:,.2f} to {high:,.2f}")
+    made.add_row("GPU-hours", f"{run.gpu_hours:,.0f}")
+    if run.energy_joules is not None:
+        made.add_row("energy", f"{run.energy_joules / 3.6e9:,.1f} MWh, chips alone")
+    made.add_row(
+        "goodput",
+        f"{run.goodput:.1%}: checkpoints leave {run.checkpoint_share:.2%}, work done again "
+        f"{run.rework_share:.2%}, restarts {run.restart_share:.2%}",
+    )
+    between = run.mean_time_between_failures_s
+    every = "none" if between is None else f"one in {between / 3600.0:,.1f} hours"
+    made.add_row("failures", f"{run.failures:,.1f} expected, {every}")
+    if run.checkpoint_interval_s is not None and run.checkpoint_interval_steps is not None:
+        chosen = "the best" if run.checkpoint_interval_chosen else "as given"
+        made.add_row(
+            "checkpoints",
+            f"{gib(run.checkpoint_bytes)} GiB every {run.checkpoint_interval_s:,.0f} s, "
+            f"{run.checkpoint_interval_steps:,.0f} steps ({chosen}), {run.checkpoint}: chips wait "
+            f"{run.checkpoint_wait_s:,.1f} s, written after {run.checkpoint_write_s:,.1f} s",
+        )
     return made
 
 

@@ -104,7 +104,7 @@ class Leaves:
 
 def _items(name: str, one: Pass, ops: Sequence[tuple[Op, float]]) -> list[Item]:
     """A pass as kernels with its exchanges behind them, or operation by operation."""
-    kernels_s = one.chip_s + one.wait_s
+    kernels_s = one.chip_s + one.wait_s + one.moved_s
     waits = [
         Item(stream, EXCHANGES[kind].replace("_", " "), one.exchange_s[kind])
         for kind, stream in enumerate(EXCHANGE_STREAMS)

@@ -1,8 +1,9 @@
 """Exhaustive search: enumerate, evaluate in batches, rank."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,8 @@ from foretell.answer import answer_of
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.errors import Infeasible, Problem
 from foretell.estimate import evaluate
-from foretell.search.space import enumerate_plans
+from foretell.search.choices import bases_of, worth_trying
+from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
@@ -70,30 +72,83 @@ def search_plans(
     progress: Callable[[int, int], None] | None = None,
     workers: int = 1,
     fixed: Collection[str] = (),
+    over: Sequence[str] = (),
 ) -> Search:
-    """Evaluate every candidate and keep the `top` best; fields of `fixed` are as in `base`."""
+    """Evaluate every candidate and keep the `top` best; fields of `fixed` are as in `base`.
+
+    `over` names structural choices that are tried too, each combination a batch of its own.
+    """
     start = time.perf_counter()
-    space = enumerate_plans(scenario, base, fixed)
-    plans = space.plans
-    if len(plans) == 0:
-        step, peak = np.empty(0), np.empty(0)
-    elif workers > 1:
-        step, peak = _evaluate_parallel(scenario, plans, workers, progress)
-    else:
-        report = None if progress is None else (lambda done: progress(done, len(plans)))
-        step, peak = evaluate(scenario, plans, report)
-    best = rank(step, peak, float(scenario.system.chip.memory_bytes), top, plans.recompute)
-    feasible = int((peak <= scenario.system.chip.memory_bytes).sum())
+    capacity = float(scenario.system.chip.memory_bytes)
+    rejected: Counter[str] = Counter()
+    kept: list[Kept] = []
+    evaluated = feasible = 0
+    spaces: dict[tuple[object, ...], Space] = {}
+    for variant, changed in bases_of(scenario, base, over):
+        key = space_key(variant)
+        if key not in spaces:
+            spaces[key] = enumerate_plans(scenario, variant, fixed)
+            rejected.update(spaces[key].rejected)
+        plans = replace(spaces[key].plans, base=variant)
+        if changed:
+            plans = plans.take(np.flatnonzero(worth_trying(plans, changed)))
+        if len(plans) == 0:
+            continue
+        report = _shifted(progress, evaluated, len(plans))
+        if workers > 1:
+            step, peak = _evaluate_parallel(scenario, plans, workers, report)
+        else:
+            step, peak = evaluate(scenario, plans, report)
+        evaluated += len(plans)
+        feasible += int((peak <= capacity).sum())
+        rows = rank(step, peak, capacity, top, plans.recompute)
+        kept.append(Kept(plans=plans.take(rows), step_s=step[rows], peak_bytes=peak[rows]))
+    best = _best_of(kept, capacity, top)
     seconds = time.perf_counter() - start
-    estimates = tuple(answer_of(scenario, plans.plan(int(row)), chosen=True) for row in best)
+    estimates = tuple(answer_of(scenario, plan, chosen=True) for plan in best)
     return Search(
         plans=estimates,
-        plans_evaluated=len(plans),
+        plans_evaluated=evaluated,
         plans_feasible=feasible,
         evaluation_seconds=seconds,
-        rejected=space.rejected,
+        rejected=dict(rejected),
         assumptions=estimates[0].assumptions if estimates else scenario.assumptions,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The best plans of one batch."""
+
+    plans: Plans
+    """The plans."""
+    step_s: Array
+    """Their times."""
+    peak_bytes: Array
+    """What they hold."""
+
+
+def _best_of(kept: Sequence[Kept], capacity_bytes: float, top: int) -> list[Plan]:
+    """The best of all batches' best, in the same order as one batch has."""
+    if not kept:
+        return []
+    found = [k.plans.plan(row) for k in kept for row in range(len(k.plans))]
+    step, peak, effort = (
+        np.concatenate(values)
+        for values in (
+            [k.step_s for k in kept],
+            [k.peak_bytes for k in kept],
+            [k.plans.recompute for k in kept],
+        )
+    )
+    return [found[int(row)] for row in rank(step, peak, capacity_bytes, top, effort)]
+
+
+def _shifted(
+    progress: Callable[[int, int], None] | None, before: int, many: int
+) -> Callable[[int], None] | None:
+    """Progress of one batch as that of the search: of what is known so far."""
+    return None if progress is None else lambda done: progress(before + done, before + many)
 
 
 def rank(
@@ -121,7 +176,7 @@ def _evaluate_parallel(
     scenario: Scenario,
     plans: Plans,
     workers: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Callable[[int], None] | None,
 ) -> tuple[Array, Array]:
     """The same on several processes, in contiguous shares."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -138,7 +193,7 @@ def _evaluate_parallel(
             step[share], peak[share] = future.result()
             done += share.stop - share.start
             if progress is not None:
-                progress(done, len(plans))
+                progress(done)
     return step, peak
 
 

@@ -32,6 +32,7 @@ from foretell.specs.plan import (
     Plan,
     Plans,
     batch_of,
+    joined,
     recompute_code,
 )
 from foretell.specs.scenario import Scenario
@@ -75,8 +76,26 @@ def divisors(number: int) -> list[int]:
 
 def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ()) -> Space:
     """All plans of a scenario; `base` holds the choices that are not searched, and those of `fixed`."""
+    if base.tp_mode != "summa":
+        return _enumerate(scenario, base, fixed, base.tp2 if "tp2" in fixed else 0)
+    sides = [base.tp2] if "tp2" in fixed else divisors(scenario.job.gpus)
+    spaces = [_enumerate(scenario, base, fixed, side) for side in sides]
+    rejected: Counter[str] = Counter()
+    for space in spaces:
+        rejected.update(space.rejected)
+    return Space(plans=joined([space.plans for space in spaces]), rejected=dict(rejected))
+
+
+def space_key(base: Plan) -> tuple[object, ...]:
+    """What of the choices that are not searched decides which plans there are."""
+    heads = base.cp_mode == "ulysses"
+    return base.tp_mode, base.panels, base.tp_overlap == "on", heads, base.schedule, base.shard
+
+
+def _enumerate(scenario: Scenario, base: Plan, fixed: Collection[str], tp2: int) -> Space:
+    """All plans whose tensor-parallel ranks have one length of their grid's second side; 0: no grid."""
     cuts = cuts_of(scenario.model)
-    degrees, rejected = _degrees(scenario, base, cuts, fixed)
+    degrees, rejected = _degrees(scenario, base, cuts, fixed, tp2)
     columns: list[Array] = []
     filled = units(scenario.system.network, scenario.job.gpus)
     every = all_orders(base)
@@ -89,7 +108,8 @@ def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ())
         columns.append(block)
         rejected.update(lost)
     table = np.concatenate(columns, axis=1) if columns else np.empty((len(COLUMNS), 0))
-    plans = Plans(**dict(zip(COLUMNS, table, strict=True)), orders=every, base=base)
+    second = np.full(table.shape[1], float(tp2))
+    plans = Plans(**dict(zip(COLUMNS, table, strict=True)), tp2=second, orders=every, base=base)
     if fixed:
         wanted = batch_of([base])
         same = [
@@ -103,7 +123,7 @@ def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ())
 
 def context_degrees(scenario: Scenario, base: Plan, fixed: Collection[str]) -> list[int]:
     """Context-parallel degrees to try: powers of two that leave each rank LEAST_TOKENS, and the base's."""
-    if "cp" in fixed:
+    if "cp" in fixed or base.tp_mode == "summa":
         return [base.cp]
     most = min(scenario.job.seq_len // LEAST_TOKENS, MOST_RANKS)
     powers = [2**i for i in range(1, MOST_RANKS.bit_length()) if 2**i <= most]
@@ -129,7 +149,7 @@ def expert_degrees(
 
 
 def _degrees(
-    scenario: Scenario, base: Plan, cuts: Cuts, fixed: Collection[str]
+    scenario: Scenario, base: Plan, cuts: Cuts, fixed: Collection[str], tp2: int
 ) -> tuple[list[Degrees], Counter[str]]:
     """Factorisations tp x cp x pp x dp of the chips that heads, widths, layers and batch allow.
 
@@ -147,12 +167,14 @@ def _degrees(
     ones = np.ones(len(found))
     plans = Plans(
         **dict(zip(("tp", "cp", "pp", "dp"), table, strict=True)),
+        tp2=tp2 * ones,
         ep=ones,
         etp=ones,
         vpp=chunks_of(base) * ones,
         zero=0 * ones,
         micro_batch=ones,
-        sp=0 * ones,
+        # Where it is free, sequence parallelism is looked at with the sides.
+        sp=float(needs_split(base)) * ones,
         recompute=0 * ones,
         order=0 * ones,
         orders=ORDERS,
@@ -180,7 +202,7 @@ def _block(
     """All further choices of one factorisation, as columns; and what the rules took away."""
     _, cp, _, dp = degrees
     shapes, rejected = _shapes(scenario, degrees, base)
-    sides, lost = _sides(scenario, degrees, also[0])
+    sides, lost = _sides(scenario, degrees, also[0], base)
     rejected.update({name: count * len(shapes) for name, count in lost.items()})
     zeros = (0, 1, 2, 3) if dp * cp > 1 else (0,)
     modes: tuple[int, ...] = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
@@ -197,6 +219,11 @@ def _block(
     rows[6:8] = np.array(shapes, float).T[:, shape.ravel()]
     rows[8:] = zero.ravel(), mode.ravel(), chosen[2, side.ravel()], order.ravel()
     return rows, rejected
+
+
+def needs_split(base: Plan) -> bool:
+    """Whether tensor parallelism must come with sequence parallelism: grids, and overlapped exchanges."""
+    return base.tp_mode == "summa" or base.tp_overlap == "on"
 
 
 def chunks_of(base: Plan) -> int:
@@ -231,16 +258,19 @@ def _shapes(
 
 
 def _sides(
-    scenario: Scenario, degrees: Degrees, experts: list[tuple[int, int]]
+    scenario: Scenario, degrees: Degrees, experts: list[tuple[int, int]], base: Plan
 ) -> tuple[list[tuple[int, int, int]], Counter[str]]:
     """(ep, etp, sp) of one factorisation: spread experts need sequence parallelism beside tp."""
     tp, cp, _, _ = degrees
     job, widths = scenario.job, cuts_of(scenario.model).expert_widths
     rejected: Counter[str] = Counter()
     splits = [0, 1] if tp > 1 else [0]
+    if base.tp_mode == "summa":
+        return [(*one, int(tp > 1)) for one in experts], rejected
+    splits = [1] if tp > 1 and needs_split(base) else splits
     if tp > 1 and (job.seq_len % (tp * cp) or (job.target_len or 0) % (tp * cp)):
         rejected["sequence"] += 1
-        splits = [0]
+        splits = [0] if not needs_split(base) else []
     sides = []
     for ep, etp in experts:
         inside = etp if ep > 1 else tp

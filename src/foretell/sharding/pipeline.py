@@ -4,6 +4,9 @@ L layers are dealt to pp x vpp chunks as evenly as possible; where they do not d
 which also hold embedding and head, get the fewer (126 layers on 16 stages: 7, 14 x 8, 7, as Llama 3.1
 405B was trained). Chunk j stands on stage j mod pp; schedules with another layout put them elsewhere.
 Stages of equal content are one row with a multiplicity, so that no array is ragged.
+
+Frameworks that deal by cost (nanotron) count the head as so many layers: a stage takes layers until the sum
+passes its share of the whole, and the last stage may be left with the head alone.
 """
 
 from dataclasses import dataclass
@@ -59,25 +62,73 @@ def chunk_sizes(layers: int, chunks: int) -> NDArray[np.int64]:
     return sizes
 
 
+def sizes_by_cost(layers: int, chunks: int, head: float) -> NDArray[np.int64]:
+    """Layers in each chunk where the head costs as much as `head` layers.
+
+    A chunk takes layer after layer until the sum so far is above its share of layers and head; what passes
+    the end of a chunk still belongs to it (nanotron, models/base.py: thresholds of cumulative costs).
+    """
+    shares = (layers + head) * (np.arange(chunks) + 1.0) / chunks
+    sizes = np.zeros(chunks, dtype=np.int64)
+    chunk = 0
+    for before in range(layers):
+        sizes[chunk] += 1
+        chunk = min(chunk + int(before + 1.0 > shares[chunk]), chunks - 1)
+    return sizes
+
+
+def sizes_of(layers: int, pp: int, vpp: int, layout: Layout, head: float) -> NDArray[np.int64]:
+    """Layers in each chunk, first to last: by cost where a head's is given and each rank has one chunk."""
+    if head > 0.0 and vpp == 1 and layout == "loop":
+        return sizes_by_cost(layers, pp, head)
+    return chunk_sizes(layers, pp * vpp)
+
+
+WAITED = 0.5
+"""Of what unequal chunks would wait in lockstep, what they do: ranks run ahead of each other by a few tasks.
+From playing uneven chunks: with it the step is right to 3 % on average (tests/simulate/test_uneven.py)."""
+BACKWARD = 2.0
+"""Backward over forward time of a layer, where only layers are counted."""
+
+
+@lru_cache(maxsize=4096)
 def chunk_waiting(layers: int, pp: int, vpp: int, layout: Layout = "loop") -> float:
     """How much longer a round of unequal chunks takes than the fullest stage works, as a share.
 
-    The stages pass their chunks on round by round, at the pace of the largest of each round:
-    sum over rounds of the largest chunk, over the largest sum of a stage's chunks, less one. Zero for
-    equal chunks and without interleaving; within 3 % of the events for Llama 405B's 126 layers. On a V
-    the longer chunks meet on the same ranks, so that none waits.
+    In the steady state rank s runs, turn by turn, a forward pass of one chunk and a backward pass of another
+    (simulate/schedules/interleaved.py says which). In lockstep a turn takes as long as the slowest rank's;
+    here pp turns do, as long as a rank stays with one chunk, and ranks wait WAITED of it:
+
+        WAITED (mean over turns of the largest sum of pp turns / the largest mean of a rank - 1)
+
+    Zero for equal chunks and without interleaving. On a V the longer chunks meet on the same ranks, so that
+    none waits.
     """
-    if layout == "v":
+    sizes = chunk_sizes(layers, pp * vpp).reshape(vpp, pp).astype(float)
+    if layout == "v" or vpp == 1 or sizes.min() == sizes.max():
         return 0.0
-    sizes = chunk_sizes(layers, pp * vpp).reshape(vpp, pp)
-    return float(sizes.max(axis=1).sum() / max(sizes.sum(axis=0).max(), 1) - 1.0)
+    turn, rank = np.arange(2 * pp * vpp), np.arange(pp)[:, None]
+    ahead = 2 * (pp - rank - 1) + (vpp - 1) * pp
+    forward = sizes[((turn + ahead) // pp) % vpp, rank]
+    backward = sizes[vpp - 1 - (turn // pp) % vpp, rank]
+    done = np.cumsum(forward + BACKWARD * backward, axis=1)
+    longest = (done[:, pp:] - done[:, :-pp])[:, : pp * vpp].max(axis=0).mean()
+    mean = (1.0 + BACKWARD) * sizes.sum(axis=0).max() / vpp * pp
+    return float(WAITED * max(longest / mean - 1.0, 0.0))
 
 
 @lru_cache(maxsize=4096)
 def stages_of(
-    order: tuple[int, ...], kinds: int, pp: int, vpp: int, layout: Layout = "loop"
+    order: tuple[int, ...],
+    kinds: int,
+    pp: int,
+    vpp: int,
+    layout: Layout = "loop",
+    head: float = 0.0,
 ) -> tuple[Array, Array, Array]:
     """Distinct stages of one (pp, vpp): counts with the two ends, multiplicity, first position.
+
+    `head` is the head's cost in layers where one chunk per rank is dealt by cost; 0: they are dealt evenly.
 
     With the layout "both" counts are means of a rank's two stages: what one micro-batch costs there on
     average. Its weights are twice that.
@@ -86,7 +137,7 @@ def stages_of(
     cumulative = np.zeros((len(kind) + 1, kinds))
     np.add.at(cumulative, (np.arange(1, len(kind) + 1), kind), 1.0)
     cumulative = np.cumsum(cumulative, axis=0)
-    ends = np.concatenate(([0], np.cumsum(chunk_sizes(len(kind), pp * vpp))))
+    ends = np.concatenate(([0], np.cumsum(sizes_of(len(kind), pp, vpp, layout, head))))
     chunks = cumulative[ends[1:]] - cumulative[ends[:-1]]
     counts = np.zeros((pp, kinds + 2))
     if layout == "v":
@@ -107,9 +158,10 @@ def stage_table(
     kinds: int,
     pairs: tuple[tuple[int, int], ...],
     layout: Layout = "loop",
+    head: float = 0.0,
 ) -> StageTable:
     """The table for all (pp, vpp) of a batch, padded to the largest number of distinct stages."""
-    rows = [stages_of(order, kinds, pp, vpp, layout) for pp, vpp in pairs]
+    rows = [stages_of(order, kinds, pp, vpp, layout, head) for pp, vpp in pairs]
     width = max(len(times) for _, times, _ in rows)
     counts = np.zeros((len(rows), width, kinds + 2))
     multiplicity, position = np.zeros((len(rows), width)), np.zeros((len(rows), width))

@@ -39,6 +39,8 @@ class Cuts:
     """Routed experts of the mixtures."""
     expert_widths: tuple[int, ...] = ()
     """Inner widths of routed experts: cut by tp, or by etp where ep spreads them."""
+    gridless: str = ""
+    """What of the model has no form on a grid of tensor-parallel ranks; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,23 @@ def cuts_of(model: Model) -> Cuts:
         widths=tuple(sorted(widths)),
         experts=tuple(sorted(experts)),
         expert_widths=tuple(sorted(expert_widths)),
+        gridless=_gridless(model, layers),
     )
+
+
+def _gridless(model: Model, layers: list[Layer]) -> str:
+    """The first thing of a model that a grid has no products for."""
+    if model.encoder is not None:
+        return "an encoder beside its decoder"
+    for layer in layers:
+        for mixer in layer.mixers:
+            if not isinstance(mixer, Attention):
+                return f"a {type(mixer).__name__} mixer"
+            if mixer.cross or mixer.indexer is not None or mixer.compress_ratio is not None:
+                return "attention to other than its own tokens"
+        if isinstance(layer.ffn, Experts) or isinstance(layer.dense_beside, Experts):
+            return "experts"
+    return ""
 
 
 def chips_of(scenario: Scenario) -> float:
@@ -107,28 +125,86 @@ def _divides(sizes: tuple[int, ...], parts: Array) -> Mask:
     return ok
 
 
+def _width_parts(plans: Plans) -> Array:
+    """Parts into which widths and heads are cut: tp, or the first dimension of a grid."""
+    return plans.tp / np.maximum(plans.tp2, 1.0)
+
+
+def _width_word(plan: Plan) -> tuple[int, str]:
+    grid = plan.tp2 > 1
+    return (max(plan.tp // plan.tp2, 1), "tp / tp2") if grid else (plan.tp, "tp")
+
+
 def _width_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
     inside = np.where(plans.ep > 1, plans.etp, plans.tp)
-    return _divides(cuts.widths, plans.tp) & _divides(cuts.expert_widths, inside)
+    return _divides(cuts.widths, _width_parts(plans)) & _divides(cuts.expert_widths, inside)
 
 
 def _width_says(cuts: Cuts, plan: Plan) -> str:
     inside, word = (plan.etp, "etp") if plan.ep > 1 else (plan.tp, "tp")
     experts = _bad(cuts.expert_widths, inside)
-    dense = _bad(cuts.widths, plan.tp)
-    said = [f"tp must divide the feed-forward widths: {dense}"] if dense else []
+    parts, name = _width_word(plan)
+    dense = _bad(cuts.widths, parts)
+    said = [f"{name} must divide the feed-forward widths: {dense}"] if dense else []
     said += [f"{word} must divide the experts' widths: {experts}"] if experts else []
     return "; ".join(said)
 
 
 def _heads_cut(plans: Plans) -> Array:
     """Parts into which heads are cut: by tp, and by cp where ranks exchange tokens for heads."""
-    return plans.tp * plans.cp if plans.base.cp_mode == "ulysses" else plans.tp
+    return plans.tp * plans.cp if plans.base.cp_mode == "ulysses" else _width_parts(plans)
 
 
 def _heads_word(plan: Plan) -> tuple[int, str]:
     exchanged = plan.cp_mode == "ulysses" and plan.cp > 1
-    return (plan.tp * plan.cp, "tp x cp") if exchanged else (plan.tp, "tp")
+    return (plan.tp * plan.cp, "tp x cp") if exchanged else _width_word(plan)
+
+
+def _grid_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
+    """See `_grid_says`."""
+    base = plans.base
+    if base.tp_mode != "summa":
+        return np.asarray((plans.tp2 <= 1) & (base.panels == 0))
+    m1, m2 = _width_parts(plans), np.maximum(plans.tp2, 1.0)
+    job, own = scenario.job, not (cuts.gridless or base.lora or base.optimizer in _WHOLE_MATRICES)
+    alone = (plans.cp == 1) & (plans.ep == 1) & ((plans.sp == 1) | (plans.tp == 1))
+    sizes = (*cuts.widths, scenario.model.stack.hidden)
+    cut = _divides(sizes, m1) & _divides((*sizes, job.seq_len), m2)
+    whole = (np.mod(base.panels, m1) == 0) & (np.mod(base.panels, m2) == 0)
+    return np.asarray(alone & cut & whole & (np.mod(plans.tp, m2) == 0) & own)
+
+
+def _grid_says(scenario: Scenario, cuts: Cuts, plan: Plan) -> str:
+    if plan.tp_mode != "summa":
+        word = f"tp2={plan.tp2}" if plan.tp2 > 1 else f"panels={plan.panels}"
+        return f"{word} needs a grid of tensor-parallel ranks: tp_mode=summa"
+    m2, said = max(plan.tp2, 1), []
+    if cuts.gridless:
+        said.append(f"the model has {cuts.gridless}: tp_mode=summa has dense layers alone")
+    if plan.lora:
+        said.append("adapters are too thin for panels: lora needs tp_mode=1d")
+    if plan.optimizer in _WHOLE_MATRICES:
+        said.append(f"{plan.optimizer} works on whole matrices, which a grid cuts both ways")
+    if plan.cp > 1:
+        said.append(f"cp {plan.cp}: the grid cuts the sequence already, by tp2")
+    if plan.tp > 1 and not plan.sp:
+        said.append("the grid cuts all activations: no-sp needs tp_mode=1d")
+    if plan.tp % m2:
+        return "; ".join([*said, f"tp2 {m2} must divide tp {plan.tp} (rest {plan.tp % m2})"])
+    sizes = (*cuts.widths, scenario.model.stack.hidden)
+    for parts, name, those in (
+        (plan.tp // m2, "tp / tp2", sizes),
+        (m2, "tp2", (*sizes, scenario.job.seq_len)),
+    ):
+        if _bad(those, parts):
+            said.append(f"{name} must divide widths and tokens: {_bad(those, parts)}")
+        if plan.panels % parts:
+            said.append(f"panels {plan.panels} must be whole for each of {parts} ranks ({name})")
+    return "; ".join(said)
+
+
+_WHOLE_MATRICES = ("muon", "adafactor")
+"""Optimizers whose update is of a matrix, not of its elements."""
 
 
 def _context_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
@@ -222,6 +298,18 @@ RULES: tuple[Rule, ...] = (
         holds=_width_holds,
         says=lambda s, c, p: _width_says(c, p),
     ),
+    Rule(name="grid", holds=_grid_holds, says=_grid_says),
+    Rule(
+        name="overlap",
+        holds=lambda s, c, p: (
+            (p.base.tp_overlap != "on") | ((p.base.tp_mode == "1d") & ((p.tp == 1) | (p.sp == 1)))
+        ),
+        says=lambda s, c, p: (
+            "tp_overlap=on cuts gathers and scatters into pieces: it needs sp"
+            if p.tp_mode == "1d"
+            else "tp_mode=summa hides its panels by itself: tp_overlap=auto"
+        ),
+    ),
     Rule(name="experts", holds=_experts_hold, says=lambda s, c, p: _experts_say(c, p)),
     Rule(
         name="context",
@@ -271,6 +359,7 @@ RULES: tuple[Rule, ...] = (
         name="sequence",
         holds=lambda s, c, p: (
             (p.sp == 0)
+            | (p.base.tp_mode == "summa")
             | (np.mod(s.job.seq_len, p.tp * p.cp) + np.mod(s.job.target_len or 0, p.tp * p.cp) == 0)
         ),
         says=lambda s, c, p: (

@@ -2,7 +2,7 @@
 
 Links are shared evenly (max-min fairness, network/topologies/sharing.py). While a collective is under way
 
-    kernels that keep the cores busy get what the collective leaves: 1 / (1 - held share) as long
+    kernels have the cores that the collective leaves them: they take 1 / (1 - held share) as long
     an exchange of the pass and the collective share the links that both use
 
 A pass alternates between kernels and exchanges many times, so both are taken at their mean over it.
@@ -31,8 +31,8 @@ class Contention:
     def __init__(self, program: Program) -> None:
         """Rates of every pair of an exchange and a group."""
         self.program = program
-        held = min(program.held_cores, 0.95)
-        self.longer = held / (1.0 - held)
+        held = [min(share, 0.95) for share in program.held_cores]
+        self.longer = [share / (1.0 - share) for share in held] or [0.0] * len(program.group_use)
         self.exchange_rates = [
             [shared_rates(use, group) for use in program.exchange_use]
             for group in program.group_use
@@ -52,7 +52,7 @@ class Contention:
         alone = work.alone_s
         if alone <= 0.0:
             return 1.0, 1.0
-        products_s = work.chip_s + work.wait_s + self.longer * work.clocked_s
+        products_s = (1.0 + self.longer[group]) * (work.chip_s + work.moved_s) + work.wait_s
         wall_s, served_s = products_s, products_s
         rates = self.exchange_rates[group] if self.exchange_rates else []
         for seconds, (own, other) in zip(work.exchange_s, rates, strict=False):

@@ -18,29 +18,29 @@ class Pass:
 
     chip_s: float
     """Kernels."""
-    clocked_s: float = 0.0
-    """Of it, what gets longer when collectives hold some of the chip's cores."""
     wait_s: float = 0.0
     """Waiting for the host where that begins to launch when the pass begins."""
     launch_s: float = 0.0
     """The host's time to launch it all."""
     exchange_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Exchanges that the pass waits for, by kind."""
+    moved_s: float = 0.0
+    """Copies of weights out of their messages and of gradients into theirs."""
 
     @property
     def alone_s(self) -> float:
         """With nothing beside it, and a host that is not ahead."""
-        return self.chip_s + self.wait_s + sum(self.exchange_s)
+        return self.chip_s + self.wait_s + sum(self.exchange_s) + self.moved_s
 
     def __add__(self, other: "Pass") -> "Pass":
         """One after the other."""
         a, b = self.exchange_s, other.exchange_s
         return Pass(
             chip_s=self.chip_s + other.chip_s,
-            clocked_s=self.clocked_s + other.clocked_s,
             wait_s=self.wait_s + other.wait_s,
             launch_s=self.launch_s + other.launch_s,
             exchange_s=(a[0] + b[0], a[1] + b[1], a[2] + b[2]),
+            moved_s=self.moved_s + other.moved_s,
         )
 
     def times(self, share: float) -> "Pass":
@@ -48,10 +48,10 @@ class Pass:
         t, c, e = self.exchange_s
         return Pass(
             chip_s=self.chip_s * share,
-            clocked_s=self.clocked_s * share,
             wait_s=self.wait_s * share,
             launch_s=self.launch_s * share,
             exchange_s=(t * share, c * share, e * share),
+            moved_s=self.moved_s * share,
         )
 
 
@@ -115,20 +115,20 @@ class Program:
     """Whether a rank stands still while it sends."""
     runs_ahead_s: float = 0.0
     """How far the host may launch ahead of the chip; 0: it never does."""
-    hides_experts: bool = False
-    """Whether a forward beside a backward pass hides the experts' exchanges of both behind products."""
+    hidden_share: float = 0.0
+    """What a forward beside a backward pass hides of the experts' exchanges of both behind products."""
     update_s: tuple[float, ...] = ()
     """Optimizer's update of every rank; none: no update."""
     update_copies_s: tuple[float, ...] = ()
     """Copies to and from the host beside the update, likewise."""
     fixed_s: float = 0.0
     """What a step takes beside its work."""
-    held_cores: float = 0.0
-    """Share of the chip's cores that a collective beside a pass holds."""
     exchange_use: tuple[tuple[float, ...], ...] = ()
     """Exchange -> share of its time that each tier's links are in use; none: no links."""
     group_use: tuple[tuple[float, ...], ...] = ()
     """The same for each kind of data-parallel group."""
+    held_cores: tuple[float, ...] = ()
+    """Group -> share of the chip's cores that a collective of it holds beside a pass; none: no cores."""
     send_use: tuple[float, ...] = ()
     """The same for sends between ranks."""
 

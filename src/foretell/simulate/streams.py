@@ -12,7 +12,7 @@ events.py. At the end of the step all ranks wait for each other (the norm of the
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -153,17 +153,9 @@ class StepPlayer(Player):
             return chunk.input + chunk.weight
         behind = self.places[other]
         both = chunk.forward + behind.input + behind.weight
-        if not self.program.hides_experts:
-            return both
         tensor, context, experts = both.exchange_s
-        left = max(experts - both.chip_s, 0.0)
-        return Pass(
-            chip_s=both.chip_s,
-            clocked_s=both.clocked_s,
-            wait_s=both.wait_s,
-            launch_s=both.launch_s,
-            exchange_s=(tensor, context, left),
-        )
+        hidden = self.program.hidden_share * min(experts, both.chip_s)
+        return replace(both, exchange_s=(tensor, context, experts - hidden))
 
     def _do(self, one: Rank, rank: int, order: Sequence[Task], at: int, there: float) -> float:
         """Run one task; when it began."""
@@ -179,10 +171,11 @@ class StepPlayer(Player):
         spent["host"] += waits_s * factor
         for name, seconds in zip(EXCHANGES, work.exchange_s, strict=True):
             spent[name] += seconds * factor
+        spent["data_parallel"] += work.moved_s * factor
         alone_s = (work.alone_s - work.wait_s + waits_s) * factor
         points = self._points(rank, task)
         if points:
-            self._in_pieces(one, work, alone_s, points, (rank, order, at))
+            self._in_pieces(one, work, alone_s, points, at)
         else:
             self._run(one, work, alone_s)
         copies_s = self._copies_s(rank, task)
@@ -265,14 +258,13 @@ class StepPlayer(Player):
         work: Pass,
         alone_s: float,
         points: "tuple[_Point, ...]",
-        where: tuple[int, Sequence[Task], int],
+        at: int,
     ) -> None:
         """Run a task from one collective that it needs or makes ready to the next.
 
-        What the next piece needs is asked for when this one begins; what the next task needs first, when
-        the last piece of this one begins, where the host is that far ahead.
+        What the next piece needs is asked for when this one begins; what the first one needs, when the
+        task does.
         """
-        rank, order, at = where
         gathers = [point.message for point in points if point.kind == GATHER]
         done, met = 0.0, 0
         knots: list[Knot] = []
@@ -293,19 +285,11 @@ class StepPlayer(Player):
             else:
                 one.wait_for(one.ahead.popleft() if one.ahead else one.ask(message))
                 met += 1
-                following = gathers[met] if met < len(gathers) else self._next(rank, order, at)
-                if following is not None and not following.blocks:
-                    one.ahead.append(one.ask(following))
+                if met < len(gathers) and not gathers[met].blocks:
+                    one.ahead.append(one.ask(gathers[met]))
         begun = one.now
         self._run(one, work, alone_s * (1.0 - done))
         one.knots[at] = [*knots, (done, begun), (1.0, one.now)]
-
-    def _next(self, rank: int, order: Sequence[Task], at: int) -> Message | None:
-        """The first collective that the next task waits for, where the host asks for it ahead."""
-        if self.program.runs_ahead_s <= 0.0 or at + 1 >= len(order):
-            return None
-        gathers = [p.message for p in self._points(rank, order[at + 1]) if p.kind == GATHER]
-        return gathers[0] if gathers else None
 
     def _copies_s(self, rank: int, task: Task) -> float:
         """Copies beside a task."""

@@ -43,6 +43,8 @@ class Chip:
     """What these links are: NVLink4 (18 links), ICI, ..."""
     host_bytes_per_s: NotNegative = 0.0
     """Link to the host's memory, one direction; 0 where unknown."""
+    host_speed: Positive = 1.0
+    """How fast its host starts kernels, over the host of the measured machine (cost/fusion.py)."""
     tdp_watts: Positive
     """Power limit."""
     idle_watts: NotNegative = 0.0

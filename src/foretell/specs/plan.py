@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, NUMBERS
+from foretell.specs.plan_forms import (
+    FORM_ALLOWED,
+    FORM_WORDS,
+    FORMS,
+    NUMBERS,
+    SEQUENCE_GRID,
+    as_written,
+)
 
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"]
 PrecisionName = Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
@@ -24,6 +31,8 @@ Adapters = Literal["all", "attention", "qkv"]
 AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
 Dispatch = Literal["alltoall", "dedup"]
+TensorMode = Literal["1d", "summa"]
+TensorOverlap = Literal["auto", "off", "on"]
 
 RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
@@ -42,6 +51,7 @@ FRAMEWORKS = (
     "fsdp-compiled",
     "torchtitan",
     "internevo",
+    "flash-attn",
     "jax",
     "pytorch-eager",
     "pytorch-compiled",
@@ -57,6 +67,15 @@ class Plan:
     """Data-parallel replicas."""
     tp: int = 1
     """Tensor-parallel ranks."""
+    tp_mode: TensorMode = "1d"
+    """How they share the products: by columns and rows, or as a grid (sharding/tensor2d.py)."""
+    tp2: int = 0
+    """Of a grid, the ranks along its second dimension, which cuts tokens; 0: one."""
+    panels: int = 0
+    """Panels in which a grid's products run; 0: as many as leave each a fair width."""
+    tp_overlap: TensorOverlap = "auto"
+    """Whether exchanges at the ends of a region run in pieces behind its products; auto: as the framework
+    has it."""
     pp: int = 1
     """Pipeline stages."""
     vpp: int = 1
@@ -164,6 +183,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "gather": ("auto", "bf16", "fp8"),
     "optimizer": ("adam", "adam8bit", "adafactor", "muon", "sgd"),
     "attention": ("auto", "fa1", "fa2", "fa3", "cudnn"),
+    "tp_mode": ("1d", "summa"),
+    "tp_overlap": ("auto", "off", "on"),
     "cp_mode": ("ring", "allgather", "ulysses"),
     "dispatch": ("alltoall", "dedup"),
     "ep_overlap": ("off", "on"),
@@ -332,7 +353,7 @@ def _words(text: str) -> tuple[dict[str, object], list[Problem]]:
                 )
             )
         given[key] = value
-    return given, problems
+    return as_written(given, problems), problems
 
 
 def _word(word: str) -> tuple[str, object]:
@@ -414,15 +435,16 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
                 )
             ]
         )
-    if value not in _CHOICES[key]:
+    choices = (*_CHOICES[key], SEQUENCE_GRID) if key == "tp_mode" else _CHOICES[key]
+    if value not in choices:
         raise BadInput(
             [
                 Problem(
                     path=f"plan.{key}",
                     value=value,
                     message="not a choice",
-                    allowed=", ".join(_CHOICES[key]),
-                    nearest=nearest_name(value, _CHOICES[key]),
+                    allowed=", ".join(choices),
+                    nearest=nearest_name(value, choices),
                 )
             ]
         )
@@ -487,6 +509,8 @@ class Plans:
     """Data-parallel replicas."""
     tp: Array
     """Tensor-parallel ranks."""
+    tp2: Array
+    """Of a grid of these, the ranks along its second dimension; 0 or 1: one."""
     pp: Array
     """Pipeline stages."""
     cp: Array
@@ -535,8 +559,14 @@ class Plans:
 
 _CODED = ("sp", "recompute", "order")
 BATCH_FIELDS = (
-    "dp", "tp", "pp", "cp", "ep", "etp", "vpp", "zero", "micro_batch", "sp", "recompute", "order",
+    "dp", "tp", "tp2", "pp", "cp", "ep", "etp", "vpp", "zero", "micro_batch", "sp", "recompute", "order",
 )  # fmt: skip
+
+
+def joined(batches: Sequence[Plans]) -> Plans:
+    """Batches of one base and the same orders, one after the other."""
+    columns = {n: np.concatenate([getattr(b, n) for b in batches]) for n in BATCH_FIELDS}
+    return Plans(**columns, orders=batches[0].orders, base=batches[0].base)
 
 
 def batch_of(plans: Sequence[Plan]) -> Plans:

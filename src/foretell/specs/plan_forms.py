@@ -2,20 +2,25 @@
 
     recompute   none, selective, full, full:N (N layers of each stage), or modules joined by +
     offload     none, or what lives in the host's memory, joined by +
-    shard, secondary, lora   whole numbers, 0 where there is none
+    shard, secondary, lora, tp2, panels   whole numbers, 0 where there is none
+    tp_mode=sequence   read as tp by columns and rows, and context parallelism that gathers: the same thing
 
 A form is printed in one spelling only: modules in the order of `MODULES`, `core` alone as `selective`.
 """
 
 from collections.abc import Callable, Mapping
 
+from foretell.errors import Problem
+
 MODULES = ("core", "attention", "up", "mlp", "act", "norm", "moe")
 """What can be computed again by itself: attention cores and scans, whole mixers, keys and values out of
 their latent, dense feed-forward parts, activations, norms, mixtures of experts."""
 OFFLOADS = ("optimizer", "activations", "weights")
 """What can live in the host's memory."""
-NUMBERS = ("shard", "secondary", "lora")
+NUMBERS = ("shard", "secondary", "lora", "tp2", "panels")
 """Keys whose value is a whole number."""
+SEQUENCE_GRID = "sequence"
+"""Value of tp_mode that is another spelling: `tp8 tp_mode=sequence tp2=2` is `tp4 cp2 cp_mode=allgather`."""
 
 
 def recompute_form(value: str) -> str | None:
@@ -76,3 +81,28 @@ FORM_WORDS: Mapping[str, tuple[str, ...]] = {
     "offload": ("none", *OFFLOADS),
 }
 """Words from which the nearest to a wrong value is taken."""
+
+
+def as_written(given: dict[str, object], problems: list[Problem]) -> dict[str, object]:
+    """The fields of a text, a grid of features and sequence as the two groups that it is.
+
+    2-D sequence parallelism cuts heads and widths over the first dimension and tokens over the second, whose
+    ranks gather each other's keys: tensor parallelism with sequence parallelism, and context parallelism.
+    """
+    if given.get("tp_mode") != SEQUENCE_GRID:
+        return given
+    rest = {key: value for key, value in given.items() if key not in ("tp_mode", "tp2")}
+    second = int(str(given.get("tp2", 0)))
+    said = [key for key in ("cp", "cp_mode", "panels") if key in given]
+    if said:
+        message = f"tp_mode={SEQUENCE_GRID} cuts the sequence by tp2 already"
+        problems.append(
+            Problem(path=f"plan.{said[0]}", value=given[said[0]], message=message, allowed="tp2=N")
+        )
+    if second:
+        ranks = int(str(given.get("tp", 1)))
+        if ranks % second:
+            message = f"must divide tp {ranks}: the rest is {ranks % second}"
+            problems.append(Problem(path="plan.tp2", value=second, message=message))
+        rest |= {"tp": max(ranks // second, 1), "cp": second}
+    return rest | {"cp_mode": "allgather"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foretell.specs.plan import Plan
+from foretell.specs.run import Run
 from foretell.specs.scenario import Scenario
 
 Evidence = Literal["measured", "fitted", "transferred", "datasheet"]
@@ -108,15 +109,21 @@ class Estimate:
     """Every default or guess."""
     overrides: dict[str, Any] | None = None
     """Fields that were set by hand."""
+    run: Run | None = None
+    """The whole run to a number of tokens, where one was asked for."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)
     """The question, from which more can be asked; no part of the JSON."""
+
+    def explain(self) -> Any:
+        """Where time and memory go, and what would have to change to move them (foretell/explain.py)."""
+        # By name: records stand below all that computes.
+        return import_module("foretell.api").explain_estimate(self)
 
     def to_chrome_trace(self, path: str | Path, detail: str = "auto") -> Path:
         """Play the step and write it as a Chrome trace, gzipped where the name ends in .gz.
 
         ui.perfetto.dev opens it. `detail` is tasks, layers, ops, or auto: the finest of a fair size.
         """
-        # By name: records stand below all that computes.
         return Path(import_module("foretell.report.trace").write_estimate(self, path, detail))
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,6 +135,7 @@ class Estimate:
         result["breakdown"] = self.breakdown.to_dict() if self.breakdown else None
         result["memory"] = self.memory.to_dict() if self.memory else None
         result["memory_by_stage"] = [stage.to_dict() for stage in self.memory_by_stage]
+        result["run"] = self.run.to_dict() if self.run else None
         result["assumptions"] = list(self.assumptions)
         result["overrides"] = dict(self.overrides or {})
         return result

@@ -71,6 +71,8 @@ def generation_of(
         name = "megatron-te"
     if name == "fsdp" and "compile" in row.framework.lower():
         name = "fsdp-compiled"
+    if name == "generic" and row.framework.lower().startswith("flash-attn"):
+        name = "flash-attn"
     known = frameworks(left_out)
     if name in known:
         return known[name], ()
@@ -198,11 +200,13 @@ def _recipe(
         on = row.sp == "yes" if row.sp else software.sequence_parallel
         said += () if row.sp else (f"sequence parallelism {'on' if on else 'off'}: not printed",)
         words += ["sp" if on else "no-sp"]
+        # Asynchronous tensor parallelism is not a generation's but an option's of torchtitan.
+        words += ["tp_overlap=on"] if on and re.search(r"async ?tp", row.notes.lower()) else []
     again, more = _recompute(row, software, chip.architecture, stage_layers)
     words += [f"recompute={again}", *_dtypes(row, software, chip)]
     if row.lora:
-        words += [f"lora={LORA_RANK}"]
-        more += (f"adapters of rank {LORA_RANK}: not printed",)
+        words += [f"lora={LORA_RANK}", "adapters=qkv"]
+        more += (f"adapters of rank {LORA_RANK} on queries, keys and values: not printed",)
     return words, said + more
 
 
@@ -215,9 +219,22 @@ def _recompute(
         return again, (f"recompute {again}: not printed, as {software.id}",)
     per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
     if row.recompute == "selective" and per_op:
-        half = -(-stage_layers // 2)
-        return f"full:{half}", ("selective recomputation: half of the layers' work",)
+        share, why = _repeated(row)
+        many = round(share * stage_layers)
+        if many == 0:
+            return "none", (f"selective recomputation: {why}",)
+        return f"full:{many}", (f"selective recomputation: {why}",)
     return row.recompute, ()
+
+
+def _repeated(row: Row) -> tuple[float, str]:
+    """Share of the layers' forward work that is done again, and why: where hardware and model utilisation
+    are both printed their ratio tells, 4/3 for all of it."""
+    printed = re.search(r"HFU\s*=\s*([\d.]+)", row.notes)
+    if printed is None or not row.mfu:
+        return 0.5, "half of the layers' work"
+    share = 3.0 * (float(printed.group(1)) / row.mfu - 1.0)
+    return min(max(share, 0.0), 1.0), "what hardware and model utilisation tell"
 
 
 def _dtypes(row: Row, software: Framework, chip: Chip) -> list[str]:

@@ -21,6 +21,7 @@ NAMES = {
     "params_b": "n_params_b",
     "ffn": "ffn_hidden",
     "experts": "n_experts",
+    "memory_gb": "gpu_mem_gb",
     "gpus": "n_gpus",
     "domain": "fast_domain_gpus",
     "port_gbytes_per_s": "inter_node_gbytes_per_s_per_gpu",
@@ -67,6 +68,8 @@ class Row:
     """Tokens per sequence."""
     chip_id: str = ""
     """The chip."""
+    memory_gb: float | None = None
+    """Its memory in print."""
     gpus: int | None = None
     """How many of them."""
     domain: int | None = None

@@ -103,13 +103,18 @@ class Gemm:
     heads."""
     family: Family = "gemm"
     """grouped-gemm for experts."""
+    weight_parts: Num = 1.0
+    """Ranks that hold the (k,n) weights together and lend each other theirs (SUMMA)."""
+    panels: Num = 1.0
+    """Parts of k that are multiplied one after the other: outputs are moved once for each."""
 
     @property
     def parameters(self) -> Num:
-        """groups (k n + bias n), none where tied."""
+        """groups (k n + bias n) over the ranks that hold them, none where tied."""
         if self.tied:
             return 0.0
-        return self.groups * (self.k * self.n + (self.n if self.bias else 0.0))
+        held = self.groups * (self.k * self.n + (self.n if self.bias else 0.0))
+        return held / self.weight_parts
 
     def forward(self) -> Work:
         """2 g m n k; reads (m,k) and (k,n), writes (m,n).
@@ -120,7 +125,7 @@ class Gemm:
         g = self.groups
         return Work(
             matrix_flop=2.0 * g * self.m * self.n * self.k,
-            activation_elements=g * self.m * (self.k + self.n),
+            activation_elements=g * self.m * (self.k + self.panels * self.n),
             weight_elements=g * np.minimum(self.m, 1.0) * self.k * self.n,
         )
 

@@ -60,6 +60,8 @@ SHORT_SITES, SHORT_ROWS = ((256, 192), (512, 384)), (1, 128)
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")
 LEAST_TRAINING_ROWS = 128
 """Backward products are measured from so many rows."""
+LEAST_GROUPED_ROWS = 4096
+"""Those of experts, whose rows are dealt among them."""
 SUSTAINED_COST_S = 2.6
 BYTES = {"bf16": HALF, "fp16": HALF, "fp32": FULL, "fp8": 1.0}
 
@@ -156,15 +158,17 @@ def _batched(host: Host) -> Iterator[Point]:
 def _grouped(host: Host) -> Iterator[Point]:
     for experts, n, k in EXPERTS:
         for m, level in ((1024, 1), (16384, 1), (64, 2), (256, 2), (4096, 2), (65536, 2)):
-            yield Point(
-                group="gemm",
-                family="grouped_gemm",
-                dims={"experts": experts, "m": m, "n": n, "k": k},
-                dtype=host.main,
-                launch="graph",
-                level=level,
-                memory_bytes=4.0 * (experts * n * k + m * (n + k)) + 6e8,
-            )
+            for passed in PASSES if m >= LEAST_GROUPED_ROWS else PASSES[:1]:
+                yield Point(
+                    group="gemm",
+                    family="grouped_gemm",
+                    dims={"experts": experts, "m": m, "n": n, "k": k},
+                    dtype=host.main,
+                    passed=passed,
+                    launch="graph",
+                    level=level,
+                    memory_bytes=4.0 * (2 * experts * n * k + m * (n + k)) + 6e8,
+                )
 
 
 def work(point: Point, bench: Bench) -> Work:
@@ -244,11 +248,16 @@ def _grouped_work(point: Point, bench: Bench) -> Work:
     one = (experts * n * k + m * (n + k)) * BYTES[point.dtype]
 
     def make() -> Callable[[], object]:
-        x = bench.random(m, k, dtype=point.dtype)
-        weight = bench.random(experts, n, k, dtype=point.dtype).transpose(1, 2)
         counts = torch.bincount(bench.integers(experts, m), minlength=experts)
         ends = counts.cumsum(0).to(torch.int32)
-        return lambda: product(x, weight, offs=ends)
+        if point.passed == "wgrad":
+            slope, x = (bench.random(m, width, dtype=point.dtype) for width in (n, k))
+            return lambda: product(slope.t(), x, offs=ends)
+        weight = bench.random(experts, n, k, dtype=point.dtype)
+        forward = point.passed == "forward"
+        rows = bench.random(m, k if forward else n, dtype=point.dtype)
+        right = weight.transpose(1, 2) if forward else weight
+        return lambda: product(rows, right, offs=ends)
 
     calls = bench.rotate(one, make)
     return Work(

@@ -144,3 +144,75 @@ def made(make: Any, device: str, dtype: torch.dtype) -> Any:
             else:
                 weight.fill_(1.0).add_(torch.randn_like(weight) * 0.02)
     return module
+
+
+def routed(
+    x: torch.Tensor, router: torch.Tensor, up: torch.Tensor, down: torch.Tensor, chosen: int
+) -> torch.Tensor:
+    """A dropless layer of gated experts over (tokens, hidden): rows sorted by expert, grouped products."""
+    scores = functional.linear(x, router).float().softmax(-1)
+    weights, ids = scores.topk(chosen, dim=-1)
+    ordered, order = ids.flatten().sort(stable=True)
+    every = torch.arange(router.shape[0], device=x.device)
+    ends = torch.searchsorted(ordered, every, right=True).to(torch.int32)
+    token = order // chosen
+    gate, value = _grouped(x[token], up, ends).chunk(2, dim=-1)
+    rows = _grouped(functional.silu(gate) * value, down, ends)
+    rows = rows * weights.flatten()[order, None].to(rows.dtype)
+    return torch.zeros_like(x).index_add(0, token, rows)
+
+
+def _grouped(rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Rows times the matrix of their expert; on a CPU expert by expert."""
+    if rows.device.type == "cpu":
+        pieces = rows.tensor_split([int(end) for end in ends[:-1]])
+        return torch.cat([piece @ weight for piece, weight in zip(pieces, weights, strict=True)])
+    product: Any = getattr(functional, "grouped_mm", None) or torch._grouped_mm
+    return product(rows, weights, offs=ends)
+
+
+def scaled_linear(x: torch.Tensor, weight: torch.Tensor, rows: bool) -> torch.Tensor:
+    """x W^T in fp8 with scales found on the way: one a tensor, or one a row and a column."""
+    return _ScaledLinear.apply(x, weight, rows)
+
+
+def _to_fp8(x: torch.Tensor, rows: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tensor in fp8, rows contiguous, and what it was divided by."""
+    form = torch.float8_e4m3fn
+    most = x.abs().amax(dim=-1, keepdim=True) if rows else x.abs().amax()
+    scale = most.float().clamp(min=1e-12) / torch.finfo(form).max
+    return (x.float() / scale).to(form), scale
+
+
+def _scaled_product(left: torch.Tensor, right: torch.Tensor, rows: bool) -> torch.Tensor:
+    """left[m,k] right[n,k]^T, both cast here."""
+    (a, scale_a), (b, scale_b) = _to_fp8(left, rows), _to_fp8(right, rows)
+    product: Any = torch._scaled_mm
+    return product(
+        a,
+        b.t(),
+        scale_a=scale_a,
+        scale_b=scale_b.t() if rows else scale_b,
+        out_dtype=torch.bfloat16,
+        use_fast_accum=True,
+    )
+
+
+class _ScaledLinear(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """All three products in fp8."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, rows: bool) -> torch.Tensor:
+        """y = x W^T."""
+        ctx.save_for_backward(x, weight)
+        ctx.rows = rows
+        return _scaled_product(x, weight, rows)
+
+    @staticmethod
+    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+        """dx = dy W and dW = dy^T x; fp8 products take rows of both, so both are turned first."""
+        x, weight = ctx.saved_tensors
+        turned = slope.t().contiguous()
+        dx = _scaled_product(slope, weight.t().contiguous(), ctx.rows)
+        dw = _scaled_product(turned, x.t().contiguous(), ctx.rows)
+        return dx, dw, None

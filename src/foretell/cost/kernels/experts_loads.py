@@ -36,7 +36,9 @@ class Loads:
 def loads_of(dims: Dims, tiles: Array) -> Loads:
     """Rows, distinct experts and tiles of the most loaded rank.
 
-    `pinned` experts of the rank get every token and take part of top_k.
+    `pinned` experts of the rank get every token and take part of top_k. Where `drawn` is 1, rows fall on
+    experts by chance, as a router's do: one that expects r of them gets any with 1 - exp(-r). Tables deal
+    them out in turn, so that one is there as soon as it expects a whole row.
     """
     tokens, experts, ranks = dims["tokens"], dims["experts"], dims["ep"]
     pinned = np.asarray(dims.get("pinned", 0.0))
@@ -44,9 +46,11 @@ def loads_of(dims: Dims, tiles: Array) -> Loads:
     local = experts / ranks
     load = quantile_loads(tokens, experts, spread, ranks, dims["skew"])
     # An expert that expects less than one row is there with that probability.
-    present = np.minimum(load, 1.0)
+    drawn = np.asarray(dims.get("drawn", 0.0))[..., None]
+    present = np.where(drawn > 0.0, -np.expm1(-load), np.minimum(load, 1.0))
     each = np.asarray(local)[..., None]
-    filled = ((present * SHARES)[..., None, :] * np.ceil(load[..., None, :] / tiles[:, None])).sum(
+    rows = np.maximum(load / np.maximum(present, 1e-12), np.minimum(load, 1.0))
+    filled = ((present * SHARES)[..., None, :] * np.ceil(rows[..., None, :] / tiles[:, None])).sum(
         -1
     )
     always = np.asarray(pinned * np.ones_like(tokens))[..., None]

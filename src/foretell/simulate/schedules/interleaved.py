@@ -3,7 +3,7 @@
     bubble = sum of (f + b + w) over the other ranks, over v     equal chunks: (p - 1)(f + b + w) / v, exactly
     held   = min(mu v, 2 (p - s - 1) + (v - 1) p + 1) chunks on rank s
 
-Unequal chunks wait for the longest of their round: `sharding.pipeline.chunk_waiting`.
+Unequal chunks wait for each other: `sharding.pipeline.chunk_waiting`.
 """
 
 import numpy as np

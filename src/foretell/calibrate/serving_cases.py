@@ -1,0 +1,339 @@
+"""From a row of serving results to a deployment and its load, and what we predict of it.
+
+Blank cells are filled by rules, each said:
+
+    engine      by its name and version, or year; the chip's generation decides among profiles
+    layout      tp: all chips of a row where it is blank; dp, ep, pp: 1
+    precision   fp4 is the checkpoint's own 4 bits, nvfp4 elsewhere
+    cache       fp8 where TensorRT-LLM, or a Blackwell engine, serves weights of 8 or 4 bits; else 16 bits
+    lengths     a fixed concurrency draws them between 0.8 and 1 of the nominal, ten requests for each in
+                flight, the first wave at once (the public benchmark that such rows come from)
+    fractions   of memory, where the notes tell them
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.calibrate.serving_rows import Row
+from foretell.catalog.engines import profile as profile_for
+from foretell.catalog.models import catalogue_model, find_model
+from foretell.catalog.names import exists, find
+from foretell.catalog.systems import named_system
+from foretell.errors import BadInput
+from foretell.serving.formats import stored_formats
+from foretell.serving.memory import Memory, memory_of, sequences_that_fit
+from foretell.serving.static import offline_tokens_per_s, static_batch
+from foretell.serving.steady import steady, with_rate
+from foretell.serving.steps import StepLoad, StepTimes, step_times
+from foretell.specs.deployment import Deployment, Format, Traffic
+from foretell.specs.engine import EngineProfile
+from foretell.specs.model import Model
+from foretell.specs.system import System
+
+Array = NDArray[np.float64]
+
+SPREAD = 0.8
+"""Least length over the nominal, of a fixed concurrency."""
+NEEDS: dict[str, tuple[str, ...]] = {
+    "decode_step": ("batch", "isl"),
+    "prefill": ("batch", "isl"),
+    "first_token_latency": ("batch", "isl"),
+    "static_batch_latency": ("batch", "isl", "osl"),
+    "static_batch_throughput": ("batch", "isl", "osl"),
+    "max_throughput": ("isl", "osl"),
+    "online_concurrency": ("batch", "isl", "osl"),
+    "online_serving": ("rate", "isl", "osl"),
+    "prefill_tokens_per_gpu_s": ("batch", "isl"),
+    "decode_tokens_per_gpu_s": ("batch", "isl"),
+}
+"""Kind -> cells without which nothing can be said."""
+STATIC_KINDS = ("static_batch_latency", "static_batch_throughput")
+"""Rows that are one batch from its prompts to its last tokens."""
+EARLY = "2023, Splitwise"
+"""Engine of rows whose long answers stopped early, so that their end-to-end times mean nothing."""
+LONG_ANSWER = 1024.0
+"""Tokens from which those answers are."""
+MEMORY_NOTES = re.compile(
+    r"(?:gpu_memory_utilization|free_gpu_mem(?:ory)?_fraction|mem[_-]fraction[_-]static)\D{0,3}(0?\.\d+)"
+)
+"""Fractions of memory as notes tell them."""
+PRECISIONS: dict[str, str] = {
+    "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp8_block": "fp8", "fp8-block": "fp8",
+    "awq": "int4", "gptq": "int4", "w4a16": "int4", "w8a8": "int8", "w4a8": "int4",
+}  # fmt: skip
+"""Other names of precisions."""
+
+
+ACCEPTED = {1: 0.8, 2: 1.2, 3: 1.4}
+"""Tokens kept of those drafted by DeepSeek's own prediction block (80 to 90 % of the first: DeepSeek-V3
+report, section 5.4.3)."""
+
+
+class Unsupported(Exception):
+    """Why a row is not predicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A row, understood."""
+
+    row: Row
+    """The row."""
+    model: Model
+    """What is served."""
+    system: System
+    """On what."""
+    deployment: Deployment
+    """How: one instance."""
+    profile: EngineProfile
+    """By which engine."""
+    replicas: float
+    """Instances side by side."""
+    said: tuple[str, ...]
+    """What was filled."""
+
+    @property
+    def group(self) -> str:
+        """Model, chip and engine: what is left out together."""
+        return f"{self.model.id} x {self.system.chip.id} x {self.profile.engine}"
+
+    @property
+    def mixture(self) -> bool:
+        """Whether the model has routed experts."""
+        return any(layer.ffn is not None and hasattr(layer.ffn, "top_k") for layer in self.model.stack.layers)
+
+
+def case_of(row: Row) -> Case:
+    """A row understood; Unsupported with the reason where it cannot be."""
+    said: list[str] = []
+    model = model_named(row.model)
+    system = system_named(row.gpu)
+    if not row.framework:
+        raise Unsupported("the engine is not told")
+    try:
+        profile = profile_for(row.framework, system.chip, row.version)
+    except BadInput as error:
+        raise Unsupported(f"no profile of the engine {row.framework}") from error
+    weights, experts, kv = formats_of(row, model, system, profile, said)
+    tp = row.tp or max((row.n_gpus or 1) // ((row.pp or 1) * (row.dp or 1)), 1)
+    if row.tp is None:
+        said.append(f"tp {tp}: all chips of the row")
+    dp, ep, pp = row.dp or 1, row.ep or 1, row.pp or 1
+    if tp * dp * pp > (row.n_gpus or tp * dp * pp) and (tp == dp or tp == ep):
+        tp = 1  # tables that print the ranks of a group twice: as tp and as dp
+    draft, accepted = drafted(row, model, profile, dp, said)
+    deployment = Deployment(
+        draft_tokens=draft, accepted=accepted, tp=tp, pp=pp, dp=dp, ep=ep, weights=weights, experts=experts, kv=kv,
+        memory_fraction=fraction_of(row),
+    )  # fmt: skip
+    if deployment.stage % ep:
+        raise Unsupported(f"ep{ep} does not divide the {deployment.stage} chips of a stage")
+    gpus = row.n_gpus or deployment.gpus
+    if gpus % deployment.gpus:
+        raise Unsupported(f"{gpus} chips are not whole instances of {deployment.gpus}")
+    if profile.architectures and system.chip.architecture not in profile.architectures:
+        said.append(f"profile {profile.id} is of another chip generation")
+    return Case(
+        row=row, model=model, system=system, deployment=deployment, profile=profile,
+        replicas=gpus / deployment.gpus, said=tuple(said),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def model_named(name: str) -> Model:
+    """The catalogue's model that a row names."""
+    plain = name.replace("(?)", "").strip()
+    found = find_model(plain)
+    if found is None:
+        raise Unsupported(f"the model {name} is not in the catalogue")
+    return catalogue_model(found.id)
+
+
+@lru_cache(maxsize=128)
+def system_named(gpu: str) -> System:
+    """The reference system of the chip that a row names."""
+    if not gpu or not exists(gpu, ("chip",)):
+        raise Unsupported(f"the chip {gpu or '(blank)'} is not in the catalogue")
+    return named_system(find(gpu, ("chip",)).id)
+
+
+def formats_of(
+    row: Row, model: Model, system: System, profile: EngineProfile, said: list[str]
+) -> tuple[Format, Format, Format]:
+    """Formats of dense matrices, experts and cache."""
+    precision = row.precision.lower()
+    precision = PRECISIONS.get(precision, precision)
+    if precision in ("fp4", "w4a16-mxfp4"):
+        precision = "mxfp4" if model.dtype == "mxfp4" else "nvfp4"
+    weights, experts = stored_formats(model, precision)
+    given = row.kv_precision.lower()
+    given = PRECISIONS.get(given, given)
+    if given in ("fp16", "bf16", "fp8", "int8", "nvfp4"):
+        kv: Format = "bf16" if given in ("fp16", "bf16") else given  # type: ignore[assignment]
+        return weights, experts, kv
+    narrow = precision in ("fp8", "nvfp4")
+    eager = profile.engine == "trtllm" or system.chip.architecture.startswith("blackwell")
+    kv = "fp8" if narrow and eager and "fp8" in system.chip.matrix_flop_per_s else "bf16"
+    said.append(f"cache in {kv}")
+    return weights, experts, kv
+
+
+def drafted(
+    row: Row, model: Model, profile: EngineProfile, dp: int, said: list[str]
+) -> tuple[int, float]:
+    """Tokens drafted a step and kept of them, where a row is known to predict several.
+
+    The public benchmark's scripts of TensorRT-LLM 1.1.0rc2.post2 serve DeepSeek with multi-token prediction
+    (three tokens, one where attention is data parallel); rows do not record it.
+    """
+    told = re.search(r"\bmtp[-_ ]?(\d)?\b", row.notes.lower())
+    scripted = profile.engine == "trtllm" and "1.1.0rc2.post2" in row.version
+    if model.prediction is None or not (told or scripted):
+        return 0, 0.0
+    many = int(told.group(1)) if told and told.group(1) else (1 if dp > 1 else 3)
+    kept = ACCEPTED.get(many, 0.5 * many)
+    said.append(f"multi-token prediction: {many} tokens drafted, {kept:g} kept")
+    return many, kept
+
+
+def fraction_of(row: Row) -> float | None:
+    """The fraction of memory that the notes tell."""
+    found = MEMORY_NOTES.search(row.notes)
+    return float(found.group(1)) if found else None
+
+
+Figures = dict[str, float]
+"""Metric -> figure: ttft, tpot, e2e in milliseconds, throughput in output tokens a second."""
+Columns = dict[str, Array]
+"""The same of several rows."""
+
+
+def predicted(case: Case, profile: EngineProfile | None = None) -> Figures:
+    """Our figures of a row; Unsupported with the reason where there are none."""
+    found = predicted_all([case], lambda one: profile or one.profile)[0]
+    if isinstance(found, str):
+        raise Unsupported(found)
+    return found
+
+
+def predicted_all(
+    cases: Sequence[Case], profile: Callable[[Case], EngineProfile]
+) -> list[Figures | str]:
+    """Our figures of many rows, or the reason why there are none: those of one deployment at once."""
+    found: list[Figures | str] = [""] * len(cases)
+    groups: dict[Any, list[int]] = {}
+    for i, case in enumerate(cases):
+        reason = blank(case.row)
+        if reason:
+            found[i] = reason
+            continue
+        key = (case.model.id, case.system.id, case.deployment, profile(case), case.row.kind, case.replicas)
+        groups.setdefault(key, []).append(i)
+    for members in groups.values():
+        told = figures_of([cases[i] for i in members], profile(cases[members[0]]))
+        for place, i in enumerate(members):
+            found[i] = (
+                told
+                if isinstance(told, str)
+                else {name: float(column[place]) for name, column in told.items()}
+            )
+    return found
+
+
+def blank(row: Row) -> str:
+    """What a row lacks to be predicted, in words; empty: nothing."""
+    if row.kind in ("online_trace", "online_sharegpt"):
+        return "the row does not tell its load: the arrivals are in a file of its own"
+    if row.kind not in NEEDS:
+        return f"rows of the kind {row.kind} are not known"
+    missing = [name for name in NEEDS[row.kind] if getattr(row, name) is None]
+    return f"the row does not tell its {', '.join(missing)}" if missing else ""
+
+
+def figures_of(cases: Sequence[Case], engine: EngineProfile) -> Columns | str:
+    """Figures of rows of one deployment, kind and engine."""
+    first = cases[0]
+    times = step_times(first.model, first.system, first.deployment, engine)
+
+    def column(name: str) -> Array:
+        return np.array([getattr(case.row, name) or np.nan for case in cases], float)
+
+    isl, osl = column("isl"), column("osl")
+    n = np.maximum(column("batch") / first.replicas, 1.0)
+    kind, copies = first.row.kind, first.replicas
+    if kind == "decode_step":
+        return {"tpot": 1e3 * times.seconds(StepLoad(decoding=n, context_tokens=n * isl))}
+    if kind in ("prefill", "first_token_latency"):
+        return {"ttft": 1e3 * times.seconds(StepLoad(prefill_tokens=n * isl, prompts=n))}
+    if kind in STATIC_KINDS:
+        batch = static_batch(times, n, isl, osl)
+        return in_ms(batch.ttft_s, batch.tpot_s, batch.e2e_s, n * osl / batch.e2e_s * copies)
+    memory = memory_of(first.model, first.system, first.deployment, engine)
+    if not memory.fits:
+        return "does not fit in memory by the engine's rule"
+    if kind == "max_throughput":
+        batch_fit = offline_batch(first, engine, memory, isl + osl)
+        return {"throughput": offline_tokens_per_s(times, batch_fit, isl, osl) * copies}
+    if kind == "online_serving":
+        return poisson_figures(cases, times, memory)
+    traffic = Traffic(isl=isl, osl=osl, concurrency=n, least=SPREAD)
+    loop = steady(times, memory, traffic)
+    e2e = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
+    return in_ms(loop.ttft_s, loop.tpot_s, e2e, n * osl / e2e * copies)
+
+
+def in_ms(ttft_s: Array, tpot_s: Array, e2e_s: Array, tokens_per_s: Array) -> Columns:
+    """Figures by their metrics."""
+    return {
+        "ttft": 1e3 * ttft_s, "tpot": 1e3 * tpot_s, "e2e": 1e3 * e2e_s, "throughput": tokens_per_s,
+    }  # fmt: skip
+
+
+def poisson_figures(cases: Sequence[Case], times: StepTimes, memory: Memory) -> Columns:
+    """Rows under a rate of requests, one after the other."""
+    rows = []
+    for case in cases:
+        rate = (case.row.rate or 0.0) / case.replicas
+        isl, osl = case.row.isl or 1.0, case.row.osl or 1.0
+        found, _ = with_rate(times, memory, Traffic(isl=isl, osl=osl, concurrency=1.0), rate)
+        tpot = float(found.tpot_s)
+        ttft = float(found.ttft_steady_s)
+        served = min(rate, float(found.requests_per_s)) * osl * case.replicas
+        rows.append((ttft, tpot, ttft + tpot * max(osl - 1.0, 0.0), served))
+    ttfts, tpots, spans, rates = np.array(rows).T
+    return in_ms(ttfts, tpots, spans, rates)
+
+
+def offline_batch(case: Case, engine: EngineProfile, memory: Memory, context: Array) -> Array:
+    """Sequences at once with an endless queue."""
+    d = case.deployment
+    room = sequences_that_fit(memory, case.model, d, engine, context)
+    return np.maximum(np.minimum(np.floor(room), (d.max_batch or engine.max_batch) * d.dp), 1.0)
+
+
+def measured(row: Row) -> dict[str, float]:
+    """What a row has of the same metrics; throughput in total, else of one chip."""
+    figures = {
+        "ttft": row.ttft_ms,
+        "tpot": row.tpot_ms,
+        "e2e": row.e2e_ms,
+        "throughput": row.tokens_per_s or row.tokens_per_s_per_gpu,
+    }
+    if EARLY in row.framework and (row.osl or 0.0) >= LONG_ANSWER:
+        figures["e2e"] = None
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def in_their_unit(case: Case, figures: dict[str, float]) -> dict[str, float]:
+    """Throughput of one chip where a row has no other."""
+    if case.row.tokens_per_s is None and "throughput" in figures:
+        gpus = case.deployment.gpus * case.replicas
+        return figures | {"throughput": figures["throughput"] / gpus}
+    return figures
+

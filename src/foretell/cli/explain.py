@@ -1,0 +1,60 @@
+"""`foretell explain` and `foretell compare-plans`."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from foretell.cli.flags import Json, ModelName, Place, Plot, Question
+from foretell.cli.output import no_as_json, write_json
+
+NOTHING_SET, NOWHERE_SET = Question(), Place()
+
+
+def explain(
+    model: ModelName,
+    *,
+    question: Question = NOTHING_SET,
+    plot: Plot = None,
+    json: Json = False,
+) -> int:
+    """Where time and memory go, largest first, what bounds each share, and what would move it."""
+    from foretell import api
+    from foretell.report import bars
+    from foretell.report.explain import explain_panels, explain_text, explain_title
+
+    file = None if plot is None else bars.check_name(plot)
+    with no_as_json(json):
+        found = api.explain(model, **question.arguments())
+    if file is not None:
+        bars.write(file, explain_title(found), explain_panels(found))
+    if json:
+        write_json(found.to_dict())
+    else:
+        from foretell.report.console import show
+
+        show(explain_text(found))
+    return 0
+
+
+def compare_plans(
+    a: Annotated[str, Parameter(help='Plan A, such as "tp8 pp4 zero1".')],
+    b: Annotated[str, Parameter(help='Plan B, such as "tp4 pp8 zero1".')],
+    /,
+    model: ModelName,
+    *,
+    question: Place = NOWHERE_SET,
+    json: Json = False,
+) -> int:
+    """Why one plan beats another, leaf by leaf, and whether that is certain."""
+    from foretell import api
+
+    with no_as_json(json):
+        found = api.compare_plans(a, b, model, **question.arguments())
+    if json:
+        write_json(found.to_dict())
+    else:
+        from foretell.report.console import show
+        from foretell.report.differences import comparison_text
+
+        show(comparison_text(found))
+    return 1 if found.better == "neither" else 0

@@ -1,0 +1,349 @@
+"""What a result would be on systems that differ in one number each: a batch of systems, one evaluation.
+
+The batch is the same plan over and over, with arrays over its rows in the system's numbers, so that every
+formula runs once for all systems. From it come elasticities, d ln(result) / d ln(number), by central
+differences, and finite what-ifs. The plan is held: nothing is searched again.
+
+Seconds are homogeneous: with every rate (FLOP/s, bytes/s, watts, the host's speed) twice as high and every
+fixed time half as long, a step takes half as long. So the elasticities to all rates, less those to all fixed
+times, sum to -1, and what is missing to it is the software's own fixed times: launches of kernels, starts of
+collectives, what a framework takes beside the work. They are found by the same law: to halve them is to
+have all of the hardware half as fast, on a clock that runs twice as fast.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.answer import energies
+from foretell.cost.op_times import required_dtypes
+from foretell.estimate import Rows, evaluate_rows
+from foretell.specs._base import Num
+from foretell.specs.chip import Chip
+from foretell.specs.plan import Plan, Plans, batch_of
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import Network, System, Tier
+from foretell.tables import Tables, tables_of
+from foretell.units import field_unit
+
+Array = NDArray[np.float64]
+Kind = Literal["rate", "time", "size", "joint"]
+"""How a number enters: per second, in seconds, neither, or several numbers at once."""
+
+STEP = 0.001
+"""Relative half-width of the central differences: seconds are continuous in every rate and time, with bends
+(a power limit that begins to bind, another algorithm), which a narrow difference seldom straddles."""
+TWICE = 2.0
+"""Factor of the what-ifs: a rate twice as high, a time half as long."""
+ALL_HARDWARE = "hardware"
+"""Path of all rates and times of the system together."""
+SOFTWARE = "software.fixed_times"
+"""Path of all fixed times that are no field of a system."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """One number of a system that can be varied."""
+
+    path: str
+    """Where it stands, as for `--set`."""
+    words: str
+    """What it is, for a sentence."""
+    kind: Kind
+    """How it enters."""
+    value: float
+    """What it is now; 1 for several at once."""
+    unit: str
+    """Its unit, the end of the field's name."""
+    scaled: Callable[[System, Num], System]
+    """The system with it times a factor, or with an array of factors over a batch."""
+
+    @property
+    def better(self) -> float:
+        """The factor of a what-if: times become shorter, all else larger; all of it slower (`_software`)."""
+        return 1.0 / TWICE if self.kind == "time" or self.path == ALL_HARDWARE else TWICE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One plan on many systems, evaluated; arrays begin with the systems."""
+
+    scenario: Scenario
+    """The question, on the system as it is."""
+    plans: Plans
+    """The plan, once for each system."""
+    tables: Tables
+    """What it costs in parts."""
+    rows: Rows
+    """What it costs in all."""
+
+    def result(self, name: str) -> Array:
+        """step_s, tokens_per_s, energy_joules or peak_memory_bytes of each system."""
+        if name == "step_s":
+            return self.rows.step_s
+        if name == "tokens_per_s":
+            return np.asarray(self.scenario.job.tokens_per_step / self.rows.step_s)
+        if name == "energy_joules":
+            return energies(self.plans, self.tables, self.rows, self.scenario.job.gpus)
+        if name == "peak_memory_bytes":
+            return self.rows.peak_bytes
+        raise KeyError(name)
+
+
+RESULTS = ("step_s", "tokens_per_s", "energy_joules", "peak_memory_bytes")
+"""What a batch can be asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elasticity:
+    """How a result answers to one number."""
+
+    number: Number
+    """The number."""
+    elasticity: float
+    """d ln(result) / d ln(number)."""
+    what_if: float
+    """Result with the number better by TWICE, over the result as it is."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON."""
+        n = self.number
+        return {
+            "path": n.path,
+            "words": n.words,
+            "kind": n.kind,
+            "value": n.value,
+            "unit": n.unit,
+            "elasticity": self.elasticity,
+            "what_if_factor": n.better,
+            "what_if_ratio": self.what_if,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitivity:
+    """Elasticities of one result, the strongest first."""
+
+    result: str
+    """Which result: step_s, energy_joules, ..."""
+    value: float
+    """What it is."""
+    plan: str
+    """The plan, held."""
+    numbers: tuple[Elasticity, ...]
+    """One for each number, the strongest first; joint ones repeat others and stand last."""
+
+    def __getitem__(self, path: str) -> float:
+        """The elasticity to the number of a path."""
+        return {e.number.path: e.elasticity for e in self.numbers}[path]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return {
+            "result": self.result,
+            "value": self.value,
+            "plan": self.plan,
+            "elasticities": [e.to_dict() for e in self.numbers],
+        }
+
+
+def numbers_of(scenario: Scenario, plan: Plan) -> tuple[Number, ...]:
+    """Every number of the system that the plan's step can depend on."""
+    chip, tiers = scenario.system.chip, scenario.system.network.tiers
+    found = [_matrix_rate(chip, required_dtypes(plan)[-1])]
+    found += [_of_chip(chip, *about) for about in CHIP_NUMBERS]
+    if plan.offload != "none":
+        found.append(_of_chip(chip, "host_bytes_per_s", "the link to the host's memory", "rate"))
+    for i, tier in enumerate(tiers):
+        found += [
+            _of_tier(i, tier, "bandwidth_bytes_per_s", f"bandwidth of the {tier.name} tier"),
+            _of_tier(i, tier, "latency_s", f"latency of the {tier.name} tier"),
+        ]
+    known = tuple(n for n in found if n.value > 0.0)
+    return (*known, _clock(known), _hardware(known))
+
+
+CHIP_NUMBERS: tuple[tuple[str, str, Kind], ...] = (
+    ("vector_flop_per_s", "rate of the plain units", "rate"),
+    ("memory_bandwidth_bytes_per_s", "memory bandwidth", "rate"),
+    ("tdp_watts", "power limit", "rate"),
+    ("idle_watts", "power at rest", "rate"),
+    ("host_speed", "speed of the host", "rate"),
+    ("l2_bytes", "last-level cache", "size"),
+)
+"""Numbers of a chip, with their words and kinds."""
+CLOCKED = ("chip.matrix_flop_per_s", "chip.vector_flop_per_s")
+"""What goes with the clock of the cores."""
+
+
+def evaluate_systems(scenario: Scenario, plan: Plan, system: System, many: int) -> Batch:
+    """One plan on `many` systems: `system` has arrays of that length in some of its numbers."""
+    plans = batch_of([plan] * many)
+    asked = replace(scenario, system=system)
+    tables = tables_of(asked, plans, apart=True)
+    # Inside, what a chip's number meets is (systems, stages).
+    columns = replace(asked, system=replace(system, chip=_as_columns(system.chip)))
+    return Batch(
+        scenario=scenario, plans=plans, tables=tables, rows=evaluate_rows(columns, plans, tables)
+    )
+
+
+def batch_of_systems(scenario: Scenario, plan: Plan, numbers: Sequence[Number]) -> Batch:
+    """The system as it is, then each number lower, higher and better: 1 + 3 x numbers rows."""
+    many = 1 + 3 * len(numbers)
+    system = scenario.system
+    for i, number in enumerate(numbers):
+        factor = np.ones(many)
+        factor[1 + 3 * i : 4 + 3 * i] = 1.0 - STEP, 1.0 + STEP, number.better
+        system = number.scaled(system, factor)
+    return evaluate_systems(scenario, plan, system, many)
+
+
+def elasticities(values: Array, numbers: Sequence[Number]) -> Array:
+    """(numbers, ...) slopes of ln(values) from the rows of `batch_of_systems`; 0 where a value is 0."""
+    low, high = values[1::3][: len(numbers)], values[2::3][: len(numbers)]
+    there = (low > 0.0) & (high > 0.0)
+    ratio = np.where(there, high, 1.0) / np.where(there, low, 1.0)
+    return np.asarray(np.log(ratio) / np.log((1.0 + STEP) / (1.0 - STEP)))
+
+
+def sensitivity_of(batch: Batch, numbers: Sequence[Number], result: str = "step_s") -> Sensitivity:
+    """Elasticities and what-ifs of one result of a batch of `batch_of_systems`."""
+    values = batch.result(result)
+    slopes, better = elasticities(values, numbers), values[3::3] / values[0]
+    found = [
+        Elasticity(number=n, elasticity=float(s), what_if=float(b))
+        for n, s, b in zip(numbers, slopes, better, strict=True)
+        if n.path != ALL_HARDWARE
+    ]
+    joint = next(i for i, n in enumerate(numbers) if n.path == ALL_HARDWARE)
+    if result == "step_s":
+        found.append(_software(float(slopes[joint]), float(better[joint])))
+    found.sort(key=lambda e: (e.number.kind == "joint", -abs(e.elasticity)))
+    return Sensitivity(
+        result=result,
+        value=float(values[0]),
+        plan=str(batch.plans.plan(0)),
+        numbers=tuple(found),
+    )
+
+
+def sensitivity(scenario: Scenario, plan: Plan, result: str = "step_s") -> Sensitivity:
+    """Elasticities of one result of one plan to every number of the system."""
+    numbers = numbers_of(scenario, plan)
+    return sensitivity_of(batch_of_systems(scenario, plan, numbers), numbers, result)
+
+
+def _software(slope: float, ratio: float) -> Elasticity:
+    """Fixed times of the software, from all of the hardware scaled: T(r, s t) = s T(s r, t)."""
+    number = Number(
+        path=SOFTWARE,
+        words="fixed times of the software (launches, starts of collectives, the framework's own)",
+        kind="time",
+        value=1.0,
+        unit="",
+        scaled=lambda system, _: system,
+    )
+    return Elasticity(number=number, elasticity=1.0 + slope, what_if=number.better * ratio)
+
+
+def _hardware(numbers: Sequence[Number]) -> Number:
+    """Every rate higher and every time shorter, at once."""
+
+    def scaled(system: System, factor: Num) -> System:
+        for number in numbers:
+            if number.kind in ("rate", "time"):
+                by = 1.0 / factor if number.kind == "time" else factor
+                system = number.scaled(system, by)
+        return system
+
+    return Number(
+        path=ALL_HARDWARE, words="all of it", kind="joint", value=1.0, unit="", scaled=scaled
+    )
+
+
+def _clock(numbers: Sequence[Number]) -> Number:
+    """Matrix and plain units together."""
+    chosen = [n for n in numbers if n.path in CLOCKED]
+
+    def scaled(system: System, factor: Num) -> System:
+        for number in chosen:
+            system = number.scaled(system, factor)
+        return system
+
+    return Number(
+        path="chip.clock",
+        words="clock of the cores (matrix and plain units)",
+        kind="joint",
+        value=1.0,
+        unit="",
+        scaled=scaled,
+    )
+
+
+def _matrix_rate(chip: Chip, dtype: str) -> Number:
+    """All formats together, and the best measured rate with them."""
+
+    def scaled(system: System, factor: Num) -> System:
+        have = system.chip
+        peaks = {name: peak * factor for name, peak in have.matrix_flop_per_s.items()}
+        best = have.measured_matmul_flop_per_s * factor
+        chip = replace(have, matrix_flop_per_s=peaks, measured_matmul_flop_per_s=best)
+        return replace(system, chip=chip)
+
+    return Number(
+        path="chip.matrix_flop_per_s",
+        words="rate of the matrix units",
+        kind="rate",
+        value=float(chip.matrix_flop_per_s[dtype]),
+        unit="flop_per_s",
+        scaled=scaled,
+    )
+
+
+def _of_chip(chip: Chip, name: str, words: str, kind: Kind) -> Number:
+    """A plain field of the chip."""
+
+    def scaled(system: System, factor: Num) -> System:
+        value = getattr(system.chip, name) * factor
+        return replace(system, chip=replace(system.chip, **{name: value}))
+
+    return Number(
+        path=f"chip.{name}",
+        words=words,
+        kind=kind,
+        value=float(getattr(chip, name)),
+        unit=field_unit(name),
+        scaled=scaled,
+    )
+
+
+def _of_tier(place: int, tier: Tier, name: str, words: str) -> Number:
+    """A field of one tier of the network."""
+
+    def scaled(system: System, factor: Num) -> System:
+        tiers = list(system.network.tiers)
+        tiers[place] = replace(tiers[place], **{name: getattr(tiers[place], name) * factor})
+        return replace(system, network=Network(tiers=tuple(tiers)))
+
+    return Number(
+        path=f"network.{tier.name}.{name}",
+        words=words,
+        kind="time" if name == "latency_s" else "rate",
+        value=float(getattr(tier, name)),
+        unit=field_unit(name),
+        scaled=scaled,
+    )
+
+
+def _as_columns(chip: Chip) -> Chip:
+    """The chip with its arrays over systems as columns."""
+
+    def column(value: Any) -> Any:
+        return value[:, None] if isinstance(value, np.ndarray) and value.ndim else value
+
+    names = ("memory_bandwidth_bytes_per_s", "vector_flop_per_s", "host_bytes_per_s")
+    return replace(chip, **{name: column(getattr(chip, name)) for name in names})

@@ -1,0 +1,1 @@
+"""Serving: what a step of an engine takes, what its memory holds, and what users see of it."""

@@ -1,0 +1,59 @@
+"""Formats as kernels run them: what a chip lacks is widened on the way."""
+
+from foretell.cost.kernels.base import DTYPES
+from foretell.specs.chip import Chip
+from foretell.specs.deployment import Deployment, Format
+from foretell.specs.model import Model
+
+STORED: dict[str, tuple[Format, Format]] = {
+    "bf16": ("bf16", "bf16"),
+    "fp16": ("fp16", "fp16"),
+    "fp32": ("bf16", "bf16"),
+    "fp8": ("fp8", "fp8"),
+    "mxfp8": ("fp8", "fp8"),
+    "int8": ("int8", "int8"),
+    "int4": ("int4", "int4"),
+    "nvfp4": ("nvfp4", "nvfp4"),
+    "mxfp4": ("bf16", "mxfp4"),
+}
+"""Precision of a checkpoint -> formats of its dense matrices and of its experts. Checkpoints in mxfp4 keep
+everything but the experts in 16 bits (gpt-oss)."""
+BLOCKS = ("deepseek", "kimi", "glm", "qwen3")
+"""Families, by how their names begin, whose fp8 checkpoints have a scale for each block of 128 x 128."""
+
+
+def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
+    """Formats of the dense matrices and of the experts, of a checkpoint or of a named precision."""
+    name = precision or model.dtype
+    dense, experts = STORED.get(name, ("bf16", "bf16"))
+    if name == "fp8" and model.family.startswith(BLOCKS):
+        return "fp8-block", "fp8-block"
+    return dense, experts
+
+
+def kernel_format(name: str, chip: Chip) -> str:
+    """The format whose kernels run weights of a format on a chip.
+
+    Weights of 4 bits are multiplied as they are where the chip has such units, else widened to 16 bits;
+    so are those of 8 bits on chips without such units.
+    """
+    if name in ("nvfp4", "mxfp4") and "fp4" not in chip.matrix_flop_per_s:
+        return "w4a16-mxfp4" if name == "mxfp4" else "int4"
+    if name == "mxfp4":
+        return "w4a8-mxfp4"
+    if name == "fp16" and "bf16" in chip.matrix_flop_per_s:
+        return "bf16"
+    return name
+
+
+def weight_width(name: str) -> float:
+    """Bytes of a weight with its share of the scales."""
+    return DTYPES[name].weight_bytes
+
+
+def attention_format(deployment: Deployment, chip: Chip, engine: str, phase: str) -> str:
+    """The format in which attention runs: 8 bits where the cache has them and kernels take them."""
+    if deployment.kv not in ("fp8", "fp8-block") or "fp8" not in chip.matrix_flop_per_s:
+        return "bf16"
+    # TensorRT-LLM multiplies prompts in 8 bits too; the others widen what they read back.
+    return "fp8" if phase == "decode" or engine == "trtllm" else "bf16"

@@ -1,0 +1,235 @@
+"""Kernels as engines run them in a step: seconds and joules of lists of operations.
+
+The same surfaces as everywhere (cost/kernels), less what only a table of single kernels has: keys that a
+repeated kernel finds in the cache, casts that are launched by themselves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.cost.calls import CallStack, stacked
+from foretell.cost.fusion import passes
+from foretell.cost.kernels.base import DTYPES, attainable, engine_of
+from foretell.cost.kernels.choose import Chosen, choose
+from foretell.cost.kernels.experts import experts_seconds
+from foretell.cost.power import BITS, Load, chip_power, core_joules, memory_joules
+from foretell.serving.formats import attention_format, kernel_format
+from foretell.specs._base import Num
+from foretell.specs.chip import Chip
+from foretell.specs.deployment import KV_BYTES, Deployment
+from foretell.specs.engine import EngineProfile
+from foretell.workload.ops import AttentionCore, Op
+
+Array = NDArray[np.float64]
+
+FUSED_CAST = 0.5
+"""Share of the cast's traffic that is left where half of the casts ride on norms and activations."""
+UNTUNED = ("trtllm",)
+"""Software whose tables of 4-bit products were taken with one tactic for all sizes."""
+SPLIT_S = 9e-6
+"""Most that joining the parts of a split product takes an engine, which tries tactics until one serves;
+tables of nvfp4 have none that splits (22 us at k 8192 whatever n)."""
+NARROW_MEMORY = 0.75
+"""Share of the bandwidth that such tactics reach at least."""
+SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
+"""Shares of the matrix and plain peaks that recurrences in chunked form reach."""
+PASSES: dict[str, tuple[float, float]] = {
+    "norm": (1.5, 1.0),
+    "residual": (0.5, 0.0),
+    "act": (1.0, 1.0),
+    "rotate": (1.5, 1.0),
+    "embedding": (1.0, 1.0),
+    "routing": (1.0, 1.0),
+    "other": (1.0, 1.0),
+}
+"""Kind of a pass over memory -> traffic over the least, and launches of one such pass: engines add the
+residual in the norm's kernel, and write the cache in that of the rotation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Seconds and joules of a list of operations; (points,)."""
+
+    seconds: Array
+    """On one rank."""
+    joules: Array
+    """Beyond those of a chip that waits, of all ranks that do the same."""
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(seconds=self.seconds + other.seconds, joules=self.joules + other.joules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """A chip under an engine, in a deployment's formats."""
+
+    chip: Chip
+    """The chip."""
+    deployment: Deployment
+    """Formats."""
+    profile: EngineProfile
+    """The engine."""
+
+    def chosen(self, family: str, dtype: str) -> Chosen:
+        """Coefficients of a family as a step meets them."""
+        found = choose(self.chip, family, dtype, self.profile.software)
+        if family == "gemm" and DTYPES[dtype].quantised:
+            plain = choose(self.chip, family, "bf16", self.profile.software).record
+            untuned = any(s.software in UNTUNED for s in found.surfaces)
+            return replace(found, record=narrow_product(dtype, found.record, plain, untuned))
+        if family in ("decode", "mla-decode"):
+            # Other layers' weights pass between: nothing of the keys is left in the cache.
+            return replace(found, record=replace(found.record, cached=0.0))
+        return found
+
+    def cost(
+        self, ops: Sequence[Op], counts: Sequence[float], width: int, phase: str = "token"
+    ) -> Cost:
+        """All operations, each `counts` times; `phase` tells which attention kernels run."""
+        seconds, joules = np.zeros(width), np.zeros(width)
+        if not ops:
+            return Cost(seconds=seconds, joules=joules)
+        many = np.array(counts)[:, None]
+        for stack in stacked(ops, width, lambda op: 0):
+            each, spent = self._stack(stack, ops, phase)
+            seconds = seconds + (each * many[stack.rows]).sum(axis=0)
+            joules = joules + (spent * many[stack.rows]).sum(axis=0)
+        return Cost(seconds=seconds, joules=joules)
+
+    def _stack(self, stack: CallStack, ops: Sequence[Op], phase: str) -> tuple[Array, Array]:
+        """Seconds and joules of each call of a stack; (calls, points)."""
+        family, sizes = stack.family, dict(stack.sizes)
+        if family == "gemm":
+            dtype = kernel_format(self.deployment.weights, self.chip) if stack.linear else "bf16"
+        elif family == "prefill":
+            dtype = attention_format(self.deployment, self.chip, self.profile.engine, phase)
+        else:
+            dtype = "bf16"
+        if family == "prefill":
+            return self._attention(stack, [ops[i] for i in stack.rows], dtype, phase)
+        moved = 2.0 * stack.activation_elements
+        moved = moved + stack.weight_elements * (DTYPES[dtype].weight_bytes if stack.linear else 2.0)
+        if family == "gemm":
+            found = self.chosen("gemm", dtype)
+            engine = self.engine(found, dtype)
+            seconds = found.family.seconds(sizes, found.record, engine)
+        else:
+            found = self.chosen("pointwise", "bf16")
+            engine = self.engine(found, "bf16")
+            told = [self.passes(kind) for kind, _ in stack.kinds]
+            factor = np.array([t[0] for t in told])[:, None]
+            launched = np.array([t[1] for t in told])[:, None]
+            moved = moved * factor
+            half = 0.5 * moved
+            dims = {
+                "bytes_read": half, "bytes_written": half,
+                "flop": stack.vector_flop, "kernels": launched,
+            }  # fmt: skip
+            seconds = found.family.seconds(dims, found.record, engine)
+            if family == "scan":
+                work = stack.matrix_flop / (SCAN_SHARE * engine.flop_per_s)
+                work = work + stack.vector_flop / (VECTOR_SHARE * engine.vector_flop_per_s)
+                seconds = np.maximum(seconds, work)
+        some = stack.matrix_flop + stack.vector_flop + moved > 0.0
+        seconds = np.where(some, seconds, 0.0)
+        return seconds, self._joules(seconds, stack, moved, dtype)
+
+    def _attention(
+        self, stack: CallStack, ops: Sequence[Op], dtype: str, phase: str
+    ) -> tuple[Array, Array]:
+        """Attention by the kernels of its phase; latents by theirs."""
+        latent = np.array([is_latent(op) for op in ops])
+        sizes = dict(stack.sizes)
+        sizes["kv_bytes"] = np.full_like(sizes["batch"], KV_BYTES[self.deployment.kv])
+        shared = self.profile.shared_heads
+        if phase == "decode" and shared < 1.0:
+            heads, own = sizes["heads"], sizes["kv_heads"]
+            sizes["kv_heads"] = heads * (own / np.maximum(heads, 1.0)) ** shared
+        seconds = np.zeros_like(stack.matrix_flop)
+        for name, rows in (("mla-" + phase, latent), (phase, ~latent)):
+            if not rows.any():
+                continue
+            found = self.chosen(name, dtype)
+            engine = self.engine(found, dtype)
+            part = {key: value[rows] for key, value in sizes.items()}
+            seconds[rows] = found.family.seconds(part, found.record, engine)
+        kv = sizes["batch"] * sizes["kv_heads"] * sizes["kv_len"] * sizes["kv_bytes"]
+        kv = kv * np.where(latent[:, None], sizes["qk_dim"], sizes["qk_dim"] + sizes["v_dim"])
+        queries = sizes["batch"] * sizes["heads"] * sizes["q_len"]
+        moved = kv + 2.0 * queries * (sizes["qk_dim"] + sizes["v_dim"])
+        return seconds, self._joules(seconds, stack, moved, dtype)
+
+    def passes(self, kind: str) -> tuple[float, float]:
+        """Traffic over the least, and launches, of a pass over memory."""
+        if self.profile.fused:
+            return PASSES.get(kind, PASSES["other"])
+        plain = passes(kind, fused=False)
+        return plain.forward, plain.kernels
+
+    def engine(self, found: Chosen, dtype: str) -> Any:
+        """The chip as kernels of a dtype see it."""
+        engine = engine_of(self.chip, dtype)
+        return attainable(engine, self.chip) if found.foreign else engine
+
+    def _joules(self, seconds: Array, stack: CallStack, moved: Array, dtype: str) -> Array:
+        return self.joules(seconds, stack.matrix_flop, stack.vector_flop, moved, dtype)
+
+    def joules(
+        self, seconds: Array, matrix_flop: Num, vector_flop: Num, moved_bytes: Num, dtype: str
+    ) -> Array:
+        """Joules beyond a waiting chip's; no more than the power limit gives in the time."""
+        power = chip_power(self.chip)
+        load = Load(
+            seconds=seconds,
+            clock_share=0.0,
+            matrix_flop=matrix_flop,
+            bits=BITS[DTYPES[dtype].peak],
+            vector_flop=vector_flop,
+            memory_bytes=moved_bytes,
+        )
+        spent = core_joules(load, power.coefficients) + memory_joules(load, power.coefficients)
+        most = np.asarray(power.limit_watts - power.base_watts) * seconds
+        return np.asarray(np.minimum(spent, np.maximum(most, 0.0)))
+
+    def experts(self, dims: dict[str, Num], width: int) -> Cost:
+        """One layer of routed experts on the most loaded rank."""
+        dtype = kernel_format(self.deployment.experts, self.chip)
+        found = self.chosen("experts", dtype)
+        engine = self.engine(found, dtype)
+        sizes = {name: np.broadcast_to(np.asarray(v, float), (width,)) for name, v in dims.items()}
+        seconds = experts_seconds(sizes, found.record, engine)
+        rows = sizes["tokens"] * sizes["top_k"] / sizes["ep"]
+        inner = sizes["inter"] / sizes["tp"]
+        weights = 3.0 * sizes["hidden"] * inner
+        local = sizes["experts"] / sizes["ep"]
+        moved = np.minimum(local, rows) * weights * DTYPES[dtype].weight_bytes
+        moved = moved + 2.0 * rows * (2.0 * sizes["hidden"] + 3.0 * inner)
+        return Cost(
+            seconds=seconds, joules=self.joules(seconds, 2.0 * rows * weights, 0.0, moved, dtype)
+        )
+
+
+def narrow_product(dtype: str, record: Any, plain: Any, untuned: bool) -> Any:
+    """Products of a narrow format in a step: launched as those of 16 bits are.
+
+    Tables of narrow formats launch the cast by itself (12 to 14 us in fp8), and some of 4 bits try no
+    tactics; engines fuse casts into what comes before, and replay the best tactic from a graph.
+    """
+    changed = {
+        "launch_s": np.minimum(record.launch_s, plain.launch_s),
+        "quantise": FUSED_CAST * record.quantise,
+    }
+    if DTYPES[dtype].peak == "fp4" and untuned:
+        changed["step_s"] = np.minimum(record.step_s, plain.step_s)
+        changed["split_s"] = np.minimum(record.split_s, SPLIT_S)
+        changed["memory"] = np.maximum(record.memory, NARROW_MEMORY)
+    return replace(record, **changed)
+
+
+def is_latent(op: Op) -> bool:
+    """Whether keys and values are of different widths: latent attention in either form."""
+    return isinstance(op, AttentionCore) and op.qk_dim != op.v_dim and op.v_dim > 0.0

@@ -1,0 +1,46 @@
+"""Reading tables between their points: straight along every axis, and straight on beyond the last point."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.specs._base import Num
+
+Array = NDArray[np.float64]
+Axis = tuple[NDArray[np.intp], Array]
+"""Lower point of each value, and how far it is on the way to the next."""
+
+
+def along(value: Num, points: Array, *, logarithmic: bool = False) -> Axis:
+    """Where values stand among the points of an axis; below the first point they are at it."""
+    x = np.maximum(np.asarray(value, float), points[0])
+    low = np.clip(np.searchsorted(points, x, side="right") - 1, 0, len(points) - 2)
+    first, second = points[low], points[low + 1]
+    if logarithmic:
+        return low, np.log(x / first) / np.log(second / first)
+    return low, (x - first) / (second - first)
+
+
+def read(table: Array, axes: Sequence[Axis]) -> Array:
+    """A table of as many dims as axes, at the places that broadcast together."""
+    if not axes:
+        return table
+    low, share = axes[0]
+    if len(axes) == 1:
+        return np.asarray(table[low] * (1.0 - share) + table[low + 1] * share)
+    return corners(table, axes)
+
+
+def corners(table: Array, axes: Sequence[Axis]) -> Array:
+    """The weighted sum of the corners around each place."""
+    total: Array | float = 0.0
+    for corner in range(2 ** len(axes)):
+        weight: Array | float = 1.0
+        where = []
+        for i, (low, share) in enumerate(axes):
+            up = corner >> i & 1
+            where.append(low + up)
+            weight = weight * (share if up else 1.0 - share)
+        total = total + weight * table[tuple(where)]
+    return np.asarray(total)

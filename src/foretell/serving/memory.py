@@ -1,0 +1,221 @@
+"""What an instance holds on one chip, and how much of it each engine gives to the cache.
+
+    vLLM           fraction x whole card - weights - peak of a profiled step - reserve
+    TensorRT-LLM   fraction x (whole card - weights - peak of a step - reserve)
+    SGLang         fraction x whole card - weights (the rest of the card is for steps and graphs)
+    no engine      whole card - weights - peak of a step - reserve
+
+vLLM's --gpu-memory-utilization is of the whole card, TensorRT-LLM's free_gpu_memory_fraction of what is
+left once the weights are there, SGLang's --mem-fraction-static covers weights and cache together.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.serving.formats import weight_width
+from foretell.specs._base import Num
+from foretell.specs.deployment import KV_BYTES, Deployment
+from foretell.specs.engine import EngineProfile
+from foretell.specs.ffn import Dense, Experts
+from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2, Mixer
+from foretell.specs.model import Layer, Model
+from foretell.specs.system import System
+from foretell.sharding.tensor import tensor_parallel
+from foretell.workload.build import layer_graph
+from foretell.workload.graph import Tokens
+from foretell.serving.tables import ROUTED, kinds_of
+
+Array = NDArray[np.float64]
+
+STATE_BYTES = 2.0
+"""Bytes of one element of a recurrence's state: 16 bits, as engines keep it by default."""
+SEEN_SHARE = 0.995
+"""Share of a card's memory that software can allocate: what the driver keeps is gone."""
+PAGE = 16.0
+"""Tokens of a page of the cache: half of one is lost on the mean for each sequence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One chip of an instance; bytes."""
+
+    card_bytes: float
+    """Memory that software can allocate."""
+    weight_bytes: float
+    """Weights of the fullest stage."""
+    step_bytes: float
+    """Activations and scores of the largest step."""
+    reserve_bytes: float
+    """Context, libraries, workspaces, captured graphs."""
+    kv_bytes: float
+    """The cache; negative where weights and steps leave nothing."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether anything is left for a cache."""
+        return self.kv_bytes > 0.0
+
+
+def memory_of(
+    model: Model, system: System, deployment: Deployment, profile: EngineProfile
+) -> Memory:
+    """The memory of one chip by the engine's rule."""
+    card = SEEN_SHARE * float(system.chip.memory_bytes)
+    weights = weight_bytes(model, deployment)
+    step = step_bytes(model, deployment, profile)
+    given = deployment.memory_fraction
+    fraction = profile.memory_fraction if given is None else given
+    return Memory(
+        card_bytes=card,
+        weight_bytes=weights,
+        step_bytes=step,
+        reserve_bytes=profile.reserve_bytes,
+        kv_bytes=cache_bytes(profile.memory_rule, fraction, card, weights, step + profile.reserve_bytes),
+    )
+
+
+def cache_bytes(rule: str, fraction: float, card: float, weights: float, other: float) -> float:
+    """What a rule leaves to the cache."""
+    match rule:
+        case "vllm":
+            return fraction * card - weights - other
+        case "trtllm":
+            return fraction * (card - weights - other)
+        case "sglang":
+            return min(fraction * card - weights, card - weights - other)
+        case _:
+            return card - weights - other
+
+
+def weight_bytes(model: Model, deployment: Deployment) -> float:
+    """Weights on a chip of the fullest stage: its layers, and the table or the head."""
+    d = deployment
+    layers = sum(many * layer_bytes(layer, model, d) for layer, many in kinds_of(model.stack))
+    if model.encoder is not None:
+        hidden = model.encoder.hidden
+        layers += sum(
+            many * layer_bytes(layer, model, d, hidden) for layer, many in kinds_of(model.encoder)
+        )
+    width = model.embedding.width or model.stack.hidden
+    table = 2.0 * model.embedding.vocab * width / d.tp
+    head = 0.0 if model.head.tied and d.pp == 1 else 2.0 * model.head.outputs * width / d.tp
+    ends = table + head if d.pp == 1 else max(table, head)
+    extra = 2.0 * (model.extra_parameters + sum(tower.parameters for tower in model.towers))
+    return layers / d.pp + ends + extra / d.stage
+
+
+def layer_bytes(layer: Layer, model: Model, d: Deployment, hidden: int | None = None) -> float:
+    """Weights of one layer on a rank: dense matrices and experts in their formats, the rest in 16 bits."""
+    tokens = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="prefill")
+    graph = layer_graph(layer, hidden or model.stack.hidden, tokens)
+    total = 0.0
+    for whole, op in zip(graph.ops, tensor_parallel(graph, float(d.tp), 0.0).ops, strict=True):
+        if op.name in ROUTED:
+            total += float(whole.parameters) / d.stage * weight_width(d.experts)
+        elif op.family == "gemm" and op.name != "moe.router":
+            total += float(op.parameters) * weight_width(d.weights)
+        else:
+            total += 2.0 * float(op.parameters)
+    return total
+
+
+def step_bytes(model: Model, deployment: Deployment, profile: EngineProfile) -> float:
+    """Activations of the largest step, and the scores of all sequences in fp32.
+
+    A token has its residual stream twice, queries, keys and values, and the wider side of a feed-forward
+    part; 16 bits each. Scores are there three times (as they come, in fp32, sorted).
+    """
+    d = deployment
+    tokens = float(d.max_tokens or profile.max_tokens)
+    rows = float(d.max_batch or profile.max_batch)
+    widest = max(inner_width(layer, d) for layer, _ in kinds_of(model.stack))
+    activations = 2.0 * tokens * (4.0 * model.stack.hidden + widest)
+    return activations + 10.0 * rows * model.head.outputs / d.tp
+
+
+def inner_width(layer: Layer, d: Deployment) -> float:
+    """Elements of a token on the wider side of a feed-forward part on one rank."""
+    match layer.ffn:
+        case Dense(width=width, gated=gated):
+            return width * (3.0 if gated else 2.0) / d.tp
+        case Experts(width=width, top_k=top_k):
+            return 3.0 * width * top_k / d.stage
+        case _:
+            return 0.0
+
+
+def kv_bytes(
+    model: Model, deployment: Deployment, context: Num, *, windows: bool = True, cross: Num = 0.0
+) -> Array:
+    """Bytes that one sequence of `context` tokens has in the cache of one rank of a stage.
+
+    MHA, GQA: layers x 2 x max(kv_heads / tp, 1) x head_dim a token, at most the window's tokens; MLA:
+    layers x (rank + rotary key), whole on every rank; recurrences: their state, whatever the context.
+    """
+    total: Num = 0.0
+    for layer, many in kinds_of(model.stack):
+        for mixer in layer.mixers:
+            total = total + many * mixer_bytes(mixer, deployment, context, windows, cross)
+    return np.asarray(total / deployment.pp)
+
+
+def mixer_bytes(mixer: Mixer, d: Deployment, context: Num, windows: bool, cross: Num) -> Num:
+    """What one mixer keeps of one sequence on one rank."""
+    element, tp = KV_BYTES[d.kv], float(d.tp)
+    match mixer:
+        case Attention():
+            if not mixer.owns_kv:
+                return 0.0
+            width = mixer.head_dim + (0 if mixer.value_is_key else mixer.value_dim or mixer.head_dim)
+            kept: Num = np.asarray(cross if mixer.cross else context, float)
+            if windows and mixer.window is not None and not mixer.cross:
+                kept = np.minimum(kept, float(mixer.window))
+                if mixer.compress_ratio is not None:
+                    kept = kept + np.asarray(context) / mixer.compress_ratio
+            return max(mixer.kv_heads / tp, 1.0) * width * element * kept + index(mixer, context)
+        case LatentAttention():
+            return (mixer.kv_rank + mixer.rope_dim) * element * np.asarray(context, float) + index(
+                mixer, context
+            )
+        case Mamba2():
+            inner = mixer.heads * mixer.head_dim
+            taps = (inner + 2.0 * mixer.groups * mixer.state) * (mixer.conv_kernel - 1.0)
+            return STATE_BYTES * (inner * mixer.state + taps) / tp
+        case DeltaNet():
+            keys = mixer.key_heads * mixer.key_dim
+            values = mixer.value_heads * mixer.value_dim
+            taps = (2.0 * keys + values) * (mixer.conv_kernel - 1.0)
+            return STATE_BYTES * (values * mixer.key_dim + taps) / tp
+        case _:
+            return 0.0
+
+
+def index(mixer: Attention | LatentAttention, context: Num) -> Num:
+    """Keys of an indexer: one byte an element and a scale of four for each."""
+    if mixer.indexer is None or not mixer.indexer.owns_weights:
+        return 0.0
+    return (mixer.indexer.head_dim + 4.0) * np.asarray(context, float) / mixer.indexer.ratio
+
+
+def sequences_that_fit(
+    memory: Memory, model: Model, deployment: Deployment, profile: EngineProfile, context: Num
+) -> Array:
+    """Sequences of so many tokens each that the caches of an instance hold together."""
+    each = kv_bytes(
+        model, deployment, np.asarray(context) + PAGE / 2.0, windows=profile.window_saved
+    )
+    room = max(memory.kv_bytes, 0.0) / np.maximum(each, 1e-9)
+    return np.asarray(room * deployment.dp * deployment.cp)
+
+
+def longest_context(memory: Memory, model: Model, deployment: Deployment, batch: float = 1.0) -> int:
+    """Most tokens that each of `batch` sequences may have, the model's own limit set aside."""
+    ranks = deployment.dp * deployment.cp
+    low, high = 0, 2**31
+    while high - low > 1:
+        middle = (low + high) // 2
+        need = float(kv_bytes(model, deployment, float(middle))) * max(batch / ranks, 1.0)
+        low, high = (middle, high) if need <= memory.kv_bytes else (low, middle)
+    return low

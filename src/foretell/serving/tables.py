@@ -1,0 +1,336 @@
+"""What steps of a deployment are made of, tabulated: seconds and joules on one rank.
+
+    token     everything that sees each token by itself: projections, norms, dense feed-forward parts
+    experts   routed experts, which see the tokens of all ranks of the stage
+    decode    attention, recurrences and absorbed projections of decoding sequences: sequences x context
+    prefill   the same of prompts: prompts x tokens x past
+    head      final norm, scores and sampling, by the number of sequences that get a token
+    encoder   what an encoder does for its tokens
+
+Points are chosen where engines capture graphs and twice as far apart above; between them times are nearly
+straight (attention over tokens: straight in logarithms).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.network.collectives import Group, collective_s, send_s
+from foretell.network.library import prepare
+from foretell.network.library_catalog import library_for
+from foretell.network.placement import tier_counts, units
+from foretell.network.stack import stack_of
+from foretell.serving.kernels import Cost, Kernels
+from foretell.sharding.tensor import tensor_parallel
+from foretell.specs._base import Num, changed
+from foretell.specs.deployment import Deployment
+from foretell.specs.engine import EngineProfile
+from foretell.specs.ffn import Experts
+from foretell.specs.model import Layer, Model, Stack
+from foretell.specs.system import System
+from foretell.workload.build import layer_graph, layer_kinds
+from foretell.workload.graph import Phase, Tokens
+from foretell.workload.ops import Gemm, Op, Pointwise
+
+Array = NDArray[np.float64]
+
+TOKENS = np.unique(
+    np.rint(
+        np.concatenate(
+            [[1, 2, 4], np.arange(8, 128, 8), np.arange(128, 512, 32), 512 * 2 ** np.arange(0, 9.26, 0.25)]
+        )
+    )
+).astype(float)
+"""Tokens of a step, to 314 thousand; beyond, times go on straight."""
+SEQUENCES = np.unique(np.rint(2.0 ** np.arange(0.0, 13.1, 0.5))).astype(float)
+"""Decoding sequences."""
+CONTEXTS = np.concatenate([[1.0], 2.0 ** np.arange(5.0, 21.0)])
+"""Tokens in a sequence's cache."""
+PROMPTS = 2.0 ** np.arange(0.0, 11.0)
+"""Prompts of a step."""
+LENGTHS = np.concatenate([[1.0, 16.0], 2.0 ** np.arange(5.0, 20.1, 0.5)])
+"""New tokens of one prompt."""
+PASTS = np.concatenate([[0.0], 4.0 ** np.arange(4.0, 11.0)])
+"""Tokens of one prompt that are in the cache already."""
+ALONE = ("attention", "scan")
+"""Families of operations that depend on sequences, not on tokens alone."""
+ALONE_NAMES = (
+    "attention.k_absorb", "attention.v_absorb", "attention.kv_up", "cross.kv", "indexer.top_k",
+)  # fmt: skip
+"""Further operations that do."""
+ROUTED = ("moe.permute", "moe.up", "moe.act", "moe.down", "moe.unpermute", "moe.top_k")
+"""Operations that the fused kernels of the experts stand for."""
+EXPERT_SKEW = 0.9
+"""Exponent of the power law by which a router likes its experts. With it, rows drawn by chance and tables of
+kernels alone meet decode steps of gpt-oss-120b and DeepSeek-R1 under three engines, at 4 to 256 in flight."""
+SAMPLING_S = 30e-6
+"""Seconds of sampling that do not depend on the vocabulary."""
+SAMPLING_PASSES = 3.0
+"""Passes over the scores in fp32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """Seconds of one rank at every point, the exchanges it waits for included."""
+
+    token_s: Array
+    """By tokens of a rank; (tokens,)."""
+    experts_s: Array
+    """By tokens of the stage, kernels alone; (tokens,)."""
+    gather_s: Array
+    """What experts wait for tokens of other ranks, by tokens of the stage; (tokens,)."""
+    decode_s: Array
+    """By sequences of a rank and their context; (sequences, contexts)."""
+    prefill_s: Array
+    """By prompts of a rank, their new tokens and their pasts; (prompts, lengths, pasts)."""
+    head_s: Array
+    """By sequences of a rank that get a token; (tokens,)."""
+    encoder_s: Array
+    """By tokens of a rank that an encoder reads; (tokens,)."""
+    token_joules: Array
+    """As token_s, of all ranks."""
+    experts_joules: Array
+    """As experts_s, of all ranks."""
+    decode_joules: Array
+    """As decode_s, of all ranks."""
+    prefill_joules: Array
+    """As prefill_s, of all ranks."""
+    head_joules: Array
+    """As head_s, of all ranks."""
+    encoder_joules: Array
+    """As encoder_s, of all ranks."""
+    exchange_s: Array
+    """What of token_s is waiting for other ranks; (tokens,)."""
+    reduces: float
+    """All-reduces of a step."""
+    mixtures: float
+    """Layers with routed experts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Groups of a deployment's ranks on the network."""
+
+    tensor: Group
+    """The tp ranks of a copy of the attention."""
+    stage: Group
+    """All ranks that share the experts."""
+    pipe_counts: Array
+    """Where the stages stand; (tiers, 1)."""
+    system: System
+    """Chips and network."""
+    profile: EngineProfile
+    """Whose collectives."""
+
+
+@lru_cache(maxsize=256)
+def links_of(system: System, deployment: Deployment, profile: EngineProfile) -> Links:
+    """Place the groups: tensor parallel innermost, then the rest of the stage, then stages."""
+    d = deployment
+    filled = units(system.network, d.gpus)
+
+    def counts(size: int, stride: int) -> Array:
+        return tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, d.gpus)
+
+    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    library = library_for(system, software="trtllm" if profile.custom_all_reduce else "")
+
+    def group(size: int) -> Group:
+        where = counts(size, 1)
+        if library is None:
+            return stack_of(where, system.network, kinds)
+        return prepare(library, system.network, where, kinds)
+
+    return Links(
+        tensor=group(d.tp),
+        stage=group(d.stage),
+        pipe_counts=counts(d.pp, d.stage),
+        system=system,
+        profile=profile,
+    )
+
+
+@lru_cache(maxsize=256)
+def tables_of(
+    model: Model, system: System, deployment: Deployment, profile: EngineProfile
+) -> Tables:
+    """All tables of a deployment."""
+    kernels = Kernels(chip=system.chip, deployment=deployment, profile=profile)
+    links = links_of(system, deployment, profile)
+    stack = model.stack
+    token, exchange = token_costs(model, stack, kernels, links)
+    experts, routed_exchange = expert_costs(stack, kernels, links)
+    decode = alone(model, stack, kernels, "decode")
+    prefill = alone(model, stack, kernels, "prefill")
+    head = head_costs(model, kernels, links)
+    encoder = Cost(seconds=np.zeros_like(TOKENS), joules=np.zeros_like(TOKENS))
+    if model.encoder is not None:
+        encoder, _ = token_costs(model, model.encoder, kernels, links)
+        own = alone(model, model.encoder, kernels, "prefill")
+        prefill = prefill + own
+    shape = (len(PROMPTS), len(LENGTHS), len(PASTS))
+    square = (len(SEQUENCES), len(CONTEXTS))
+    return Tables(
+        token_s=token.seconds,
+        experts_s=experts.seconds,
+        gather_s=routed_exchange,
+        decode_s=decode.seconds.reshape(square),
+        prefill_s=prefill.seconds.reshape(shape),
+        head_s=head.seconds,
+        encoder_s=encoder.seconds,
+        token_joules=token.joules,
+        experts_joules=experts.joules,
+        decode_joules=decode.joules.reshape(square),
+        prefill_joules=prefill.joules.reshape(shape),
+        head_joules=head.joules,
+        encoder_joules=encoder.joules,
+        exchange_s=exchange,
+        reduces=reduces_of(stack),
+        mixtures=sum(many for layer, many in kinds_of(stack) if isinstance(layer.ffn, Experts)),
+    )
+
+
+def kinds_of(stack: Stack) -> list[tuple[Layer, float]]:
+    """Distinct layers and how many of each."""
+    layers, order = layer_kinds(stack)
+    return [(layer, float(order.count(i))) for i, layer in enumerate(layers)]
+
+
+def reduces_of(stack: Stack) -> float:
+    """Times that a step leaves a region that tensor parallelism cuts."""
+    one = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="decode")
+    return sum(
+        many * sum(edge.leave for edge in layer_graph(layer, stack.hidden, one).edges)
+        for layer, many in kinds_of(stack)
+    )
+
+
+def token_costs(
+    model: Model, stack: Stack, kernels: Kernels, links: Links
+) -> tuple[Cost, Array]:
+    """Operations on each token, the all-reduces behind them included; and these alone."""
+    tp = float(kernels.deployment.tp)
+    tokens = Tokens(
+        batch=TOKENS, q_len=1.0, kv_len=1.0, phase="decode",
+        rotary=model.embedding.positions == 0,
+    )  # fmt: skip
+    ops: list[Op] = []
+    counts: list[float] = []
+    exchange = np.zeros_like(TOKENS)
+    for layer, many in kinds_of(stack):
+        graph = layer_graph(layer, stack.hidden, tokens)
+        for op in tensor_parallel(graph, tp, 0.0).ops:
+            if op.family in ALONE or op.name in ALONE_NAMES or op.name in ROUTED:
+                continue
+            if op.name == "norm" and isinstance(op, Pointwise) and layer.norms:
+                op, times = changed(op, elements=op.elements / layer.norms), many * layer.norms
+            else:
+                times = many
+            ops.append(op)
+            counts.append(times)
+        for edge in graph.edges:
+            if edge.leave and not (edge.name == "moe" and kernels.deployment.stage > tp):
+                size = 2.0 * np.asarray(edge.elements)[None, :]
+                exchange = exchange + many * collective_s("all-reduce", size, links.tensor)[0]
+    cost = kernels.cost(ops, counts, len(TOKENS))
+    return Cost(seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus), exchange
+
+
+def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Array]:
+    """Routed experts of all layers for the tokens of the stage, and what they wait for."""
+    d, none = kernels.deployment, np.zeros_like(TOKENS)
+    total, exchange = Cost(seconds=none, joules=none), none
+    for layer, many in kinds_of(stack):
+        if not isinstance(layer.ffn, Experts):
+            continue
+        ffn = layer.ffn
+        hidden = float(ffn.latent or stack.hidden)
+        one = kernels.experts(
+            {
+                "tokens": TOKENS,
+                "hidden": hidden,
+                "inter": float(ffn.width),
+                "experts": float(ffn.experts),
+                "top_k": float(ffn.top_k),
+                "ep": float(d.ep),
+                "tp": float(d.stage / d.ep),
+                "skew": EXPERT_SKEW,
+                "drawn": 1.0,
+                "gated": 1.0 if ffn.gated else 0.0,
+            },
+            len(TOKENS),
+        )
+        if d.stage > d.tp:
+            # Ranks with tokens of their own gather those of all, and get back the sums of theirs.
+            size = 2.0 * TOKENS[None, :] * hidden
+            wait = collective_s("all-gather", size, links.stage)[0]
+            wait = wait + collective_s("reduce-scatter", size, links.stage)[0]
+        else:
+            wait = none  # the region's all-reduce stands among the tokens' exchanges
+        exchange = exchange + many * wait
+        total = total + Cost(seconds=many * one.seconds, joules=many * one.joules * d.gpus)
+    return total, exchange
+
+
+def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:
+    """What depends on sequences: attention, recurrences, products with cached latents."""
+    d = kernels.deployment
+    rotary = model.embedding.positions == 0
+    if phase == "decode":
+        n, context = np.meshgrid(SEQUENCES, CONTEXTS, indexing="ij")
+        tokens = Tokens(
+            batch=n.ravel(), q_len=1.0 + d.draft_tokens, kv_len=context.ravel(),
+            cross_len=context.ravel(), phase=phase, rotary=rotary,
+        )  # fmt: skip
+    else:
+        k, new, past = np.meshgrid(PROMPTS, LENGTHS, PASTS, indexing="ij")
+        tokens = Tokens(
+            batch=k.ravel(), q_len=new.ravel(), kv_len=(new + past).ravel(),
+            cross_len=new.ravel(), phase=phase, rotary=rotary,
+        )  # fmt: skip
+    ops: list[Op] = []
+    counts: list[float] = []
+    for layer, many in kinds_of(stack):
+        graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
+        mine = [op for op in graph.ops if op.family in ALONE or op.name in ALONE_NAMES]
+        ops += mine
+        counts += [many] * len(mine)
+    width = np.size(tokens.batch)
+    cost = kernels.cost(ops, counts, width, phase)
+    return Cost(seconds=cost.seconds, joules=cost.joules * d.tp)
+
+
+def head_costs(model: Model, kernels: Kernels, links: Links) -> Cost:
+    """Table, final norm, scores over the vocabulary's parts, and the sampling of one token each."""
+    tp, rows = float(kernels.deployment.tp), TOKENS
+    width = float(model.embedding.width or model.stack.hidden)
+    outputs = float(model.head.outputs)
+    ops: list[Op] = [
+        Pointwise(name="head.norm", elements=rows * model.stack.hidden, flop=5.0, family="norm")
+    ]
+    if outputs:
+        ops.append(Gemm(name="head.scores", m=rows, n=outputs / tp, k=width, split="none"))
+        moved = SAMPLING_PASSES * rows * outputs * 2.0
+        ops.append(Pointwise(name="head.sample", elements=moved, reads=0.5, writes=0.5, flop=1.0))
+    cost = kernels.cost(ops, [1.0] * len(ops), len(rows))
+    seconds = cost.seconds + (SAMPLING_S if outputs else 0.0)
+    if outputs:
+        size = 2.0 * rows[None, :] * outputs
+        seconds = seconds + collective_s("all-gather", size, links.tensor)[0]
+    return Cost(seconds=seconds, joules=cost.joules * kernels.deployment.tp)
+
+
+def pipe_s(tokens: Num, model: Model, links: Links) -> Array:
+    """Seconds of passing the tokens' activations to the next stage."""
+    size = 2.0 * np.asarray(tokens, float) * model.stack.hidden
+    flat = np.atleast_1d(size)
+    found = [float(send_s(one, links.pipe_counts, links.system.network)[0]) for one in flat.ravel()]
+    return np.reshape(np.array(found), np.shape(size))
+
+
+def names(ops: Sequence[Op]) -> list[str]:
+    """Names of operations, for tests and explanations."""
+    return [op.name for op in ops]

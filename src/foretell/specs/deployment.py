@@ -1,0 +1,88 @@
+"""How a model is served: its layout on chips, its formats, its limits; and what is asked of it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from foretell.specs._base import Num
+
+Format = Literal["bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "mxfp4", "nvfp4"]
+"""Number formats of weights and of the cache."""
+FORMATS: tuple[Format, ...] = (
+    "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "mxfp4", "nvfp4",
+)  # fmt: skip
+"""All of them."""
+KV_BYTES: dict[str, float] = {
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "fp8-block": 1.0,
+    "int8": 1.0,
+    "int4": 0.5625,
+    "mxfp4": 0.53125,
+    "nvfp4": 0.5625,
+}
+"""Bytes of one element of the cache with its share of the scales."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One instance of an engine: tp x pp x dp x cp chips that hold one copy of the model.
+
+    The tp x dp x cp chips of a stage share the experts: ep of them hold different ones, and each expert is
+    cut over the tp dp cp / ep others.
+    """
+
+    tp: int = 1
+    """Ranks that cut attention heads and matrices."""
+    pp: int = 1
+    """Stages."""
+    dp: int = 1
+    """Ranks that have attention, and the dense parts, for sequences of their own (attention data parallel)."""
+    ep: int = 1
+    """Ranks that hold different experts."""
+    cp: int = 1
+    """Ranks that share the tokens of a long prompt."""
+    weights: Format = "bf16"
+    """Format of the dense matrices; head, table and router stay in 16 bits."""
+    experts: Format = "bf16"
+    """Format of the routed experts."""
+    kv: Format = "bf16"
+    """Format of the cache."""
+    graph: bool = True
+    """Whether decode steps are replayed from a captured graph; else the host launches every kernel."""
+    max_batch: int | None = None
+    """Sequences at once; None: the engine's own limit."""
+    max_tokens: int | None = None
+    """Tokens of a step; None: the engine's own limit."""
+    memory_fraction: float | None = None
+    """Share of the memory by the engine's own rule; None: the engine's default."""
+    draft_tokens: int = 0
+    """Tokens that multi-token prediction or a draft proposes for each step; 0: none."""
+    accepted: float = 0.0
+    """Of these, how many are kept on the mean."""
+
+    @property
+    def gpus(self) -> int:
+        """Chips of one instance."""
+        return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def stage(self) -> int:
+        """Chips of one stage, which share the experts."""
+        return self.tp * self.dp * self.cp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What is asked of an instance; lengths in tokens."""
+
+    isl: Num
+    """Prompt."""
+    osl: Num
+    """Answer."""
+    concurrency: Num
+    """Requests in flight: each answered one is followed by the next."""
+    least: float = 1.0
+    """Lengths are drawn evenly between this share of isl and osl and the whole of them."""
+    waves: float = 10.0
+    """Requests over concurrency: all of the first wave are sent at once."""

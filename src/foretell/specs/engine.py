@@ -1,0 +1,105 @@
+"""A serving engine of one generation: what of a step, of the memory and of the waiting is its own."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+MemoryRule = Literal["vllm", "trtllm", "sglang", "none"]
+"""Whose rule says how much memory the cache gets; none: a loop without an engine takes what is left."""
+Policy = Literal["mixed", "prefill-first"]
+"""mixed: prompts join the decode step; prefill-first: they have a step of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What a profile was fitted to, and how well; errors are medians of |predicted / measured - 1|."""
+
+    rows: int
+    """Rows of measurements."""
+    tpot_ape: float | None = None
+    """Of the time per output token; None where none was measured."""
+    ttft_ape: float | None = None
+    """Of the time to the first token."""
+    throughput_ape: float | None = None
+    """Of the throughput."""
+    left_out_tpot_ape: float | None = None
+    """Of the time per output token, with the row's group (model x chip x engine) left out of the fit."""
+    left_out_ttft_ape: float | None = None
+    """The same of the time to the first token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineProfile:
+    """One generation of an engine on one generation of chips."""
+
+    id: str
+    """Its name: `--engine NAME`."""
+    engine: str
+    """vllm, trtllm, sglang, lmdeploy, torch, nemo."""
+    since: str
+    """First version or year it stands for; empty: any."""
+    until: str
+    """Last version or year; empty: any."""
+    years: tuple[int, int]
+    """First and last year it stands for, where a version is told as a date; 0: to this day."""
+    architectures: tuple[str, ...]
+    """Chip generations it was fitted on; empty: any."""
+    software: tuple[str, ...]
+    """Whose kernel tables it runs by, the nearest first."""
+    source: str
+    """What the numbers were read from."""
+    fit: Fit
+    """How well they hold."""
+    custom_all_reduce: bool = True
+    """Whether the engine has all-reduce kernels of its own inside a node; else NCCL's."""
+    exchange_s: float = 0.0
+    """What each all-reduce takes longer for each doubling of its ranks: ranks that are not in step."""
+    graph: bool = True
+    """Whether decode steps are replayed from a graph."""
+    host_step_s: float = 4e-4
+    """Scheduler, sampling and detokenisation that a decode step waits for."""
+    host_sequence_s: float = 0.0
+    """The same for each decoding sequence."""
+    eager_layer_s: float = 0.0
+    """Host time of one layer where kernels are launched one by one; the longer of host and device shows."""
+    eager_sequence_s: float = 0.0
+    """Host time of one sequence in such a step."""
+    layer_s: float = 0.0
+    """Gaps on the device between the kernels of a layer, in every step."""
+    prefill_factor: float = 1.0
+    """Device time of a step with prompt tokens over what its kernels tell."""
+    prefill_layer_s: float = 0.0
+    """Least time of one layer of such a step: the host launches its kernels one by one."""
+    prefill_step_s: float = 0.0
+    """What such a step takes besides."""
+    latency_s: float = 0.013
+    """What a request meets before and after the engine: HTTP, tokeniser, queue."""
+    latency_s_per_token: float = 0.0
+    """The same for each prompt token."""
+    late_steps: float = 1.0
+    """Decode steps after its own that a first token waits for (asynchronous scheduling)."""
+    wait_steps: float = 0.0
+    """Decode steps that new prompts wait for to come together."""
+    policy: Policy = "mixed"
+    """How prompts and decoding share steps."""
+    max_batch: int = 1024
+    """Sequences at once."""
+    max_tokens: int = 8192
+    """Tokens of a step."""
+    memory_rule: MemoryRule = "vllm"
+    """Whose rule."""
+    memory_fraction: float = 0.9
+    """Share of the memory by that rule."""
+    reserve_bytes: float = 4e9
+    """Context, libraries, workspaces and captured graphs."""
+    whole_admission: bool = False
+    """Whether a request is let in only where its longest possible answer fits too."""
+    window_saved: bool = True
+    """Whether layers with a window keep no more than the window."""
+    shared_heads: float = 1.0
+    """Part of the sharing of keys among query heads that kernels use: 1 all; 0: each head reads its own."""
+    fused: bool = True
+    """Whether passes over memory are fused kernels; else plain ones follow each other."""
+    expert_layer_s: float = 0.0
+    """What a layer of experts takes beyond its kernels."""
+    expert_factor: float = 1.0
+    """Time of the experts' kernels over what their tables tell."""

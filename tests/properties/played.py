@@ -1,0 +1,77 @@
+"""A plan's step played task by task, with the times that its estimate has for every chunk."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.frameworks import framework
+from foretell.cost.optimizer import accumulate_s
+from foretell.estimate import evaluate_rows, part_seconds, stages_of_plans
+from foretell.sharding.pipeline import chunk_sizes
+from foretell.simulate.events import ChunkTimes, play
+from foretell.simulate.schedules import schedule_named
+from foretell.specs.plan import Plan, batch_of
+from foretell.specs.scenario import Scenario
+from foretell.tables import Tables, tables_of
+from tests.simulate.pipes import pipe
+
+Array = NDArray[np.float64]
+
+
+def parts_on_chunks(tables: Tables, pp: int, vpp: int) -> Array:
+    """Parts on each chunk along the model; (chunks, parts)."""
+    order = np.asarray(tables.parts.order)
+    counts = np.zeros((pp * vpp, len(tables.parts.names)))
+    ends = np.cumsum(chunk_sizes(len(order), pp * vpp))
+    for chunk, (end, size) in enumerate(zip(ends, chunk_sizes(len(order), pp * vpp), strict=True)):
+        for kind in order[end - size : end]:
+            counts[chunk, kind] += 1.0
+    counts[0, -2] = counts[-1, -1] = 1.0
+    return counts
+
+
+def on_ranks(along: Array, layout: str, pp: int, vpp: int) -> Array:
+    """Times of chunks along the model as (ranks, chunks) of a layout."""
+    if layout == "v":
+        return np.stack((along[:pp], along[: pp - 1 : -1]), axis=1)
+    if layout == "both":
+        return np.stack((along, along[::-1]), axis=1)
+    return along.reshape(vpp, pp).T
+
+
+def played_and_closed(scenario: Scenario, plan: Plan) -> tuple[float, float]:
+    """The pipeline's time of a step: events, and the estimate's closed form."""
+    plans = batch_of([plan])
+    tables = tables_of(scenario, plans)
+    rows = evaluate_rows(scenario, plans, tables)
+    stages = stages_of_plans(plans, tables)
+    schedule, parts, mu = schedule_named(plan.schedule), tables.parts, int(rows.micro_batches[0])
+    layer = np.arange(len(parts.names)) < parts.kinds
+    forward, backward = part_seconds(
+        plans.recompute[:, None], layer, tables.shape, tables.group, tables, stages.clock
+    )
+    weight = np.zeros_like(forward)
+    if parts.weight_s is not None:
+        slower = tables.pace / stages.clock[0] - 1.0
+        weight = parts.weight_s[0] + slower * parts.weight_s[1]
+    fused = framework(plan.framework).sums_fused
+    trained = parts.trained.copy()
+    # A head that is the token table is a copy of it on another rank.
+    trained[:, -1] += parts.tied * (schedule.layout != "v")
+    sums = accumulate_s(trained, 1.0, scenario.system.chip, plan, fused=fused)
+    sums = sums * (mu > 1 or fused)
+    counts = parts_on_chunks(tables, plan.pp, plan.vpp)
+    send = 0.5 * float(rows.send_s[0, 0]) / plan.vpp
+    split = schedule.splits_backward
+    along = [
+        counts @ forward[0] + send,
+        counts @ (backward - weight + (0.0 if split else sums))[0] + send,
+        counts @ (weight + (sums if split else 0.0))[0],
+    ]
+    chunks = [on_ranks(x, schedule.layout, plan.pp, plan.vpp) for x in along]
+    pairs = max(float(schedule.pairs(pipe(plan.pp, plan.vpp, mu))[0]), 1.0)
+    saved = float(rows.saved_s.max()) / pairs
+    times = ChunkTimes(forward_s=chunks[0], input_s=chunks[1], weight_s=chunks[2], saved_s=saved)
+    slow = int(rows.slowest[0])
+    other = float(rows.data_s[0, slow] + rows.optimizer_s[0, slow] + rows.offload_s[0, slow])
+    closed = float(rows.step_s[0]) - rows.fixed_s - other
+    return play(schedule, times, mu).step_s, closed

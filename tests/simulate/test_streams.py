@@ -244,6 +244,21 @@ def test_collectives_hold_cores() -> None:
     assert played.spent[0]["contention"] == pytest.approx(0.6 / 0.9 - 0.6)
 
 
+@given(st.floats(0.1, 4.0), st.floats(0.1, 4.0))
+def test_what_runs_side_by_side_in_part(pass_s: float, message_s: float) -> None:
+    """The shorter one is hidden but for a tenth of what the two take side by side."""
+    chunk = Chunk(
+        forward=Pass(chip_s=pass_s),
+        input=Pass(chip_s=0.0),
+        gathers_first=(Message(name="gather", seconds=message_s, at=1.0),),
+    )
+    program = Program(ranks=((chunk,),), micro_batches=1, apart_share=0.1, group_use=((1.0,),))
+    shorter, longer = sorted((pass_s, message_s))
+    step_s = play_step(schedule_named("1f1b"), program).step_s
+    assert step_s == pytest.approx(longer + shorter / 9.0 if shorter < 0.9 * longer else step_s)
+    assert longer < step_s <= (longer + shorter)
+
+
 def bucketed(count: int, total_s: float) -> PlayedStep:
     chunk = Chunk(
         forward=Pass(chip_s=1.0),

@@ -22,6 +22,10 @@ RUN = (
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--json"],
     "search": [*QUESTION[:-1], "--top", "--workers", "--json"],
+    "simulate": [
+        *QUESTION[:-1],
+        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --json".split(),
+    ],
     "explain": [*QUESTION[:-1], "--plot", "--json"],
     "compare-plans": [*QUESTION[:-2], "--json"],
     "catalog chips": ["--json"],
@@ -37,7 +41,7 @@ FLAGS = {
     ).split(),
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
-    "validate training": "--file --leave-one-out --json".split(),
+    "validate training": "--file --leave-one-out --simulate --json".split(),
     "validate memory": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
@@ -312,7 +316,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, explain, compare-plans, catalog, reference, network, validate, ",
+            "allowed: estimate, search, simulate, explain, compare-plans, catalog, reference, network, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

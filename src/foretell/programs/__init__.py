@@ -109,7 +109,9 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
         update_s=tuple(float(rows.optimizer_s[0, s]) for s in stage),
         update_copies_s=update_copies_s,
         fixed_s=software.fixed_s,
-        held_cores=held_cores(chip, uses["group_use"], software.data_exposed),
+        # What is never hidden is sent apart (programs/messages.py).
+        apart_share=software.data_exposed if software.data_exposed < 1.0 else 0.0,
+        held_cores=held_cores(chip, uses["group_use"]),
         **uses,
     )
     return Laid(
@@ -138,15 +140,10 @@ def runs_ahead(plan: Plan) -> bool:
     return plan.pp == 1 or plan.schedule not in SYNCHRONISED
 
 
-def held_cores(chip: Chip, uses: Sequence[Sequence[float]], shown: float) -> tuple[float, ...]:
-    """Share of the cores that a collective of each group holds beside a pass, as replicas.py has it.
-
-    A framework that hides messages but for a share `shown` holds the pass up as much besides.
-    """
+def held_cores(chip: Chip, uses: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Share of the cores that a collective of each group holds beside a pass, as replicas.py has it."""
     own_engines = chip.architecture.startswith(OWN_ENGINES)
-    taken = [0.0 if own_engines else CORES_TAKEN * float(use[0]) for use in uses]
-    shown = shown if shown < 1.0 else 0.0
-    return tuple(shown + (1.0 - shown) * share for share in taken)
+    return tuple(0.0 if own_engines else CORES_TAKEN * float(use[0]) for use in uses)
 
 
 def hidden_share(plan: Plan, chip: Chip) -> float:

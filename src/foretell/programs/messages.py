@@ -96,8 +96,7 @@ def _chunk_messages(
     share = float(sum(weights[p] for p in parts)) / max(whole, 1e-30)
     traffic, base = found[0][0].traffic, dealt.plans.base
     software = framework(base.framework)
-    # What is shown of a message in part holds the pass up while it runs (`held_cores`); here is what is shown
-    # as a whole.
+    # What is hidden in part holds the pass up while it runs (`apart_share`); this is what is never hidden.
     shown = float(software.data_exposed >= 1.0)
     shown_gather = 1.0 if software.gather_waits else shown
     there_ends, back_ends = dealt.ends(parts, forward), dealt.ends(parts[::-1], backward)

@@ -5,6 +5,7 @@ A task's time is shared out in proportion to what its parts take alone; where it
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,10 @@ WORDS = {
 """What a task does."""
 
 
+MORE = ("copies of weights", "sums of gradients, layers computed again")
+"""What a forward and a backward pass have beyond their parts."""
+
+
 class Item(NamedTuple):
     """A share of a task."""
 
@@ -52,20 +57,33 @@ class Leaves:
 
     def of(self, rank: int, task: Task) -> tuple[Item, ...]:
         """Shares of one task of a rank, in order."""
-        here = self.laid.contents[rank]
-        chunk = here[task.chunk]
-        other = here[task.other_chunk] if task.does == "P" else ()
-        key = task.does, chunk, other
+        key = task.does, task.chunk, task.other_chunk, rank
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = tuple(self._of(task.does, chunk, other))
+            if task.does == "P":
+                both = self._of("F", rank, task.chunk) + self._of("D", rank, task.other_chunk)
+                found = tuple(both)
+            else:
+                found = tuple(self._of(task.does, rank, task.chunk))
+            self._known[key] = found
         return found
 
-    def _of(self, does: str, chunk: tuple[int, ...], other: tuple[int, ...]) -> list[Item]:
-        if does == "P":
-            return self._of("F", chunk, ()) + self._of("D", other, ())
+    def _of(self, does: str, rank: int, number: int) -> list[Item]:
+        """One pass over one chunk; what it has beyond its parts (sums of gradients and such) comes last."""
+        chunk, known = self.laid.program.ranks[rank][number], {"F": "forward", "B": "input"}
+        whole = getattr(chunk, known.get(does, "weight"))
+        whole = chunk.input + chunk.weight if does == "D" else whole
+        found = self._parts(does, self.laid.contents[rank][number])
+        more_s = whole.alone_s - sum(item.seconds for item in found)
+        if more_s > 1e-9 * whole.alone_s:
+            found.append(Item(COMPUTE, MORE[does != "F"], more_s))
+        return found
+
+    def _parts(self, does: str, chunk: tuple[int, ...]) -> list[Item]:
         parts = chunk if does == "F" else chunk[::-1]
         passes = [self._pass(does, part) for part in parts]
+        if not passes:
+            return []
         if self.detail == "tasks":
             total = sum(passes[1:], passes[0])
             return _items(WORDS[does], total, [])
@@ -84,11 +102,7 @@ class Leaves:
             return products
         if does == "D" or not laid.schedule.splits_backward:
             return whole
-        return Pass(
-            chip_s=whole.chip_s - products.chip_s,
-            wait_s=whole.wait_s,
-            exchange_s=whole.exchange_s,
-        )
+        return replace(whole, chip_s=whole.chip_s - products.chip_s)
 
     def _ops(self, does: str, part: int) -> list[tuple[Op, float]]:
         """Operations of a part in one pass, with their times at the clock of short bursts."""

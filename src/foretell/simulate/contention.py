@@ -5,7 +5,8 @@ Links are shared evenly (max-min fairness, network/topologies/sharing.py). While
     kernels have the cores that the collective leaves them: they take 1 / (1 - held share) as long
     an exchange of the pass and the collective share the links that both use
 
-A pass alternates between kernels and exchanges many times, so both are taken at their mean over it.
+A framework that lets them run side by side only in part has both stand still for the rest (`apart_share`). A
+pass alternates between kernels and exchanges many times, so both are taken at their mean over it.
 """
 
 import numpy as np
@@ -53,12 +54,14 @@ class Contention:
         if alone <= 0.0:
             return 1.0, 1.0
         products_s = (1.0 + self.longer[group]) * (work.chip_s + work.moved_s) + work.wait_s
-        wall_s, served_s = products_s, products_s
+        # Copies into and out of messages come in turn with these.
+        wall_s, served_s = products_s, products_s - (1.0 + self.longer[group]) * work.moved_s
         rates = self.exchange_rates[group] if self.exchange_rates else []
         for seconds, (own, other) in zip(work.exchange_s, rates, strict=False):
             wall_s += seconds / own
             served_s += seconds / own * other
-        return wall_s / alone, served_s / wall_s
+        beside = 1.0 - min(self.program.apart_share, 0.95)
+        return wall_s / alone / beside, beside * served_s / wall_s
 
     def of_send(self, group: int) -> tuple[float, float]:
         """The same for a send to another rank."""

@@ -127,6 +127,9 @@ class Program:
     """Exchange -> share of its time that each tier's links are in use; none: no links."""
     group_use: tuple[tuple[float, ...], ...] = ()
     """The same for each kind of data-parallel group."""
+    apart_share: float = 0.0
+    """Of the time in which a pass and a collective could run side by side, what each stands still for the
+    other."""
     held_cores: tuple[float, ...] = ()
     """Group -> share of the chip's cores that a collective of it holds beside a pass; none: no cores."""
     send_use: tuple[float, ...] = ()

@@ -1,6 +1,6 @@
 """Records in, records out: `foretell.serve`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -13,7 +13,9 @@ from foretell.network.library_catalog import inner_tiers
 from foretell.question import ask
 from foretell.serving.formats import stored_formats
 from foretell.serving.layouts import best_layout
+from foretell.serving.played import read_play
 from foretell.serving.serve import ServeQuestion, serve_one
+from foretell.serving.simulated import serve_simulated
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
@@ -46,8 +48,12 @@ def serve(
     price: float | None = None,
     spread: float = 1.0,
     set: Mapping[str, object] | Sequence[str] = (),
+    simulate: bool | Mapping[str, Any] = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Served:
     """One deployment under one load; the best layout where no plan is given.
+
+    `simulate` plays requests through the engine: True, or what is known of them (serving/played.py).
 
     Raises BadInput for what cannot be understood and Infeasible where the answer is no.
     """
@@ -56,11 +62,33 @@ def serve(
         load={"isl": isl, "osl": osl, "concurrency": concurrency, "rate": rate, "price": price,
               "spread": spread},
     )  # fmt: skip
+    if simulate is not False:
+        return play_of(question, given, {} if simulate is True else simulate, progress)
+    return closed_form(question, given)
+
+
+def closed_form(question: ServeQuestion, given: bool) -> Served:
+    """The deployment asked for, or the best one."""
     if given:
         return serve_one(question)
     tiers = question.system.network.tiers
     inner = inner_tiers(tuple(tier.name for tier in tiers))
     return best_layout(question, round(prod(float(tier.size) for tier in tiers[:inner])))
+
+
+def play_of(
+    question: ServeQuestion,
+    given: bool,
+    options: Mapping[str, Any],
+    progress: Callable[[int, int], None] | None,
+) -> Served:
+    """The same with latencies of played requests; a layout that was not given is the closed form's best."""
+    how, trace = read_play(options, question)
+    if not given and how.prefill is None:
+        best = closed_form(question, given)
+        layout = parse_deployment(best.plan, question.deployment)
+        question = replace(question, deployment=layout, plan_chosen=True)
+    return serve_simulated(question, how, trace, progress)
 
 
 def question_of(

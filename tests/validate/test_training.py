@@ -57,6 +57,10 @@ def laid(row: Row) -> Any:
     return laid_out(row, chip(row.chip_id), row.layers or 32)
 
 
+NANOTRON = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapid-LLM)"
+"""A source that values were read from."""
+
+
 class TestModel:
     def test_the_weights_tell_gated_and_tied(self) -> None:
         model, _ = model_of(make_row(), 8192)
@@ -228,6 +232,23 @@ class TestPlan:
             ({"precision_id": "fp16", "framework_id": "fsdp"}, "gradients=fp16"),
             ({"zero_stage": 1, "zero_group": 4}, "shard=4"),
             ({"model": "Llama3 8b LORA"}, "lora=16"),
+            ({"model": "Llama3 8b LORA"}, "adapters=qkv"),
+            (
+                {"framework_id": "fsdp", "recompute": "selective", "mfu": 55.0, "notes": "HFU=74%"},
+                "recompute=full:32",
+            ),
+            (
+                {"framework_id": "fsdp", "recompute": "selective", "mfu": 61.0, "notes": "HFU=69%"},
+                "recompute=full:13",
+            ),
+            (
+                {"framework_id": "fsdp", "recompute": "selective", "mfu": 68.0, "notes": "HFU=68%"},
+                "recompute=none",
+            ),
+            (
+                {"framework_id": "other", "framework": "flash-attn GPT + Lightning DDP"},
+                "framework=flash-attn",
+            ),
             ({"framework_id": "torchtitan", "recompute": "selective"}, "recompute=full:16"),
             ({"flash_attn": "no (baseline)"}, "no-flash"),
             ({"flash_attn": "FA2"}, "attention=fa2"),
@@ -242,7 +263,9 @@ class TestPlan:
         row = make_row(framework_id="megatron-deepspeed")
         plan = laid_out(row, chip("h100-sxm"), 32, source).plan
         assert plan.framework == f"megatron-deepspeed~{source}"
-        assert laid_out(row, chip("h100-sxm"), 32, "another").plan.framework == "megatron-deepspeed"
+        assert framework(
+            laid_out(row, chip("h100-sxm"), 32, "another").plan.framework
+        ) == framework("megatron-deepspeed")
 
     def test_virtual_stages_of_megatron_core(self) -> None:
         cells = {"n_gpus": 16, "pp": 4, "layers": 80, "global_batch": 64}
@@ -277,6 +300,12 @@ class TestSystem:
         assert found.network.tiers[-1].bandwidth_bytes_per_s == 6.25e9
         assert len(said) == 2
 
+    def test_an_a100_of_2020_has_40_gb(self) -> None:
+        cells = {"chip_id": "a100-sxm-80gb", "source": "README tables 2020", "gpu_mem_gb": ""}
+        assert system_of(make_row(**cells))[0].chip.id == "a100-sxm-40gb"
+        for told in ({"gpu_mem_gb": 80}, {"source": "README table Jan 2021"}):
+            assert system_of(make_row(**{**cells, **told}))[0].chip.id == "a100-sxm-80gb"
+
     def test_a_chip_that_is_not_there(self) -> None:
         with pytest.raises(Unsupported, match="abacus"):
             system_of(make_row(chip_id="abacus"))
@@ -301,6 +330,12 @@ class TestFrameworks:
         own, without = framework("megatron-deepspeed"), framework(f"megatron-deepspeed~{source}")
         assert own.host_forward_s != without.host_forward_s
         assert framework("nanotron") == framework(f"nanotron~{source}")
+        assert (
+            framework(f"nanotron~{NANOTRON}").stage_rank_s
+            == 0.0
+            < framework("nanotron").stage_rank_s
+        )
+        assert without.host_grade == "left_out" != own.host_grade
         assert fitted_values() == 6
 
     def test_an_unknown_one_is_named(self) -> None:

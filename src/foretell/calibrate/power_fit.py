@@ -186,10 +186,8 @@ def table_watts(rows: PowerRows, numbers: PowerCoefficients) -> Array:
 
 
 def _generation(chip: str, numbers: PowerCoefficients) -> Generation:
-    known = catalogue_chip(chip)
     return Generation(
         name=chip, chips=(chip,), architectures=KIN[chip], evidence="fitted", per_peak=False,
-        limit_watts=float(known.tdp_watts), half_flop_per_s=float(known.matrix_flop_per_s["bf16"]),
         coefficients=numbers, points=0, median_ape=0.0, p90_ape=0.0, residuals=(), source="", date="",
     )  # fmt: skip
 

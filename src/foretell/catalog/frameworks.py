@@ -14,6 +14,8 @@ LEFT_OUT = "~"
 """Between a generation and the source that is left out."""
 HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
 """Architectures that libraries of since 2024 have their own attention kernels for."""
+READ = ("own", "slopes")
+"""Sources of values that were read from runs or measured."""
 VALUE_KEYS = frozenset(
     {"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"}
 )
@@ -80,6 +82,10 @@ class Framework:
     """Share that shows of gathering a region's input again for the gradients of its weights (Korthikanti et
     al. 2022: with sequence parallelism each rank keeps its part alone)."""
 
+    host_grade: str = "supposed"
+    """What the host's times stand on: read (from runs, or measured), supposed (its runs hide the host), or
+    left_out."""
+
     @property
     def sums_fused(self) -> bool:
         """Whether the weight gradients' products add to the sum themselves, as Megatron's do."""
@@ -100,7 +106,7 @@ class Framework:
         return self.attention if architecture in HOPPER_ON else self.attention_before
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def frameworks(left_out: str = "") -> Mapping[str, Framework]:
     """Every generation by its name; values read from the runs of the source `left_out` at their start."""
     table = read_table(FILE)
@@ -151,7 +157,7 @@ def _framework(
     given: dict[str, Any] = {"id": name}
     before = len(problems)
     for field in fields(Framework):
-        if field.name in ("id", "attention_before", "recompute_tpu"):
+        if field.name in ("id", "attention_before", "recompute_tpu", "host_grade"):
             continue
         path, raw = f"framework.{name}.{field.name}", values.get(field.name)
         if raw is None and field.default is not MISSING:
@@ -167,6 +173,9 @@ def _framework(
             problems.append(Problem(path=path, value=raw["source"], message="is no source"))
         out = left_out and left_out in raw.get("fitted_to", ())
         given[field.name] = raw["without"] if out else raw["value"]
+        if field.name == "host_forward_s":
+            read = "read" if raw["source"] in READ else "supposed"
+            given["host_grade"] = "left_out" if out else read
         if field.name == "attention":
             given["attention_before"] = raw.get("before_hopper", raw["value"])
         if field.name == "recompute":

@@ -5,9 +5,12 @@ from cyclopts import App
 VERBS = {
     "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
     "search": "Every plan ranked, best first.",
+    "memory": "What every pipeline stage holds over one step, its peak and when.",
+    "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
+    "size": "How many GPUs a service takes, laid out how, at what cost.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
     "network": "One collective on a system: time, bandwidths, algorithm.",
@@ -35,11 +38,14 @@ def make_app() -> App:
     )
     app.command("foretell.cli.estimate:estimate", help=VERBS["estimate"])
     app.command("foretell.cli.search:search", help=VERBS["search"])
+    app.command("foretell.cli.memory:memory", help=VERBS["memory"])
+    app.command("foretell.cli.simulate:simulate", help=VERBS["simulate"])
     app.command("foretell.cli.explain:explain", help=VERBS["explain"])
     app.command(
         "foretell.cli.explain:compare_plans", name="compare-plans", help=VERBS["compare-plans"]
     )
     app.command("foretell.cli.serve:serve", help=VERBS["serve"])
+    app.command("foretell.cli.size:size", help=VERBS["size"])
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")

@@ -43,8 +43,6 @@ STEPS = 4
 """Newton steps on ln(phi): the equation is nearly straight there, and seconds are exact to 2e-4 at worst."""
 IDLE_OVER_BASE = 0.65
 """Watts at rest over those of a clocked-up chip, where a chip's are unknown: 80 of 126 on one H200."""
-SAME_UNITS = 0.02
-"""Peaks that differ by less are of the same units."""
 SHARPNESS = 4.0
 """How suddenly an op turns from memory to arithmetic: as the p-norm that joins the two in kernel times."""
 
@@ -87,10 +85,6 @@ class Generation:
     """Architectures that it holds for where no chip's own does."""
     evidence: str
     """fitted or transferred."""
-    limit_watts: float
-    """Power limit of the chip that its base was measured on; 0 where transferred."""
-    half_flop_per_s: float
-    """That chip's 16-bit peak: one with the same units has the same base whatever its limit."""
     per_peak: bool
     """Whether its joules are shares of the limit drawn at the peaks: each chip's peaks make them joules."""
     coefficients: PowerCoefficients
@@ -190,7 +184,7 @@ def chip_power(chip: Chip, generation: Generation | None = None) -> ChipPower:
     """A chip's watts and joules, from its own generation or a given one."""
     found = generation if generation is not None else generation_of(chip)
     numbers = _scaled(found.coefficients, chip) if found.per_peak else found.coefficients
-    base = base_watts(found, numbers, chip)
+    base = numbers.base_share * np.asarray(chip.tdp_watts, float)
     idle = np.where(np.asarray(chip.idle_watts) > 0.0, chip.idle_watts, IDLE_OVER_BASE * base)
     return ChipPower(
         idle_watts=idle,
@@ -200,16 +194,6 @@ def chip_power(chip: Chip, generation: Generation | None = None) -> ChipPower:
         generation=found.name,
         evidence=found.evidence,
     )
-
-
-def base_watts(found: Generation, numbers: PowerCoefficients, chip: Chip) -> Array:
-    """Watts of a clocked-up chip that runs nothing: those of the same units, whatever the limit they are held
-    to (half of it at most); another chip's in proportion to its limit."""
-    limit, peaks = np.asarray(chip.tdp_watts, float), chip.matrix_flop_per_s
-    half = peaks.get("bf16", peaks.get("fp16", 0.0))
-    same = np.abs(half - found.half_flop_per_s) < SAME_UNITS * found.half_flop_per_s
-    own = np.minimum(numbers.base_share * found.limit_watts, 0.5 * limit)
-    return np.asarray(np.where(same, own, numbers.base_share * limit))
 
 
 def _scaled(shares: PowerCoefficients, chip: Chip) -> PowerCoefficients:

@@ -1,6 +1,6 @@
 """One deployment on one screen, in the units that serving benchmarks print."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets
@@ -30,6 +30,7 @@ def serve_text(found: Served) -> "RenderableType":
         Text(CONVENTIONS, "dim"),
         Text(),
         rates(found),
+        *([Text(), bullets("Played", played(found.simulation))] if found.simulation else []),
         Text(),
         step_table(found),
     ]
@@ -37,6 +38,26 @@ def serve_text(found: Served) -> "RenderableType":
         parts += [Text(), bullets("Set by hand", [f"{k}={v}" for k, v in found.overrides.items()])]
     parts += [Text(), bullets("Assumed", list(found.assumptions))]
     return Group(*parts)
+
+
+def played(facts: dict[str, Any]) -> list[str]:
+    """What only a play of requests tells."""
+    mean, most = 100 * facts["kv_occupancy_mean"], 100 * facts["kv_occupancy_max"]
+    told = [
+        f"{facts['answered']:,} of {facts['requests']:,} requests in {facts['duration_s']:,.1f} s",
+        f"engines busy {100 * facts['utilisation']:.0f} % of the time",
+        f"queue {facts['queue_mean']:.1f} on the mean, {facts['queue_max']} at most",
+        f"cache {mean:.0f} % full on the mean, {most:.0f} % at most; {facts['preempted']} preempted",
+    ]
+    if facts["queue_grows"]:
+        told.append("more and more requests wait: they come faster than they are answered")
+    if facts["refused"]:
+        told.append(f"{facts['refused']} requests are longer than the cache and were refused")
+    if facts["prefix_hit_tokens"]:
+        told.append(f"{facts['prefix_hit_tokens']:,.0f} prompt tokens found in the cache")
+    if facts["goodput_requests_per_s"] is not None:
+        told.append(f"{facts['goodput_requests_per_s']:.3g} requests/s within the service levels")
+    return told
 
 
 def headline(found: Served) -> "Text":

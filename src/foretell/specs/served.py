@@ -113,6 +113,8 @@ class Served:
     """Every default or guess."""
     overrides: dict[str, object]
     """Fields set by hand."""
+    simulation: dict[str, Any] | None = None
+    """What only a play of requests tells: goodput, queues, preemptions, the cache over time."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""

@@ -108,7 +108,7 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     said += (f"experts {' '.join(experts)}: as the recipe",) if experts else ()
     degrees = f"tp{tp} pp{pp} vpp{vpp} dp{dp} cp{cp} ep{ep} mbs{micro_batch}"
     plan = parse_plan(f"{degrees} {' '.join([*recipe, *experts])}", row.gpus)
-    if software != frameworks()[software.id]:
+    if left_out:
         plan = replace(plan, framework=f"{software.id}{LEFT_OUT}{left_out}")
     job = Job(gpus=row.gpus, global_batch=global_batch, seq_len=seq_len)
     return Laid(job=job, plan=plan, said=said)
@@ -226,21 +226,22 @@ def _recompute(
     row: Row, software: Framework, chip: Chip, stage_layers: int
 ) -> tuple[str, tuple[str, ...]]:
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
+    chosen: str = row.recompute
+    said: tuple[str, ...] = ()
     architecture = chip.architecture
-    if not row.recompute:
+    if not chosen:
         modules = recomputed(row, chip)
         if modules is not None:
             return modules, (f"recompute {modules}: not printed, as the recipe",)
-        again = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
-        return again, (f"recompute {again}: not printed, as {software.id}",)
+        chosen = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
+        said = (f"recompute {chosen}: not printed, as {software.id}",)
     per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
-    if row.recompute == "selective" and per_op:
+    if chosen == "selective" and per_op:
         share, why = _repeated(row)
         many = round(share * stage_layers)
-        if many == 0:
-            return "none", (f"selective recomputation: {why}",)
-        return f"full:{many}", (f"selective recomputation: {why}",)
-    return row.recompute, ()
+        said = (*said, f"selective recomputation: {why}")
+        return ("none" if many == 0 else f"full:{many}"), said
+    return chosen, said
 
 
 def _repeated(row: Row) -> tuple[float, str]:

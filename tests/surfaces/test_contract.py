@@ -18,9 +18,7 @@ RUN = (
     "--tokens --failures-per-gpu-day --restart-s --checkpoint --checkpoint-interval "
     "--checkpoint-wait-s --storage-bandwidth"
 ).split()
-SILICON = (
-    "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
-)
+SILICON = "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
 
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--json"],
@@ -50,7 +48,7 @@ FLAGS = {
     "cost chip": SILICON,
     "cost package": SILICON,
     "cost system": (
-        "--name --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+        "--system --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
     ),
 }
 """Every verb and its flags: a change here is a change of the contract."""

@@ -63,7 +63,7 @@ FLAGS = {
     "cost chip": SILICON,
     "cost package": SILICON,
     "cost system": (
-        "--name --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+        "--system --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
     ),
 }
 """Every verb and its flags: a change here is a change of the contract."""

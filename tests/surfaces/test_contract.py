@@ -37,7 +37,7 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
-        "--price --top --simulate --export --plot --set --json"
+        "--price --top --simulate --no-simulate --export --plot --set --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],

@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "estimate": "foretell.api",
     "search": "foretell.api",
+    "memory": "foretell.api",
     "explain": "foretell.api",
     "sensitivity": "foretell.api",
     "compare_plans": "foretell.api",
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from foretell.api import compare_plans as compare_plans
     from foretell.api import estimate as estimate
     from foretell.api import explain as explain
+    from foretell.api import memory as memory
     from foretell.api import search as search
     from foretell.api import sensitivity as sensitivity
     from foretell.catalog import chip as chip

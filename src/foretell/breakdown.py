@@ -293,6 +293,11 @@ def _stage_name(rows: Rows, stage: int) -> str:
 
 
 def _memory_leaf(memory: StageMemory, stage: int, name: str) -> Leaf:
-    names = ("weights", "gradients", "states", "activations", "buffers", "lost")
-    children = tuple(_leaf(n, float(getattr(memory, n)[0, stage]), "bytes") for n in names)
-    return Leaf(name=name, value=float(memory.total[0, stage]), unit="bytes", children=children)
+    def bytes_of(what: str) -> Leaf:
+        return _leaf(what, float(getattr(memory, what)[0, stage]), "bytes")
+
+    held = [bytes_of(n) for n in ("weights", "gradients", "states", "activations", "buffers")]
+    lost = replace(bytes_of("lost"), children=(bytes_of("allocator"), bytes_of("framework")))
+    return Leaf(
+        name=name, value=float(memory.total[0, stage]), unit="bytes", children=(*held, lost)
+    )

@@ -108,8 +108,16 @@ class Stages:
     """Of these, weights of spread experts; None where no plan spreads any."""
     kept_bytes: Array
     """Activations kept for one micro-batch in flight."""
-    buffer_bytes: Array
-    """Scores of the head, and one layer computed again."""
+    again_bytes: Array
+    """The backward pass of one layer, beyond what it keeps: what is computed again, a gradient."""
+    head_bytes: Array
+    """Scores, loss and inputs of the head of one micro-batch, where it stands."""
+    placeholders: Array | None
+    """Weights whose gradients have an empty tensor in their place; None where none have."""
+    narrow: Array | None
+    """Weights of which there are copies in a narrow format; None where there are none."""
+    message_bytes: Array
+    """Messages on their way to and from other ranks; (plans,)."""
     largest: Array
     """Weights of the largest part; (plans,)."""
 
@@ -154,7 +162,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
             parts.kinds,
             pairs,
             schedule_named(plans.base.schedule).layout,
-            head_layers(scenario.model) if framework(plans.base.framework).stages_by_cost else 0.0,
+            by_cost(scenario.model, plans.base.framework),
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
@@ -171,9 +179,14 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     )
 
 
+def by_cost(model: Model, name: str) -> float:
+    """What the head costs, counted in layers, where a framework deals layers to stages by cost; else 0."""
+    return _head_layers(model) if framework(name).stages_by_cost else 0.0
+
+
 @lru_cache(maxsize=64)
-def head_layers(model: Model) -> float:
-    """Weights of the head's scores over those of a mean layer, both uncut: what it costs in layers."""
+def _head_layers(model: Model) -> float:
+    """Weights of the head's scores over those of a mean layer, both uncut."""
     graph = build(model, batch=1.0, seq_len=1.0)
     weights = [float(np.sum([op.parameters for op in kind.ops])) for kind in graph.kinds]
     layer = sum(weights[kind] for kind in graph.order) / max(len(graph.order), 1)

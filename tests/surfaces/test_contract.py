@@ -23,6 +23,7 @@ SILICON = "--name --node --area --dies --package --die-to-die --volume --set --s
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--json"],
     "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--json"],
+    "memory": [*QUESTION[:-1], "--out", "--json"],
     "explain": [*QUESTION[:-1], "--plot", "--json"],
     "compare-plans": [*QUESTION[:-2], "--json"],
     "catalog chips": ["--json"],
@@ -319,7 +320,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, explain, compare-plans, serve, catalog, reference, network, ",
+            "allowed: estimate, search, memory, explain, compare-plans, serve, size, catalog, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

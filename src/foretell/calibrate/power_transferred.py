@@ -39,7 +39,7 @@ def _transferred(
     kin: tuple[tuple[str, ...], tuple[str, ...]],
     joules_per_flop: float,
     source: str,
-    base_share: float = LIKE_HOPPER.base_share,
+    base_share: float = 0.18,
 ) -> Generation:
     chips, architectures = kin
     return Generation(

@@ -5,13 +5,15 @@ latencies. Kernels, collectives and memory rules are not touched. The loss is Ca
 ln(predicted / measured), each metric in its own unit of error, with a weak pull to where a fit begins, so
 that what rows do not tell stays as it is.
 
-A group is a model on a chip under an engine. Left out, its rows are predicted by the engine's profile fitted
-to the other groups of the same engine, or, where there are none, to those of all engines.
+A group is a model on a chip under an engine. Left out, its rows are predicted by a profile fitted to all
+other groups, each counting as one however many rows it has, those of the same engine a little more.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from foretell.calibrate.serving_cases import (
     Case,
     Unsupported,
+    blank,
     case_of,
     in_their_unit,
     measured,
@@ -63,15 +66,33 @@ FITTED: Mapping[str, tuple[str, ...]] = {
     "sglang-0.5-hopper": LOOP,
     "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor", "reserve_bytes"),
     "trtllm-0.5": ("host_step_s", "prefill_factor", "prefill_step_s"),
-    "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor", "prefill_step_s"),
+    "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor"),
     "nemo-2023": ("layer_s", "exchange_s"),
     "torch-2.11": ("prefill_factor",),
 }
 """Profile -> what is moved."""
-UNIT: Mapping[str, float] = {"tpot": 0.04, "ttft": 0.10, "e2e": 0.05, "throughput": 0.06}
+UNIT: Mapping[str, float] = {"tpot": 0.04, "ttft": 0.06, "e2e": 0.05, "throughput": 0.06}
 """Error of a metric that counts as one."""
 PULL = 1.0
 """Weight of the pull to the start."""
+FIRM = 4.0
+"""Weight of the pull in a fit to other groups: versions and chips differ more than their rows tell."""
+OWN, OTHER = 3.0, 2.0
+"""Weight of all rows of a group together where another group is predicted by them: of the same engine, and
+of another one. Rows of a group tell one thing about other groups, however many they are."""
+EVALS = 10
+"""Most steps of a fit."""
+LEAST = 1e-3
+"""Values below this share of their scale are none."""
+GENERIC: Mapping[str, float] = {
+    "host_step_s": 4e-4,
+    "prefill_factor": 1.2,
+    "prefill_layer_s": 5e-4,
+    "prefill_mixture_s": 1e-3,
+    "latency_s": 0.013,
+    "latency_s_per_token": 5e-7,
+}
+"""Where a fit begins of which nothing is known: what engines of 2025 and 2026 have about."""
 LOADED = ("online_concurrency", "online_serving")
 """Kinds whose throughput is derived from their latencies."""
 
@@ -84,6 +105,8 @@ class Errors:
     """Metric of each."""
     error: Array
     """The logarithms."""
+    case: NDArray[np.intp]
+    """Place of each one's row among the rows asked for."""
 
     def median(self, metric: str) -> float | None:
         """Median of |predicted / measured - 1|; None of no rows."""
@@ -105,8 +128,10 @@ def cases_of(rows: Sequence[Row]) -> list[Case]:
 
 
 def targets(row: Row) -> dict[str, float]:
-    """What a row is fitted to; under load, throughput follows from the latencies."""
+    """What a row is fitted to: first and further tokens; the whole, and rates under load, follow."""
     told = measured(row)
+    if "ttft" in told and "tpot" in told:
+        told.pop("e2e", None)
     if row.kind in LOADED and len(told) > 1:
         told.pop("throughput", None)
     return told
@@ -116,8 +141,9 @@ def errors_of(cases: Sequence[Case], profile: EngineProfile) -> Errors:
     """Errors of all rows under one profile."""
     names: list[str] = []
     errors: list[float] = []
+    places: list[int] = []
     found = predicted_all(cases, lambda case: profile)
-    for case, figures in zip(cases, found, strict=True):
+    for place, (case, figures) in enumerate(zip(cases, found, strict=True)):
         if isinstance(figures, str):
             continue
         ours = in_their_unit(case, figures)
@@ -125,13 +151,18 @@ def errors_of(cases: Sequence[Case], profile: EngineProfile) -> Errors:
             if name in ours:
                 names.append(name)
                 errors.append(float(np.log(ours[name] / value)))
-    return Errors(metric=tuple(names), error=np.array(errors))
+                places.append(place)
+    return Errors(metric=tuple(names), error=np.array(errors), case=np.array(places, dtype=np.intp))
 
 
 def fit_profile(
-    start: EngineProfile, cases: Sequence[Case], names: Sequence[str], pull: float = PULL
+    start: EngineProfile,
+    cases: Sequence[Case],
+    names: Sequence[str],
+    pull: float = PULL,
+    weights: Array | None = None,
 ) -> EngineProfile:
-    """The profile that meets the rows best."""
+    """The profile that meets the rows best, each with its weight."""
     from scipy.optimize import least_squares
 
     low, high, scale = (np.array([MOVED[name][i] for name in names]) for i in range(3))
@@ -142,16 +173,20 @@ def fit_profile(
 
     def residuals(x: Array) -> Array:
         found = errors_of(cases, at(x))
-        unit = np.array([UNIT[name] for name in found.metric])
-        loss = found.error / unit
-        # Beyond one unit an error counts by its logarithm: a few strange rows do not turn the fit.
-        soft = np.sign(loss) * np.sqrt(np.log1p(loss**2))
-        return np.concatenate([soft, pull * (x - first / scale)])
+        loss = loss_of(found) if weights is None else loss_of(found) * weights[found.case]
+        return np.concatenate([loss, pull * (x - first / scale)])
 
     found = least_squares(
-        residuals, first / scale, bounds=(low / scale, high / scale), diff_step=1e-3, max_nfev=25
+        residuals, first / scale, bounds=(low / scale, high / scale), diff_step=1e-3, max_nfev=EVALS
     )
-    return at(found.x)
+    # What ends at its bound of nothing is nothing.
+    return at(np.where(found.x < LEAST, 0.0, found.x))
+
+
+def loss_of(found: Errors) -> Array:
+    """Errors in their units; beyond one by the logarithm: a few strange rows do not turn a fit."""
+    loss = found.error / np.array([UNIT[name] for name in found.metric])
+    return np.asarray(np.sign(loss) * np.sqrt(np.log1p(loss**2)))
 
 
 def fit_all(rows: Sequence[Row]) -> dict[str, EngineProfile]:
@@ -159,7 +194,7 @@ def fit_all(rows: Sequence[Row]) -> dict[str, EngineProfile]:
     cases = cases_of(rows)
     found: dict[str, EngineProfile] = {}
     for name, start in profiles().items():
-        mine = [case for case in cases if case.profile.id == name]
+        mine = [c for c in cases if c.profile.id == name and not blank(c.row)]
         if not mine or name not in FITTED:
             found[name] = start
             continue
@@ -190,20 +225,25 @@ def left_out_errors(mine: Sequence[Case], cases: Sequence[Case]) -> Errors:
         told = errors_of(out, left_out_profile(out[0], group, loaded))
         names += told.metric
         errors += told.error.tolist()
-    return Errors(metric=tuple(names), error=np.array(errors))
+    return Errors(metric=tuple(names), error=np.array(errors), case=np.zeros(0, dtype=np.intp))
 
 
 def left_out_profile(case: Case, group: str, loaded: Sequence[Case]) -> EngineProfile:
-    """A row's profile fitted without its group: from its engine's other rows, else from all engines'."""
+    """A row's profile fitted without its group, to all other groups, each as one."""
     rest = [one for one in loaded if one.group != group]
-    kin = [one for one in rest if one.profile.engine == case.profile.engine] or rest
-    return fit_profile(plain(case.profile), kin, LOOP)
+    many = Counter(one.group for one in rest)
+    engine = case.profile.engine
+    weights = [
+        (OWN if one.profile.engine == engine else OTHER) / np.sqrt(many[one.group]) for one in rest
+    ]
+    return fit_profile(generic(case.profile), rest, LOOP, FIRM, np.array(weights))
 
 
-def plain(profile: EngineProfile) -> EngineProfile:
-    """A profile with what is fitted back at its default; rules and limits as they are."""
-    values = {f.name: f.default for f in fields(EngineProfile) if f.name in MOVED}
-    return replace(profile, **values)  # type: ignore[arg-type]
+def generic(profile: EngineProfile) -> EngineProfile:
+    """A profile with what is fitted at its usual values; rules and limits as they are."""
+    values: dict[str, Any] = {f.name: f.default for f in fields(EngineProfile) if f.name in MOVED}
+    values |= {**GENERIC, "reserve_bytes": profile.reserve_bytes}
+    return replace(profile, **values)
 
 
 def rounded(value: float | None) -> float | None:

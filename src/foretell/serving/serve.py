@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from foretell.errors import Infeasible, Problem
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
-from foretell.serving.steady import Steady, steady, with_rate
+from foretell.serving.steady import Steady, request_joules, steady, with_rate
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text
@@ -138,7 +138,8 @@ def answered(
         float(state.requests_per_s) * q.replicas
     )  # fmt: skip
     usd_in, usd_out = costs(q, state, mean * isl, answer)
-    in_joules, out_joules = float(state.prompt_joules), float(state.answer_joules)
+    own = replace(q.traffic, concurrency=max(flight, 1.0))
+    in_joules, out_joules = (float(j) for j in request_joules(times, memory, own, state))
     limit = float(q.deployment.max_batch or q.profile.max_batch) * q.deployment.dp
     parts = decode_parts(times, state, mean * isl + 0.5 * answer)
     return Served(

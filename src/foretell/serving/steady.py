@@ -63,10 +63,6 @@ class Steady:
     """What of it is waiting for a place in the batch."""
     requests_per_s: Array
     """Requests answered a second."""
-    prompt_joules: Array
-    """Joules of all chips of the instance for reading one request's prompt."""
-    answer_joules: Array
-    """The same for writing its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +169,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     wait = (own_wait if d.wait_steps is None else d.wait_steps) * step
     at = point_of(times, loop, np.ones_like(loop.n), token, wait)
     for _ in range(ROUNDS):
-        k = np.clip(at.rate * (at.span_s + wait), 1.0, np.minimum(loop.most, loop.n))
+        k = np.maximum(np.minimum(at.rate * (at.span_s + wait), np.minimum(loop.most, loop.n)), 1.0)
         at = point_of(times, loop, k, token, wait)
     busy = np.minimum(at.rate * at.span_s / at.k, 1.0)
     queued = np.maximum(loop.asked - loop.n, 0.0) / at.rate
@@ -182,7 +178,6 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     settled = 0.5 * step + 0.5 * busy * at.span_s + at.span_s + wait + after
     start = start_s(times, loop) + after
     first = 1.0 / max(traffic.waves, 1.0)
-    prompt_joules, answer_joules = request_joules(times, loop, at)
     return Steady(
         batch=loop.n,
         fit_batch=loop.fit,
@@ -198,16 +193,17 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         ttft_s=(1.0 - first) * settled + first * start,
         queued_s=queued,
         requests_per_s=at.rate,
-        prompt_joules=prompt_joules,
-        answer_joules=answer_joules,
     )
 
 
-def request_joules(times: StepTimes, loop: Loop, at: Point) -> tuple[Array, Array]:
+def request_joules(
+    times: StepTimes, memory: Memory, traffic: Traffic, state: Steady
+) -> tuple[Array, Array]:
     """Joules of all chips for one request's prompt, beyond the decoding beside it, and for its answer."""
-    both = times.joules(loop.reading(at.k))
+    loop = loop_of(times, memory, traffic)
+    both = times.joules(loop.reading(state.prompts))
     beside = times.joules(StepLoad(decoding=loop.mixed, context_tokens=loop.mixed * loop.context))
-    prompt = np.maximum(both - beside, 0.0) * loop.chunks / at.k
+    prompt = np.maximum(both - beside, 0.0) * loop.chunks / state.prompts
     kept = 1.0 + times.deployment.accepted
     return prompt, times.joules(loop.decoding()) * (loop.answer - 1.0) / (loop.n * kept)
 

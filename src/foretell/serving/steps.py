@@ -5,7 +5,7 @@
 
 What depends on the number of tokens alone, on decoding sequences and their contexts, and on prompts and
 their pasts is tabulated once for a deployment (serving/tables.py); a step is then a few look-ups. All loads
-broadcast; `StepTimes.one` gives the same number for a single load without arrays, for simulators.
+broadcast; serving/one.py gives the same numbers load by load, without arrays, for simulators.
 
 With stages (pp) a step is one round of all micro-batches: every sequence gets its next token once all
 stages have passed its part of the batch on.
@@ -42,6 +42,9 @@ Array = NDArray[np.float64]
 Reader = Callable[[Array], Array]
 """A table to what it says of a load."""
 
+EAGER_LAYER_S = 1.5e-4
+"""Host time of one layer without a graph, where an engine has none of its own: some ten kernels of fused
+code at 13 us each, as on the host of one H200 (cost/fusion.py)."""
 SIDE_BY_SIDE = 4.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 
@@ -86,14 +89,22 @@ class StepTimes:
         parts, host = self.parts_s(load), self.host_s(load)
         device, p = np.asarray(sum(parts.values())), self.profile
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
-        eager = p.eager_layer_s * self.layers + p.eager_sequence_s * np.asarray(load.decoding)
-        decode_s = p_norm(device, eager, SIDE_BY_SIDE) if p.eager_layer_s else device
-        floor = max(p.prefill_layer_s, p.eager_layer_s) * self.layers
+        layer_s = self.eager_layer_s
+        eager = layer_s * self.layers + p.eager_sequence_s * np.asarray(load.decoding)
+        decode_s = p_norm(device, eager, SIDE_BY_SIDE) if layer_s else device
+        floor = max(p.prefill_layer_s, layer_s) * self.layers
         floor = floor + p.prefill_mixture_s * self.tables.mixtures
         slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
         prompt_s = np.maximum(p.prefill_factor * slow, floor) + p.prefill_step_s
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + host, 0.0))
+
+    @property
+    def eager_layer_s(self) -> float:
+        """Host time of launching one layer's kernels; 0 where decode steps are replayed from a graph."""
+        if self.profile.graph and self.deployment.graph:
+            return 0.0
+        return self.profile.eager_layer_s or EAGER_LAYER_S
 
     def host_s(self, load: StepLoad) -> Array:
         """Host time that every step waits for."""

@@ -7,8 +7,8 @@
     head      final norm, scores and sampling, by the number of sequences that get a token
     encoder   what an encoder does for its tokens
 
-Points are chosen where engines capture graphs and twice as far apart above; between them times are nearly
-straight (attention over tokens: straight in logarithms).
+Points are chosen where engines capture graphs and further apart above; between them times are nearly
+straight.
 """
 
 from collections.abc import Sequence
@@ -346,6 +346,9 @@ def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:
             layer = without_window(layer)
         graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
         mine = [op for op in graph.ops if op.family in ALONE or op.name in ALONE_NAMES]
+        if phase == "decode":
+            # The encoder's keys and values lie in the cache already.
+            mine = [op for op in mine if op.name != "cross.kv"]
         ops += mine
         counts += [many] * len(mine)
     width = np.size(tokens.batch)

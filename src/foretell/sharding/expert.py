@@ -175,7 +175,7 @@ def _saved(tensor: Saved, s: Spread) -> Saved:
     match tensor.name:
         case "moe.in" | "moe.out":
             share = s.pick(s.busiest * s.etp / s.tp, s.even)
-        case "moe.up" | "moe.act":
+        case "moe.up" | "moe.act" | "moe.gate":
             share = s.pick(s.busiest, s.even) / s.tp
         case "moe.latent":
             share = 1.0 / s.pick(s.tp, 1.0)

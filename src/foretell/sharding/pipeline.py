@@ -11,6 +11,7 @@ passes its share of the whole, and the last stage may be left with the head alon
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -108,6 +109,24 @@ def chunk_waiting(layers: int, pp: int, vpp: int, layout: Layout = "loop") -> fl
     longest = (done[:, pp:] - done[:, :-pp])[:, : pp * vpp].max(axis=0).mean()
     mean = (1.0 + BACKWARD) * sizes.sum(axis=0).max() / vpp * pp
     return float(WAITED * max(longest / mean - 1.0, 0.0))
+
+
+def chunk_layers(
+    order: tuple[int, ...], pp: int, vpp: int, layout: Layout = "loop", head: float = 0.0
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Kinds of the layers of each chunk of each rank, in the order they run; DualPipe's two are its copies.
+
+    The same as `stages_of` counts, rank by rank.
+    """
+    by_cost = head > 0.0 and vpp == 1 and layout == "loop"
+    sizes = sizes_by_cost(len(order), pp, head) if by_cost else chunk_sizes(len(order), pp * vpp)
+    ends = np.concatenate(([0], np.cumsum(sizes))).tolist()
+    chunks = [order[a:b] for a, b in pairwise(ends)]
+    if layout == "v":
+        return tuple((chunks[r], chunks[2 * pp - 1 - r]) for r in range(pp))
+    if layout == "both":
+        return tuple((chunks[r], chunks[pp - 1 - r]) for r in range(pp))
+    return tuple(tuple(chunks[c * pp + r] for c in range(vpp)) for r in range(pp))
 
 
 @lru_cache(maxsize=4096)

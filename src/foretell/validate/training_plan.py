@@ -214,17 +214,18 @@ def _recompute(
     row: Row, software: Framework, architecture: str, stage_layers: int
 ) -> tuple[str, tuple[str, ...]]:
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
-    if not row.recompute:
-        again = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
-        return again, (f"recompute {again}: not printed, as {software.id}",)
+    chosen: str = row.recompute
+    said: tuple[str, ...] = ()
+    if not chosen:
+        chosen = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
+        said = (f"recompute {chosen}: not printed, as {software.id}",)
     per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
-    if row.recompute == "selective" and per_op:
+    if chosen == "selective" and per_op:
         share, why = _repeated(row)
         many = round(share * stage_layers)
-        if many == 0:
-            return "none", (f"selective recomputation: {why}",)
-        return f"full:{many}", (f"selective recomputation: {why}",)
-    return row.recompute, ()
+        said = (*said, f"selective recomputation: {why}")
+        return ("none" if many == 0 else f"full:{many}"), said
+    return chosen, said
 
 
 def _repeated(row: Row) -> tuple[float, str]:

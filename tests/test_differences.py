@@ -90,3 +90,13 @@ def test_words_and_what_does_not_fit() -> None:
     assert (full.a.fits, full.better) == ("no", "b")
     with pytest.raises(foretell.Infeasible, match="B: plan"):
         foretell.compare_plans("tp8", "tp3", "llama-3.1-8b", **ASKED)
+
+
+def test_sentences() -> None:
+    full, none = WORDS[0] + " recompute=full", WORDS[0]
+    found = foretell.compare_plans(none, full, "llama-3.1-8b", **ASKED)
+    assert found.conclusions[0].startswith("A takes ")
+    assert any("It gains" in text and "recompute.gemm" in text for text in found.conclusions)
+    assert any("less, most of it activations" in text for text in found.conclusions)
+    same = foretell.compare_plans(none, none + " order=tp,cp,dp,pp", "llama-3.1-8b", **ASKED)
+    assert same.conclusions == ("Both take the same time.",)

@@ -15,9 +15,12 @@ __version__ = "0.1.0"
 _WHERE = {
     "estimate": "foretell.api",
     "search": "foretell.api",
+    "memory": "foretell.api",
     "explain": "foretell.api",
     "sensitivity": "foretell.api",
     "compare_plans": "foretell.api",
+    "serve": "foretell.serve",
+    "size": "foretell.size",
     "simulate": "foretell.api",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from foretell.api import compare_plans as compare_plans
     from foretell.api import estimate as estimate
     from foretell.api import explain as explain
+    from foretell.api import memory as memory
     from foretell.api import search as search
     from foretell.api import sensitivity as sensitivity
     from foretell.api import simulate as simulate
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
     from foretell.catalog import system as system
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
+    from foretell.serve import serve as serve
+    from foretell.size import size as size
     from foretell.specs.chip import Chip as Chip
     from foretell.specs.model import Model as Model
     from foretell.specs.plan import Plan as Plan

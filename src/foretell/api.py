@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foretell.answer import answer_of
 from foretell.cost.op_times import required_dtypes
@@ -30,6 +30,9 @@ from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.units import format as show
+
+if TYPE_CHECKING:
+    from foretell.memory_answer import MemoryAnswer
 
 Settings = Mapping[str, object] | Sequence[str]
 
@@ -138,6 +141,43 @@ def _question_of(result: Estimate) -> Scenario:
         message = "was not made by estimate or search: its question is not known"
         raise BadInput([Problem(path="estimate", value=None, message=message)])
     return result.scenario
+
+
+def memory(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    plan: str | Plan | None = None,
+    set: Settings = (),
+) -> "MemoryAnswer":
+    """One plan's memory over a step, whether it fits or not; the best plan where none is given."""
+    from foretell.memory_answer import MemoryAnswer
+    from foretell.timeline import step_memory
+
+    settings = as_texts(set)
+    scenario = ask(
+        model=model,
+        system=system,
+        gpus=gpus,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        target_len=target_len,
+        plan=plan,
+        settings=settings,
+    )
+    if plan is None:
+        base = plan_of(scenario, None, settings)
+        told = best_plan(scenario, base, fixed_fields(None, settings))
+        told = replace(answer_of(scenario, told.plan, chosen=True), assumptions=told.assumptions)
+    else:
+        chosen = plan_of(scenario, plan, settings)
+        check_plan(scenario, chosen)
+        told = answer_of(scenario, chosen, chosen=False)
+    return MemoryAnswer(estimate=told, step=step_memory(scenario, told.plan))
 
 
 def search(

@@ -221,9 +221,7 @@ def _conclusions(
         if parts:
             told = ", ".join(f"{abs(d.difference) * 1e3:,.1f} ms in {d.name}" for d in parts)
             said.append(f"{word} {told}.")
-    more = b.peak_memory_bytes - a.peak_memory_bytes
-    top = f", most of it {memory[0].name}" if memory and more else ""
-    said.append(f"B holds {abs(more) / 2**30:,.1f} GiB {'more' if more > 0 else 'less'}{top}.")
+    said.append(_memory_said(b.peak_memory_bytes - a.peak_memory_bytes, memory))
     said += [f"{n} does not fit." for n, e in (("A", a), ("B", b)) if e.fits == "no"]
     low, high = (end * 1e3 for end in interval["p90"])
     sure = "beyond" if certain else "within"
@@ -232,3 +230,12 @@ def _conclusions(
         f"taken once: the difference is {sure} the uncertainty."
     )
     return tuple(said)
+
+
+def _memory_said(more: float, leaves: tuple[Difference, ...]) -> str:
+    """Which holds more, and most of what."""
+    if more == 0.0:
+        return "Both hold as much memory."
+    top = next((d.name for d in leaves if d.difference * more > 0.0), "")
+    word = "more" if more > 0.0 else "less"
+    return f"B holds {abs(more) / 2**30:,.1f} GiB {word}, most of it {top}."

@@ -43,7 +43,7 @@ class Setting:
         return tuple(self.path.split(".")[1:])
 
 
-def parse_settings(texts: Sequence[str]) -> tuple[Setting, ...]:
+def parse_settings(texts: Sequence[str], roots: Sequence[str] = ROOTS) -> tuple[Setting, ...]:
     """Settings from `path=value` texts; every malformed one is an error."""
     settings: list[Setting] = []
     problems: list[Problem] = []
@@ -60,14 +60,14 @@ def parse_settings(texts: Sequence[str]) -> tuple[Setting, ...]:
                     allowed="such as network.node.latency_s=2us",
                 )
             )
-        elif root not in ROOTS:
+        elif root not in roots:
             problems.append(
                 Problem(
                     path=f"--set {path}",
                     value=root,
                     message="unknown record",
-                    allowed=", ".join(ROOTS),
-                    nearest=nearest_name(root, ROOTS),
+                    allowed=", ".join(roots),
+                    nearest=nearest_name(root, roots),
                 )
             )
         else:

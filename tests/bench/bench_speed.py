@@ -1,6 +1,7 @@
 """How fast it is: plans per second, one estimate, import, cold start. Prints; never passes or fails.
 
-Bars: 500,000 complete plan evaluations per second on one core; one estimate under 2 ms warm;
+Bars: 500,000 complete plan evaluations per second on one core; one estimate under 2 ms warm, its
+elasticities under 100 ms;
 `import foretell` at most 1.5 x `import numpy`; `foretell estimate` cold in under a second.
 """
 
@@ -50,12 +51,22 @@ def one_estimate() -> None:
         ("llama-3.1-70b", "h100-sxm", 512, "tp8 pp4 zero1 mbs1"),
         ("deepseek-v3", "h200-sxm", 256, "tp8 pp8 zero1 mbs1 recompute=full"),
     ):
-        times = []
+        times, slopes, whys = [], [], []
         for _ in range(60):
             start = time.process_time()
-            foretell.estimate(model, system=system, gpus=gpus, plan=plan, seq_len=4096)
+            best = foretell.estimate(model, system=system, gpus=gpus, plan=plan, seq_len=4096)
             times.append(time.process_time() - start)
+        for _ in range(12):
+            start = time.process_time()
+            foretell.sensitivity(best)
+            slopes.append(time.process_time() - start)
+            best.explain()
+            whys.append(time.process_time() - start - slopes[-1])
         print(f"one estimate of {model}: {1e3 * statistics.median(times[10:]):.2f} ms (median)")
+        print(
+            f"its elasticities: {1e3 * statistics.median(slopes[2:]):.1f} ms, "
+            f"explained: {1e3 * statistics.median(whys[2:]):.1f} ms"
+        )
 
 
 def imports() -> None:

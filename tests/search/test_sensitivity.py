@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
+from foretell import exchanges
 from foretell.answer import answer_of
 from foretell.cost import op_times as op_times_module
 from foretell.errors import BadInput
@@ -36,6 +37,9 @@ QUESTIONS = [
     ("llama-3.1-8b", "h100-sxm", 64, "cp8 dp8 zero3 mbs1 optimizer=muon recompute=full"),
     ("llama-3.1-8b", "mi300x", 64, "tp8 pp4 vpp2 sp recompute=selective no-flash"),
     ("llama-3.1-8b", "a100-sxm-80gb", 64, "tp2 pp8 mbs1 schedule=zb-h1 recompute=attention"),
+    ("llama-3.1-8b", "gb200", 64, "tp8 tp_overlap=on mbs1 recompute=full:2"),
+    ("llama-3.1-8b", "perlmutter", 64, "tp4 tp_mode=summa pp2 mbs1 zero1"),
+    ("llama-3.1-8b", "h100-sxm", 64, "tp4 pp4 mbs1 framework=nanotron no-fused"),
 ]
 """Kinds of collectives, chips, recipes and schedules."""
 
@@ -172,6 +176,7 @@ def scale_software(patch: pytest.MonkeyPatch, by: float) -> None:
 
     patch.setattr(op_times_module, "coefficients", chosen)
     patch.setattr(spine, "framework", slower)
+    patch.setattr(exchanges, "HANDOVER_S", exchanges.HANDOVER_S * by)
 
 
 def scaled_times(record: Any, by: float) -> Any:

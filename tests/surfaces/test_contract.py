@@ -18,10 +18,12 @@ RUN = (
     "--tokens --failures-per-gpu-day --restart-s --checkpoint --checkpoint-interval "
     "--checkpoint-wait-s --storage-bandwidth"
 ).split()
+SILICON = "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
 
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--json"],
-    "search": [*QUESTION[:-1], "--top", "--workers", "--json"],
+    "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--json"],
+    "memory": [*QUESTION[:-1], "--out", "--json"],
     "simulate": [
         *QUESTION[:-1],
         *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --json".split(),
@@ -43,10 +45,16 @@ FLAGS = {
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
     "validate training": "--file --leave-one-out --simulate --json".split(),
     "validate memory": "--file --json".split(),
+    "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
     ),
     "calibrate fit": "--file --chip --out --plot --json".split(),
+    "cost chip": SILICON,
+    "cost package": SILICON,
+    "cost system": (
+        "--name --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+    ),
 }
 """Every verb and its flags: a change here is a change of the contract."""
 
@@ -316,7 +324,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, simulate, explain, compare-plans, catalog, reference, network, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, catalog, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -9,6 +9,9 @@ Blank cells are filled by rules, each said:
     lengths     a fixed concurrency draws them between 0.8 and 1 of the nominal, ten requests for each in
                 flight, the first wave at once (the public benchmark that such rows come from)
     fractions   of memory, where the notes tell them
+    options     those of the public benchmark's scripts (InferenceX) for TensorRT-LLM: prompts of 1024 for
+                answers of 1024 wait up to 20 steps for each other (dense models, tp below 8), DeepSeek's
+                answers are sent ten tokens at a time; 1.1.0rc2.post2 serves it with multi-token prediction
 """
 
 import re
@@ -33,6 +36,7 @@ from foretell.serving.steady import steady, with_rate
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Format, Traffic
 from foretell.specs.engine import EngineProfile
+from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 from foretell.specs.system import System
 
@@ -70,9 +74,14 @@ PRECISIONS: dict[str, str] = {
 """Other names of precisions."""
 
 
-ACCEPTED = {1: 0.8, 2: 1.2, 3: 1.4}
+ACCEPTED = {1: 0.8, 2: 1.1, 3: 1.25}
 """Tokens kept of those drafted by DeepSeek's own prediction block (80 to 90 % of the first: DeepSeek-V3
 report, section 5.4.3)."""
+
+
+SHORT, MANY_RANKS, BATCH_WAIT, TOGETHER = 1024.0, 8, 20.0, 10
+"""Lengths and degree for which the benchmark's scripts let prompts wait, for how many steps, and tokens that
+they send together for DeepSeek (github.com/SemiAnalysisAI/InferenceX, benchmarks)."""
 
 
 class Unsupported(Exception):
@@ -106,7 +115,7 @@ class Case:
     @property
     def mixture(self) -> bool:
         """Whether the model has routed experts."""
-        return any(layer.ffn is not None and hasattr(layer.ffn, "top_k") for layer in self.model.stack.layers)
+        return any(isinstance(layer.ffn, Experts) for layer in self.model.stack.layers)
 
 
 def case_of(row: Row) -> Case:
@@ -125,13 +134,24 @@ def case_of(row: Row) -> Case:
     if row.tp is None:
         said.append(f"tp {tp}: all chips of the row")
     dp, ep, pp = row.dp or 1, row.ep or 1, row.pp or 1
-    if tp * dp * pp > (row.n_gpus or tp * dp * pp) and (tp == dp or tp == ep):
+    if tp * dp * pp > (row.n_gpus or tp * dp * pp) and tp in (dp, ep):
         tp = 1  # tables that print the ranks of a group twice: as tp and as dp
     draft, accepted = drafted(row, model, profile, dp, said)
+    wait, together = scripted(row, model, profile, tp, said)
     deployment = Deployment(
-        draft_tokens=draft, accepted=accepted, tp=tp, pp=pp, dp=dp, ep=ep, weights=weights, experts=experts, kv=kv,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=ep,
+        weights=weights,
+        experts=experts,
+        kv=kv,
         memory_fraction=fraction_of(row),
-    )  # fmt: skip
+        draft_tokens=draft,
+        accepted=accepted,
+        wait_steps=wait,
+        stream_interval=together,
+    )
     if deployment.stage % ep:
         raise Unsupported(f"ep{ep} does not divide the {deployment.stage} chips of a stage")
     gpus = row.n_gpus or deployment.gpus
@@ -190,16 +210,32 @@ def drafted(
     """Tokens drafted a step and kept of them, where a row is known to predict several.
 
     The public benchmark's scripts of TensorRT-LLM 1.1.0rc2.post2 serve DeepSeek with multi-token prediction
-    (three tokens, one where attention is data parallel); rows do not record it.
+    (three tokens, one where attention is data parallel) where experts are spread; rows do not record it.
     """
     told = re.search(r"\bmtp[-_ ]?(\d)?\b", row.notes.lower())
-    scripted = profile.engine == "trtllm" and "1.1.0rc2.post2" in row.version
+    scripted = profile.engine == "trtllm" and "1.1.0rc2.post2" in row.version and (row.ep or 1) > 1
     if model.prediction is None or not (told or scripted):
         return 0, 0.0
     many = int(told.group(1)) if told and told.group(1) else (1 if dp > 1 else 3)
     kept = ACCEPTED.get(many, 0.5 * many)
     said.append(f"multi-token prediction: {many} tokens drafted, {kept:g} kept")
     return many, kept
+
+
+def scripted(
+    row: Row, model: Model, profile: EngineProfile, tp: int, said: list[str]
+) -> tuple[float | None, int]:
+    """Steps that prompts wait for each other, and tokens sent together, by the benchmark's scripts."""
+    if row.kind != "online_concurrency" or profile.engine != "trtllm" or not profile.since >= "1":
+        return None, 1
+    dense = not any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
+    if dense and row.isl == SHORT and row.osl == SHORT and tp < MANY_RANKS:
+        said.append(f"prompts wait up to {BATCH_WAIT:g} steps for each other")
+        return BATCH_WAIT, 1
+    if model.prediction is not None:
+        said.append(f"{TOGETHER} tokens are sent together")
+        return None, TOGETHER
+    return None, 1
 
 
 def fraction_of(row: Row) -> float | None:
@@ -233,7 +269,14 @@ def predicted_all(
         if reason:
             found[i] = reason
             continue
-        key = (case.model.id, case.system.id, case.deployment, profile(case), case.row.kind, case.replicas)
+        key = (
+            case.model.id,
+            case.system.id,
+            case.deployment,
+            profile(case),
+            case.row.kind,
+            case.replicas,
+        )
         groups.setdefault(key, []).append(i)
     for members in groups.values():
         told = figures_of([cases[i] for i in members], profile(cases[members[0]]))
@@ -336,4 +379,3 @@ def in_their_unit(case: Case, figures: dict[str, float]) -> dict[str, float]:
         gpus = case.deployment.gpus * case.replicas
         return figures | {"throughput": figures["throughput"] / gpus}
     return figures
-

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from foretell import units
 from foretell.catalog.files import Table
@@ -18,7 +18,7 @@ from foretell.errors import BadInput, Problem, nearest_name
 from foretell.specs._base import Count, Positive, Status
 from foretell.specs.check import check_value, field_types
 
-FACT_KEYS = frozenset({"value", "source", "status", "note", "low", "high"})
+FACT_KEYS = frozenset({"value", "source", "status", "note", "low", "high", "date"})
 """What a value's table may hold."""
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8")
 """Keys of a chip's `matrix_flop_per_s`."""
@@ -54,6 +54,8 @@ class Fact:
     """Lowest printed value, where there are several."""
     high: float | None = None
     """Highest printed value."""
+    date: str | None = None
+    """When it held, where that matters."""
 
 
 def read_fields(
@@ -128,7 +130,7 @@ def _kind(hint: Any) -> str:
     """How a field's value is read."""
     while get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
-    if hint in (str, bool, int):
+    if hint in (str, bool, int) or get_origin(hint) is Literal:
         return "plain"
     if hint in (tuple[Count, ...], tuple[str, ...]):
         return "list"
@@ -150,7 +152,7 @@ def _fact(field: Field, raw: object, path: str, problems: list[Problem]) -> Fact
         problems.append(Problem(path=f"{path}.value", value=None, message="is missing"))
         return None
     value = _value(field, raw["value"], path, problems)
-    for key in {"source", "note"} & raw.keys():
+    for key in {"source", "note", "date"} & raw.keys():
         problems += check_value(raw[key], str, f"{path}.{key}")
     status = raw.get("status")
     if status is not None:
@@ -162,7 +164,8 @@ def _fact(field: Field, raw: object, path: str, problems: list[Problem]) -> Fact
     }
     if len(problems) > before:
         return None
-    return Fact(value=value, source=raw.get("source"), status=status, note=raw.get("note"), **ends)
+    said = {key: raw.get(key) for key in ("source", "note", "date")}
+    return Fact(value=value, status=status, **said, **ends)
 
 
 def _by_dtype(

@@ -5,14 +5,18 @@ from cyclopts import App
 VERBS = {
     "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
     "search": "Every plan ranked, best first.",
+    "memory": "What every pipeline stage holds over one step, its peak and when.",
     "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
+    "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
+    "size": "How many GPUs a service takes, laid out how, at what cost.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
     "network": "One collective on a system: time, bandwidths, algorithm.",
     "validate": "Measured tables beside our predictions.",
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
+    "cost": "What chips, packages and systems cost, part by part, with ranges.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -34,11 +38,14 @@ def make_app() -> App:
     )
     app.command("foretell.cli.estimate:estimate", help=VERBS["estimate"])
     app.command("foretell.cli.search:search", help=VERBS["search"])
+    app.command("foretell.cli.memory:memory", help=VERBS["memory"])
     app.command("foretell.cli.simulate:simulate", help=VERBS["simulate"])
     app.command("foretell.cli.explain:explain", help=VERBS["explain"])
     app.command(
         "foretell.cli.explain:compare_plans", name="compare-plans", help=VERBS["compare-plans"]
     )
+    app.command("foretell.cli.serve:serve", help=VERBS["serve"])
+    app.command("foretell.cli.size:size", help=VERBS["size"])
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
@@ -54,6 +61,8 @@ def make_app() -> App:
     validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
     validate.command("foretell.cli.validate:training", help="Tables of published training runs.")
     validate.command("foretell.cli.validate:memory", help="Whether the runs of a table fit.")
+    validate.command("foretell.cli.validate:serving", help="Tables of published serving results.")
+    validate.command("foretell.cli.validate:cost", help="Tables of die and package costs.")
     app.command(validate)
     calibrate = App(name="calibrate", help=VERBS["calibrate"])
     calibrate.command(
@@ -63,4 +72,9 @@ def make_app() -> App:
         "foretell.cli.calibrate:fit", help="Fit a chip's file to what was measured, for --system."
     )
     app.command(calibrate)
+    cost = App(name="cost", help=VERBS["cost"])
+    cost.command("foretell.cli.cost:chip", help="The dies of a chip.")
+    cost.command("foretell.cli.cost:package", help="A package with its dies and memory.")
+    cost.command("foretell.cli.cost:system", help="A cluster: capital, years, hours, renting.")
+    app.command(cost)
     return app

@@ -96,6 +96,30 @@ def memory(file: Table, *, json: Json = False) -> int:
     return 0
 
 
+def serving(
+    file: Table,
+    *,
+    leave_one_out: Annotated[
+        Literal["group"] | None,
+        Parameter(
+            help="Score rows under load by profiles fitted without their model x chip x engine."
+        ),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
+    from foretell.validate.serving import score_serving
+
+    return show(score_serving(Path(file), leave_one_out=leave_one_out), json)
+
+
+def cost(file: Table, *, json: Json = False) -> int:
+    """Score a table of published die or package costs: every cell, to the digits it prints."""
+    from foretell.validate.cost import score_cost
+
+    return show(score_cost(Path(file)), json)
+
+
 def show(scores: "Scores", json: bool) -> int:
     """A scored table as JSON or as text."""
     if json:

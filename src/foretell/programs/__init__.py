@@ -25,7 +25,7 @@ from foretell.simulate.schedules.base import Schedule
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.tables import Tables, head_layers, system_as_filled, tables_of
+from foretell.tables import Tables, by_cost, system_as_filled, tables_of
 
 Array = NDArray[np.float64]
 
@@ -80,7 +80,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
     rows = evaluate_rows(scenario, plans, tables)
     stages = stages_of_plans(plans, tables)
     schedule, parts = schedule_named(plan.schedule), tables.parts
-    head = head_layers(parts) if framework(plan.framework).stages_by_cost else 0.0
+    head = by_cost(scenario.model, plan.framework)
     contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head)
     stage = stages_of_ranks(contents, rows, len(parts.names), schedule)
     forward, backward, weight = part_passes(plans, tables, rows)

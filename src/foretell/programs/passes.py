@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.estimate import LISTED, PassTimes, Rows, late_launches
+from foretell.estimate import PassTimes, Rows, late_launches
+from foretell.held import LISTED
 from foretell.simulate.program import EXCHANGES, Pass
 from foretell.specs.plan import Plans
 from foretell.tables import Tables
@@ -26,7 +27,7 @@ def part_passes(
         tables=tables,
         shape=tables.shape[:1],
         group=tables.group[:1],
-        late_s=late_launches(plans, tables),
+        late_us=late_launches(plans, tables),
     )
     both_s = spent.of(stretched - 1.0)
     chip_s = spent.chip_s(stretched - 1.0)

@@ -8,7 +8,8 @@ Seconds are homogeneous: with every rate (FLOP/s, bytes/s, watts, the host's spe
 fixed time half as long, a step takes half as long. So the elasticities to all rates, less those to all fixed
 times, sum to -1, and what is missing to it is the software's own fixed times: launches of kernels, starts of
 collectives, what a framework takes beside the work. They are found by the same law: to halve them is to
-have all of the hardware half as fast, on a clock that runs twice as fast.
+have all of the hardware half as fast, on a clock that runs twice as fast. (Where a formula has a rate of its
+own, such as the work that one core is taken for on chips of few cores, it counts there too, negative.)
 """
 
 from collections.abc import Callable, Sequence
@@ -241,7 +242,7 @@ def _software(slope: float, ratio: float) -> Elasticity:
     """Fixed times of the software, from all of the hardware scaled: T(r, s t) = s T(s r, t)."""
     number = Number(
         path=SOFTWARE,
-        words="fixed times of the software (launches, starts of collectives, the framework's own)",
+        words="fixed times of the software",
         kind="time",
         value=1.0,
         unit="",

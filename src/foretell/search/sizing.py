@@ -19,10 +19,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.serving.layouts import layouts
-from foretell.serving.memory import kv_bytes, memory_of, sequences_that_fit
+from foretell.search.instances import instances
+from foretell.serving.memory import memory_of, sequences_that_fit
 from foretell.serving.steady import steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
+from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
@@ -174,7 +175,7 @@ def sized(
 def _instances(
     model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: Wanted
 ) -> Iterable[tuple[StepTimes, list[Instance]]]:
-    for layout in layouts(model, system, base, profile, wanted.most_gpus):
+    for layout in instances(model, system, base, profile, wanted.most_gpus):
         times = step_times(model, system, layout, profile)
         memory = memory_of(model, system, layout, profile)
         traffic = Traffic(isl=wanted.isl, osl=wanted.osl, concurrency=BATCHES, waves=1e9)
@@ -278,7 +279,8 @@ def _disaggregated(
     found = []
     for front in _short(quick):
         for back in _short(steady_ones):
-            moved = transfer_s(model, system, front.deployment, back.deployment, wanted.isl)
+            fixed_s, token_s = transfer(model, system, front.deployment, back.deployment)
+            moved = fixed_s + token_s * wanted.isl
             tpot = back.tpot_ms + 1e3 * moved / max(wanted.osl - 1.0, 1.0)
             if tpot > wanted.tpot_ms:
                 continue
@@ -303,20 +305,6 @@ def _short(instances: Sequence[Instance]) -> list[Instance]:
         if known is None or one.requests_per_s > known.requests_per_s:
             best[one.deployment] = one
     return sorted(best.values(), key=lambda i: -i.requests_per_s / i.deployment.gpus)[:SHORT_LIST]
-
-
-def transfer_s(
-    model: Model, system: System, front: Deployment, back: Deployment, tokens: float
-) -> float:
-    """Moving a cache between instances: every chip that has a part of it sends it on the widest tier between.
-
-    Instances that together fill no more than the innermost tier are on it; else the cache goes a tier out.
-    """
-    tiers = system.network.tiers
-    inside = front.gpus + back.gpus <= int(tiers[0].size)
-    tier = tiers[0] if inside or len(tiers) == 1 else tiers[1]
-    each = float(kv_bytes(model, front, tokens))
-    return float(tier.latency_s) + each / float(tier.bandwidth_bytes_per_s * tier.efficiency)
 
 
 def pareto(instances: Sequence[Instance], wanted: Wanted) -> tuple[Option, ...]:

@@ -84,6 +84,9 @@ class Kernels:
         if family in ("decode", "mla-decode"):
             # Other layers' weights pass between: nothing of the keys is left in the cache.
             return replace(found, record=replace(found.record, cached=0.0))
+        if family == "experts":
+            # A graph's routing kernel leaves out the experts of other ranks as it goes.
+            return replace(found, record=replace(found.record, mask_s=0.0))
         return found
 
     def cost(
@@ -112,7 +115,9 @@ class Kernels:
         if family == "prefill":
             return self._attention(stack, [ops[i] for i in stack.rows], dtype, phase)
         moved = 2.0 * stack.activation_elements
-        moved = moved + stack.weight_elements * (DTYPES[dtype].weight_bytes if stack.linear else 2.0)
+        moved = moved + stack.weight_elements * (
+            DTYPES[dtype].weight_bytes if stack.linear else 2.0
+        )
         if family == "gemm":
             found = self.chosen("gemm", dtype)
             engine = self.engine(found, dtype)

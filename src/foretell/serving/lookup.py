@@ -15,7 +15,8 @@ Axis = tuple[NDArray[np.intp], Array]
 def along(value: Num, points: Array, *, logarithmic: bool = False) -> Axis:
     """Where values stand among the points of an axis; below the first point they are at it."""
     x = np.maximum(np.asarray(value, float), points[0])
-    low = np.clip(np.searchsorted(points, x, side="right") - 1, 0, len(points) - 2)
+    # Minimum rather than clip, which takes several times as long on few values.
+    low = np.minimum(np.searchsorted(points, x, side="right") - 1, len(points) - 2)
     first, second = points[low], points[low + 1]
     if logarithmic:
         return low, np.log(x / first) / np.log(second / first)

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.serving.formats import weight_width
+from foretell.serving.tables import ROUTED, kinds_of
+from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
@@ -22,10 +24,8 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2, Mixer
 from foretell.specs.model import Layer, Model
 from foretell.specs.system import System
-from foretell.sharding.tensor import tensor_parallel
 from foretell.workload.build import layer_graph
 from foretell.workload.graph import Tokens
-from foretell.serving.tables import ROUTED, kinds_of
 
 Array = NDArray[np.float64]
 
@@ -72,7 +72,9 @@ def memory_of(
         weight_bytes=weights,
         step_bytes=step,
         reserve_bytes=profile.reserve_bytes,
-        kv_bytes=cache_bytes(profile.memory_rule, fraction, card, weights, step + profile.reserve_bytes),
+        kv_bytes=cache_bytes(
+            profile.memory_rule, fraction, card, weights, step + profile.reserve_bytes
+        ),
     )
 
 
@@ -168,7 +170,9 @@ def mixer_bytes(mixer: Mixer, d: Deployment, context: Num, windows: bool, cross:
         case Attention():
             if not mixer.owns_kv:
                 return 0.0
-            width = mixer.head_dim + (0 if mixer.value_is_key else mixer.value_dim or mixer.head_dim)
+            width = mixer.head_dim + (
+                0 if mixer.value_is_key else mixer.value_dim or mixer.head_dim
+            )
             kept: Num = np.asarray(cross if mixer.cross else context, float)
             if windows and mixer.window is not None and not mixer.cross:
                 kept = np.minimum(kept, float(mixer.window))
@@ -210,7 +214,9 @@ def sequences_that_fit(
     return np.asarray(room * deployment.dp * deployment.cp)
 
 
-def longest_context(memory: Memory, model: Model, deployment: Deployment, batch: float = 1.0) -> int:
+def longest_context(
+    memory: Memory, model: Model, deployment: Deployment, batch: float = 1.0
+) -> int:
     """Most tokens that each of `batch` sequences may have, the model's own limit set aside."""
     ranks = deployment.dp * deployment.cp
     low, high = 0, 2**31

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.serving.steps import StepLoad, StepTimes
+from foretell.serving.tables import UNEVEN
 from foretell.specs._base import Num
 
 Array = NDArray[np.float64]
@@ -43,13 +44,13 @@ def static_batch(times: StepTimes, batch: Num, isl: Num, osl: Num) -> Static:
 def offline_tokens_per_s(times: StepTimes, fit: Num, isl: Num, osl: Num) -> Array:
     """Output tokens a second of an instance with an endless queue.
 
-    B osl / (osl t_d(B, isl + osl / 2) + B t_p), where a prompt's t_p is what it adds to a step of the
+    B osl / (osl t_d(B) + B t_p), where a prompt's t_p is what it adds to a step of the
     whole batch with as many prompts as the token budget takes.
     """
     p, d = times.profile, times.deployment
     length, answer = np.asarray(isl, float), np.asarray(osl, float)
     n = np.maximum(np.asarray(fit, float), 1.0)
-    context = n * (length + 0.5 * answer)
+    context = n * (length + UNEVEN * answer)
     t_d = times.seconds(StepLoad(decoding=n, context_tokens=context))
     budget = float(d.max_tokens or p.max_tokens) * d.dp
     k = np.clip(np.maximum(budget - n, 1.0) / length, 1.0 / np.ceil(length / budget), n)

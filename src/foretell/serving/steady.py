@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
+from foretell.serving.tables import UNEVEN
 from foretell.specs.deployment import Traffic
 
 Array = NDArray[np.float64]
 
-UNEVEN = 0.75
-"""Of its answer what a sequence counts as having in the cache. Sequences stand anywhere between their first
-token and their last, half of the answer on the mean, but kernels wait for their longest ones."""
+HALVINGS = 40
+"""Rounds in which the number in flight goes half the way to what Little's law says."""
 ROUNDS = 6
 """Rounds of the fixed point between prompts of a step and the rate of requests."""
 
@@ -41,6 +41,10 @@ class Steady:
     """Sequences that memory and the engine's limit allow."""
     decode_s: Array
     """A decode step."""
+    token_s: Array
+    """A decode step over the tokens that it gives each sequence."""
+    stall_s: Array
+    """What one prompt of another request takes from a sequence that decodes."""
     prefill_s: Array
     """A step with prompts."""
     prompts: Array
@@ -59,93 +63,173 @@ class Steady:
     """What of it is waiting for a place in the batch."""
     requests_per_s: Array
     """Requests answered a second."""
-    joules_per_request: Array
-    """Joules of all chips of the instance for one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """A traffic as one instance meets it; arrays over whatever the traffic has."""
+
+    length: Array
+    """Mean tokens of a prompt."""
+    answer: Array
+    """Mean tokens of an answer."""
+    asked: Array
+    """Requests in flight."""
+    fit: Array
+    """Sequences that memory and the engine's limit allow."""
+    n: Array
+    """Sequences decoding."""
+    context: Array
+    """Tokens that a sequence counts as having in the cache."""
+    most: Array
+    """Prompts that a step's token budget takes."""
+    chunks: Array
+    """Steps that one prompt is cut over."""
+    mixed: Array
+    """Sequences that decode in a step with prompts."""
+
+    def decoding(self) -> StepLoad:
+        """A decode step."""
+        return StepLoad(decoding=self.n, context_tokens=self.n * self.context)
+
+    def reading(self, k: Array) -> StepLoad:
+        """A step with k prompts, or a chunk of each."""
+        new = k * self.length / self.chunks
+        return StepLoad(
+            decoding=self.mixed,
+            context_tokens=self.mixed * self.context,
+            prefill_tokens=new,
+            past_tokens=0.5 * (k * self.length - new),
+            prompts=k,
+        )
+
+
+def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
+    """Mean lengths, and how many sequences and prompts go together."""
+    p, d = times.profile, times.deployment
+    mean = 0.5 * (1.0 + traffic.least)
+    isl, osl = np.asarray(traffic.isl, float), np.asarray(traffic.osl, float)
+    length, answer = mean * isl, np.maximum(mean * osl, 1.0)
+    # An engine that reserves lets a request in where its longest answer fits; others fill as they go.
+    held = isl + osl if p.whole_admission else length + 0.5 * answer
+    room = np.floor(sequences_that_fit(memory, times.model, d, p, held))
+    fit = np.maximum(np.minimum(float(d.max_batch or p.max_batch) * d.dp, room), 1.0)
+    asked, budget = np.asarray(traffic.concurrency, float), float(d.max_tokens or p.max_tokens)
+    n = np.minimum(asked, fit)
+    whole = np.zeros_like(n * length)
+    own_steps = p.policy == "prefill-first"
+    return Loop(
+        length=length + whole,
+        answer=answer + whole,
+        asked=asked + whole,
+        fit=fit + whole,
+        n=n + whole,
+        context=length + UNEVEN * answer + whole,
+        most=np.maximum(np.floor(budget * d.dp / np.maximum(length, 1.0)), 1.0) + whole,
+        chunks=np.maximum(np.ceil(length / budget), 1.0) + whole,
+        mixed=whole if own_steps else np.maximum(n - 1.0, 0.0) + whole,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One round of the fixed point."""
+
+    k: Array
+    """Prompts of a step."""
+    span_s: Array
+    """Steps of one prompt."""
+    stall_s: Array
+    """What one prompt takes from a sequence that decodes."""
+    tpot_s: Array
+    """Time per output token."""
+    rate: Array
+    """Requests a second."""
+
+
+def point_of(times: StepTimes, loop: Loop, k: Array, token_s: Array, wait_s: Array) -> Point:
+    """Times and rate with k prompts in a step."""
+    d = times.deployment
+    span = loop.chunks * times.seconds(loop.reading(k))
+    # A step that decodes as well takes from a sequence only what it takes longer.
+    shared = token_s * (1.0 + d.accepted) * loop.chunks * (times.profile.policy == "mixed")
+    stall = (span - shared) / k / d.pp
+    tpot = token_s + np.maximum(loop.n - 1.0, 0.0) / loop.answer * stall
+    rate = loop.n / ((loop.answer - 1.0) * tpot + span + wait_s)
+    return Point(k=k, span_s=span, stall_s=stall, tpot_s=tpot, rate=rate)
 
 
 def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     """The steady state of one instance under a fixed concurrency."""
     p, d = times.profile, times.deployment
-    mean = 0.5 * (1.0 + traffic.least)
-    length = mean * np.asarray(traffic.isl, float)
-    answer = np.maximum(mean * np.asarray(traffic.osl, float), 1.0)
-    asked = np.asarray(traffic.concurrency, float)
-    limit = float(d.max_batch or p.max_batch) * d.dp
-    budget = float(d.max_tokens or p.max_tokens) * d.dp
-    whole = np.asarray(traffic.isl, float) + np.asarray(traffic.osl, float)
-    held = whole if p.whole_admission else length + 0.5 * answer
-    room = sequences_that_fit(memory, times.model, d, p, held)
-    fit = np.maximum(np.minimum(limit, np.floor(room)), 1.0)
-    n = np.minimum(asked, fit)
-    kept = 1.0 + d.accepted
-    context = length + UNEVEN * answer
-    decode = StepLoad(decoding=n, context_tokens=n * context)
-    t_d = times.seconds(decode) / kept
-    wait = p.wait_steps * t_d * kept
-    most = np.maximum(np.floor(budget / np.maximum(length, 1.0)), 1.0)
-    own = p.policy == "prefill-first"
-    others = np.maximum(n - 1.0, 0.0)
-    mixed = np.zeros_like(others) if own else others
-    chunks = np.maximum(np.ceil(length / budget), 1.0)
-    k = np.ones_like(n * length)
+    loop = loop_of(times, memory, traffic)
+    step = times.seconds(loop.decoding())
+    token = step / (1.0 + d.accepted)
+    own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
+    wait = (own_wait if d.wait_steps is None else d.wait_steps) * step
+    at = point_of(times, loop, np.ones_like(loop.n), token, wait)
     for _ in range(ROUNDS):
-        load = StepLoad(
-            decoding=mixed, context_tokens=mixed * context,
-            prefill_tokens=k * length / chunks, prompts=k,
-            past_tokens=k * length * 0.5 * (1.0 - 1.0 / chunks),
-        )  # fmt: skip
-        t_m = times.seconds(load)
-        stall = chunks * (t_m - (0.0 if own else t_d * kept)) / k / d.pp
-        tpot = t_d + others / answer * stall
-        rate = n / ((answer - 1.0) * tpot + chunks * t_m + wait)
-        k = np.clip(rate * (chunks * t_m + wait), 1.0, np.minimum(most, n))
-    span = chunks * t_m
-    busy = np.minimum(rate * span / k, 1.0)
-    latency = p.latency_s + p.latency_s_per_token * length
-    queued = np.maximum(asked - n, 0.0) / rate
-    step = t_d * kept
-    steady_ttft = 0.5 * step + 0.5 * busy * span + span + wait + p.late_steps * step + latency + queued
-    start = start_s(times, n, length, most, chunks) + latency + p.late_steps * step
-    started = 1.0 / max(traffic.waves, 1.0)
-    joules = times.joules(load) * chunks / k + times.joules(decode) * (answer - 1.0) / (n * kept)
+        k = np.maximum(np.minimum(at.rate * (at.span_s + wait), np.minimum(loop.most, loop.n)), 1.0)
+        at = point_of(times, loop, k, token, wait)
+    busy = np.minimum(at.rate * at.span_s / at.k, 1.0)
+    queued = np.maximum(loop.asked - loop.n, 0.0) / at.rate
+    late = (p.late_steps + d.stream_interval - 1.0) * step
+    after = late + p.latency_s + p.latency_s_per_token * loop.length + queued
+    settled = 0.5 * step + 0.5 * busy * at.span_s + at.span_s + wait + after
+    start = start_s(times, loop) + after
+    first = 1.0 / max(traffic.waves, 1.0)
     return Steady(
-        batch=n,
-        fit_batch=fit,
+        batch=loop.n,
+        fit_batch=loop.fit,
         decode_s=step,
-        prefill_s=span,
-        prompts=k,
+        token_s=token,
+        stall_s=at.stall_s,
+        prefill_s=at.span_s,
+        prompts=at.k,
         busy=busy,
-        tpot_s=tpot,
-        ttft_steady_s=steady_ttft,
-        ttft_start_s=start + queued,
-        ttft_s=(1.0 - started) * steady_ttft + started * (start + queued),
+        tpot_s=at.tpot_s,
+        ttft_steady_s=settled,
+        ttft_start_s=start,
+        ttft_s=(1.0 - first) * settled + first * start,
         queued_s=queued,
-        requests_per_s=rate,
-        joules_per_request=joules,
+        requests_per_s=at.rate,
     )
 
 
-def start_s(times: StepTimes, n: Array, length: Array, most: Array, chunks: Array) -> Array:
+def request_joules(
+    times: StepTimes, memory: Memory, traffic: Traffic, state: Steady
+) -> tuple[Array, Array]:
+    """Joules of all chips for one request's prompt, beyond the decoding beside it, and for its answer."""
+    loop = loop_of(times, memory, traffic)
+    both = times.joules(loop.reading(state.prompts))
+    beside = times.joules(StepLoad(decoding=loop.mixed, context_tokens=loop.mixed * loop.context))
+    prompt = np.maximum(both - beside, 0.0) * loop.chunks / state.prompts
+    kept = 1.0 + times.deployment.accepted
+    return prompt, times.joules(loop.decoding()) * (loop.answer - 1.0) / (loop.n * kept)
+
+
+def start_s(times: StepTimes, loop: Loop) -> Array:
     """Mean completion of n prompts that are there at once, packed in steps of the token budget."""
-    packed = np.minimum(most, n)
-    steps = np.ceil(n / packed) * chunks
-    load = StepLoad(
-        decoding=0.5 * n * (steps > 1.0), context_tokens=0.5 * n * (steps > 1.0) * length,
-        prefill_tokens=packed * length / chunks, prompts=packed,
-        past_tokens=packed * length * 0.5 * (1.0 - 1.0 / chunks),
-    )  # fmt: skip
-    return np.asarray(times.seconds(load) * (steps + chunks) / 2.0)
+    packed = np.minimum(loop.most, loop.n)
+    steps = np.ceil(loop.n / packed) * loop.chunks
+    # Those that are through decode meanwhile: half of them on the mean.
+    half = 0.5 * loop.n * (steps > 1.0)
+    load = replace(loop.reading(packed), decoding=half, context_tokens=half * loop.length)
+    return np.asarray(times.seconds(load) * (steps + loop.chunks) / 2.0)
 
 
-def with_rate(times: StepTimes, memory: Memory, traffic: Traffic, rate: float) -> tuple[Steady, float]:
+def with_rate(
+    times: StepTimes, memory: Memory, traffic: Traffic, rate: float
+) -> tuple[Steady, float]:
     """The state under `rate` requests a second, and the number in flight by Little's law.
 
-    n = rate x time in the system; above the rate that the instance can sustain it grows without end.
+    n = rate x time in the system; above the rate that the instance can sustain it grows without end, and
+    is held at four times what fits. Numbers are rounded to what a loop can hold: at least one.
     """
     flight = 1.0
     found = steady(times, memory, replace(traffic, concurrency=flight, waves=1e9))
     answer = 0.5 * (1.0 + traffic.least) * float(traffic.osl)
-    for _ in range(60):
+    for _ in range(HALVINGS):
         spent = float(found.ttft_steady_s + (answer - 1.0) * found.tpot_s)
         wanted = min(rate * spent, 4.0 * float(found.fit_batch))
         flight = max(0.5 * (flight + wanted), 1e-3)

@@ -5,12 +5,13 @@
 
 What depends on the number of tokens alone, on decoding sequences and their contexts, and on prompts and
 their pasts is tabulated once for a deployment (serving/tables.py); a step is then a few look-ups. All loads
-broadcast; `StepTimes.one` gives the same number for a single load without arrays, for simulators.
+broadcast; serving/one.py gives the same numbers load by load, without arrays, for simulators.
 
 With stages (pp) a step is one round of all micro-batches: every sequence gets its next token once all
 stages have passed its part of the batch on.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,7 +39,12 @@ from foretell.specs.model import Model
 from foretell.specs.system import System
 
 Array = NDArray[np.float64]
+Reader = Callable[[Array], Array]
+"""A table to what it says of a load."""
 
+EAGER_LAYER_S = 1.5e-4
+"""Host time of one layer without a graph, where an engine has none of its own: some ten kernels of fused
+code at 13 us each, as on the host of one H200 (cost/fusion.py)."""
 SIDE_BY_SIDE = 4.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 
@@ -80,15 +86,25 @@ class StepTimes:
 
     def seconds(self, load: StepLoad) -> Array:
         """Seconds from one step to the next."""
-        device, host = self.device_s(load), self.host_s(load)
-        p = self.profile
+        parts, host = self.parts_s(load), self.host_s(load)
+        device, p = np.asarray(sum(parts.values())), self.profile
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
-        eager = p.eager_layer_s * self.layers + p.eager_sequence_s * np.asarray(load.decoding)
-        decode_s = p_norm(device, eager, SIDE_BY_SIDE) if p.eager_layer_s else device
-        floor = max(p.prefill_layer_s, p.eager_layer_s) * self.layers
-        prompt_s = np.maximum(p.prefill_factor * device, floor) + p.prefill_step_s
+        layer_s = self.eager_layer_s
+        eager = layer_s * self.layers + p.eager_sequence_s * np.asarray(load.decoding)
+        decode_s = p_norm(device, eager, SIDE_BY_SIDE) if layer_s else device
+        floor = max(p.prefill_layer_s, layer_s) * self.layers
+        floor = floor + p.prefill_mixture_s * self.tables.mixtures
+        slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
+        prompt_s = np.maximum(p.prefill_factor * slow, floor) + p.prefill_step_s
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + host, 0.0))
+
+    @property
+    def eager_layer_s(self) -> float:
+        """Host time of launching one layer's kernels; 0 where decode steps are replayed from a graph."""
+        if self.profile.graph and self.deployment.graph:
+            return 0.0
+        return self.profile.eager_layer_s or EAGER_LAYER_S
 
     def host_s(self, load: StepLoad) -> Array:
         """Host time that every step waits for."""
@@ -97,52 +113,54 @@ class StepTimes:
 
     def device_s(self, load: StepLoad) -> Array:
         """Seconds of the kernels and exchanges of a step."""
-        return self._sum(load, ("token_s", "experts_s", "decode_s", "prefill_s", "head_s", "encoder_s"))
+        return np.asarray(sum(self.parts_s(load).values()))
+
+    def parts_s(self, load: StepLoad) -> dict[str, Array]:
+        """The same by what it is of, on the fullest rank."""
+        d, tables, p = self.deployment, self.tables, self.profile
+        on = spread(load, d, encoder=self.model.encoder is not None)
+        ranks = float(d.dp * d.cp)
+        decode, prefill = self._places(on)
+        found = {
+            "matrices": at(tables.token_s - tables.exchange_s, on.tokens)
+            + at(tables.encoder_s, on.read),
+            "exchanges": at(tables.exchange_s, on.tokens) + at(tables.gather_s, on.stage),
+            "experts": p.expert_factor * at(tables.experts_s, on.stage),
+            "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
+            "head": at(tables.head_s, on.rows),
+            "gaps": self.gaps_s() * few(on.stage, TOKENS),
+        }
+        if d.draft_tokens:
+            # A draft is one layer and the head, once for each token that it proposes.
+            own = on.sequences
+            body = at(tables.token_s, own) + p.expert_factor * at(tables.experts_s, own * ranks)
+            body = (body + decode(tables.decode_s)) / self.layers
+            found["draft"] = d.draft_tokens * (body + at(tables.head_s, own))
+        if d.pp > 1:
+            found["stages"] = d.pp * (self.send_s[0] + self.send_s[1] * on.tokens)
+        return found
 
     def joules(self, load: StepLoad) -> Array:
         """Joules of all chips of the instance in one step, waiting included."""
-        names = ("token_joules", "experts_joules", "decode_joules", "prefill_joules", "head_joules",
-                 "encoder_joules")  # fmt: skip
-        power = chip_power(self.system.chip)
-        base = power.base_watts * self.deployment.gpus
-        return np.asarray(self._sum(load, names) + base * self.seconds(load))
+        tables, one = self.tables, replace(self.deployment, dp=1, cp=1)
+        on = spread(load, one, encoder=self.model.encoder is not None)
+        decode, prefill = self._places(on)
+        spent = at(tables.token_joules, on.tokens) + at(tables.encoder_joules, on.read)
+        spent = spent + at(tables.experts_joules, on.stage) + at(tables.head_joules, on.rows)
+        spent = spent + decode(tables.decode_joules) + prefill(tables.prefill_joules)
+        base = chip_power(self.system.chip).base_watts * self.deployment.gpus
+        # Stages have their part of the sequences each, one after the other.
+        return np.asarray(spent + base * self.seconds(load))
 
-    def _sum(self, load: StepLoad, names: tuple[str, ...]) -> Array:
-        """A table's quantity over the parts of a step."""
-        d, tables = self.deployment, self.tables
-        token, experts, decode, prefill, head, encoder = (getattr(tables, n) for n in names)
-        joules = names[0].endswith("joules")
-        n = np.asarray(load.decoding, float) / d.pp
-        new = np.asarray(load.prefill_tokens, float)
-        prompts = np.where(new > 0.0, np.maximum(load.prompts, 1.0), 0.0)
-        each = new / np.maximum(prompts, 1.0)
-        context = np.asarray(load.context_tokens) / np.maximum(load.decoding, 1e-9)
-        past = np.asarray(load.past_tokens) / np.maximum(prompts, 1.0)
-        own_n = least_one(n, d.dp * d.cp)
-        own_k = least_one(prompts, d.dp)
-        drawn = n * (1.0 + d.draft_tokens)
-        own_new = own_k * each / d.cp
-        if self.model.encoder is not None:
-            tokens, stage, read_in = least_one(drawn, d.dp * d.cp) + own_k, drawn + prompts, own_new
-        else:
-            tokens = least_one(drawn, d.dp * d.cp) + own_new
-            stage, read_in = drawn + new, np.zeros_like(own_new)
-        rows = least_one(drawn, d.dp * d.cp) + own_k
-        if joules:
-            tokens, own_n, own_k, rows = drawn + new, n, prompts, drawn + prompts
-        total = at(token, tokens) + at(head, rows) + at(encoder, read_in)
-        total = total + (1.0 if joules else self.profile.expert_factor) * at(experts, stage)
-        places = along(own_n, SEQUENCES), along(context, CONTEXTS)
-        total = total + read(decode, places) * few(own_n, SEQUENCES)
-        q = along(each / d.cp, LENGTHS)
-        spots = along(own_k, PROMPTS), q, along(past, PASTS)
-        total = total + read(prefill, spots) * few(own_k, PROMPTS)
-        if joules:
-            return np.asarray(total)
-        total = total + at(tables.gather_s, stage) + self.gaps_s() * few(stage, TOKENS)
-        if d.pp > 1:
-            total = total + d.pp * (self.send_s[0] + self.send_s[1] * tokens)
-        return np.asarray(total)
+    def _places(self, on: "Spread") -> tuple[Reader, Reader]:
+        """Readers of the tables of decoding sequences and of prompts, where a load stands in them."""
+        spots = along(on.sequences, SEQUENCES), along(on.context, CONTEXTS)
+        steps = along(on.prompts, PROMPTS), along(on.new, LENGTHS), along(on.past, PASTS)
+        some, any_new = few(on.sequences, SEQUENCES), few(on.prompts, PROMPTS)
+        return (
+            lambda table: read(table, spots) * some,
+            lambda table: read(table, steps) * any_new,
+        )
 
     def gaps_s(self) -> float:
         """What the engine's layers, exchanges and mixtures take in every step beyond their kernels."""
@@ -150,6 +168,54 @@ class StepTimes:
         late = p.exchange_s * np.log2(d.tp) * self.tables.reduces
         mixtures = p.expert_layer_s * self.tables.mixtures
         return float(p.layer_s * self.layers + late + mixtures)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A load as the fullest rank of one stage has it."""
+
+    sequences: Array
+    """Decoding sequences."""
+    context: Array
+    """Mean tokens in the cache of one."""
+    prompts: Array
+    """Prompts."""
+    new: Array
+    """Tokens of one of them on this rank."""
+    past: Array
+    """Its tokens that are in the cache already."""
+    tokens: Array
+    """Tokens that pass the layers."""
+    stage: Array
+    """The same over all ranks that share the experts."""
+    rows: Array
+    """Sequences that get a token."""
+    read: Array
+    """Tokens that an encoder reads."""
+
+
+def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> Spread:
+    """What of a load falls on the fullest rank: even shares, and whole sequences and prompts."""
+    n = np.asarray(load.decoding, float) / d.pp
+    new = np.asarray(load.prefill_tokens, float)
+    prompts = np.where(new > 0.0, np.maximum(load.prompts, 1.0), 0.0)
+    each = new / np.maximum(prompts, 1.0)
+    ranks = float(d.dp * d.cp)
+    own = least_one(prompts, d.dp)
+    drawn = n * (1.0 + d.draft_tokens)
+    on_rank, own_new = least_one(drawn, ranks), own * each / d.cp
+    return Spread(
+        sequences=least_one(n, ranks),
+        context=np.asarray(load.context_tokens) / np.maximum(load.decoding, 1e-9),
+        prompts=own,
+        new=each / d.cp,
+        past=np.asarray(load.past_tokens) / np.maximum(prompts, 1.0),
+        # A decoder behind an encoder begins with one token of its own.
+        tokens=on_rank + (own if encoder else own_new),
+        stage=drawn + (prompts if encoder else new),
+        rows=on_rank + own,
+        read=own_new if encoder else np.zeros_like(own_new),
+    )
 
 
 def at(table: Array, tokens: Array) -> Array:
@@ -171,10 +237,20 @@ def least_one(total: Num, ranks: float) -> Array:
 def kernel_side(profile: EngineProfile) -> EngineProfile:
     """A profile reduced to what the kernels of a step depend on, so that tables are shared."""
     return EngineProfile(
-        id="", engine=profile.engine, since="", until="", years=(0, 0), architectures=(), source="", fit=Fit(rows=0),
-        software=profile.software, custom_all_reduce=profile.custom_all_reduce,
-        fused=profile.fused, shared_heads=profile.shared_heads,
-    )  # fmt: skip
+        id="",
+        engine=profile.engine,
+        since="",
+        until="",
+        years=(0, 0),
+        architectures=(),
+        software=profile.software,
+        source="",
+        fit=Fit(rows=0),
+        custom_all_reduce=profile.custom_all_reduce,
+        fused=profile.fused,
+        shared_heads=profile.shared_heads,
+        window_used=profile.window_used,
+    )
 
 
 def step_times(
@@ -182,7 +258,10 @@ def step_times(
 ) -> StepTimes:
     """An instance with its tables."""
     kernels = kernel_side(profile)
-    layout = replace(deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0)
+    layout = replace(
+        deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0,
+        wait_steps=None, stream_interval=1,
+    )  # fmt: skip
     links = links_of(system, layout, kernels)
     near, far = (float(pipe_s(tokens, model, links)) for tokens in (0.0, 1e4))
     return StepTimes(

@@ -7,12 +7,12 @@
     head      final norm, scores and sampling, by the number of sequences that get a token
     encoder   what an encoder does for its tokens
 
-Points are chosen where engines capture graphs and twice as far apart above; between them times are nearly
-straight (attention over tokens: straight in logarithms).
+Points are chosen where engines capture graphs and further apart above; between them times are nearly
+straight.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from foretell.network.collectives import Group, collective_s, send_s
 from foretell.network.library import prepare
 from foretell.network.library_catalog import library_for
+from foretell.network.library_records import Kind
 from foretell.network.placement import tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.serving.kernels import Cost, Kernels
@@ -29,6 +30,7 @@ from foretell.specs._base import Num, changed
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
+from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Stack
 from foretell.specs.system import System
 from foretell.workload.build import layer_graph, layer_kinds
@@ -40,7 +42,12 @@ Array = NDArray[np.float64]
 TOKENS = np.unique(
     np.rint(
         np.concatenate(
-            [[1, 2, 4], np.arange(8, 128, 8), np.arange(128, 512, 32), 512 * 2 ** np.arange(0, 9.26, 0.25)]
+            [
+                [1, 2, 4],
+                np.arange(8, 128, 8),
+                np.arange(128, 512, 32),
+                512 * 2 ** np.arange(0, 9.26, 0.25),
+            ]
         )
     )
 ).astype(float)
@@ -63,9 +70,19 @@ ALONE_NAMES = (
 """Further operations that do."""
 ROUTED = ("moe.permute", "moe.up", "moe.act", "moe.down", "moe.unpermute", "moe.top_k")
 """Operations that the fused kernels of the experts stand for."""
-EXPERT_SKEW = 0.9
+EXPERT_SKEW = 1.01
 """Exponent of the power law by which a router likes its experts. With it, rows drawn by chance and tables of
 kernels alone meet decode steps of gpt-oss-120b and DeepSeek-R1 under three engines, at 4 to 256 in flight."""
+SHARED = "moe.shared"
+"""How the operations of shared experts begin."""
+JOINED = ("attention.q_down", "attention.kv_down")
+"""Products that engines run as one."""
+BESIDE_S = 20e-6
+"""What of a layer's shared experts hides: they run beside the routed ones, on a stream of their own or as one
+expert more, and three small kernels take about this."""
+UNEVEN = 0.75
+"""Of its answer what a sequence of a running batch counts as having in the cache. Sequences stand anywhere
+between their first token and their last, half of the answer on the mean, but kernels wait for the longest."""
 SAMPLING_S = 30e-6
 """Seconds of sampling that do not depend on the vocabulary."""
 SAMPLING_PASSES = 3.0
@@ -135,7 +152,7 @@ def links_of(system: System, deployment: Deployment, profile: EngineProfile) -> 
     def counts(size: int, stride: int) -> Array:
         return tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, d.gpus)
 
-    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    kinds: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
     library = library_for(system, software="trtllm" if profile.custom_all_reduce else "")
 
     def group(size: int) -> Group:
@@ -199,6 +216,19 @@ def kinds_of(stack: Stack) -> list[tuple[Layer, float]]:
     return [(layer, float(order.count(i))) for i, layer in enumerate(layers)]
 
 
+def low_rank(ops: Sequence[Op]) -> bool:
+    """Whether queries go through a low rank too."""
+    return any(op.name == JOINED[0] for op in ops)
+
+
+def joined(op: Op, ops: Sequence[Op]) -> Op:
+    """The two products into low ranks as one, as engines store their weights."""
+    other = [one for one in ops if one.name == JOINED[1]]
+    if not other or not isinstance(op, Gemm) or not isinstance(other[0], Gemm):
+        return op
+    return changed(op, n=op.n + other[0].n)
+
+
 def reduces_of(stack: Stack) -> float:
     """Times that a step leaves a region that tensor parallelism cuts."""
     one = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="decode")
@@ -208,9 +238,7 @@ def reduces_of(stack: Stack) -> float:
     )
 
 
-def token_costs(
-    model: Model, stack: Stack, kernels: Kernels, links: Links
-) -> tuple[Cost, Array]:
+def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Array]:
     """Operations on each token, the all-reduces behind them included; and these alone."""
     tp = float(kernels.deployment.tp)
     tokens = Tokens(
@@ -223,8 +251,12 @@ def token_costs(
     for layer, many in kinds_of(stack):
         graph = layer_graph(layer, stack.hidden, tokens)
         for op in tensor_parallel(graph, tp, 0.0).ops:
-            if op.family in ALONE or op.name in ALONE_NAMES or op.name in ROUTED:
+            if op.family in ALONE or op.name in (*ALONE_NAMES, *ROUTED):
                 continue
+            if op.name.startswith(SHARED) or (op.name == JOINED[1] and low_rank(graph.ops)):
+                continue
+            if op.name == JOINED[0]:
+                op = joined(op, graph.ops)
             if op.name == "norm" and isinstance(op, Pointwise) and layer.norms:
                 op, times = changed(op, elements=op.elements / layer.norms), many * layer.norms
             else:
@@ -236,7 +268,9 @@ def token_costs(
                 size = 2.0 * np.asarray(edge.elements)[None, :]
                 exchange = exchange + many * collective_s("all-reduce", size, links.tensor)[0]
     cost = kernels.cost(ops, counts, len(TOKENS))
-    return Cost(seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus), exchange
+    return Cost(
+        seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus
+    ), exchange
 
 
 def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Array]:
@@ -259,6 +293,7 @@ def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Ar
                 "tp": float(d.stage / d.ep),
                 "skew": EXPERT_SKEW,
                 "drawn": 1.0,
+                "even": 1.0,
                 "gated": 1.0 if ffn.gated else 0.0,
             },
             len(TOKENS),
@@ -271,8 +306,21 @@ def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Ar
         else:
             wait = none  # the region's all-reduce stands among the tokens' exchanges
         exchange = exchange + many * wait
-        total = total + Cost(seconds=many * one.seconds, joules=many * one.joules * d.gpus)
+        beside = shared_costs(layer, stack, kernels)
+        seconds = one.seconds + np.maximum(beside.seconds - BESIDE_S, 0.0)
+        joules = (one.joules + beside.joules) * d.gpus
+        total = total + Cost(seconds=many * seconds, joules=many * joules)
     return total, exchange
+
+
+def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> Cost:
+    """Shared experts of one layer for the tokens of a rank, by the tokens of the stage."""
+    d = kernels.deployment
+    rows = np.maximum(TOKENS / (d.dp * d.cp), 1.0)
+    tokens = Tokens(batch=rows, q_len=1.0, kv_len=1.0, phase="decode")
+    graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
+    ops = [op for op in graph.ops if op.name.startswith(SHARED)]
+    return kernels.cost(ops, [1.0] * len(ops), len(TOKENS))
 
 
 def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:
@@ -294,13 +342,27 @@ def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:
     ops: list[Op] = []
     counts: list[float] = []
     for layer, many in kinds_of(stack):
+        if not kernels.profile.window_used:
+            layer = without_window(layer)
         graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
         mine = [op for op in graph.ops if op.family in ALONE or op.name in ALONE_NAMES]
+        if phase == "decode":
+            # The encoder's keys and values lie in the cache already.
+            mine = [op for op in mine if op.name != "cross.kv"]
         ops += mine
         counts += [many] * len(mine)
     width = np.size(tokens.batch)
     cost = kernels.cost(ops, counts, width, phase)
     return Cost(seconds=cost.seconds, joules=cost.joules * d.tp)
+
+
+def without_window(layer: Layer) -> Layer:
+    """The layer as engines run it that read all keys behind a mask."""
+    mixers = tuple(
+        replace(mixer, window=None) if isinstance(mixer, Attention) else mixer
+        for mixer in layer.mixers
+    )
+    return replace(layer, mixers=mixers)
 
 
 def head_costs(model: Model, kernels: Kernels, links: Links) -> Cost:
@@ -329,8 +391,3 @@ def pipe_s(tokens: Num, model: Model, links: Links) -> Array:
     flat = np.atleast_1d(size)
     found = [float(send_s(one, links.pipe_counts, links.system.network)[0]) for one in flat.ravel()]
     return np.reshape(np.array(found), np.shape(size))
-
-
-def names(ops: Sequence[Op]) -> list[str]:
-    """Names of operations, for tests and explanations."""
-    return [op.name for op in ops]

@@ -37,7 +37,7 @@ class Deployment:
     pp: int = 1
     """Stages."""
     dp: int = 1
-    """Ranks that have attention, and the dense parts, for sequences of their own (attention data parallel)."""
+    """Ranks that have attention and dense parts for sequences of their own (attention data parallel)."""
     ep: int = 1
     """Ranks that hold different experts."""
     cp: int = 1
@@ -56,6 +56,11 @@ class Deployment:
     """Tokens of a step; None: the engine's own limit."""
     memory_fraction: float | None = None
     """Share of the memory by the engine's own rule; None: the engine's default."""
+    wait_steps: float | None = None
+    """Decode steps that new prompts wait for to come together (TensorRT-LLM's batch_wait_timeout_iters);
+    None: the engine's own."""
+    stream_interval: int = 1
+    """Tokens that are sent to the client together."""
     draft_tokens: int = 0
     """Tokens that multi-token prediction or a draft proposes for each step; 0: none."""
     accepted: float = 0.0

@@ -67,8 +67,12 @@ class EngineProfile:
     """Gaps on the device between the kernels of a layer, in every step."""
     prefill_factor: float = 1.0
     """Device time of a step with prompt tokens over what its kernels tell."""
+    prefill_expert_factor: float = 1.0
+    """Time of the experts' kernels in such a step over what their tables tell."""
     prefill_layer_s: float = 0.0
     """Least time of one layer of such a step: the host launches its kernels one by one."""
+    prefill_mixture_s: float = 0.0
+    """What a layer of experts adds to that."""
     prefill_step_s: float = 0.0
     """What such a step takes besides."""
     latency_s: float = 0.013
@@ -79,6 +83,8 @@ class EngineProfile:
     """Decode steps after its own that a first token waits for (asynchronous scheduling)."""
     wait_steps: float = 0.0
     """Decode steps that new prompts wait for to come together."""
+    dp_wait_steps: float = 0.0
+    """The same where attention is data parallel: for a prompt on every rank."""
     policy: Policy = "mixed"
     """How prompts and decoding share steps."""
     max_batch: int = 1024
@@ -95,6 +101,8 @@ class EngineProfile:
     """Whether a request is let in only where its longest possible answer fits too."""
     window_saved: bool = True
     """Whether layers with a window keep no more than the window."""
+    window_used: bool = True
+    """Whether attention reads no more than the window."""
     shared_heads: float = 1.0
     """Part of the sharing of keys among query heads that kernels use: 1 all; 0: each head reads its own."""
     fused: bool = True

@@ -108,7 +108,7 @@ def scores_of(
     facts: Mapping[str, Any] | None = None,
 ) -> Scores:
     """Scores of predictions, with their groups by the labels; `order` names groups that must be there."""
-    signed = np.array([p.predicted / p.measured - 1.0 for p in predictions])
+    signed = np.array([_error(p) for p in predictions])
     error = np.abs(signed)
     covered = np.array([_inside(p) for p in predictions])
     groups = {}
@@ -144,6 +144,11 @@ def score(signed: Array, covered: Array | None = None) -> Score:
         median_error=float(np.median(signed)) if some else None,
         inside_p90=None if covered is None else _share(covered),
     )
+
+
+def _error(p: Prediction) -> float:
+    """predicted / measured - 1; the difference itself where nothing was measured."""
+    return p.predicted / p.measured - 1.0 if p.measured else p.predicted
 
 
 def _inside(p: Prediction) -> float:

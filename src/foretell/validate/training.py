@@ -38,7 +38,7 @@ LOW_MFU = 15.0
 """Rows of the nanotron sweep below this percentage of the peak are reported beside it."""
 GIB = float(2**30)
 LOST = "lost"
-"""Leaf of the memory tree that the allocator and the framework add to what tensors take."""
+"""Branch of the memory tree that the allocator and the framework add to what tensors take."""
 MANY = 10
 """Rows from which a source counts as large."""
 
@@ -189,10 +189,15 @@ def memory_of(told: Told) -> list[Prediction]:
     """A row's peak memory beside ours, where the table has one."""
     if not told.row.peak_mem_gb:
         return []
-    peak = told.answer.peak_memory_bytes
-    tree = told.answer.memory
-    if allocated(told.row) and tree is not None:
-        peak -= sum(leaf.value for leaf in tree.children if leaf.name == LOST)
+    peak, tree = told.answer.peak_memory_bytes, told.answer.memory
+    # A framework prints what its allocator has reserved, or what tensors took of that; never its own share.
+    lost = (
+        []
+        if tree is None
+        else [b for leaf in tree.children if leaf.name == LOST for b in leaf.children]
+    )
+    without = ("allocator", "framework") if allocated(told.row) else ("framework",)
+    peak -= sum(leaf.value for leaf in lost if leaf.name in without)
     return [
         Prediction(
             id=told.row.id,

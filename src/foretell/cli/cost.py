@@ -1,0 +1,233 @@
+"""`foretell cost`: what chips, packages and systems cost."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, TypeVar
+
+from cyclopts import Parameter
+
+from foretell.cli.flags import Json
+from foretell.cli.output import no_as_json, write_json
+from foretell.specs.cost import CostAnswer
+
+T = TypeVar("T")
+
+Name = Annotated[
+    str, Parameter(metavar="CHIP|PATH", help="A chip's id or alias, or a TOML file; or --node.")
+]
+SystemName = Annotated[
+    str, Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file.")
+]
+Sweep = Annotated[
+    tuple[str, ...],
+    Parameter(
+        negative="",
+        metavar="FIELD=VALUES",
+        show_default=False,
+        help="A flag or --set path over a,b,c or low:high:steps[:log]; once or twice.",
+    ),
+]
+Plot = Annotated[
+    str, Parameter(metavar="FILE", help="A picture of the sweep (or of the parts), as SVG.")
+]
+Set = Annotated[
+    tuple[str, ...],
+    Parameter(
+        negative="",
+        metavar="PATH=VALUE",
+        show_default=False,
+        help="Any field or figure, as in prices.processes.N5.wafer_usd=17000; once for each.",
+    ),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silicon:
+    """What is asked about a chip or package."""
+
+    node: Annotated[str, Parameter(metavar="NODE", help="Process of the dies: N7, N5, ...")] = ""
+    area: Annotated[
+        str, Parameter(metavar="MM2", help="Silicon of all dies, less interfaces between them.")
+    ] = ""
+    dies: Annotated[str, Parameter(metavar="N", help="Dies that it is divided over.")] = ""
+    package: Annotated[
+        str,
+        Parameter(
+            metavar="KIND", help="organic, fan-out, interposer, bridge, glass, hybrid-3d, ..."
+        ),
+    ] = ""
+    die_to_die: Annotated[
+        str,
+        Parameter(metavar="RATE", help="Out of one die; else interfaces are a tenth of each."),
+    ] = ""
+    volume: Annotated[
+        str, Parameter(metavar="N", help="Packages to spread NRE over; else it is left out.")
+    ] = ""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owning:
+    """What is asked about a system."""
+
+    gpus: Annotated[str, Parameter(metavar="N", help="Chips; else one node.")] = ""
+    price: Annotated[
+        str, Parameter(metavar="USD", help="Rent of a chip for an hour, to compare with.")
+    ] = ""
+    years: Annotated[str, Parameter(metavar="N", help="Years that servers are used.")] = ""
+    utilisation: Annotated[
+        str, Parameter(metavar="SHARE", help="Share of the hours in which chips work.")
+    ] = ""
+    watts: Annotated[
+        str, Parameter(metavar="W", help="Mean draw of one node in use, else of the site's load.")
+    ] = ""
+
+
+NO_SILICON, NO_OWNING = Silicon(), Owning()
+
+
+def chip(
+    name: Name = "",
+    *,
+    silicon: Silicon = NO_SILICON,
+    set: Set = (),
+    sweep: Sweep = (),
+    plot: Plot = "",
+    json: Json = False,
+) -> int:
+    """The dies of a chip, good and tested: wafers, defects, harvesting, NRE."""
+    from foretell.economics.ask import PackageQuestion, chip_cost
+
+    question = PackageQuestion(name=name, set=set, **_given(silicon))
+    return _answered(chip_cost, question, sweep, plot, json)
+
+
+def package(
+    name: Name = "",
+    *,
+    silicon: Silicon = NO_SILICON,
+    set: Set = (),
+    sweep: Sweep = (),
+    plot: Plot = "",
+    json: Json = False,
+) -> int:
+    """A whole package: dies, memory, carrier, substrate, losses in assembly, test, NRE."""
+    from foretell.economics.ask import PackageQuestion, package_cost
+
+    question = PackageQuestion(name=name, set=set, **_given(silicon))
+    return _answered(package_cost, question, sweep, plot, json)
+
+
+def system(
+    name: SystemName,
+    *,
+    owning: Owning = NO_OWNING,
+    set: Set = (),
+    sweep: Sweep = (),
+    plot: Plot = "",
+    json: Json = False,
+) -> int:
+    """A cluster: servers, fabric, building, years, the hour of a chip, and renting beside it."""
+    from foretell.economics.ask_system import SystemQuestion, system_cost
+
+    question = SystemQuestion(system=name, set=set, **_given(owning))
+    return _answered(system_cost, question, sweep, plot, json)
+
+
+def _given(flags: Any) -> dict[str, str]:
+    return {field.name: getattr(flags, field.name) for field in fields(flags)}
+
+
+def _answered(
+    ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...], plot: str, json: bool
+) -> int:
+    """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
+    with no_as_json(json):
+        if sweep:
+            found = _swept(ask, question, sweep)
+        else:
+            found = ask(question).to_dict()
+    if plot:
+        _draw(found, plot)
+    if json:
+        write_json(found)
+    else:
+        from foretell.report import console
+        from foretell.report.cost import cost_text, sweep_text
+
+        console.show(sweep_text(found) if sweep else cost_text(found))
+    return 0
+
+
+def _swept(ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...]) -> dict[str, Any]:
+    """An answer for every combination; what cannot be built is a row that says so."""
+    from foretell.economics.settings import combinations, parse_sweeps
+    from foretell.errors import Infeasible
+
+    flags = [f.name for f in fields(question) if f.name != "set"]  # type: ignore[arg-type]
+    sweeps = parse_sweeps(sweep, flags)
+    rows: list[dict[str, Any]] = []
+    first: CostAnswer | None = None
+    for values in combinations(sweeps):
+        try:
+            answer = ask(_changed(question, values))
+            first = first or answer
+            rows.append({**values, **_row(answer)})
+        except Infeasible as error:
+            rows.append({**values, "usd": None, "problem": "; ".join(map(str, error.problems))})
+    return {
+        "what": "" if first is None else first.what,
+        "name": "" if first is None else first.name,
+        "given": _fixed(question, sweeps),
+        "sweep": {name: list(values) for name, values in sweeps.items()},
+        "rows": rows,
+    }
+
+
+def _fixed(question: Any, sweeps: Mapping[str, Any]) -> dict[str, str]:
+    """Flags and settings that are the same in every row."""
+    flags = {f.name: getattr(question, f.name) for f in fields(question) if f.name != "set"}
+    kept = {name: value for name, value in flags.items() if value != "" and name not in sweeps}
+    paths = dict(text.partition("=")[::2] for text in question.set)
+    return {**kept, **{path: value for path, value in paths.items() if path not in sweeps}}
+
+
+def _changed(question: T, values: Mapping[str, str]) -> T:
+    """The question with swept flags and paths in place."""
+    flags = {name: value for name, value in values.items() if "." not in name}
+    paths = tuple(f"{name}={value}" for name, value in values.items() if "." in name)
+    held: tuple[str, ...] = tuple(question.set)  # type: ignore[attr-defined]
+    kept = tuple(text for text in held if text.partition("=")[0].strip() not in values)
+    return replace(question, **flags, set=(*kept, *paths))  # type: ignore[type-var]
+
+
+def _row(answer: CostAnswer) -> dict[str, Any]:
+    """An answer as one row: sums, ranges, first parts, and numbers on the way."""
+    plain = {
+        name: value
+        for name, value in answer.facts.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+    parts = {child.name: child.value for child in answer.breakdown.children}
+    return {
+        "usd": answer.usd,
+        "low_usd": answer.low_usd,
+        "high_usd": answer.high_usd,
+        **plain,
+        "parts_usd": parts,
+    }
+
+
+def _draw(found: Mapping[str, Any], plot: str) -> None:
+    """The picture of a sweep, or of the parts of one answer."""
+    from pathlib import Path
+
+    from foretell.errors import BadInput, Problem
+    from foretell.report.cost_charts import picture
+
+    path = Path(plot)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        message, allowed = "no file can be written there", "a file in a folder there is"
+        raise BadInput([Problem(path="plot", value=plot, message=message, allowed=allowed)])
+    path.write_text(picture(found))

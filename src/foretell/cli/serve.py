@@ -1,0 +1,159 @@
+"""`foretell serve`."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from foretell.cli.flags import Json, ModelName
+from foretell.cli.output import no_as_json, write_json
+from foretell.cli.progress import late_bar
+from foretell.errors import BadInput, Problem
+
+
+def serve(
+    model: ModelName,
+    *,
+    system: Annotated[
+        str | None,
+        Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
+    ] = None,
+    gpus: Annotated[
+        str | None, Parameter(metavar="N", help="Chips of all instances; 8xH100 names the system.")
+    ] = None,
+    isl: Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")] = "1024",
+    osl: Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")] = "1024",
+    concurrency: Annotated[
+        str | None, Parameter(metavar="N", help="Requests in flight, all instances together.")
+    ] = None,
+    rate: Annotated[
+        str | None, Parameter(metavar="R", help="Requests per second, in the place of those.")
+    ] = None,
+    plan: Annotated[
+        str | None,
+        Parameter(metavar="WORDS", help='Words such as "tp4 weights=fp8 kv=fp8 max_batch=256".'),
+    ] = None,
+    engine: Annotated[
+        str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
+    ] = "vllm",
+    price: Annotated[
+        str | None, Parameter(metavar="USD", help="Rent of a chip-hour, else the catalogue's.")
+    ] = None,
+    spread: Annotated[
+        str, Parameter(metavar="X", help="Lengths are even between this share and the whole.")
+    ] = "1.0",
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            metavar="PATH=VALUE",
+            show_default=False,
+            help="Any field of model, chip, system or network; once for each.",
+        ),
+    ] = (),
+    simulate: Annotated[
+        bool,
+        Parameter(
+            negative="", show_default=False, help="Play requests instead of the closed form."
+        ),
+    ] = False,
+    arrivals: Annotated[
+        str | None,
+        Parameter(metavar="KIND|FILE", help="closed, poisson, gamma, burst, or a .csv or .jsonl."),
+    ] = None,
+    requests: Annotated[
+        str | None, Parameter(metavar="N", help="Requests played; 2000 where not given.")
+    ] = None,
+    seed: Annotated[str | None, Parameter(metavar="N", help="Of all that is drawn.")] = None,
+    lengths: Annotated[
+        str | None,
+        Parameter(metavar="SHAPE", help="fixed, uniform, exponential or lognormal lengths."),
+    ] = None,
+    prefixes: Annotated[
+        str | None, Parameter(metavar="N", help="Different common beginnings of prompts.")
+    ] = None,
+    prefix_tokens: Annotated[
+        str | None, Parameter(metavar="N", help="Tokens of one, on top of the prompt's own.")
+    ] = None,
+    routing: Annotated[
+        str | None, Parameter(metavar="RULE", help="round-robin, least-loaded or prefix-aware.")
+    ] = None,
+    preemption: Annotated[
+        str | None, Parameter(metavar="RULE", help="recompute or swap, where the cache is full.")
+    ] = None,
+    prefill_plan: Annotated[
+        str | None,
+        Parameter(metavar="WORDS", help="Layout of instances that do prompts alone."),
+    ] = None,
+    prefill_gpus: Annotated[
+        str | None, Parameter(metavar="N", help="Chips of these, out of all.")
+    ] = None,
+    ttft: Annotated[
+        str | None, Parameter(metavar="MS", help="Service level, for the goodput.")
+    ] = None,
+    tpot: Annotated[
+        str | None, Parameter(metavar="MS", help="Service level, for the goodput.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """TTFT, TPOT, throughput, memory, cost, energy of one deployment; the best layout where none is given."""
+    from foretell.cli.flags import number
+    from foretell.serve import serve as answer
+
+    given = {
+        "arrivals": arrivals,
+        "requests": requests,
+        "seed": seed,
+        "lengths": lengths,
+        "prefixes": prefixes,
+        "prefix_tokens": prefix_tokens,
+        "routing": routing,
+        "preemption": preemption,
+        "prefill_plan": prefill_plan,
+        "prefill_gpus": prefill_gpus,
+        "ttft_ms": ttft,
+        "tpot_ms": tpot,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    with no_as_json(json), late_bar("requests") as progress:
+        if options and not simulate:
+            raise BadInput([without_simulate(name, value) for name, value in options.items()])
+        found = answer(
+            model,
+            simulate=options if simulate else False,
+            progress=progress,
+            system=system,
+            gpus=number(gpus),
+            isl=decimal(isl),
+            osl=decimal(osl),
+            concurrency=decimal(concurrency),
+            rate=decimal(rate),
+            plan=plan,
+            engine=engine,
+            price=decimal(price),
+            spread=decimal(spread),
+            set=set,
+        )
+    if json:
+        write_json(found.to_dict())
+    else:
+        from foretell.report.console import show
+        from foretell.report.serve import serve_text
+
+        show(serve_text(found))
+    return 1 if found.simulation and found.simulation["queue_grows"] else 0
+
+
+def without_simulate(name: str, value: str) -> Problem:
+    """An option of a play where none is asked for."""
+    flag = "--" + name.removesuffix("_ms").replace("_", "-")
+    return Problem(
+        path=flag, value=value, message="says how requests are played", allowed="--simulate"
+    )
+
+
+def decimal(text: str | None) -> float:
+    """A number where the text is one, else the text itself for the function to complain of."""
+    try:
+        return float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return text  # type: ignore[return-value]

@@ -1,0 +1,111 @@
+"""`foretell size`."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from foretell.cli.flags import Json, ModelName
+from foretell.cli.output import no_as_json, write_json
+from foretell.cli.serve import decimal
+from foretell.errors import BadInput, Problem, nearest_name
+
+
+def size(
+    model: ModelName,
+    *,
+    rate: Annotated[str, Parameter(metavar="R", help="Requests per second to be answered.")],
+    system: Annotated[
+        str | None,
+        Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
+    ] = None,
+    isl: Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")] = "1024",
+    osl: Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")] = "1024",
+    ttft: Annotated[str, Parameter(metavar="MS", help="Longest time to the first token.")] = "2000",
+    tpot: Annotated[
+        str, Parameter(metavar="MS", help="Longest time per output token, the first excluded.")
+    ] = "50",
+    percentile: Annotated[
+        str, Parameter(metavar="P", help="Where both must hold: mean, p50, p90, p95 or p99.")
+    ] = "p90",
+    headroom: Annotated[
+        str, Parameter(metavar="X", help="Share of the rate that must be there besides.")
+    ] = "0.2",
+    gpus: Annotated[
+        str | None, Parameter(metavar="N", help="Chips of one instance at most; 64 if not given.")
+    ] = None,
+    plan: Annotated[
+        str | None,
+        Parameter(metavar="WORDS", help='What is fixed, such as "weights=fp8 kv=fp8".'),
+    ] = None,
+    engine: Annotated[
+        str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
+    ] = "vllm",
+    price: Annotated[
+        str | None, Parameter(metavar="USD", help="Rent of a chip-hour, else the catalogue's.")
+    ] = None,
+    top: Annotated[str, Parameter(metavar="N", help="Options shown.")] = "10",
+    simulate: Annotated[
+        bool, Parameter(show_default=False, help="Play the best ones; else the closed form alone.")
+    ] = True,
+    export: Annotated[
+        str | None,
+        Parameter(metavar="ENGINE", help="Print the launch command: vllm, sglang or trtllm."),
+    ] = None,
+    plot: Annotated[
+        str, Parameter(metavar="FILE", help="The Pareto front as an SVG picture.")
+    ] = "",
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            metavar="PATH=VALUE",
+            show_default=False,
+            help="Any field of model, chip, system or network; once for each.",
+        ),
+    ] = (),
+    json: Json = False,
+) -> int:
+    """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""
+    from foretell.cli.flags import number
+    from foretell.interop.engines import EXPORTS
+    from foretell.size import size as answer
+
+    if export is not None and export not in EXPORTS:
+        near = nearest_name(export, EXPORTS)
+        raise BadInput(
+            [Problem(path="--export", value=export, message="is no engine known here",
+                     allowed=", ".join(EXPORTS), nearest=near)]
+        )  # fmt: skip
+    with no_as_json(json):
+        found = answer(
+            model,
+            system=system,
+            rate=decimal(rate),
+            isl=decimal(isl),
+            osl=decimal(osl),
+            ttft=decimal(ttft),
+            tpot=decimal(tpot),
+            gpus=number(gpus),
+            plan=plan,
+            engine=engine,
+            price=decimal(price),
+            headroom=decimal(headroom),
+            percentile=percentile,
+            simulate=simulate,
+            top=number(top),
+            set=set,
+        )
+    from foretell.report.size import pareto_picture, size_text
+
+    if plot:
+        Path(plot).write_text(pareto_picture(found), encoding="utf-8")
+    if json:
+        write_json(found.to_dict() | ({"export": found.export(export)} if export else {}))
+    elif export:
+        print(found.export(export))
+    else:
+        from foretell.report.console import show
+
+        show(size_text(found))
+    return 0 if found.best.meets else 1

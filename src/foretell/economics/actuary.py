@@ -1,0 +1,125 @@
+"""Chiplet Actuary (Feng and Ma, DAC 2022) reproduced: its parameters, its columns and its mistakes.
+
+The formulas are those of this package; what differs are parameters, and a mistake that its values contain
+(specs/quirks.py), which is turned on here and nowhere else.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from foretell.economics.assembly import Assembled, Carried, assembled
+from foretell.economics.dies import die_cost
+from foretell.specs._base import Num
+from foretell.specs.package import PackageKind
+from foretell.specs.quirks import Quirks
+from foretell.specs.silicon import Die, DieCost, Process, Wafer
+
+Form = Literal["OS", "FO", "SI"]
+"""Organic substrate, fan-out, silicon interposer."""
+
+
+PUBLISHED = Quirks(bumps_once=True)
+"""The mistake that the published values of Chiplet Actuary contain."""
+WAFER = Wafer(diameter_mm=300.0, edge_mm=5.0, scribe_mm=0.2, rule="actuary")
+"""Its wafer."""
+INTERFACE_SHARE = 0.1
+"""Share of a die of several that is interface, as its published examples have it."""
+NODES: Mapping[str, tuple[float, float, float]] = MappingProxyType(
+    {
+        "3": (30000.0, 0.20, 1000e6),
+        "5": (16988.0, 0.11, 542e6),
+        "7": (9346.0, 0.09, 298e6),
+        "10": (5992.0, 0.08, 174e6),
+        "14": (3984.0, 0.08, 106e6),
+        "20": (3677.0, 0.07, 70e6),
+        "28": (2891.0, 0.07, 51e6),
+        "40": (2274.0, 0.07, 38e6),
+        "55": (1937.0, 0.07, 28e6),
+    }
+)
+"""Node -> wafer, defects a cm2, NRE of 300 mm2, in its parameter file (commit b85c29f, 2024)."""
+KINDS: Mapping[Form, PackageKind] = MappingProxyType(
+    {
+        "OS": PackageKind(
+            bump_usd_per_mm2=0.005,
+            bond_yield=0.99,
+            substrate_usd_per_mm2=0.005,
+            substrate_area_factor=4.0,
+        ),
+        "FO": PackageKind(
+            carrier="wafer",
+            carrier_wafer_usd=1200.0,
+            carrier_defects_per_cm2=0.05,
+            carrier_clustering=3.0,
+            carrier_area_factor=1.2,
+            carrier_bump_usd_per_mm2=0.005,
+            bump_usd_per_mm2=0.01,
+            bond_yield=0.98,
+            substrate_usd_per_mm2=0.005,
+            substrate_area_factor=4.0,
+            substrate_bond_yield=0.99,
+        ),
+        "SI": PackageKind(
+            carrier="wafer",
+            carrier_wafer_usd=1937.0,
+            carrier_defects_per_cm2=0.06,
+            carrier_clustering=6.0,
+            carrier_area_factor=1.1,
+            carrier_bump_usd_per_mm2=0.005,
+            bump_usd_per_mm2=0.01,
+            bond_yield=0.95,
+            substrate_usd_per_mm2=0.005,
+            substrate_area_factor=4.0,
+            substrate_bond_yield=0.99,
+        ),
+    }
+)
+"""Its three packages."""
+
+
+def process_of(node: str) -> Process:
+    """One of its nodes; KeyError where it has none such."""
+    wafer_usd, defects, nre = NODES[node]
+    return Process(wafer_usd=wafer_usd, defects_per_cm2=defects, clustering=10.0, nre_usd=nre)
+
+
+def die_of(area_mm2: Num, process: Process) -> DieCost:
+    """One die by its formulas."""
+    return die_cost(Die(node="", area_mm2=area_mm2), process, WAFER)
+
+
+def partition_mm2(module_mm2: Num, dies: Num) -> Num:
+    """Area of one of several dies that share so many mm2 of modules; one die has no interface."""
+    several = module_mm2 / dies / (1.0 - INTERFACE_SHARE)
+    return np.where(np.asarray(dies) > 1.0, several, module_mm2)
+
+
+def package_columns(
+    area_mm2: Num,
+    dies: Num,
+    process: Process,
+    form: Form,
+    *,
+    chip_first: bool = False,
+    quirks: Quirks = PUBLISHED,
+) -> dict[str, Num]:
+    """The five columns of its package cost and their sum."""
+    kind, one = KINDS[form], die_of(area_mm2, process)
+    once = quirks.bumps_once and kind.carrier != "none"
+    bumps = kind.bump_usd_per_mm2 * area_mm2 * (1.0 if once else dies)
+    raw, defects = dies * one.raw_usd + bumps, dies * one.defects_usd
+    carried = Carried(
+        parts_usd=raw + defects, placements=dies, parts_mm2=area_mm2 * dies, dies=dies
+    )
+    made: Assembled = assembled(carried, kind, WAFER, chip_first=chip_first)
+    found = {
+        "raw_chips": raw,
+        "defect_chips": defects,
+        "raw_package": made.carrier_usd + made.substrate_usd,
+        "defect_package": made.lost_carrier_usd + made.lost_substrate_usd,
+        "wasted_kgd": made.lost_parts_usd,
+    }
+    return {**found, "total_usd": sum(found.values())}

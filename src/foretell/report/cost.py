@@ -1,0 +1,153 @@
+"""What something costs as text: the whole, its parts with bars, what moves it, and renting beside it."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from foretell.report.console import bar, table
+from foretell.report.estimate import bullets
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+DRIVERS = 6
+"""Inputs shown that move the answer; the JSON has more."""
+SMALL = 0.001
+"""Parts below this share of the whole are not shown as text."""
+
+
+def cost_text(found: Mapping[str, Any]) -> "RenderableType":
+    """The JSON of a `cost` verb as text."""
+    from rich.console import Group
+    from rich.text import Text
+
+    span = f"{usd(found['low_usd'])} to {usd(found['high_usd'])}"
+    said = f"{found['what']} {found['name']}: {usd(found['usd'])} ({span})"
+    parts: list[RenderableType] = [Text(said, "bold")]
+    parts += [Text(line) for line in _facts(found)]
+    parts += [Text(), _tree(found["breakdown"])]
+    if "hour" in found:
+        parts += [Text(), Text("An hour of a chip's work", "bold"), _tree(found["hour"])]
+    if found.get("renting"):
+        parts += [Text(), _renting(found["renting"])]
+    if found["drivers"]:
+        parts += [Text(), _drivers(found)]
+    if found["assumptions"]:
+        parts += [Text(), bullets("Assumed", found["assumptions"])]
+    return Group(*parts)
+
+
+def sweep_text(found: Mapping[str, Any]) -> "RenderableType":
+    """A sweep as a table; rows that cannot be built say why."""
+    names = list(found["sweep"])
+    hourly = any("usd_per_gpu_hour" in row for row in found["rows"])
+    more = ("USD per GPU-hour",) if hourly else ()
+    heads = (*names, "USD", "from", "to", *more, "")
+    made = table(*heads, right=tuple(head for head in heads if head))
+    most = max((row["usd"] or 0.0 for row in found["rows"]), default=0.0) or 1.0
+    for row in found["rows"]:
+        head = [str(row[name]) for name in names]
+        if row["usd"] is None:
+            made.add_row(*head, "-", "-", "-", *("-" for _ in more), row["problem"])
+            continue
+        cells = [number(row[key]) for key in ("usd", "low_usd", "high_usd")]
+        hours = [f"{row['usd_per_gpu_hour']:.3f}"] if hourly else []
+        made.add_row(*head, *cells, *hours, bar(row["usd"] / most))
+    return made
+
+
+def _facts(found: Mapping[str, Any]) -> list[str]:
+    """Numbers on the way, a line for each kind of die or for the cluster."""
+    lines = [
+        f"{die['count']:g} x {die['name']}: {die['area_mm2']:.4g} mm2 of {die['node']}, "
+        f"{die['dies_per_wafer']:.4g} a wafer, {die['perfect_share']:.1%} perfect, "
+        f"{die['good_share']:.1%} good, {usd(die['usd_each'])} each"
+        for die in found.get("dies", ())
+    ]
+    if "package_yield" in found:
+        carrier = f", carrier {found['carrier_mm2']:.4g} mm2" if found["carrier_mm2"] else ""
+        lines.append(f"{found['kind']}{carrier}, {found['package_yield']:.1%} of packages good")
+    if link := found.get("die_to_die"):
+        lines.append(
+            f"{link['link']} between dies: {link['bytes_per_s'] / 1e12:.3g} TB/s out of each, "
+            f"{link['area_mm2']:.3g} mm2, {link['watts']:.3g} W"
+        )
+    if "usd_per_gpu_hour" in found:
+        span = f"{found['low_usd_per_gpu_hour']:.2f} to {found['high_usd_per_gpu_hour']:.2f}"
+        lines.append(
+            f"{found['gpus']:,} GPUs in {found['nodes']:,} nodes and {found['racks']:,} racks, "
+            f"{found['peak_watts'] / 1e6:.3g} MW; {found['switches']:,} switches, "
+            f"{found['links']:,} links, {found['transceivers']:,} transceivers"
+        )
+        lines.append(
+            f"{usd(found['usd_per_gpu'])} per GPU; {found['usd_per_gpu_hour']:.2f} USD per GPU-hour "
+            f"({span}) at {found['utilisation']:.0%} use; {usd(found['tco_usd'])} "
+            f"over {found['tco_years']:g} years"
+        )
+    return lines
+
+
+def _tree(tree: Mapping[str, Any]) -> "Table":
+    made = table("part", tree["unit"], "from", "to", "", "", right=(tree["unit"], "from", "to"))
+    whole = tree["value"] or 1.0
+
+    def add(part: Mapping[str, Any], depth: int) -> None:
+        if depth and abs(part["value"]) < SMALL * abs(whole):
+            return
+        cells = [number(part[key]) for key in ("value", "low", "high")]
+        made.add_row("  " * depth + part["name"], *cells, bar(part["value"] / whole), part["note"])
+        for child in part["children"]:
+            add(child, depth + 1)
+
+    add(tree, 0)
+    return made
+
+
+def _drivers(found: Mapping[str, Any]) -> "Table":
+    unit = "USD/h" if "hour" in found else "USD"
+    heads = ("taken as", "from", "to", f"{unit} at either end")
+    made = table("what moves it", *heads, right=heads)
+    for driver in found["drivers"][:DRIVERS]:
+        ends = f"{number(driver['usd_at_low'])} to {number(driver['usd_at_high'])}"
+        cells = [f"{driver[key]:,.6g}" for key in ("value", "low", "high")]
+        made.add_row(driver["path"], *cells, ends)
+    return made
+
+
+def _renting(rents: Sequence[Mapping[str, Any]]) -> "Table":
+    heads = ("renting", "USD/GPU-hour", "own over rent", "buying pays after", "from a use of")
+    made = table(*heads, "listed by", right=heads[1:])
+    for rent in rents:
+        years, use = rent["break_even_years"], rent["break_even_utilisation"]
+        made.add_row(
+            rent["term"],
+            f"{rent['usd_per_gpu_hour']:.2f}",
+            f"{rent['own_over_rent']:.2f}",
+            "never" if years is None else f"{years:.1f} years",
+            "never" if use is None or use > 1 else f"{use:.0%}",
+            _short(rent["source"]),
+        )
+    return made
+
+
+def _short(source: str) -> str:
+    """Who lists a rent and when: the first word and the last of what stands before the citation."""
+    words = source.split(" (")[0].replace(",", "").split()
+    return f"{words[0]}, {words[-1]}" if len(words) > 3 else source
+
+
+def usd(value: float) -> str:
+    """An amount for a headline."""
+    return f"{number(value)} USD"
+
+
+def number(value: float) -> str:
+    """An amount with as many digits as it deserves."""
+    size = abs(value)
+    if size >= 1e9:
+        return f"{value / 1e9:,.4g}B"
+    if size >= 1e6:
+        return f"{value / 1e6:,.4g}M"
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if size >= 1 else f"{value:.3f}"

@@ -1,0 +1,151 @@
+"""One deployment on one screen, in the units that serving benchmarks print."""
+
+from typing import TYPE_CHECKING, Any
+
+from foretell.report.console import bar, table
+from foretell.report.estimate import bullets
+from foretell.specs.served import Percentiles, Served
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+GIB = 2.0**30
+CONVENTIONS = (
+    "TTFT is from arrival to the first token. TPOT leaves the first token out: (e2e - TTFT) / (tokens - 1); "
+    "with it, e2e / tokens."
+)
+
+
+def serve_text(found: Served) -> "RenderableType":
+    """Headline, latencies, rates, where a decode step goes, and what was assumed."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [
+        headline(found),
+        Text(),
+        latencies(found),
+        Text(CONVENTIONS, "dim"),
+        Text(),
+        rates(found),
+        *([Text(), bullets("Played", played(found.simulation))] if found.simulation else []),
+        Text(),
+        step_table(found),
+    ]
+    if found.overrides:
+        parts += [Text(), bullets("Set by hand", [f"{k}={v}" for k, v in found.overrides.items()])]
+    parts += [Text(), bullets("Assumed", list(found.assumptions))]
+    return Group(*parts)
+
+
+def played(facts: dict[str, Any]) -> list[str]:
+    """What only a play of requests tells."""
+    mean, most = 100 * facts["kv_occupancy_mean"], 100 * facts["kv_occupancy_max"]
+    told = [
+        f"{facts['answered']:,} of {facts['requests']:,} requests in {facts['duration_s']:,.1f} s",
+        f"engines busy {100 * facts['utilisation']:.0f} % of the time",
+        f"queue {facts['queue_mean']:.1f} on the mean, {facts['queue_max']} at most",
+        f"cache {mean:.0f} % full on the mean, {most:.0f} % at most; {facts['preempted']} preempted",
+    ]
+    if facts["queue_grows"]:
+        told.append("more and more requests wait: they come faster than they are answered")
+    if facts["refused"]:
+        told.append(f"{facts['refused']} requests are longer than the cache and were refused")
+    if facts["prefix_hit_tokens"]:
+        told.append(f"{facts['prefix_hit_tokens']:,.0f} prompt tokens found in the cache")
+    if facts["goodput_requests_per_s"] is not None:
+        told.append(f"{facts['goodput_requests_per_s']:.3g} requests/s within the service levels")
+    return told
+
+
+def headline(found: Served) -> "Text":
+    """What was asked, and the plan."""
+    from rich.text import Text
+
+    load = (
+        f"{found.rate:g} requests/s"
+        if found.rate is not None
+        else f"{found.concurrency:g} in flight"
+    )
+    chosen = "chosen, the best found" if found.plan_chosen else "as given"
+    return Text.assemble(
+        (f"{found.model} on {found.gpus} x {found.system}", "bold"),
+        f", {found.isl:g} tokens in, {found.osl:g} out, {load}\nplan  ",
+        (found.plan, "bold"),
+        f"  x {found.replicas}  ({chosen})\nengine profile  ",
+        (found.profile, "bold"),
+        f"  ({found.evidence})",
+    )
+
+
+def latencies(found: Served) -> "Table":
+    """Means and percentiles."""
+    made = table("ms", "mean", "p50", "p90", "p95", "p99", "90 % interval of the mean",
+                 right=("mean", "p50", "p90", "p95", "p99"))  # fmt: skip
+    rows: tuple[tuple[str, str, Percentiles], ...] = (
+        ("TTFT", "ttft_ms", found.ttft_ms),
+        ("TPOT", "tpot_ms", found.tpot_ms),
+        ("TPOT with the first", "", found.tpot_with_first_ms),
+        ("end to end", "", found.e2e_ms),
+    )
+    for name, key, value in rows:
+        interval = (found.interval or {}).get(key)
+        told = "" if interval is None else f"{interval['p90'][0]:,.1f} to {interval['p90'][1]:,.1f}"
+        cells = (value.mean, value.p50, value.p90, value.p95, value.p99)
+        made.add_row(name, *(f"{cell:,.1f}" for cell in cells), told)
+    return made
+
+
+def rates(found: Served) -> "Table":
+    """Rates, memory, cost and energy."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    grid.add_row(
+        "throughput",
+        f"{found.output_tokens_per_s:,.0f} output tokens/s   "
+        f"{found.output_tokens_per_s_per_gpu:,.1f} per GPU   "
+        f"{found.output_tokens_per_s_per_user:,.1f} per user   {found.requests_per_s:,.2f} requests/s",
+    )
+    grid.add_row(
+        "batch",
+        f"{found.batch:,.0f} sequences at once, {found.max_batch:,} at most; "
+        f"up to {found.max_context:,} tokens in one",
+    )
+    grid.add_row(
+        "memory",
+        f"weights {found.weight_bytes / GIB:,.1f}, cache {found.kv_bytes / GIB:,.1f} "
+        f"of {found.memory_bytes / GIB:,.1f} GiB a GPU",
+    )
+    grid.add_row("cost", cost_text(found))
+    grid.add_row(
+        "energy",
+        f"{found.joules_per_token:,.2f} J per output token, prompts included   "
+        f"{found.tokens_per_joule:,.3f} tokens/J",
+    )
+    grid.add_row("limited by", found.limited_by)
+    return grid
+
+
+def cost_text(found: Served) -> str:
+    """Dollars for a million tokens, and the rent they come from."""
+    if found.usd_per_million_output_tokens is None:
+        return f"unknown: {found.price_source}"
+    return (
+        f"${found.usd_per_million_input_tokens:,.3f} per million input tokens, "
+        f"${found.usd_per_million_output_tokens:,.3f} per million output tokens "
+        f"(${found.usd_per_chip_hour:,.2f} a GPU-hour: {found.price_source})"
+    )
+
+
+def step_table(found: Served) -> "Table":
+    """A decode step by its parts, largest first."""
+    whole = sum(found.step_ms.values()) or 1.0
+    made = table("decode step", "ms", "share", "", right=("ms", "share"))
+    for name, value in sorted(found.step_ms.items(), key=lambda item: -item[1]):
+        made.add_row(name, f"{value:,.3f}", f"{value / whole:.1%}", bar(value / whole))
+    return made

@@ -1,0 +1,102 @@
+"""A sized service on one screen, and its Pareto front as a picture."""
+
+from typing import TYPE_CHECKING
+
+from foretell.report.charts import Line, line_chart
+from foretell.report.console import table
+from foretell.report.estimate import bullets
+from foretell.size import Choice, Sizing
+from foretell.specs.deployment_text import deployment_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+FRONT = 12
+"""Points of the front that are shown in text."""
+
+
+def size_text(found: Sizing) -> "RenderableType":
+    """The best option, the others, the front, and what was assumed."""
+    from rich.console import Group
+    from rich.text import Text
+
+    w, best = found.wanted, found.best
+    told = "meets" if best.meets else "misses"
+    head = Text.assemble(
+        (f"{best.option.gpus} x {found.system}", "bold"),
+        f" serve {w.rate:g} requests/s of {found.model} ({w.isl:g} tokens in, {w.osl:g} out)\n",
+        ("best  ", "dim"),
+        (best.option.name(), "bold"),
+        f", at most {best.option.instance.batch} sequences at once in each\n",
+        ("      ", "dim"),
+        f"{told} TTFT {w.ttft_ms:g} ms and TPOT {w.tpot_ms:g} ms at {found.percentile}: "
+        f"{best.ttft_ms:,.0f} ms and {best.tpot_ms:.1f} ms; "
+        f"{100 * best.headroom:.0f} % headroom",
+    )
+    parts: list[RenderableType] = [head, Text(), options_table(found), Text(), front_table(found)]
+    said = [
+        *found.assumptions,
+        f"rent: {found.price_source}",
+        f"{found.evaluated:,} layouts x batch limits in closed form; options marked * were played",
+    ]
+    return Group(*parts, Text(), bullets("Assumed", said))
+
+
+def options_table(found: Sizing) -> "Table":
+    """Ways to serve it, the best first."""
+    right = ("GPUs", "TTFT ms", "TPOT ms", "tokens/s/GPU", "headroom", "$/h", "$/M out")
+    made = table("option", *right, right=right)
+    for choice in found.choices:
+        made.add_row(*_cells(choice, found.wanted.osl))
+    return made
+
+
+def _cells(choice: Choice, osl: float) -> tuple[str, ...]:
+    star = "* " if choice.played is not None else "  "
+    late = "" if choice.meets else " (misses)"
+
+    def usd(value: float | None) -> str:
+        return "" if value is None else f"{value:,.2f}"
+
+    return (
+        f"{star}{choice.option.name()}{late}",
+        str(choice.option.gpus),
+        f"{choice.ttft_ms:,.0f}",
+        f"{choice.tpot_ms:.1f}",
+        f"{choice.option.tokens_per_s_per_gpu(osl):,.0f}",
+        f"{100 * choice.headroom:.0f} %",
+        usd(choice.usd_per_hour),
+        usd(choice.usd_per_million_output_tokens),
+    )
+
+
+def front_table(found: Sizing) -> "Table":
+    """The Pareto front of single instances, thinned."""
+    right = ("tokens/s/user", "tokens/s/GPU", "GPUs", "batch", "TTFT ms")
+    made = table("Pareto front", *right, right=right)
+    step = max(len(found.pareto) // FRONT, 1)
+    for option in found.pareto[::step]:
+        one = option.instance
+        made.add_row(
+            deployment_text(one.deployment),
+            f"{1e3 / one.tpot_ms:,.1f}",
+            f"{option.tokens_per_s_per_gpu(found.wanted.osl):,.0f}",
+            str(one.deployment.gpus),
+            str(one.batch),
+            f"{one.ttft_ms:,.0f}",
+        )
+    return made
+
+
+def pareto_picture(found: Sizing) -> str:
+    """Tokens/s of a chip over tokens/s of a user."""
+    osl = found.wanted.osl
+    points = tuple(
+        (1e3 / o.instance.tpot_ms, value, value, value)
+        for o in found.pareto
+        if (value := o.tokens_per_s_per_gpu(osl)) > 0.0
+    )
+    title = f"{found.model} on {found.system}, {found.wanted.isl:g} in, {osl:g} out"
+    front = Line(name="one instance", points=points)
+    return line_chart(title, "output tokens/s of a user", "output tokens/s of a GPU", [front])

@@ -1,0 +1,68 @@
+"""Percentiles of latencies from the closed form: what differs from request to request.
+
+A request of a steady loop finds a step under way (its rest is even between nothing and all of it), with
+the share `busy` one that has prompts in it; those of the first wave finish one after the other. Its tokens
+are interrupted by as many prompts as happen to come: about a Poisson number.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.serving.steady import Steady
+from foretell.specs.served import Percentiles
+
+Array = NDArray[np.float64]
+
+MANY = 2000
+"""Requests that stand for all of them."""
+LEVELS = (50.0, 90.0, 95.0, 99.0)
+"""Percentiles given."""
+
+
+def first_token_s(found: Steady, started: float) -> Array:
+    """Times to the first token of evenly chosen requests; their mean is the closed form's."""
+    place = (np.arange(MANY) + 0.5) / MANY
+    first = max(round(MANY * started), 1) if started > 0.0 else 0
+    rest = place[: MANY - first] * MANY / max(MANY - first, 1)
+    decode, prefill, busy = (float(x) for x in (found.decode_s, found.prefill_s, found.busy))
+    # The rest of the step under way: a decode step's, or a longer one's for the share that meets one.
+    waits = np.where(rest < 1.0 - busy, rest / max(1.0 - busy, 1e-9) * decode,
+                     (rest - (1.0 - busy)) / max(busy, 1e-9) * (decode + prefill))  # fmt: skip
+    steady = float(found.ttft_steady_s) + waits - waits.mean() if len(waits) else waits
+    alone = float(found.prefill_s)
+    wave = (
+        2.0 * max(float(found.ttft_start_s) - alone, 0.0) * (np.arange(first) + 0.5) / max(first, 1)
+    )
+    start = alone + wave
+    return np.concatenate([np.maximum(steady, 0.3 * float(found.ttft_steady_s)), start])
+
+
+def token_s(found: Steady, answer: float) -> Array:
+    """Mean times per token of evenly chosen requests, the first token excluded."""
+    extra = float(found.tpot_s - found.token_s)
+    stall = float(found.stall_s)
+    many = extra * max(answer - 1.0, 1.0) / stall if stall > 0.0 else 0.0
+    spread = stall * np.sqrt(max(many, 0.0)) / max(answer - 1.0, 1.0)
+    return np.asarray(
+        np.maximum(float(found.tpot_s) + spread * normal_points(), float(found.token_s))
+    )
+
+
+def normal_points() -> Array:
+    """Evenly chosen values of a normal distribution."""
+    place = (np.arange(MANY) + 0.5) / MANY
+    # Bailey's rational form of the inverse error function is exact to 5e-3, which is enough here.
+    t = np.sqrt(-2.0 * np.log(np.minimum(place, 1.0 - place)))
+    z = t - (2.515517 + 0.802853 * t + 0.010328 * t * t) / (
+        1.0 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t**3
+    )
+    return np.where(place < 0.5, -z, z)
+
+
+def percentiles_ms(values_s: Array, mean_s: float) -> Percentiles:
+    """Percentiles of some times, with the closed form's own mean."""
+    found = np.percentile(values_s, LEVELS) * 1e3
+    return Percentiles(
+        mean=1e3 * mean_s,
+        p50=float(found[0]), p90=float(found[1]), p95=float(found[2]), p99=float(found[3]),
+    )  # fmt: skip

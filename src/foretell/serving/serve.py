@@ -1,0 +1,252 @@
+"""The spine of serving: a model on a system by an engine under a load -> what users and owners see.
+
+Read this file to know where everything is:
+
+    serving/tables.py        what the parts of a step take on one rank, tabulated for a deployment
+      workload/                the operations of a layer, in prefill and decode
+      serving/kernels.py       their kernels, as engines run them
+      network/                 all-reduces, gathers, sends
+    serving/steps.py         what one step of any load takes
+    serving/memory.py        what a chip holds, and what each engine's rule leaves to the cache
+    serving/steady.py        the closed form: batch, TPOT and TTFT of a loop of requests, or of a rate
+    serving/percentiles.py   how latencies differ from request to request
+    serving/static.py        batches without an engine, and endless queues
+    serving/layouts.py       the layouts that a number of chips allows
+    catalog/engines.toml     engine profiles: overheads, limits, rules
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.errors import Infeasible, Problem
+from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
+from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
+from foretell.serving.steady import Steady, request_joules, steady, with_rate
+from foretell.serving.steps import StepLoad, StepTimes, step_times
+from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.deployment_text import deployment_text
+from foretell.specs.engine import EngineProfile
+from foretell.specs.model import Model
+from foretell.specs.prices import Prices
+from foretell.specs.served import Interval, Served
+from foretell.specs.system import System
+from foretell.units import format as show
+
+Array = NDArray[np.float64]
+
+UNKNOWN_TPOT, UNKNOWN_TTFT = 0.10, 0.25
+"""Median errors where a profile has none of its own, or is of another chip generation."""
+TO_P90 = 1.645 / 0.6745
+"""From a median absolute error to the half-width that holds nine in ten, of a normal logarithm."""
+OVERLOAD = 1.02
+"""Arrivals over what an instance can answer from which its queue grows without end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeQuestion:
+    """What is asked of one deployment."""
+
+    model: Model
+    """What is served."""
+    system: System
+    """On what."""
+    gpus: int
+    """Chips of all instances."""
+    deployment: Deployment
+    """How one instance is laid out."""
+    profile: EngineProfile
+    """By which engine."""
+    traffic: Traffic
+    """The load of all instances together."""
+    rate: float | None
+    """Requests a second; None under a fixed concurrency."""
+    prices: Prices
+    """What is paid."""
+    plan_chosen: bool = False
+    """Whether the deployment was chosen."""
+    assumptions: tuple[str, ...] = ()
+    """Defaults and guesses made on the way."""
+    overrides: tuple[tuple[str, object], ...] = ()
+    """Fields set by hand."""
+
+    @property
+    def replicas(self) -> int:
+        """Instances side by side."""
+        return self.gpus // self.deployment.gpus
+
+
+def serve_one(q: ServeQuestion) -> Served:
+    """The answer of the closed form; Infeasible where nothing fits or the queue grows without end."""
+    times = step_times(q.model, q.system, q.deployment, q.profile)
+    memory = memory_of(q.model, q.system, q.deployment, q.profile)
+    check_memory(q, memory)
+    own = replace(q.traffic, concurrency=np.maximum(q.traffic.concurrency / q.replicas, 1.0))
+    if q.rate is None:
+        state, flight = steady(times, memory, own), float(np.asarray(own.concurrency))
+    else:
+        state, flight = with_rate(times, memory, own, q.rate / q.replicas)
+        check_load(q, state)
+    return answered(q, times, memory, state, flight)
+
+
+def check_memory(q: ServeQuestion, memory: Memory) -> None:
+    """Raise where the weights, or one request, do not fit."""
+    if not memory.fits:
+        need = memory.weight_bytes + memory.step_bytes + memory.reserve_bytes
+        message = (
+            f"weights and steps need {show(need, 'bytes')} of {show(memory.card_bytes, 'bytes')}: "
+            "nothing is left for the cache"
+        )
+        raise Infeasible([_no(q, "plan (memory)", message, "more chips, or a narrower format")])
+    longest = float(np.max(np.asarray(q.traffic.isl) + np.asarray(q.traffic.osl)))
+    if float(sequences_that_fit(memory, q.model, q.deployment, q.profile, longest)) < 1.0:
+        room = longest_context(memory, q.model, q.deployment)
+        message = f"the cache holds {room} tokens, one request has {longest:.0f}"
+        raise Infeasible([_no(q, "isl", message, "shorter requests, or more chips")])
+
+
+def check_load(q: ServeQuestion, state: Steady) -> None:
+    """Raise where requests arrive faster than they can be answered."""
+    able = float(state.requests_per_s) * q.replicas
+    if q.rate is not None and q.rate > OVERLOAD * able and float(state.queued_s) > 0.0:
+        message = f"{q.rate:g} requests/s arrive, {able:.3g} can be answered: the queue has no end"
+        raise Infeasible([_no(q, "rate", message, f"at most {able:.3g}, or more chips")])
+
+
+def _no(q: ServeQuestion, path: str, message: str, allowed: str) -> Problem:
+    return Problem(path=path, value=deployment_text(q.deployment), message=message, allowed=allowed)
+
+
+def answered(
+    q: ServeQuestion, times: StepTimes, memory: Memory, state: Steady, flight: float
+) -> Served:
+    """Everything that is told of one deployment."""
+    mean = 0.5 * (1.0 + q.traffic.least)
+    isl, osl = float(np.asarray(q.traffic.isl)), float(np.asarray(q.traffic.osl))
+    answer = max(mean * osl, 1.0)
+    started = 0.0 if q.rate is not None else 1.0 / q.traffic.waves
+    ttft_mean = float(state.ttft_steady_s if q.rate is not None else state.ttft_s)
+    tpot_mean = float(state.tpot_s)
+    firsts, tokens = first_token_s(state, started), token_s(state, answer)
+    # Long waits and slow tokens do not come together: the two are paired in unrelated orders.
+    mixed = np.random.default_rng(0).permutation(len(firsts))
+    whole = firsts[mixed] + tokens * (answer - 1.0)
+    e2e_mean = ttft_mean + tpot_mean * (answer - 1.0)
+    rate = min(q.rate, float(state.requests_per_s) * q.replicas) if q.rate is not None else (
+        float(state.requests_per_s) * q.replicas
+    )  # fmt: skip
+    usd_in, usd_out = costs(q, state, mean * isl, answer)
+    own = replace(q.traffic, concurrency=max(flight, 1.0))
+    in_joules, out_joules = (float(j) for j in request_joules(times, memory, own, state))
+    limit = float(q.deployment.max_batch or q.profile.max_batch) * q.deployment.dp
+    parts = decode_parts(times, state, mean * isl + 0.5 * answer)
+    return Served(
+        model=q.model.id,
+        system=q.system.id,
+        gpus=q.gpus,
+        replicas=q.replicas,
+        plan=deployment_text(q.deployment),
+        plan_chosen=q.plan_chosen,
+        profile=q.profile.id,
+        isl=isl,
+        osl=osl,
+        concurrency=flight * q.replicas,
+        rate=q.rate,
+        simulated=False,
+        fits="yes",
+        ttft_ms=percentiles_ms(firsts, ttft_mean),
+        tpot_ms=percentiles_ms(tokens, tpot_mean),
+        tpot_with_first_ms=percentiles_ms(whole / answer, e2e_mean / answer),
+        e2e_ms=percentiles_ms(whole, e2e_mean),
+        requests_per_s=rate,
+        output_tokens_per_s=rate * answer,
+        output_tokens_per_s_per_gpu=rate * answer / q.gpus,
+        output_tokens_per_s_per_user=1.0 / tpot_mean,
+        batch=float(state.batch),
+        max_batch=int(min(float(state.fit_batch), limit)),
+        max_context=longest_context(memory, q.model, q.deployment),
+        kv_bytes=memory.kv_bytes,
+        weight_bytes=memory.weight_bytes,
+        memory_bytes=memory.card_bytes,
+        usd_per_million_input_tokens=usd_in,
+        usd_per_million_output_tokens=usd_out,
+        usd_per_chip_hour=float(q.prices.usd_per_chip_hour) or None,
+        price_source=q.prices.source,
+        joules_per_token=(in_joules + out_joules) / answer,
+        joules_per_input_token=in_joules / max(mean * isl, 1.0),
+        joules_per_output_token=out_joules / answer,
+        tokens_per_joule=answer / (in_joules + out_joules),
+        limited_by=limited_by(q, state, parts, limit),
+        step_ms={name: 1e3 * value for name, value in parts.items()},
+        interval=intervals(q, ttft_mean, tpot_mean),
+        evidence=evidence_of(q),
+        assumptions=q.assumptions,
+        overrides=dict(q.overrides),
+    )
+
+
+def decode_parts(times: StepTimes, state: Steady, context: float) -> dict[str, float]:
+    """A decode step of the steady batch by its parts, the host's included; seconds."""
+    n = float(state.batch)
+    load = StepLoad(decoding=n, context_tokens=n * context)
+    found = {name: float(value) for name, value in times.parts_s(load).items()}
+    found = {name: value for name, value in found.items() if value > 0.0}
+    rest = float(times.seconds(load)) - sum(found.values())
+    return found | ({"host": rest} if rest > 0.0 else {})
+
+
+def limited_by(q: ServeQuestion, state: Steady, parts: dict[str, float], limit: float) -> str:
+    """What more of would help most: places in the batch, prompts, or the largest part of a step."""
+    if float(state.queued_s) > 0.0:
+        return "max_batch" if float(state.fit_batch) >= limit else "kv memory"
+    if float(state.busy) > 0.5:
+        return "prefill"
+    largest = max(parts, key=lambda name: parts[name])
+    return f"decode: {largest}"
+
+
+def costs(
+    q: ServeQuestion, state: Steady, prompt: float, answer: float
+) -> tuple[float | None, float | None]:
+    """Dollars for a million tokens of prompts and of answers: rent by the time that each takes.
+
+    An instance is rented all the time; the share that steps with prompts take beyond decoding pays for
+    the prompts, the rest for the answers. Together they are the whole rent.
+    """
+    rent = float(q.prices.usd_per_chip_hour)
+    if not rent:
+        return None, None
+    second = rent * q.deployment.gpus / 3600.0
+    served = float(state.requests_per_s)
+    if q.rate is not None:
+        served = min(q.rate / q.replicas, served)
+    share = min(served * float(state.stall_s), 1.0)
+    return (
+        1e6 * second * share / (served * max(prompt, 1.0)),
+        1e6 * second * (1.0 - share) / (served * answer),
+    )
+
+
+def evidence_of(q: ServeQuestion) -> str:
+    """fitted where the profile was read from rows of the chip's generation, else transferred."""
+    own = q.profile.architectures
+    return "fitted" if not own or q.system.chip.architecture in own else "transferred"
+
+
+def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
+    """Where the means may lie: the errors that the profile shows on groups left out of its fit."""
+    fit, known = q.profile.fit, evidence_of(q) == "fitted"
+    tpot = (fit.left_out_tpot_ape or fit.tpot_ape or UNKNOWN_TPOT) if known else UNKNOWN_TPOT
+    ttft = (fit.left_out_ttft_ape or fit.ttft_ape or UNKNOWN_TTFT) if known else UNKNOWN_TTFT
+    return {"ttft_ms": around(1e3 * ttft_s, ttft), "tpot_ms": around(1e3 * tpot_s, tpot)}
+
+
+def around(value: float, error: float) -> Interval:
+    """p50 and p90 of a value whose logarithm has this median error."""
+    width = np.log1p(error)
+    return {
+        name: (float(value * np.exp(-k * width)), float(value * np.exp(k * width)))
+        for name, k in (("p50", 1.0), ("p90", TO_P90))
+    }

@@ -1,0 +1,346 @@
+"""Records in, records out: `foretell.size`, how many chips a service needs and how they are laid out.
+
+Closed form first (search/sizing.py), then the best of it is played (serving/simulated.py): what fails a
+level at the percentile asked for gets another replica and is played again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from foretell.errors import BadInput, Infeasible, Problem
+from foretell.interop.engines import EXPORTS
+from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
+from foretell.serve import as_texts, question_of
+from foretell.serving.serve import ServeQuestion
+from foretell.serving.simulated import Play, serve_simulated
+from foretell.specs.deployment_text import deployment_text
+from foretell.specs.model import Model
+from foretell.specs.served import Percentiles, Served
+from foretell.specs.system import System
+
+PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
+PLAYED = 1500
+"""Requests of one play."""
+SHORT_LIST, TRIES = 3, 4
+"""Options that are played, and how often each may grow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One way to serve it, with what it costs."""
+
+    option: Option
+    """Layouts and how many of each."""
+    played: Served | None
+    """The same as it was played; None where the closed form alone spoke."""
+    ttft_ms: float
+    """Time to the first token at the percentile asked for."""
+    tpot_ms: float
+    """Time per output token at it."""
+    headroom: float
+    """Share of the rate that could come besides."""
+    usd_per_hour: float | None
+    """Rent of all chips."""
+    usd_per_million_output_tokens: float | None
+    """All of the rent over the answers at the rate asked for."""
+    meets: bool
+    """Whether both levels hold at the percentile."""
+
+    def to_dict(self, osl: float) -> dict[str, Any]:
+        """The JSON shape."""
+        o = self.option
+        return {
+            "kind": o.kind,
+            "name": o.name(),
+            "gpus": o.gpus,
+            "replicas": o.replicas,
+            "plan": deployment_text(o.instance.deployment),
+            "max_batch": o.instance.batch,
+            "prefill_replicas": o.prefill_replicas,
+            "prefill_plan": deployment_text(o.prefill.deployment) if o.prefill else None,
+            "transfer_ms": o.transfer_ms,
+            "ttft_ms": self.ttft_ms,
+            "tpot_ms": self.tpot_ms,
+            "meets": self.meets,
+            "simulated": self.played is not None,
+            "requests_per_s": o.requests_per_s,
+            "headroom": self.headroom,
+            "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(osl),
+            "output_tokens_per_s_per_user": 1e3 / self.tpot_ms,
+            "usd_per_hour": self.usd_per_hour,
+            "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """The answer: the cheapest ways to serve a rate within its levels."""
+
+    model: str
+    """Model id."""
+    system: str
+    """System id."""
+    profile: str
+    """The engine profile used."""
+    wanted: Wanted
+    """What was asked."""
+    percentile: str
+    """Where the levels must hold."""
+    choices: tuple[Choice, ...]
+    """Fewest chips first; those that were played come first."""
+    pareto: tuple[Option, ...]
+    """Single instances that none beats in tokens/s of a user and of a chip."""
+    evaluated: int
+    """Layouts x batch limits looked at."""
+    price_source: str
+    """Where the rent comes from."""
+    assumptions: tuple[str, ...]
+    """Every default or guess."""
+
+    @property
+    def best(self) -> Choice:
+        """The one with the fewest chips."""
+        return self.choices[0]
+
+    def export(self, engine: str) -> str:
+        """The commands that start the best one."""
+        make, o = EXPORTS[engine], self.best.option
+        lines = [
+            f"# {o.replicas} of these",
+            make(self.model, o.instance.deployment, o.instance.batch),
+        ]
+        if o.prefill is not None:
+            lines += [
+                f"# and {o.prefill_replicas} of these, for prompts alone",
+                make(self.model, o.prefill.deployment, o.prefill.batch),
+            ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        w, osl = self.wanted, self.wanted.osl
+        choices = [choice.to_dict(osl) for choice in self.choices]
+        return {
+            "model": self.model,
+            "system": self.system,
+            "profile": self.profile,
+            "rate": w.rate,
+            "isl": w.isl,
+            "osl": osl,
+            "ttft_target_ms": w.ttft_ms,
+            "tpot_target_ms": w.tpot_ms,
+            "percentile": self.percentile,
+            "gpus": choices[0]["gpus"],
+            "best": choices[0],
+            "options": choices,
+            "pareto": [_point(option, osl) for option in self.pareto],
+            "evaluated": self.evaluated,
+            "price_source": self.price_source,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def _point(option: Option, osl: float) -> dict[str, Any]:
+    one = option.instance
+    return {
+        "plan": deployment_text(one.deployment),
+        "gpus": one.deployment.gpus,
+        "batch": one.batch,
+        "ttft_ms": one.ttft_ms,
+        "tpot_ms": one.tpot_ms,
+        "output_tokens_per_s_per_user": 1e3 / one.tpot_ms,
+        "output_tokens_per_s_per_gpu": option.tokens_per_s_per_gpu(osl),
+    }
+
+
+def size(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    rate: float,
+    isl: float = 1024,
+    osl: float = 1024,
+    ttft: float = 2000.0,
+    tpot: float = 50.0,
+    gpus: int | str | None = None,
+    plan: str | None = None,
+    engine: str = "vllm",
+    price: float | None = None,
+    headroom: float = 0.2,
+    percentile: str = "p90",
+    simulate: bool = True,
+    top: int = 10,
+    set: Mapping[str, object] | Sequence[str] = (),
+) -> Sizing:
+    """How many chips answer `rate` requests a second within the levels (milliseconds), and how.
+
+    `gpus` is the most that one instance may have. Raises Infeasible where no layout meets the levels.
+    """
+    problems = _problems(ttft, tpot, headroom, percentile, top)
+    load = {
+        "isl": isl,
+        "osl": osl,
+        "concurrency": None,
+        "rate": rate,
+        "price": price,
+        "spread": 1.0,
+    }
+    try:
+        question, _ = question_of(
+            model, system=system, gpus=gpus or 64, plan=plan, engine=engine,
+            settings=as_texts(set), load=load,
+        )  # fmt: skip
+    except BadInput as error:
+        raise BadInput([*error.problems, *problems]) from None
+    if problems:
+        raise BadInput(problems)
+    wanted = Wanted(
+        rate=float(rate), isl=float(isl), osl=float(osl), ttft_ms=float(ttft), tpot_ms=float(tpot),
+        headroom=float(headroom), most_gpus=question.gpus,
+    )  # fmt: skip
+    q = question
+    found = sized(q.model, q.system, q.deployment, q.profile, wanted)
+    if not found.options:
+        raise Infeasible([_nothing(found, wanted)])
+    short = _distinct(found.options)
+    played = _played(short[:SHORT_LIST], q, wanted, percentile) if simulate else []
+    rest = sorted(short[len(played) :], key=lambda o: (o.gpus, o.tpot_ms + o.ttft_ms))
+    choices = [*played, *(_choice(option, None, q, wanted, percentile) for option in rest)][:top]
+    return Sizing(
+        model=q.model.id,
+        system=q.system.id,
+        profile=q.profile.id,
+        wanted=wanted,
+        percentile=percentile,
+        choices=tuple(choices),
+        pareto=found.pareto,
+        evaluated=found.evaluated,
+        price_source=q.prices.source,
+        assumptions=q.assumptions,
+    )
+
+
+def _problems(
+    ttft: float, tpot: float, headroom: float, percentile: str, top: int
+) -> list[Problem]:
+    problems = []
+    for name, value, low, high in (
+        ("ttft", ttft, 1e-3, 1e12),
+        ("tpot", tpot, 1e-3, 1e12),
+        ("headroom", headroom, 0.0, 100.0),
+        ("top", top, 1, 1000),
+    ):
+        given: object = value
+        plain = isinstance(given, int | float) and not isinstance(given, bool)
+        if not plain or not low <= value <= high:
+            problems.append(
+                Problem(path=name, value=given, message="not a usable number",
+                        allowed=f"a number from {low:g} to {high:g}")
+            )  # fmt: skip
+    if percentile not in PERCENTILES:
+        problems.append(
+            Problem(path="percentile", value=percentile, message="unknown",
+                    allowed=", ".join(PERCENTILES))
+        )  # fmt: skip
+    return problems
+
+
+def _nothing(found: Sized, wanted: Wanted) -> Problem:
+    """What the quickest layouts reach where none is quick enough."""
+    quickest = min((o.instance.tpot_ms for o in found.pareto), default=None)
+    soonest = min((o.instance.ttft_ms for o in found.pareto), default=None)
+    told = (
+        "no layout fits in memory"
+        if quickest is None or soonest is None
+        else f"the quickest layouts reach a TPOT of {quickest:.3g} ms and a TTFT of {soonest:.4g} ms"
+    )
+    return Problem(
+        path="tpot, ttft",
+        value=f"{wanted.tpot_ms:g} ms, {wanted.ttft_ms:g} ms",
+        message=f"no layout of at most {wanted.most_gpus} GPUs meets both: {told}",
+        allowed="a longer time, a narrower format, larger instances (--gpus) or a faster chip",
+    )
+
+
+def _choice(
+    option: Option, played: Served | None, q: ServeQuestion, wanted: Wanted, percentile: str
+) -> Choice:
+    ttft, tpot = option.ttft_ms, option.tpot_ms
+    if played is not None:
+        ttft, tpot = _at(played.ttft_ms, percentile), _at(played.tpot_ms, percentile)
+    rent = float(q.prices.usd_per_chip_hour) * option.gpus or None
+    return Choice(
+        option=option,
+        played=played,
+        ttft_ms=ttft,
+        tpot_ms=tpot,
+        headroom=option.requests_per_s / wanted.rate - 1.0,
+        usd_per_hour=rent,
+        usd_per_million_output_tokens=None
+        if rent is None
+        else 1e6 * rent / (3600.0 * wanted.rate * wanted.osl),
+        meets=ttft <= wanted.ttft_ms and tpot <= wanted.tpot_ms,
+    )
+
+
+def _at(values: Percentiles, percentile: str) -> float:
+    found: float = getattr(values, percentile)
+    return found
+
+
+def _played(
+    options: Sequence[Option], q: ServeQuestion, wanted: Wanted, percentile: str
+) -> list[Choice]:
+    """The best options as they are played; each grows until it meets the levels, or stays as it is."""
+    choices = []
+    for option in options:
+        choice = _choice(option, _play(option, q, wanted), q, wanted, percentile)
+        for _ in range(TRIES):
+            if choice.meets:
+                break
+            option = _grown(option, choice, wanted)
+            choice = _choice(option, _play(option, q, wanted), q, wanted, percentile)
+        choices.append(choice)
+    return sorted(choices, key=lambda c: (not c.meets, c.option.gpus, c.tpot_ms))
+
+
+def _distinct(options: Sequence[Option]) -> list[Option]:
+    """The best of each kind first, then the rest in their order."""
+    firsts = {option.kind: option for option in reversed(options)}
+    rest = [option for option in options if option not in firsts.values()]
+    return [*sorted(firsts.values(), key=lambda o: o.gpus), *rest]
+
+
+def _grown(option: Option, choice: Choice, wanted: Wanted) -> Option:
+    """One replica more of what fails: an eighth more where there are many."""
+    late = choice.ttft_ms > wanted.ttft_ms
+    if option.prefill is not None and late:
+        more = max(option.prefill_replicas // 8, 1)
+        return replace(option, prefill_replicas=option.prefill_replicas + more)
+    return replace(option, replicas=option.replicas + max(option.replicas // 8, 1))
+
+
+def _play(option: Option, q: ServeQuestion, wanted: Wanted) -> Served:
+    """A share of the fleet under its share of the arrivals; more replicas would even out more."""
+    x, y = option.prefill_replicas, option.replicas
+    parts = y if option.prefill is None else max(min(x, y), 1)
+    few_x, few_y = round(x / parts), max(round(y / parts), 1)
+    rate = wanted.rate * few_y / y
+    if option.prefill is not None:
+        rate = wanted.rate * min(few_x / x, few_y / y)
+    front: Instance | None = option.prefill
+    layout = replace(option.instance.deployment, max_batch=option.instance.batch)
+    chips = few_y * layout.gpus + (few_x * front.deployment.gpus if front else 0)
+    asked = replace(q, deployment=layout, gpus=chips, rate=rate)
+    how = Play(
+        arrivals="poisson",
+        requests=PLAYED,
+        routing="least-loaded",
+        ttft_ms=wanted.ttft_ms,
+        tpot_ms=wanted.tpot_ms,
+        prefill=None if front is None else front.deployment,
+        prefill_gpus=0 if front is None else few_x * front.deployment.gpus,
+    )
+    return serve_simulated(asked, how)

@@ -1,0 +1,134 @@
+"""Deployments as words: `tp8 ep8 weights=fp8 kv=fp8 max_batch=256`; what is printed parses back."""
+
+import re
+from dataclasses import fields, replace
+from typing import Any
+
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs.deployment import FORMATS, Deployment
+
+DEGREES = ("tp", "pp", "dp", "ep", "cp")
+"""Words of a name and a number."""
+FORMS = ("weights", "experts", "kv")
+"""Words whose value is a format."""
+WHOLE = ("max_batch", "max_tokens", "draft_tokens", "stream_interval")
+"""Words whose value is a whole number."""
+SHARES = ("memory_fraction", "accepted", "wait_steps")
+"""Words whose value is a number."""
+_DEGREE = re.compile(r"([a-z]+)([0-9]{1,6})")
+
+
+def parse_deployment(text: str, base: Deployment | None = None) -> Deployment:
+    """A deployment from its words, on top of another; every wrong or doubled word is reported."""
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for word in text.split():
+        found = _word(word)
+        if isinstance(found, Problem):
+            problems.append(found)
+            continue
+        name, value = found
+        if name in values:
+            problems.append(Problem(path="plan", value=word, message="given more than once"))
+        values[name] = value
+    if problems:
+        raise BadInput(problems)
+    if "weights" in values and "experts" not in values:
+        values["experts"] = values["weights"]
+    return replace(base or Deployment(), **values)
+
+
+def _word(word: str) -> tuple[str, Any] | Problem:
+    """Name and value of a word, or what is wrong with it."""
+    if word in ("graph", "no-graph"):
+        return "graph", word == "graph"
+    key, equals, value = word.partition("=")
+    if equals:
+        return _value(word, key, value)
+    match = _DEGREE.fullmatch(word)
+    if match and match[1] in DEGREES and int(match[2]) >= 1:
+        return match[1], int(match[2])
+    number = re.sub(r"\D", "", word) or "1"
+    known = [*(f"{name}{number}" for name in DEGREES), "graph", "no-graph"]
+    return Problem(
+        path="plan",
+        value=word,
+        message="is no word of a serving plan",
+        allowed="tp8 pp2 dp8 ep8 cp2, graph, and key=value",
+        nearest=nearest_name(word, known),
+    )
+
+
+def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
+    """The value of key=value."""
+    if key in FORMS:
+        if value in FORMATS:
+            return key, value
+        return _bad(word, ", ".join(FORMATS), nearest_name(value, FORMATS))
+    if key in WHOLE and re.fullmatch(r"[0-9]{1,9}", value):
+        return key, int(value)
+    if key in SHARES and re.fullmatch(r"[0-9]{0,6}(\.[0-9]{1,6})?", value) and value:
+        return key, float(value)
+    known = (*FORMS, *WHOLE, *SHARES)
+    if key in known:
+        return _bad(word, "a number", None)
+    return Problem(
+        path="plan",
+        value=word,
+        message="is no choice of a serving plan",
+        allowed=", ".join(known),
+        nearest=nearest_name(key, known),
+    )
+
+
+def _bad(word: str, allowed: str, near: str | None) -> Problem:
+    return Problem(path="plan", value=word, message="no such value", allowed=allowed, nearest=near)
+
+
+def deployment_text(deployment: Deployment) -> str:
+    """The words of a deployment: degrees above 1 and formats, then what is not at its default."""
+    words = [f"tp{deployment.tp}"]
+    words += [f"{n}{getattr(deployment, n)}" for n in DEGREES[1:] if getattr(deployment, n) > 1]
+    words.append(f"weights={deployment.weights}")
+    if deployment.experts != deployment.weights:
+        words.append(f"experts={deployment.experts}")
+    words.append(f"kv={deployment.kv}")
+    default = {f.name: f.default for f in fields(Deployment)}
+    for name in (*WHOLE, *SHARES):
+        value = getattr(deployment, name)
+        if value != default[name]:
+            words.append(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}")
+    return " ".join([*words, *([] if deployment.graph else ["no-graph"])])
+
+
+def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
+    """Degrees that contradict each other or the number of chips; shares out of range."""
+    d, problems = deployment, []
+
+    def bad(path: str, value: object, message: str, allowed: str) -> None:
+        problems.append(Problem(path=f"plan.{path}", value=value, message=message, allowed=allowed))
+
+    if gpus % d.gpus:
+        bad("tp", deployment_text(d), f"{gpus} chips are not whole instances of {d.gpus}",
+            "degrees whose product divides the chips")  # fmt: skip
+    if d.stage % d.ep:
+        bad(
+            "ep",
+            d.ep,
+            f"does not divide the {d.stage} chips of a stage",
+            "a divisor of tp x dp x cp",
+        )
+    if d.memory_fraction is not None and not 0.0 < d.memory_fraction <= 1.0:
+        bad("memory_fraction", d.memory_fraction, "out of range", "above 0, at most 1")
+    if d.accepted > d.draft_tokens:
+        bad(
+            "accepted",
+            d.accepted,
+            f"more than the {d.draft_tokens} drafted",
+            "at most draft_tokens",
+        )
+    for name in ("max_batch", "max_tokens", "stream_interval"):
+        value = getattr(d, name)
+        if value is not None and value < 1:
+            bad(name, value, "out of range", "from 1")
+    return problems

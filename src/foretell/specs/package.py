@@ -1,0 +1,146 @@
+"""Packages: what carries dies and memory, how they are put together, and one package to be priced."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from foretell.specs._base import Fraction, NotNegative, Positive
+from foretell.specs.silicon import Die
+
+Carrier = Literal["none", "wafer", "panel"]
+"""What lies between dies and substrate: nothing, something cut from a wafer, or from a panel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageKind:
+    """One way to put dies together. A carrier is an interposer or a redistribution layer."""
+
+    aliases: tuple[str, ...] = ()
+    """Other spellings."""
+    carrier: Carrier = "none"
+    """What lies between dies and substrate."""
+    chip_first: bool = False
+    """Whether dies are placed before the carrier is built on them, so that its defects lose them."""
+    carrier_wafer_usd: NotNegative = 0.0
+    """A wafer, or panel, of carriers, with what is done to it."""
+    carrier_panel_mm: NotNegative = 0.0
+    """Side of a square panel."""
+    carrier_defects_per_cm2: NotNegative = 0.0
+    """Defects of the carrier."""
+    carrier_clustering: Positive = 6.0
+    """Their alpha."""
+    carrier_area_factor: Positive = 1.0
+    """Area of the carrier over that of all that lies on it."""
+    carrier_bump_usd_per_mm2: NotNegative = 0.0
+    """Bumps below the carrier."""
+    stitch_yield: Fraction = 1.0
+    """Share of the seams between exposures of a large carrier that are good."""
+    bridge_usd: NotNegative = 0.0
+    """One bridge of silicon between two neighbours, already tested."""
+    bump_usd_per_mm2: NotNegative = 0.0
+    """Bumps below a die."""
+    bond_yield: Fraction = 1.0
+    """Share of placements that are good."""
+    place_s: NotNegative = 0.0
+    """Machine time of placing and bonding one die or stack."""
+    substrate_usd_per_mm2: NotNegative = 0.0
+    """Organic (or glass) substrate."""
+    substrate_area_factor: Positive = 1.0
+    """Area of the substrate over that of the carrier, or of the dies where there is none."""
+    substrate_bond_yield: Fraction = 1.0
+    """Share of the bonds to the substrate that are good."""
+    link: str = "ucie-standard"
+    """Interface between dies that it allows (links of technology.toml)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stacking:
+    """How a die is bonded onto another (hybrid bonding, micro-bumps)."""
+
+    align_yield: Fraction = 1.0
+    """Share of dies that are placed well enough."""
+    bond_defects_per_cm2: NotNegative = 0.0
+    """Defects of the bonded face: the yield is 1 / (1 + defects x area)."""
+    via_yield: Fraction = 1.0
+    """Share of dies below whose vias through the silicon are good."""
+    bond_usd_per_mm2: NotNegative = 0.0
+    """Preparing and bonding a face."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackPrice:
+    """Device memory as its buyer sees it."""
+
+    aliases: tuple[str, ...] = ()
+    """Other spellings, and kinds that are taken for it."""
+    usd_per_gib: NotNegative
+    """Price of a GiB: what is sold as one GB."""
+    stack_mm2: NotNegative = 121.0
+    """Place that a stack takes on the carrier; 0: it stands elsewhere on the board."""
+    quality: Fraction = 1.0
+    """Share of stacks delivered that work once they are bonded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What places and bonds dies."""
+
+    machine_usd: NotNegative = 0.0
+    """Its price."""
+    life_years: Positive = 5.0
+    """Years that it is used."""
+    technician_usd_per_year: NotNegative = 0.0
+    """Who looks after it."""
+    uptime: Fraction = 1.0
+    """Share of the time that it works."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """What is done to a package whatever its kind, and NRE beyond the dies'."""
+
+    test_usd: NotNegative = 0.0
+    """Final and burn-in test of one package."""
+    module_usd: NotNegative = 0.0
+    """Board, power stages, lid and connectors that the package is sold on."""
+    package_nre_usd: NotNegative = 0.0
+    """Design of one package."""
+    package_nre_usd_per_mm2: NotNegative = 0.0
+    """More of it for each square millimetre of substrate."""
+    module_nre_share: NotNegative = 0.5
+    """Share of a die's NRE that is the design of its modules."""
+    chip_nre_share: NotNegative = 0.3
+    """Share that is their integration and verification; the rest is fixed, masks included."""
+    nre_reference_mm2: Positive = 300.0
+    """Area of the die for which a node's NRE stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """One package to be priced."""
+
+    name: str = "package"
+    """What it is called."""
+    kind: str = "organic"
+    """How it is put together: organic, fan-out, interposer, bridge, glass, hybrid-3d, ..."""
+    stacking: str = "hybrid-bonding"
+    """How dies that lie on others are bonded."""
+    chip_first: bool | None = None
+    """Whether dies are placed first; none: as is usual for the kind."""
+    dies: tuple[Die, ...]
+    """Its dies, by design."""
+    memory: str = ""
+    """Generation of the memory on it: HBM3, HBM3e, ...; empty: none."""
+    memory_stacks: NotNegative = 0.0
+    """Stacks of it."""
+    memory_stack_bytes: NotNegative = 0.0
+    """Capacity of one."""
+    spacers: NotNegative = 0.0
+    """Dummy dies that keep the carrier flat: placed, and worth nothing."""
+    carrier_mm2: NotNegative = 0.0
+    """Area of the carrier; 0: what lies on it, times the kind's factor."""
+    die_to_die_bytes_per_s: NotNegative = 0.0
+    """What one die can send to the others, one direction; 0: whatever its interface share gives."""
+    on_module: bool = True
+    """Whether it is sold on a module (SXM, OAM), or bare."""
+    volume: NotNegative = 0.0
+    """Packages over which NRE is spread; 0: NRE is left out."""

@@ -1,0 +1,19 @@
+"""Mistakes of public cost models, by name: all off, but where a published value is reproduced."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quirks:
+    """Each switch puts one mistake back."""
+
+    bumps_once: bool = False
+    """Chiplet Actuary: micro-bumps on a carrier are paid for one die, however many there are."""
+    uptime_multiplies: bool = False
+    """CATCH: machine time costs its share of uptime, rather than one over it."""
+    repair_adds: bool = False
+    """Google: the chance of a repair is added to the yield, which can pass 1."""
+
+
+RIGHT = Quirks()
+"""None of them."""

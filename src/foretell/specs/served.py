@@ -1,0 +1,126 @@
+"""What serving answers: latencies, rates, memory, cost and energy of one deployment."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+Interval = dict[str, tuple[float, float]]
+"""p50 and p90, each (low, high)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Percentiles:
+    """A latency over requests; milliseconds."""
+
+    mean: float
+    """Mean."""
+    p50: float
+    """Median."""
+    p90: float
+    """What nine in ten stay below."""
+    p95: float
+    """What nineteen in twenty stay below."""
+    p99: float
+    """What ninety-nine in a hundred stay below."""
+
+    def to_dict(self) -> dict[str, float]:
+        """The JSON shape."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """One deployment under one load."""
+
+    model: str
+    """Model id."""
+    system: str
+    """System id."""
+    gpus: int
+    """Chips of all instances."""
+    replicas: int
+    """Instances."""
+    plan: str
+    """The deployment of one instance, as words."""
+    plan_chosen: bool
+    """Whether Foretell chose it."""
+    profile: str
+    """The engine profile used."""
+    isl: float
+    """Tokens of a prompt."""
+    osl: float
+    """Tokens of an answer."""
+    concurrency: float
+    """Requests in flight, all instances together."""
+    rate: float | None
+    """Requests a second that arrive; None under a fixed concurrency."""
+    simulated: bool
+    """Whether a simulation gave the latencies rather than the closed form."""
+    fits: str
+    """yes or no: whether the model and one request fit."""
+    ttft_ms: Percentiles
+    """Time to the first token, from arrival."""
+    tpot_ms: Percentiles
+    """Time per output token, the first excluded: (e2e - ttft) / (tokens - 1)."""
+    tpot_with_first_ms: Percentiles
+    """Time per output token, the first included: e2e / tokens."""
+    e2e_ms: Percentiles
+    """Time of a whole request."""
+    requests_per_s: float
+    """Requests answered a second, all instances together."""
+    output_tokens_per_s: float
+    """Output tokens a second, all instances together."""
+    output_tokens_per_s_per_gpu: float
+    """The same of one chip."""
+    output_tokens_per_s_per_user: float
+    """Output tokens a second that one user sees after the first."""
+    batch: float
+    """Sequences decoding in one instance."""
+    max_batch: int
+    """Sequences that one instance can hold: by its cache and its limit."""
+    max_context: int
+    """Longest sequence that the cache of one instance holds."""
+    kv_bytes: float
+    """Cache of one chip."""
+    weight_bytes: float
+    """Weights of one chip."""
+    memory_bytes: float
+    """Memory of one chip."""
+    usd_per_million_input_tokens: float | None
+    """Rent for the steps that read prompts; None where no rent is known."""
+    usd_per_million_output_tokens: float | None
+    """Rent for the steps that write answers."""
+    usd_per_chip_hour: float | None
+    """The rent taken."""
+    price_source: str
+    """Where it comes from."""
+    joules_per_token: float
+    """Joules of all chips for each output token, prompts included."""
+    joules_per_input_token: float
+    """Joules of reading prompts for each of their tokens."""
+    joules_per_output_token: float
+    """Joules of writing answers for each of their tokens."""
+    tokens_per_joule: float
+    """Output tokens for each joule of all chips."""
+    limited_by: str
+    """What a step, or the number of requests, waits for most."""
+    step_ms: dict[str, float]
+    """A decode step by its parts."""
+    interval: dict[str, Interval] | None
+    """Of the means of ttft_ms and tpot_ms, from the residuals of the profile."""
+    evidence: str
+    """Whether the profile was fitted on the chip's generation, or carried over."""
+    assumptions: tuple[str, ...]
+    """Every default or guess."""
+    overrides: dict[str, object]
+    """Fields set by hand."""
+    simulation: dict[str, Any] | None = None
+    """What only a play of requests tells: goodput, queues, preemptions, the cache over time."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, value in told.items():
+            if isinstance(value, Percentiles):
+                told[name] = value.to_dict()
+        told["assumptions"] = list(self.assumptions)
+        return told

@@ -1,0 +1,162 @@
+"""Played requests behind `foretell.serve`, and what sizing makes of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import foretell
+from foretell.errors import BadInput, Infeasible
+from foretell.interop.engines import EXPORTS
+from foretell.specs.deployment import Deployment
+from foretell.specs.deployment_text import parse_deployment
+from tests.surfaces.command import foretell as command
+
+LOAD = {"system": "h100-sxm", "gpus": 8, "plan": "tp4 weights=fp8", "isl": 1000, "osl": 200}
+
+
+def test_a_loop_of_requests_meets_the_closed_form() -> None:
+    """Lengths that differ a little, as benchmarks draw them: else all requests go in step."""
+    for flight in (8, 64):
+        load = {**LOAD, "concurrency": flight, "spread": 0.8}
+        closed = foretell.serve("llama-3.1-70b", **load)
+        played = foretell.serve("llama-3.1-70b", **load, simulate={"requests": 1500})
+        assert played.simulated
+        assert not closed.simulated
+        assert played.tpot_ms.mean == pytest.approx(closed.tpot_ms.mean, rel=0.08)
+        assert played.output_tokens_per_s == pytest.approx(closed.output_tokens_per_s, rel=0.08)
+        assert played.to_dict().keys() == closed.to_dict().keys()
+
+
+def test_a_seed_plays_the_same_requests() -> None:
+    options = {"arrivals": "gamma", "requests": 300, "seed": 7, "lengths": "lognormal"}
+    load = {**LOAD, "rate": 4.0}
+    first, second = (foretell.serve("llama-3.1-70b", **load, simulate=options) for _ in range(2))
+    assert first == second
+    other = foretell.serve("llama-3.1-70b", **load, simulate={**options, "seed": 8})
+    assert other.ttft_ms != first.ttft_ms
+
+
+def test_a_rate_beyond_reach_is_told_and_costs_the_exit_code() -> None:
+    done = command(
+        "serve", "llama-3.1-70b", "--system", "h100-sxm", "--gpus", "4", "--plan", "tp4 weights=fp8",
+        "--isl", "2000", "--osl", "300", "--rate", "40", "--simulate", "--requests", "800", "--json",
+    )  # fmt: skip
+    found = json.loads(done.out)
+    assert done.code == 1
+    assert found["simulation"]["queue_grows"]
+    assert found["limited_by"].startswith("arrivals")
+
+
+def test_prompts_and_answers_apart() -> None:
+    load = {**LOAD, "gpus": 16, "rate": 6.0}
+    options = {"requests": 400, "prefill_plan": "tp2 weights=fp8", "prefill_gpus": 4}
+    apart = foretell.serve("llama-3.1-70b", **load, simulate=options)
+    together = foretell.serve("llama-3.1-70b", **load, simulate={"requests": 400})
+    assert apart.tpot_ms.p99 < together.tpot_ms.p99
+
+
+def test_common_beginnings_save_prompt_tokens() -> None:
+    options = {"requests": 300, "prefixes": 2, "prefix_tokens": 3000}
+    found = foretell.serve("llama-3.1-70b", **LOAD, concurrency=4, simulate=options)
+    assert found.simulation is not None
+    assert found.simulation["prefix_hit_tokens"] > 0.9 * 300 * 3000
+
+
+def test_a_trace_is_played(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    rows = [{"at_s": 0.3 * i, "isl": 400 + i, "osl": 40} for i in range(60)]
+    trace.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    found = foretell.serve("llama-3.1-70b", **LOAD, rate=1.0, simulate={"arrivals": str(trace)})
+    assert found.simulation is not None
+    assert found.simulation["answered"] == 60
+    assert found.isl == pytest.approx(429.5)
+    assert found.rate == pytest.approx(60 / (0.3 * 59))
+
+
+def test_what_is_wrong_with_a_play_is_told_at_once() -> None:
+    options = {"requests": 0, "routing": "best", "lengths": "long", "prefixes": 3, "sed": 1}
+    with pytest.raises(BadInput) as told:
+        foretell.serve("llama-3.1-70b", **LOAD, concurrency=4, simulate=options)
+    assert {problem.path for problem in told.value.problems} == {
+        "requests", "routing", "lengths", "prefixes", "sed",
+    }  # fmt: skip
+    with pytest.raises(BadInput, match="does not go with"):
+        foretell.serve("llama-3.1-70b", **LOAD, rate=4.0, simulate={"arrivals": "closed"})
+
+
+def test_options_of_a_play_without_one() -> None:
+    done = command(
+        "serve",
+        "llama-3.1-70b",
+        "--system",
+        "h100-sxm",
+        "--gpus",
+        "8",
+        "--seed",
+        "3",
+        "--ttft",
+        "9",
+    )
+    assert done.code == 2
+    assert done.out == ""
+    assert "--simulate" in done.err
+
+
+SERVICE = {"system": "h100-sxm", "rate": 20.0, "isl": 2000, "osl": 300, "plan": "weights=fp8"}
+
+
+def test_a_sized_service_meets_its_levels_and_less_would_not() -> None:
+    found = foretell.size("llama-3.1-70b", **SERVICE, ttft=1500, tpot=30, gpus=16)
+    best = found.best
+    assert best.meets
+    assert best.played is not None
+    assert best.option.requests_per_s >= 20.0 * 1.2
+    assert {choice.option.kind for choice in found.choices} == {"aggregated", "disaggregated"}
+    gpus = [choice.option.gpus for choice in found.choices if choice.played is None]
+    assert gpus == sorted(gpus)
+    rates = [option.tokens_per_s_per_gpu(300) for option in found.pareto]
+    users = [option.instance.tpot_ms for option in found.pareto]
+    assert rates == sorted(rates)
+    assert users == sorted(users)
+
+
+def test_tighter_levels_take_no_fewer_chips() -> None:
+    sizes = [
+        foretell.size(
+            "llama-3.1-70b", **SERVICE, ttft=2000, tpot=tpot, gpus=16, simulate=False
+        ).best.option.gpus
+        for tpot in (80, 40, 20)
+    ]
+    assert sizes == sorted(sizes)
+
+
+def test_levels_that_none_meets_say_what_is_reached() -> None:
+    with pytest.raises(Infeasible, match="quickest layouts reach"):
+        foretell.size("llama-3.1-70b", **SERVICE, ttft=1500, tpot=0.5, gpus=16)
+
+
+@pytest.mark.parametrize("engine", sorted(EXPORTS))
+def test_commands_name_every_degree(engine: str) -> None:
+    layout = parse_deployment("tp4 dp2 ep8 pp2 kv=fp8 max_tokens=4096", Deployment())
+    text = EXPORTS[engine]("some/model", layout, 64)
+    assert "some/model" in text
+    assert "4096" in text
+    assert "fp8" in text
+    plain = EXPORTS[engine]("some/model", Deployment(), 64)
+    assert "None" not in plain
+
+
+def test_the_size_verb_gives_json_a_picture_and_a_command(tmp_path: Path) -> None:
+    picture = tmp_path / "front.svg"
+    words = (
+        "size", "llama-3.1-8b", "--system", "h100-sxm", "--rate", "5", "--isl", "500", "--osl", "100",
+        "--ttft", "2000", "--tpot", "40", "--gpus", "4", "--export", "vllm", "--plot", str(picture),
+        "--json",
+    )  # fmt: skip
+    done = command(*words)
+    assert done.code == 0
+    found = json.loads(done.out)
+    assert found["gpus"] == found["best"]["gpus"]
+    assert found["export"].count("vllm serve") >= 1
+    assert picture.read_text(encoding="utf-8").startswith("<svg")

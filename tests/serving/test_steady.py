@@ -1,0 +1,136 @@
+"""The closed form: Little's law, monotone in load, queues, percentiles."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretell.catalog import model, system
+from foretell.catalog.engines import profiles
+from foretell.serving.memory import memory_of
+from foretell.serving.percentiles import first_token_s, normal_points, percentiles_ms, token_s
+from foretell.serving.static import offline_tokens_per_s, static_batch
+from foretell.serving.steady import steady, with_rate
+from foretell.serving.steps import step_times
+from foretell.specs.deployment import Deployment, Traffic
+
+LLAMA, SYSTEM = model("llama-3.1-8b"), system("h100-sxm")
+ENGINES = tuple(
+    profiles()[name] for name in ("vllm-0.18-hopper", "sglang-0.5-hopper", "trtllm-1-hopper")
+)
+
+
+def state(engine=ENGINES[0], deployment=None, **traffic):
+    d = deployment or Deployment()
+    times = step_times(LLAMA, SYSTEM, d, engine)
+    load = {"isl": 1000.0, "osl": 200.0, "concurrency": 16.0, "waves": 1e9, **traffic}
+    return steady(times, memory_of(LLAMA, SYSTEM, d, engine), Traffic(**load))
+
+
+@given(
+    c=st.floats(1.0, 100.0), isl=st.floats(16.0, 8000.0), osl=st.floats(2.0, 2000.0),
+    engine=st.sampled_from(ENGINES),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_littles_law_holds_where_all_are_decoding(c, isl, osl, engine):
+    """Requests that decode are the rate times the time that one takes from its prompt to its end."""
+    found = state(engine, concurrency=c, isl=isl, osl=osl)
+    inside = (osl - 1.0) * found.tpot_s + found.prefill_s
+    assert float(found.requests_per_s * inside) == pytest.approx(float(found.batch), rel=0.05)
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.id)
+def test_latency_grows_with_load_and_throughput_does_not_fall(engine):
+    found = state(engine, concurrency=np.array([1.0, 4.0, 16.0, 64.0, 200.0]))
+    assert (np.diff(found.tpot_s) > 0).all()
+    assert (np.diff(found.ttft_s) > 0).all()
+    assert (np.diff(found.requests_per_s) > 0).all()
+
+
+def test_longer_prompts_and_answers_take_longer():
+    for name in ("isl", "osl"):
+        lengths = np.array([100.0, 400.0, 1600.0, 6400.0])
+        found = state(**{name: lengths})
+        whole = found.ttft_s + found.tpot_s * (lengths if name == "osl" else 200.0)
+        assert (np.diff(whole) > 0).all()
+
+
+def test_what_does_not_fit_waits():
+    few = Deployment(max_batch=8)
+    found = state(deployment=few, concurrency=32.0)
+    assert float(found.batch) == 8.0
+    assert float(found.queued_s) == pytest.approx(24.0 / float(found.requests_per_s))
+    assert float(found.ttft_s) > float(state(deployment=few, concurrency=8.0).ttft_s)
+
+
+def test_the_first_wave_is_later_than_the_rest():
+    short = state(concurrency=64.0, waves=10.0)
+    assert float(short.ttft_s) > float(state(concurrency=64.0).ttft_s)
+    assert float(short.ttft_start_s) > float(short.ttft_steady_s)
+
+
+def test_prompts_of_their_own_stall_the_decoding_for_all_their_time():
+    mixed = ENGINES[0]
+    first = replace(mixed, policy="prefill-first")
+    assert float(state(first, concurrency=32.0).stall_s) > float(
+        state(mixed, concurrency=32.0).stall_s
+    )
+
+
+def test_waiting_for_each_other_makes_prompts_later_and_tokens_hardly():
+    waits = Deployment(wait_steps=20.0)
+    plain, late = state(concurrency=64.0), state(deployment=waits, concurrency=64.0)
+    assert float(late.ttft_s) > float(plain.ttft_s)
+    assert float(late.tpot_s) <= float(plain.tpot_s) * 1.05
+
+
+def test_accepted_drafts_are_tokens_for_one_step():
+    deepseek, chips, engine = model("deepseek-v3"), system("h200-sxm"), ENGINES[1]
+
+    def tpot(d):
+        times = step_times(deepseek, chips, d, engine)
+        memory = memory_of(deepseek, chips, d, engine)
+        load = Traffic(isl=1000.0, osl=1000.0, concurrency=4.0)
+        return float(steady(times, memory, load).tpot_s)
+
+    plain = Deployment(tp=8, weights="fp8-block", experts="fp8-block")
+    drafted = replace(plain, draft_tokens=3, accepted=1.5)
+    assert tpot(drafted) < tpot(plain) < 2.5 * tpot(drafted)
+
+
+def test_a_rate_has_its_number_in_flight_and_an_overload_fills_the_batch():
+    times = step_times(LLAMA, SYSTEM, Deployment(), ENGINES[0])
+    memory = memory_of(LLAMA, SYSTEM, Deployment(), ENGINES[0])
+    load = Traffic(isl=1000.0, osl=200.0, concurrency=1.0)
+    found, flight = with_rate(times, memory, load, 4.0)
+    spent = float(found.ttft_steady_s + 199.0 * found.tpot_s)
+    assert flight == pytest.approx(max(4.0 * spent, 1e-3), rel=0.02)
+    full, many = with_rate(times, memory, load, 1e4)
+    assert many > float(full.fit_batch)
+    assert float(full.requests_per_s) < 1e4
+
+
+def test_percentiles_are_in_order_and_means_are_kept():
+    found = state(concurrency=64.0)
+    firsts, tokens = first_token_s(found, 0.0), token_s(found, 200.0)
+    for values, mean in ((firsts, found.ttft_steady_s), (tokens, found.tpot_s)):
+        told = percentiles_ms(values, float(mean))
+        assert told.p50 <= told.p90 <= told.p95 <= told.p99
+        assert values.mean() == pytest.approx(float(mean), rel=0.03)
+    assert np.abs(normal_points().std() - 1.0) < 0.01
+
+
+def test_a_static_batch_is_its_prompts_and_its_steps():
+    times = step_times(LLAMA, SYSTEM, Deployment(), ENGINES[0])
+    found = static_batch(times, 8.0, 512.0, 100.0)
+    assert float(found.e2e_s) == pytest.approx(float(found.ttft_s + 99.0 * found.tpot_s))
+
+
+def test_an_endless_queue_gives_no_less_than_a_loop_of_as_many():
+    engine = ENGINES[0]
+    times = step_times(LLAMA, SYSTEM, Deployment(), engine)
+    offline = float(offline_tokens_per_s(times, 64.0, 1000.0, 200.0))
+    loop = state(engine, concurrency=64.0)
+    assert offline > 0.9 * float(loop.requests_per_s) * 200.0

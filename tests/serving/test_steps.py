@@ -1,0 +1,188 @@
+"""Steps of an engine: what they must satisfy, and published single steps."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretell.catalog import model, system
+from foretell.catalog.engines import profiles
+from foretell.serving.one import one_step
+from foretell.serving.steps import StepLoad, step_times
+from foretell.specs.deployment import Deployment
+
+ENGINE = profiles()["vllm-0.18-hopper"]
+SYSTEM = system("h200-sxm")
+FAMILIES = {
+    "llama-3.1-8b": Deployment(),
+    "mixtral-8x7b": Deployment(tp=2),
+    "gpt-oss-120b": Deployment(tp=4, ep=4, experts="mxfp4"),
+    "deepseek-v3": Deployment(dp=8, ep=8, weights="fp8-block", experts="fp8-block"),
+    "nvidia/Nemotron-H-56B-Base-8K": Deployment(tp=4),
+    "google/gemma-3-27b-pt-text": Deployment(tp=2),
+    "t5-large": Deployment(),
+    "bert-large-uncased": Deployment(),
+    "Qwen/Qwen3-Next-80B-A3B-Instruct": Deployment(tp=2),
+}
+"""One of each family, in a layout of its own."""
+
+
+def times_of(name, deployment=None, engine=ENGINE, chips=SYSTEM):
+    return step_times(model(name), chips, deployment or FAMILIES.get(name, Deployment()), engine)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_has_finite_steps(name):
+    times = times_of(name)
+    loads = [
+        StepLoad(decoding=8.0, context_tokens=8000.0),
+        StepLoad(prefill_tokens=2000.0, prompts=2.0),
+        StepLoad(decoding=8.0, context_tokens=8000.0, prefill_tokens=500.0, prompts=1.0),
+    ]
+    for load in loads:
+        seconds = float(times.seconds(load))
+        assert 1e-5 < seconds < 10.0
+        assert float(times.joules(load)) > 0.0
+    assert times.seconds(StepLoad()) == 0.0
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_step_takes_longer_with_more_of_anything(name):
+    times = times_of(name)
+    context = np.array([64.0, 1000.0, 8000.0, 60_000.0])
+    decode = times.seconds(StepLoad(decoding=16.0, context_tokens=16.0 * context))
+    assert (np.diff(decode) >= -1e-12).all()
+    batch = np.array([1.0, 8.0, 64.0, 512.0])
+    grown = times.seconds(StepLoad(decoding=batch, context_tokens=2000.0 * batch))
+    assert (np.diff(grown) > 0.0).all()
+    tokens = np.array([128.0, 1024.0, 8192.0, 65_536.0])
+    prompts = times.seconds(StepLoad(prefill_tokens=tokens, prompts=1.0))
+    assert (np.diff(prompts) >= 0.0).all()
+    past = times.seconds(
+        StepLoad(prefill_tokens=1024.0, past_tokens=np.array([0.0, 4e3, 4e4]), prompts=1.0)
+    )
+    assert (np.diff(past) >= -1e-12).all()
+
+
+def test_wider_formats_of_weights_and_cache_take_longer_to_decode():
+    load = StepLoad(decoding=64.0, context_tokens=64 * 8000.0)
+    cache = [
+        float(times_of("llama-3.1-8b", Deployment(kv=kv)).seconds(load)) for kv in ("fp8", "bf16")
+    ]
+    assert cache[0] < cache[1]
+    one = StepLoad(decoding=1.0, context_tokens=100.0)
+    weights = [
+        float(times_of("llama-3.1-70b", Deployment(weights=w)).seconds(one))
+        for w in ("int4", "fp8", "bf16")
+    ]
+    assert weights == sorted(weights)
+
+
+def test_one_rank_exchanges_nothing():
+    for name in ("llama-3.1-8b", "mixtral-8x7b"):
+        times = times_of(name, Deployment())
+        assert not times.tables.exchange_s.any()
+        assert not times.tables.gather_s.any()
+    assert times_of("llama-3.1-8b", Deployment(tp=2)).tables.exchange_s.all()
+
+
+def test_a_decode_step_is_not_faster_than_reading_weights_and_cache():
+    from foretell.serving.memory import kv_bytes, weight_bytes
+
+    llama = model("llama-3.1-70b")
+    for tp in (1, 4, 8):
+        d = Deployment(tp=tp)
+        n, context = 32.0, 4000.0
+        read = weight_bytes(llama, d) + n * float(kv_bytes(llama, d, context))
+        read -= 2.0 * llama.embedding.vocab * llama.stack.hidden / tp  # rows are looked up
+        least = read / SYSTEM.chip.memory_bandwidth_bytes_per_s
+        assert float(times_of("llama-3.1-70b", d).device_s(
+            StepLoad(decoding=n, context_tokens=n * context))) > least  # fmt: skip
+
+
+@given(
+    n=st.lists(st.floats(1.0, 900.0), min_size=1, max_size=5),
+    context=st.floats(1.0, 1e5),
+    new=st.floats(0.0, 2e4),
+)
+@settings(max_examples=25)
+def test_a_batch_of_loads_is_each_of_them(n, context, new):
+    times = times_of("mixtral-8x7b")
+    many = np.array(n)
+    load = StepLoad(decoding=many, context_tokens=many * context, prefill_tokens=new, prompts=1.0)
+    together = times.seconds(load)
+    for i, one in enumerate(n):
+        alone = replace(load, decoding=one, context_tokens=one * context)
+        assert together[i] == pytest.approx(float(times.seconds(alone)), rel=1e-12)
+
+
+LAYOUTS = (
+    ("llama-3.1-8b", Deployment(), ENGINE),
+    ("llama-3.1-8b", Deployment(tp=2, pp=2), profiles()["vllm-2023"]),
+    ("deepseek-v3", FAMILIES["deepseek-v3"], profiles()["trtllm-1-hopper"]),
+    ("deepseek-v3", Deployment(tp=8, draft_tokens=3), profiles()["trtllm-1-hopper"]),
+    ("t5-large", Deployment(), ENGINE),
+    ("llama-3.1-8b", Deployment(cp=4), ENGINE),
+    ("llama-3.1-8b", Deployment(graph=False), ENGINE),
+)
+
+
+@lru_cache(maxsize=8)
+def both_forms(i):
+    name, deployment, engine = LAYOUTS[i]
+    times = times_of(name, deployment, engine)
+    return times, one_step(times)
+
+
+@given(
+    n=st.integers(0, 3000),
+    context=st.floats(1.0, 2e5),
+    new=st.one_of(st.just(0.0), st.floats(1.0, 1e5)),
+    past=st.floats(0.0, 1e5),
+    prompts=st.integers(1, 64),
+    layout=st.integers(0, len(LAYOUTS) - 1),
+)
+@settings(max_examples=80)
+def test_one_load_in_plain_python_is_the_same(n, context, new, past, prompts, layout):
+    times, plain = both_forms(layout)
+    load = StepLoad(
+        decoding=float(n), context_tokens=n * context, prefill_tokens=new,
+        past_tokens=past if new else 0.0, prompts=float(prompts) if new else 0.0,
+    )  # fmt: skip
+    told = plain.seconds(n, n * context, new, past if new else 0.0, float(prompts) if new else 0.0)
+    assert told == pytest.approx(float(times.seconds(load)), rel=1e-6)
+
+
+def test_prompts_of_two_ranks_take_no_longer_than_one_rank_with_both():
+    both = StepLoad(prefill_tokens=8192.0, prompts=2.0)
+    one = Deployment(weights="fp8-block", experts="fp8-block", dp=8, ep=8)
+    times = times_of("deepseek-v3", one)
+    alone = StepLoad(prefill_tokens=4096.0, prompts=1.0)
+    assert float(times.seconds(both)) < 1.9 * float(times.seconds(alone))
+
+
+def test_context_parallel_ranks_shorten_a_long_prompt():
+    long = StepLoad(prefill_tokens=100_000.0, prompts=1.0)
+    seconds = [float(times_of("llama-3.1-8b", Deployment(cp=cp)).seconds(long)) for cp in (1, 2, 8)]
+    assert seconds[0] > 1.7 * seconds[1] > 1.7 * seconds[2]
+
+
+def test_stages_pass_micro_batches_on():
+    """With stages a token takes all layers at a part of the batch, and the sends between them."""
+    load = StepLoad(decoding=64.0, context_tokens=64 * 2000.0)
+    part = StepLoad(decoding=16.0, context_tokens=16 * 2000.0)
+    staged, whole = times_of("llama-3.1-8b", Deployment(pp=4)), times_of("llama-3.1-8b")
+    assert float(staged.device_s(load)) > float(whole.device_s(part))
+    assert float(staged.device_s(load)) < 1.2 * float(whole.device_s(part))
+
+
+def test_kernels_launched_one_by_one_wait_for_the_host():
+    load = StepLoad(decoding=1.0, context_tokens=100.0)
+    fast = float(times_of("llama-3.2-1b").seconds(load))
+    slow = float(times_of("llama-3.2-1b", Deployment(graph=False)).seconds(load))
+    assert slow > fast
+    eager = replace(ENGINE, graph=False, eager_layer_s=5e-4)
+    assert float(times_of("llama-3.2-1b", engine=eager).seconds(load)) > 16 * 5e-4

@@ -1,0 +1,70 @@
+"""The scoreboard of serving: every row predicted or refused with a reason, and the bars it must meet."""
+
+from dataclasses import replace
+
+import pytest
+
+from foretell.calibrate.serving_rows import read_rows
+from foretell.validate.serving import score_rows, score_serving
+
+BARS = {
+    ("decode_step", "tpot"): 0.05,
+    ("prefill", "ttft"): 0.05,
+    ("static_batch_latency", "e2e"): 0.08,
+    ("static_batch_latency", "tpot"): 0.08,
+    ("static_batch_throughput", "throughput"): 0.08,
+    ("online_concurrency", "tpot"): 0.05,
+    ("online_concurrency", "ttft"): 0.12,
+    ("max_throughput", "throughput"): 0.08,
+}
+"""Kind and metric -> most that the median absolute error may be."""
+
+
+@pytest.fixture(scope="module")
+def scores(data_dir):
+    return score_serving(data_dir / "inference" / "measured_serving.csv.gz").to_dict()
+
+
+@pytest.mark.parametrize("bar", BARS, ids=lambda bar: " ".join(bar))
+def test_published_results_are_met(scores, bar):
+    kind, metric = bar
+    assert scores["by_kind"][kind][metric]["median_ape"] <= BARS[bar]
+
+
+def test_mixtures_are_met_about_as_well_as_dense_models(scores):
+    for metric in ("tpot", "ttft"):
+        assert scores["moe_over_dense"][f"online_concurrency {metric}"] <= 1.5
+    assert scores["moe_over_dense"]["max_throughput throughput"] <= 1.5
+
+
+def test_every_row_is_predicted_once_a_metric_or_refused_with_a_reason(scores, data_dir):
+    rows = read_rows(data_dir / "inference" / "measured_serving.csv.gz")
+    told = {p["id"] for p in scores["predictions"]}
+    refused = {u["id"] for u in scores["unsupported"]}
+    assert not told & refused
+    assert told | refused == {row.id for row in rows}
+    assert all(u["reason"] and "fault" not in u["reason"] for u in scores["unsupported"])
+    pairs = [(p["id"], p["metric"]) for p in scores["predictions"]]
+    assert len(pairs) == len(set(pairs))
+
+
+def test_llama_2_latencies_are_met(data_dir):
+    found = score_serving(data_dir / "inference" / "llama2_latency_a100.csv").to_dict()
+    assert found["scored"] == 11
+    assert found["by_kind"]["static_batch_latency"]["e2e"]["median_ape"] <= 0.08
+
+
+def test_strange_rows_are_refused_not_raised(data_dir):
+    row = read_rows(data_dir / "inference" / "measured_serving.csv.gz")[0]
+    strange = [
+        replace(row, id="a", model="no such model"),
+        replace(row, id="b", gpu="no such chip"),
+        replace(row, id="c", framework="no such engine"),
+        replace(row, id="d", framework=""),
+        replace(row, id="e", kind="something else"),
+        replace(row, id="f", isl=None),
+        replace(row, id="g", n_gpus=3, tp=2),
+    ]
+    found = score_rows(strange)
+    assert found.scored == 0
+    assert len(found.unsupported) == len(strange)

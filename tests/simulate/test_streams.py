@@ -124,6 +124,21 @@ def test_equal_ranks_take_what_the_closed_form_says(name: str, data: st.DataObje
     assert closed_s(name, equal_times(pp, f, b, w), pipe(*size)) == pytest.approx(step_s, rel=1e-9)
 
 
+@pytest.mark.parametrize("pp", [2, 4, 8])
+def test_published_bubbles_of_whole_steps(pp: int) -> None:
+    """ZB-H1 (p - 1)(F + B - W) with W <= F, B; DualPipe (p/2 - 1)(F&B + D - 3 W) with F = B = W."""
+
+    def waited(name: str, f: float, b: float, w: float) -> float:
+        schedule = schedule_named(name)
+        times = [np.full((pp, 2 if schedule.layout == "both" else 1), x) for x in (f, b, w)]
+        played = play_step(schedule, plain(*times, 4 * pp))
+        return min(spent["bubble"] for spent in played.spent)
+
+    assert waited("zb-h1", 1.0, 1.2, 0.8) == pytest.approx((pp - 1) * (1.0 + 1.2 - 0.8))
+    assert waited("1f1b", 1.0, 1.2, 0.8) == pytest.approx((pp - 1) * 3.0)
+    assert waited("dualpipe", 1.0, 1.0, 1.0) == pytest.approx((pp / 2 - 1) * (3.0 + 2.0 - 3.0))
+
+
 @pytest.mark.parametrize("name", ["1f1b", "gpipe"])
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

@@ -334,7 +334,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, catalog, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -5,7 +5,7 @@
 
 What depends on the number of tokens alone, on decoding sequences and their contexts, and on prompts and
 their pasts is tabulated once for a deployment (serving/tables.py); a step is then a few look-ups. All loads
-broadcast; serving/one.py gives the same numbers load by load, without arrays, for simulators.
+broadcast; simulators read them load by load through serving/clock.py.
 
 With stages (pp) a step is one round of all micro-batches: every sequence gets its next token once all
 stages have passed its part of the batch on.

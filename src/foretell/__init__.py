@@ -15,9 +15,11 @@ __version__ = "0.1.0"
 _WHERE = {
     "estimate": "foretell.api",
     "search": "foretell.api",
+    "memory": "foretell.api",
     "explain": "foretell.api",
     "sensitivity": "foretell.api",
     "compare_plans": "foretell.api",
+    "simulate": "foretell.api",
     "serve": "foretell.serve",
     "size": "foretell.size",
     "model": "foretell.catalog",
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
     from foretell.api import compare_plans as compare_plans
     from foretell.api import estimate as estimate
     from foretell.api import explain as explain
+    from foretell.api import memory as memory
     from foretell.api import search as search
     from foretell.api import sensitivity as sensitivity
+    from foretell.api import simulate as simulate
     from foretell.catalog import chip as chip
     from foretell.catalog import model as model
     from foretell.catalog import system as system

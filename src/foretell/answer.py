@@ -35,7 +35,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
-    tree = trees(plans, tables, rows, scenario.system)
+    tree = trees(plans, tables, rows, scenario)
     job, chip = scenario.job, scenario.system.chip
     step_s, peak = float(rows.step_s[0]), float(rows.peak_bytes[0])
     model_flop, forward_flop, core_flop = step_flops(scenario.model, job)

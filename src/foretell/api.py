@@ -1,9 +1,9 @@
-"""Records in, records out: `foretell.estimate`, `search`, `explain`, `sensitivity`, `compare_plans`."""
+"""Records in, records out: `foretell.estimate`, `search`, `simulate`, `explain` and the like."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foretell.answer import answer_of
 from foretell.cost.op_times import required_dtypes
@@ -21,13 +21,18 @@ from foretell.search.search import Search, search_plans
 from foretell.search.sensitivity import RESULTS, Sensitivity
 from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
 from foretell.sharding.rules import chips_of
+from foretell.simulate.chance import Chance, chance_problems
 from foretell.simulate.schedules.rules import all_broken
+from foretell.simulation import DETAILS, Simulation, simulation_of
 from foretell.specs.model import Model
 from foretell.specs.plan import BATCH_FIELDS, USUAL_SCHEDULES, Plan, batch_of, named_fields
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.units import format as show
+
+if TYPE_CHECKING:
+    from foretell.memory_answer import MemoryAnswer
 
 Settings = Mapping[str, object] | Sequence[str]
 
@@ -138,6 +143,43 @@ def _question_of(result: Estimate) -> Scenario:
     return result.scenario
 
 
+def memory(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    plan: str | Plan | None = None,
+    set: Settings = (),
+) -> "MemoryAnswer":
+    """One plan's memory over a step, whether it fits or not; the best plan where none is given."""
+    from foretell.memory_answer import MemoryAnswer
+    from foretell.timeline import step_memory
+
+    settings = as_texts(set)
+    scenario = ask(
+        model=model,
+        system=system,
+        gpus=gpus,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        target_len=target_len,
+        plan=plan,
+        settings=settings,
+    )
+    if plan is None:
+        base = plan_of(scenario, None, settings)
+        told = best_plan(scenario, base, fixed_fields(None, settings))
+        told = replace(answer_of(scenario, told.plan, chosen=True), assumptions=told.assumptions)
+    else:
+        chosen = plan_of(scenario, plan, settings)
+        check_plan(scenario, chosen)
+        told = answer_of(scenario, chosen, chosen=False)
+    return MemoryAnswer(estimate=told, step=step_memory(scenario, told.plan))
+
+
 def search(
     model: str | Path | Model,
     *,
@@ -186,6 +228,66 @@ def search(
     tried = over_names(over, (*named, *(text.partition("=")[0][5:] for text in settings)))
     fixed = fixed_fields(plan, settings)
     return search_plans(scenario, base, top, progress, workers, fixed, tried)
+
+
+def simulate(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    plan: str | Plan | None = None,
+    set: Settings = (),
+    jitter: float = 0.0,
+    stragglers: float = 0.0,
+    slowdown: float = 1.3,
+    repeats: int = 20,
+    seed: int = 0,
+    trace: str | Path | None = None,
+    detail: str = "auto",
+) -> Simulation:
+    """One plan's step played event by event, beside the closed form; the best plan where none is given.
+
+    `jitter` and `stragglers` leave task times and slow chips to chance (simulate/chance.py); `trace` is
+    where a Chrome trace goes. Raises as `estimate` does.
+    """
+    problems = chance_problems(
+        {"jitter": jitter, "stragglers": stragglers, "slowdown": slowdown},
+        {"repeats": repeats, "seed": seed},
+    )
+    if detail not in DETAILS:
+        allowed = ", ".join(DETAILS)
+        problems.append(
+            Problem(path="detail", value=detail, message="not a choice", allowed=allowed)
+        )
+    try:
+        answer = estimate(
+            model,
+            system=system,
+            gpus=gpus,
+            global_batch=global_batch,
+            seq_len=seq_len,
+            target_len=target_len,
+            plan=plan,
+            set=set,
+        )
+    except BadInput as error:
+        raise BadInput([*error.problems, *problems]) from error
+    if problems or answer.scenario is None:
+        raise BadInput(problems)
+    chance = Chance(
+        jitter=float(jitter),
+        stragglers=float(stragglers),
+        slowdown=float(slowdown),
+        repeats=repeats,
+        seed=seed,
+    )
+    result = simulation_of(answer.scenario, answer, chance)
+    if trace is not None:
+        result.to_chrome_trace(trace, detail)
+    return result
 
 
 def fixed_fields(plan: str | Plan | None, settings: Sequence[str]) -> tuple[str, ...]:

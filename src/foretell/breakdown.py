@@ -7,17 +7,27 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.certainty import HOST, Grounds, grounds_of, leaf, node, whole
+from foretell.catalog.frameworks import LEFT_OUT, framework
+from foretell.certainty import (
+    HOST,
+    HOST_TIMES,
+    Grounds,
+    grounds_of,
+    kind_of,
+    leaf,
+    node,
+    whole,
+)
 from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import MEMORY_SHARE
-from foretell.estimate import PassTimes, Rows, late_launches
-from foretell.parts import Parts
+from foretell.estimate import FORWARD, PassTimes, Rows, late_launches
+from foretell.parts import Parts, beside_host
 from foretell.sharding.recompute import full_share
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.result import Leaf
-from foretell.specs.system import System
+from foretell.specs.scenario import Scenario
 from foretell.tables import Tables
 
 Phase = Literal["forward", "backward", "recompute"]
@@ -36,7 +46,7 @@ class Trees:
     """Bytes on every distinct stage."""
 
 
-def trees(plans: Plans, tables: Tables, rows: Rows, system: System) -> Trees:
+def trees(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> Trees:
     """Trees of the only plan of a batch of one."""
     stages = tuple(
         _memory_leaf(rows.memory, s, _stage_name(rows, s))
@@ -45,18 +55,18 @@ def trees(plans: Plans, tables: Tables, rows: Rows, system: System) -> Trees:
     )
     full = int(rows.fullest[0])
     return Trees(
-        time=time_tree(plans, tables, rows, system),
+        time=time_tree(plans, tables, rows, scenario),
         memory=_memory_leaf(rows.memory, full, "peak"),
         stages=stages,
     )
 
 
-def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
+def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> Leaf:
     """compute and memory-bound time by op family, recomputation, communication, bubble, optimizer."""
     slow, mu = int(rows.slowest[0]), float(rows.micro_batches[0])
     on_stage = rows.counts[rows.pair[0], slow] * mu
     parts, group = tables.parts, int(tables.group[0])
-    grounds = grounds_of(parts.times.grounds, system)
+    grounds = grounds_of(parts.times.grounds, scenario.system)
     compute, memory, again = Families(), Families(), Families()
     for run in runs_of(plans, tables, rows):
         sums = (again, again) if run.phase == "recompute" else (compute, memory)
@@ -77,7 +87,11 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     sends_s = mu * float(rows.send_s[0, 0])
     if rows.saved_s.shape[1] > 1 or rows.saved_s.any():
         sends_s = less_saved(exchanged, sends_s, float(rows.saved_s[0, slow]))
-    host_s = _host_waits(plans, tables, rows, (on_stage, repeated, layers_only * (mode == 3.0)))
+    spread = HOST_TIMES[framework(plans.base.framework).host_grade]
+    factors = np.array([1.0, *(factor for pair in spread.values() for factor in pair)])
+    counts = (on_stage, repeated, layers_only * (mode == 3.0))
+    hosts_s = _host_waits(plans, tables, rows, counts, factors)
+    host_s = float(hosts_s[0])
     base = float(tables.power.base_watts)
 
     def waits(name: str, seconds: float) -> Leaf:
@@ -109,27 +123,46 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, system: System) -> Leaf:
     ]
     if plans.base.offload != "none":
         children.append(leaf("offload", offload_s, ("datasheet", HOST), base * offload_s))
-    return whole(node("step", children, float(rows.step_s[0])))
+    step = node("step", children, float(rows.step_s[0]))
+    _, _, left_out = plans.base.framework.partition(LEFT_OUT)
+    # Stages that wait for the slowest wait for its host too.
+    shared = step.value / max(step.value - bubble_s, 1e-30)
+    others = iter(step.value + shared * (hosts_s[1:] - host_s))
+    host = {key: (float(next(others)), float(next(others))) for key in spread}
+    return whole(step, kind_of(scenario, plans.base, step), left_out, host)
 
 
 def _host_waits(
-    plans: Plans, tables: Tables, rows: Rows, counts: tuple[np.ndarray, np.ndarray, np.ndarray]
-) -> float:
-    """What the chip waits for the host: of parts run once, layers run again whole, modules run again."""
-    slower = tables.pace / float(rows.clock[0]) - 1.0
+    plans: Plans,
+    tables: Tables,
+    rows: Rows,
+    counts: tuple[np.ndarray, np.ndarray, np.ndarray],
+    factors: np.ndarray,
+) -> np.ndarray:
+    """What the chip waits for the host, of parts run once, layers run again whole, modules run again.
+
+    `factors` are on the host's own time; one wait for each.
+    """
+    parts, slower = tables.parts, tables.pace / float(rows.clock[0]) - 1.0
     spent = PassTimes(
         tables=tables,
         shape=tables.shape[:1],
         group=tables.group[:1],
-        late_s=late_launches(plans, tables),
+        late_us=late_launches(plans, tables),
     )
-    forward, backward = (
-        both - chip for both, chip in zip(spent.of(slower), spent.chip_s(slower), strict=True)
-    )
-    waited = counts[0] * (forward + backward)[0] + counts[1] * forward[0]
-    if tables.parts.again is not None:
-        waited = waited + counts[2] * (spent.again(slower) - spent.again_chip_s(slower))[0]
-    return float(waited.sum())
+
+    def waits(chip_s: np.ndarray, host_s: np.ndarray) -> np.ndarray:
+        return np.asarray(beside_host(chip_s, factors[:, None] * host_s) - chip_s)
+
+    forward_s, backward_s = spent.chip_s(slower)
+    forward = waits(forward_s, spent.host_s(parts.forward, FORWARD))
+    backward = waits(backward_s, spent.host_s(parts.backward, 1.0 - FORWARD))
+    waited = counts[0] * (forward + backward) + counts[1] * forward
+    if parts.again is not None:
+        waited = waited + counts[2] * waits(
+            spent.again_chip_s(slower), parts.again.host_s[spent.shape]
+        )
+    return np.asarray(waited.sum(axis=1))
 
 
 def less_saved(exchanged: dict[str, float], sends_s: float, saved_s: float) -> float:
@@ -260,6 +293,11 @@ def _stage_name(rows: Rows, stage: int) -> str:
 
 
 def _memory_leaf(memory: StageMemory, stage: int, name: str) -> Leaf:
-    names = ("weights", "gradients", "states", "activations", "buffers", "lost")
-    children = tuple(_leaf(n, float(getattr(memory, n)[0, stage]), "bytes") for n in names)
-    return Leaf(name=name, value=float(memory.total[0, stage]), unit="bytes", children=children)
+    def bytes_of(what: str) -> Leaf:
+        return _leaf(what, float(getattr(memory, what)[0, stage]), "bytes")
+
+    held = [bytes_of(n) for n in ("weights", "gradients", "states", "activations", "buffers")]
+    lost = replace(bytes_of("lost"), children=(bytes_of("allocator"), bytes_of("framework")))
+    return Leaf(
+        name=name, value=float(memory.total[0, stage]), unit="bytes", children=(*held, lost)
+    )

@@ -2,15 +2,24 @@
 
 Every leaf of a time tree has an evidence and, from the residuals of what it stands on, intervals that hold
 half and nine tenths of the cases. Families of kernels and communication err independently of each other, so
-half-widths add up as squares; a whole step has, besides, what end-to-end runs showed beyond their kernels.
+half-widths add up as squares. A whole step is no surer than its parts, nor than published runs of its kind
+were when their source was left out (catalog/spreads.toml); and what a framework's host takes is known only
+where it was measured.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from foretell.network.library_catalog import evidence_of
+from foretell.catalog.spreads import interval_ends
+from foretell.cost.kernels.choose import choose
+from foretell.cost.precision import linear_format
+from foretell.network.library_catalog import evidence_of, inner_tiers
+from foretell.specs.chip import Chip
+from foretell.specs.plan import Plan
 from foretell.specs.result import Evidence, Leaf
+from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 
 Spread = tuple[float, ...]
@@ -25,10 +34,29 @@ FABRIC: Mapping[Evidence, Spread] = {
 """Of a collective: residuals over the multi-node tables as fitted, and with systems left out of the fit
 (`validate collectives --leave-one-out system`); without any library, supposed wider still."""
 WHOLE_STEP: Spread = (-0.14, -0.02, 0.05, 0.12, 0.30)
-"""Of a step beyond its kernels and collectives: host, allocator, stragglers, framework. Residuals of 26
-sources of published runs, each counting the same; what is not modelled takes time, hence the sign."""
+"""Of what differs between two steps beyond their kernels and collectives: host, allocator, stragglers,
+framework. Residuals of 26 sources of published runs, each counting the same; what is not modelled takes time,
+hence the sign."""
 HOST: Spread = (-0.9, -0.4, 0.0, 0.4, 0.9)
 """Of waiting for the host: one machine was measured, and frameworks differ by a factor of three."""
+HOST_TIMES: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "read": {"p50": (0.9, 1.1), "p90": (0.8, 1.3)},
+    "supposed": {"p50": (0.7, 1.5), "p90": (0.3, 4.0)},
+    "left_out": {"p50": (0.7, 2.0), "p90": (0.3, 12.0)},
+}
+"""Of the host's own time of a layer, over what a framework's record has, by what that stands on. Known ones
+take from 0.15 (CUDA graphs) to 4 ms, and up to 100 where stages and tensor-parallel ranks are on many
+nodes."""
+MUCH = 0.2
+"""Share of a step from which what it waits for makes its kind."""
+EXCHANGES = (
+    "tensor_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+)
+"""Leaves of a step that wait for other ranks."""
 ORDER: tuple[Evidence, ...] = ("measured", "fitted", "transferred", "datasheet")
 """Best first."""
 KERNELS = {"attention": "prefill", "grouped-gemm": "grouped", "gemm": "gemm", "scan": "scan"}
@@ -82,10 +110,51 @@ def node(name: str, children: Sequence[Leaf], value: float | None = None) -> Lea
     )
 
 
-def whole(step: Leaf) -> Leaf:
-    """A step with what end-to-end runs showed beyond their kernels."""
-    rest = leaf("rest", step.value, ("fitted", WHOLE_STEP), None)
-    return replace(step, interval=_together(step.value, [step, rest]))
+def kind_of(scenario: Scenario, plan: Plan, step: Leaf) -> str:
+    """Kind of a run, by what is known of it before it is run and the tree of its predicted step.
+
+    foreign    products that were measured on other chips alone
+    experts    routed experts
+    narrow     products in 8 bits or fewer
+    host-nodes, host   a fifth of the step or more waits for the host, on several nodes or on one
+    waiting    a fifth of it or more waits for exchanges
+    plain      none of these
+    """
+    shares = {child.name: child.value / max(step.value, 1e-30) for child in step.children}
+    if not chip_known(scenario.system.chip):
+        return "foreign"
+    if any(end.name == "grouped-gemm" for child in step.children for end in child.children):
+        return "experts"
+    if linear_format(plan):
+        return "narrow"
+    if shares.get("host", 0.0) >= MUCH:
+        tiers = scenario.system.network.tiers
+        inner = inner_tiers(tuple(tier.name for tier in tiers))
+        room = math.prod(float(tier.size) for tier in tiers[:inner])
+        return "host-nodes" if scenario.job.gpus > room else "host"
+    return "waiting" if sum(shares.get(name, 0.0) for name in EXCHANGES) >= MUCH else "plain"
+
+
+@lru_cache(maxsize=256)
+def chip_known(chip: Chip) -> bool:
+    """Whether products were measured on the chip itself."""
+    return not choose(chip, "gemm", "bf16").foreign
+
+
+def whole(step: Leaf, kind: str, left_out: str, host: Mapping[str, tuple[float, float]]) -> Leaf:
+    """A step of a kind: no surer than its parts and than runs of its kind.
+
+    `host` says how long the step would be if the host took less or more than thought, by level.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    low, high = step.value, step.value
+    for key, (below, above) in interval_ends(kind, left_out).items():
+        parts = (step.interval or {}).get(key, (step.value, step.value))
+        fast, slow = host[key]
+        low = min(low, parts[0], fast * math.exp(below))
+        high = max(high, parts[1], slow * math.exp(above))
+        found[key] = (max(low, 0.0), high)
+    return replace(step, interval=found)
 
 
 def _together(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:

@@ -13,7 +13,9 @@ Read this file to know where everything is:
       sharding/data.py       what its ranks share
     pairs.py               what schedules from both ends save and pay
     network/               how long a collective takes, given where its members stand
-    cost/memory.py         what a stage holds
+    held.py                what a stage holds at its peak
+      cost/memory.py         what the sums are
+      cost/software.py       what a framework holds beside them
     simulate/schedules/    stage times to the time of a step
     breakdown.py           the same numbers as a tree
 
@@ -21,32 +23,43 @@ Every array has the plans on its first axis; one plan is a batch of one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.cost.memory import StageMemory, lost_bytes, weight_bytes
+from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import (
     Matrices,
     accumulate_s,
     optimizer_s,
     shared_products_s,
-    state_bytes,
 )
 from foretell.cost.power import clock_of
 from foretell.exchanges import Exchange, tensor_launch_s
+from foretell.held import (
+    LISTED,
+    block_share,
+    head_of,
+    kept_of,
+    message_bytes,
+    offloaded,
+    on_stages,
+    parts_of,
+    placeholders_of,
+    stage_memory,
+)
 from foretell.network.collectives import send_s
 from foretell.pairs import hidden_exchanges, mirror_seconds, pair_savings
-from foretell.parts import Parts, PassSeconds, beside_host
+from foretell.parts import PassSeconds, beside_host
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
-from foretell.sharding.offload import Held, exposed_copies, host_copies, on_chip
-from foretell.sharding.recompute import blended, full_share
+from foretell.sharding.offload import Held, exposed_copies, host_copies
+from foretell.sharding.recompute import full_share
 from foretell.simulate.schedules import schedule_named
 from foretell.simulate.schedules.base import Pipe, RankTimes
 from foretell.specs._base import Num
-from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plans
+from foretell.specs.plan import USUAL_SCHEDULES, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
 from foretell.tables import (
@@ -63,8 +76,8 @@ from foretell.tables import (
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-LISTED = float(len(RECOMPUTE))
-"""Code of recomputation as the batch's base words it: full:N, or modules by name."""
+FORWARD = 1.0 / 3.0
+"""Of what the host takes besides for a layer, the forward pass's share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,18 +171,19 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     saved_s = np.zeros((1, 1))
     if schedule.layout == "both":
         exchanged_s = hidden_exchanges(plans, tables, stages, sends_s)
-        saved_s = pair_savings(schedule, pipe, exchanged_s, stage_s, float(np.mean(chip.cores)))
+        saved_s = pair_savings(schedule, pipe, exchanged_s, stage_s, chip.cores)
         data_s = data_s + mirror_seconds(scenario, plans, tables, shares)
     flight = schedule.in_flight(pipe, position)
     if base.schedule not in USUAL_SCHEDULES:
         # A single rank has nothing to wait for with its backward passes.
         flight = np.where(plans.pp[:, None] > 1, flight, 1.0)
-    memory = stage_memory(plans, stages, shares, flight)
+    memory = stage_memory(scenario, plans, stages, shares, flight)
     offload_s = np.zeros_like(update_s)
     busy_s = micro_batches[:, None] * stage_s - saved_s + data_s + update_s
     if base.offload != "none":
         offload_s = offload_seconds(scenario, plans, stages, memory, update_s, micro_batches)
-        memory = offloaded(memory, base.offload, np.maximum(tables.stages.layers[pair], 1.0))
+        many = np.maximum(tables.stages.layers[pair], 1.0)
+        memory = offloaded(memory, base, many, stages.kept_bytes)
         busy_s = busy_s + offload_s
     busy_s *= multiplicity > 0
     runs_s = micro_batches[:, None] * stage_s
@@ -214,10 +228,10 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
 
 
 def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> Array:
-    """What each stage waits in a step for unequal chunks of the others; (plans, stages).
+    """What the longest stage waits in a step for unequal chunks of the others; (plans, stages).
 
     The other stages' rounds take (1 + share) times the longest of them: a stage that is longer for its ends
-    fills that itself, and so do data-parallel messages, which go on meanwhile.
+    fills that itself, and so do data-parallel messages, which go on meanwhile. Shorter stages set no pace.
     """
     if not share.any():
         return np.zeros((1, 1))
@@ -228,7 +242,7 @@ def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> Arra
     others = np.where(alone & (alone.sum(axis=1, keepdims=True) == 1), second, longest)
     rounds_s = (1.0 + share[:, None]) * others
     waits_s = np.maximum(rounds_s - runs_s - data_s, 0.0)
-    return np.asarray(waits_s * (share > 0)[:, None] * (many > 0))
+    return np.asarray(waits_s * (share > 0)[:, None] * (many > 0) * (there == longest))
 
 
 def update_seconds(
@@ -250,11 +264,6 @@ def update_seconds(
     return optimizer_s(updated, chip, plans.base, in_matrices, products_s)
 
 
-def parts_of(stages: Stages, shares: tuple[Share, ...]) -> list[tuple[Share, Array]]:
-    """Each kind of group with its part of the trained weights."""
-    return [(s, s.trained / np.maximum(stages.trained, 1.0)) for s in shares]
-
-
 def offload_seconds(
     scenario: Scenario,
     plans: Plans,
@@ -273,25 +282,6 @@ def offload_seconds(
     return micro_batches[:, None] * (waits.forward_s + waits.backward_s) + waits.update_s
 
 
-def offloaded(memory: StageMemory, offload: str, layers: Array) -> StageMemory:
-    """What stays on the chip: of each offloaded thing two layers' worth."""
-
-    def stays(name: str, held: Array) -> Array:
-        return on_chip(offload, name, held, held / layers)
-
-    weights = stays("weights", memory.weights)
-    states = stays("optimizer", memory.states)
-    activations = stays("activations", memory.activations)
-    rest = memory.gradients + memory.buffers
-    return replace(
-        memory,
-        weights=weights,
-        states=states,
-        activations=activations,
-        lost=lost_bytes(weights + states + activations + rest),
-    )
-
-
 def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     """Sums over the parts of each stage, on distinct combinations, gathered to the plans."""
     late = late_launches(plans, tables)
@@ -303,11 +293,11 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     is_layer = np.arange(len(parts.names)) < parts.kinds
     group = tables.group[first]
     share = block_share(plans, first, tables)
-    spent = PassTimes(tables=tables, shape=shape, group=group, late_s=late)
+    spent = PassTimes(tables=tables, shape=shape, group=group, late_us=late)
     clock, fall = clock_held(repeats_of(plans, first, tables) * is_layer, mode, spent)
     forward, backward = part_seconds(mode, is_layer, spent, clock)
     again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
-    kept, working = kept_of(mode, is_layer, shape, parts, counts, share)
+    kept, again_bytes = kept_of(plans, first, shape, parts, counts, share)
     parameters = parts.parameters[shape]
     schedule = schedule_named(plans.base.schedule)
     # A tied head is the token table itself on a single stage, and a copy of it on another.
@@ -315,6 +305,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     parameters[:, -1] += parts.tied[shape] * apart
     held = counts if schedule.weight_copies == 1.0 else schedule.weight_copies * counts
     on_rank = on_stages(held, parameters)[key]
+    layer_only = placeholders_of(plans.base, shape, parts, counts)
 
     def waited(name: str, exchange: Exchange) -> Array:
         """Exchanges of the backward pass, with those of what is computed again."""
@@ -353,10 +344,11 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         else on_stages(held, parts.products_s[shape])[key],
         routed=on_stages(held, parts.routed[shape])[key] if parts.experts else None,
         kept_bytes=kept[key],
-        buffer_bytes=(
-            (working + parts.panel_bytes[shape])[:, None]
-            + counts[:, :, -1] * parts.kept_whole[shape, -1][:, None]
-        )[key],
+        again_bytes=again_bytes[key],
+        head_bytes=head_of(plans, first, shape, parts, counts)[key],
+        placeholders=None if layer_only is None else layer_only[key],
+        narrow=None if parts.narrow is None else on_stages(held, parts.narrow[shape])[key],
+        message_bytes=message_bytes(plans, tables),
         largest=parameters.max(axis=1)[key],
     )
 
@@ -371,16 +363,6 @@ def weight_seconds(
     return on_stages(counts, weight_s[0][shape] + slower * weight_s[1][shape])[key]
 
 
-def block_share(plans: Plans, first: Index, tables: Tables) -> Array | None:
-    """Of each stage's layers the share that full:N computes again, (combinations, stages); None: no plan
-    says so."""
-    blocks, listed = recompute_layers(plans.base.recompute), plans.recompute[first] == LISTED
-    if not blocks or not listed.any():
-        return None
-    layers = tables.stages.layers[tables.pair[first]]
-    return np.where(listed[:, None], full_share(layers, float(blocks)), 0.0)
-
-
 def repeats_of(plans: Plans, first: Index, tables: Tables) -> Array:
     """Share of the whole model's layers that is computed again whole; (combinations, 1)."""
     mode, blocks = plans.recompute[first][:, None], recompute_layers(plans.base.recompute)
@@ -389,30 +371,6 @@ def repeats_of(plans: Plans, first: Index, tables: Tables) -> Array:
         return whole
     many = full_share(float(len(tables.parts.order)), blocks * plans.pp[first])[:, None]
     return np.where(mode == LISTED, many, whole)
-
-
-def kept_of(
-    mode: Array,
-    is_layer: NDArray[np.bool_],
-    shape: Index,
-    parts: Parts,
-    counts: Array,
-    share: Array | None,
-) -> tuple[Array, Array]:
-    """Bytes kept for one micro-batch, (combinations, stages), and those of one layer computed again."""
-    whole, least = parts.kept_whole[shape], parts.kept_input[shape]
-    some = np.where(mode == 1.0, parts.kept_selective[shape], whole)
-    kept = np.where(mode == 2.0, least, some)
-    working = np.where((mode == 2.0) & is_layer, whole, 0.0)
-    listed = mode == LISTED
-    if parts.again is not None:
-        kept = np.where(listed, parts.kept_modules[shape], kept)
-        working = np.where(listed & is_layer, parts.dropped[shape], working)
-    held = on_stages(counts, kept * is_layer)
-    if share is not None:
-        held = blended(share, on_stages(counts, least * is_layer), held)
-        working = np.where(listed & is_layer, whole, working)
-    return held, working.max(axis=1)
 
 
 def late_launches(plans: Plans, tables: Tables) -> list[Array]:
@@ -438,7 +396,7 @@ class PassTimes:
     """Shape of each combination."""
     group: Index
     """Shape and placement of each."""
-    late_s: list[Array]
+    late_us: list[Array]
     """What the host takes besides for a layer (see late_launches), microseconds; (combinations,)."""
 
     def host_s(self, spent: PassSeconds, share: float) -> Array:
@@ -446,7 +404,7 @@ class PassTimes:
         parts = self.tables.parts
         more_s = np.asarray(tensor_launch_s(parts, self.shape))
         is_layer = np.arange(len(parts.names)) < parts.kinds
-        for column in self.late_s:
+        for column in self.late_us:
             more_s = more_s + 1e-6 * share * column[:, None] * is_layer
         return spent.host_s[self.shape] + more_s / self.tables.host_speed[self.shape][:, None]
 
@@ -467,8 +425,8 @@ class PassTimes:
         parts = self.tables.parts
         forward, backward = self.chip_s(slower)
         return (
-            beside_host(forward, self.host_s(parts.forward, 1.0 / 3.0)),
-            beside_host(backward, self.host_s(parts.backward, 2.0 / 3.0)),
+            beside_host(forward, self.host_s(parts.forward, FORWARD)),
+            beside_host(backward, self.host_s(parts.backward, 1.0 - FORWARD)),
         )
 
     def again_chip_s(self, slower: Num) -> Array:
@@ -533,39 +491,3 @@ def part_seconds(
     if parts.again is not None:
         again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)
     return forward, backward + again
-
-
-def on_stages(counts: Array, values: Array) -> Array:
-    """Sum a quantity of the parts over each stage: (plans, stages, parts) x (plans, parts)."""
-    return np.asarray(np.einsum("nsp,np->ns", counts, values))
-
-
-def stage_memory(
-    plans: Plans, stages: Stages, shares: tuple[Share, ...], flight: Array
-) -> StageMemory:
-    """What one rank of each stage holds at its peak; (plans, stages)."""
-    base, apart = plans.base, stages.matrices
-    weight, gradient, state = weight_bytes(base)
-    passing = (plans.zero >= 3) & base.reshard
-    gathered = np.where(passing, 2.0 * weight * stages.largest, 0.0)
-    held = [(s.parameters, s.traffic) for s in shares]
-    weights = sum_of([n * (weight / t.weight_parts)[:, None] for n, t in held])
-    gradients = sum_of([s.trained * (gradient / s.traffic.gradient_parts)[:, None] for s in shares])
-    states = sum_of([s.trained * (state / s.traffic.state_parts)[:, None] for s in shares])
-    if apart is not None:
-        states = sum_of(
-            [
-                part * state_bytes(base, stages.trained, s.traffic.state_parts[:, None], apart)
-                for s, part in parts_of(stages, shares)
-            ]
-        )
-    activations = flight * stages.kept_bytes
-    buffers = stages.buffer_bytes + gathered[:, None]
-    return StageMemory(
-        weights=weights,
-        gradients=gradients,
-        states=states,
-        activations=activations,
-        buffers=buffers,
-        lost=lost_bytes(weights + gradients + states + activations + buffers),
-    )

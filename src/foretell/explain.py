@@ -244,7 +244,7 @@ def _tree_at(batch: Batch, k: int) -> Leaf:
         power=chip_power(system.chip),
         bytes_per_s=system.chip.memory_bandwidth_bytes_per_s,
     )
-    return time_tree(batch.plans.take(row), tables, _row_at(batch.rows, k), system)
+    return time_tree(batch.plans.take(row), tables, _row_at(batch.rows, k), batch.scenario)
 
 
 def _row_at(rows: Rows, k: int) -> Rows:

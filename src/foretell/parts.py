@@ -6,7 +6,7 @@ once for each distinct combination of these ("shapes") and gathered to the plans
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 
 import numpy as np
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack, stacked
-from foretell.cost.fusion import ROUTED_HOST_S, SIDE_BY_SIDE
+from foretell.cost.fusion import SIDE_BY_SIDE
 from foretell.cost.kernels.base import p_norm
 from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.op_times import OpTimes, op_times
 from foretell.cost.optimizer import Matrices, matrices_of, products_s
+from foretell.cost.precision import is_linear, is_narrow, kept_width, linear_format
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
     ExpertTraffic,
@@ -46,7 +47,7 @@ from foretell.specs.plan import RECOMPUTE, Plan
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.workload.build import build
-from foretell.workload.graph import Edge, Graph, LayerGraph
+from foretell.workload.graph import Edge, Graph, LayerGraph, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op
 
 Array = NDArray[np.float64]
@@ -156,6 +157,16 @@ class Parts:
     """Bytes kept when the attention core is computed again."""
     kept_input: Array
     """Bytes kept when the whole part is computed again."""
+    scores: Array
+    """Scores of the head; (shapes,)."""
+    gradient: Array
+    """Bytes of the gradient that a part's backward pass holds."""
+    saved: tuple[tuple[Saved, ...], ...]
+    """Tensors that each part keeps on one rank; sizes are (shapes,) or numbers."""
+    linear: Array
+    """Weights of linear maps outside the routed experts."""
+    narrow: Array | None
+    """Weights of which there are copies in a narrow format; None where there are none."""
     send_bytes: Array
     """What one rank passes to the next stage: its share of the activation; (shapes,)."""
     traffic: tuple[TensorTraffic, ...]
@@ -211,6 +222,8 @@ class Shapes:
     """Dispatches of each part."""
     grid: tuple[GridTraffic, ...]
     """Messages of each part on a grid."""
+    saved: tuple[tuple[Saved, ...], ...]
+    """Tensors that each part keeps on one rank."""
     kept: tuple[KeptBytes, ...]
     """What each part keeps."""
     again: tuple[Again, ...]
@@ -259,6 +272,7 @@ def recipe_of(plan: Plan) -> Plan:
         tp_mode=plan.tp_mode,
         panels=plan.panels,
         capacity=plan.capacity,
+        dispatch=plan.dispatch,
         imbalance=plan.imbalance,
         framework=plan.framework,
     )
@@ -276,6 +290,10 @@ def _one_part_table(
     """Costs of one shape."""
     cut = Plan(
         flash=recipe.flash,
+        fused=recipe.fused,
+        precision=recipe.precision,
+        scaling=recipe.scaling,
+        framework=recipe.framework,
         lora=recipe.lora,
         adapters=recipe.adapters,
         recompute=recipe.recompute,
@@ -298,7 +316,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     software = framework(base.framework)
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
-    routed = spread * (ROUTED_HOST_S if software.sums_fused and base.capacity == 0.0 else 0.0)
+    routed = spread * (software.host_dropped_s if base.capacity else software.host_routed_s)
     slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
     forward_host_s = (layer * software.host_forward_s + routed) * slower
     backward_host_s = (layer * software.host_backward_s + routed) * slower
@@ -346,6 +364,13 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         kept_whole=stack([k.whole for k in shapes.kept], width).T,
         kept_selective=stack([k.selective for k in shapes.kept], width).T,
         kept_input=stack([k.input for k in shapes.kept], width).T,
+        scores=stack([shapes.kept[-1].scores], width)[0],
+        gradient=stack([k.gradient for k in shapes.kept], width).T,
+        saved=shapes.saved,
+        linear=_sum_parts(ops, shapes.parameters * np.array([[is_linear(op)] for op in flat])),
+        narrow=_sum_parts(ops, shapes.parameters * np.array([[is_narrow(op)] for op in flat]))
+        if linear_format(base) is not None
+        else None,
         send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
         edges=tuple(part.edges for part in whole),
@@ -445,10 +470,16 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
             for part, cut in zip(whole, local, strict=True)
             if grid is not None
         ),
-        kept=tuple(kept_bytes(part, input_parts, ACTIVATION_BYTES) for part in local),
+        saved=tuple(part.saved for part in local),
+        kept=tuple(kept_bytes(part, input_parts, partial(kept_width, plan=base)) for part in local),
         # Embedding and head are never computed again.
         again=tuple(
-            again(part, modules if i < ends else (), flash=base.flash)
+            again(
+                part,
+                modules if i < ends else (),
+                flash=base.flash,
+                width=partial(kept_width, plan=base),
+            )
             for i, part in enumerate(local)
             if modules
         ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,12 @@ from foretell.parts import Parts, Shape, part_table
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
+from foretell.specs.model import Model
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.workload.build import build
+from foretell.workload.ops import Gemm
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -104,8 +108,16 @@ class Stages:
     """Of these, weights of spread experts; None where no plan spreads any."""
     kept_bytes: Array
     """Activations kept for one micro-batch in flight."""
-    buffer_bytes: Array
-    """Scores of the head, and one layer computed again."""
+    again_bytes: Array
+    """The backward pass of one layer, beyond what it keeps: what is computed again, a gradient."""
+    head_bytes: Array
+    """Scores, loss and inputs of the head of one micro-batch, where it stands."""
+    placeholders: Array | None
+    """Weights whose gradients have an empty tensor in their place; None where none have."""
+    narrow: Array | None
+    """Weights of which there are copies in a narrow format; None where there are none."""
+    message_bytes: Array
+    """Messages on their way to and from other ranks; (plans,)."""
     largest: Array
     """Weights of the largest part; (plans,)."""
 
@@ -134,7 +146,9 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
     system = system_as_filled(scenario)
-    degrees = plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order
+    degrees = [plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order]
+    # What replicas send depends on a grid's sides too: the weights of norms are on every row.
+    degrees += [plans.tp2] if plans.base.tp_mode == "summa" else []
     first, spot = distinct(*degrees, *own)
     counts = group_counts(plans.take(first), system.network, scenario.job.gpus)
     used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
@@ -150,7 +164,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
             parts.kinds,
             pairs,
             schedule_named(plans.base.schedule).layout,
-            head_layers(parts) if framework(plans.base.framework).stages_by_cost else 0.0,
+            by_cost(scenario.model, plans.base.framework),
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
@@ -167,11 +181,20 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     )
 
 
-def head_layers(parts: Parts) -> float:
-    """Weights of the head's scores over those of a mean layer: what it costs, counted in layers."""
-    counts = parts.counts[: parts.kinds]
-    layer = float((parts.parameters[0, : parts.kinds] * counts).sum() / max(counts.sum(), 1.0))
-    return float(parts.parameters[0, -1] + parts.tied[0]) / max(layer, 1.0)
+def by_cost(model: Model, name: str) -> float:
+    """What the head costs, counted in layers, where a framework deals layers to stages by cost; else 0."""
+    return head_layers(model) if framework(name).stages_by_cost else 0.0
+
+
+@lru_cache(maxsize=64)
+def head_layers(model: Model) -> float:
+    """Weights of the head's scores over those of a mean layer, both uncut: what it costs in layers."""
+    target = None if model.encoder is None else 1.0
+    graph = build(model, batch=1.0, seq_len=1.0, target_len=target)
+    weights = [float(np.sum([op.parameters for op in kind.ops])) for kind in graph.kinds]
+    layer = sum(weights[kind] for kind in graph.order) / max(len(graph.order), 1)
+    scores = sum(float(op.groups * op.k * op.n) for op in graph.head.ops if isinstance(op, Gemm))
+    return scores / max(layer, 1.0)
 
 
 def shape_columns(plans: Plans) -> list[Array]:

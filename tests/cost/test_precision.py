@@ -36,6 +36,8 @@ def test_formats_and_copies(text: str, name: str | None, hopper: float, blackwel
 def test_casts() -> None:
     assert cast_passes(parse_plan("precision=fp8")) == CAST_PASSES
     assert cast_passes(parse_plan("precision=mxfp8")) == CAST_PASSES
+    # NVFP4 has a scale for the tensor too: 16 bits are read twice.
+    assert cast_passes(parse_plan("precision=nvfp4")) == 2.0
     row = cast_passes(parse_plan("precision=fp8 scaling=row"))
     assert row * (2.0 + DTYPES["fp8"].activation_bytes) == 6.0
 
@@ -44,11 +46,19 @@ def test_what_is_kept_narrow() -> None:
     graph = build(make_model("dense"), batch=1.0, seq_len=64.0)
     saved = {s.name: s for s in graph.kinds[0].saved}
     fp8, half = parse_plan("precision=fp8"), parse_plan("")
-    assert all(kept_width(s, half) == (s.bytes_per_element or 2.0) for s in saved.values())
+    plain = parse_plan("no-fused")
+    assert all(kept_width(s, plain) == (s.bytes_per_element or 2.0) for s in saved.values())
+    # A fused gated activation keeps both inputs and the product; the other factor is computed again.
+    assert kept_width(saved["ffn.gate"], half) == 0.0
+    assert kept_width(saved["ffn.act"], half) == 2.0
     assert kept_width(saved["region.in"], fp8) == 1.0
-    assert kept_width(saved["ffn.act"], fp8) == 1.5
+    assert kept_width(saved["ffn.act"], fp8) == 1.0
+    assert kept_width(saved["ffn.up"], fp8) == 2.0
     assert kept_width(saved["norm.in"], fp8) == 2.0
     assert kept_width(saved["attention.lse"], fp8) == 4.0
+    # Fused attention reads its own output again, in 16 bits.
+    assert kept_width(saved["attention.out"], fp8) == 3.0
+    assert kept_width(saved["region.in"], parse_plan("precision=fp8 framework=torchtitan")) == 2.0
 
 
 def test_what_stays_wide() -> None:

@@ -218,8 +218,9 @@ def test_tapered_or_distant_links_cost_time() -> None:
     fast = make_scenario("dense", gpus=16, network=make_network(outer=50e9))
     plan = Plan(tp=2, dp=8, sp=True)
     assert rows_of(slow, plan)[1] > rows_of(fast, plan)[1]
-    inner = Plan(tp=8, dp=2, sp=True)
-    outer = Plan(tp=8, dp=2, sp=True, order=("dp", "tp", "cp", "pp"))
+    # Large enough that the chip is what the layers wait for, not the host.
+    inner = Plan(tp=8, dp=2, sp=True, micro_batch=16)
+    outer = Plan(tp=8, dp=2, sp=True, micro_batch=16, order=("dp", "tp", "cp", "pp"))
     assert rows_of(fast, outer)[1] > rows_of(fast, inner)[1]
 
 

@@ -4,7 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.sharding.pipeline import chunk_sizes, stage_table, stages_of
+from foretell.sharding.pipeline import (
+    chunk_layers,
+    chunk_sizes,
+    sizes_by_cost,
+    stage_table,
+    stages_of,
+)
 
 
 def test_llama_405b_has_the_fewer_layers_on_the_outer_stages() -> None:
@@ -41,3 +47,39 @@ def test_a_table_is_its_rows_padded() -> None:
         assert (table.counts[row, : len(times)] == counts).all()
         assert table.multiplicity[row].sum() == pp
         assert (table.counts[row, len(times) :] == 0).all()
+
+
+@given(st.integers(1, 130), st.integers(1, 16), st.floats(0.0, 8.0))
+def test_stages_by_cost(layers: int, pp: int, head: float) -> None:
+    """Every layer stands somewhere; no stage but the last takes more than its share and one layer, and the
+    first is never short of its share."""
+    sizes = sizes_by_cost(layers, pp, head)
+    assert sizes.sum() == layers
+    share = (layers + head) / pp
+    assert sizes[:-1].max(initial=0) <= share + 1.0 + 1e-9
+    assert sizes[0] >= min(layers, np.floor(share + 1e-9))
+
+
+def test_stages_by_cost_as_nanotron_prints_them() -> None:
+    """Llama 3 8B on 8 stages: five layers on the first, four on the second (its documentation), and the head
+    of a 1.3B model counts as four of sixteen layers (its logs: 10 and 5 layers on the first of 2 and 4)."""
+    assert sizes_by_cost(32, 8, 2.16)[:2].tolist() == [5, 4]
+    assert [sizes_by_cost(16, pp, 3.999)[0] for pp in (2, 4, 8)] == [10, 5, 3]
+
+
+@given(
+    st.lists(st.integers(0, 2), min_size=8, max_size=40),
+    st.sampled_from([(2, 1, "loop"), (4, 2, "loop"), (2, 3, "loop"), (4, 2, "v"), (4, 1, "both")]),
+    st.sampled_from([0.0, 2.5]),
+)
+def test_layers_of_each_rank_are_its_counts(
+    order: list[int], form: tuple[int, int, str], head: float
+) -> None:
+    pp, vpp, layout = form
+    layers = chunk_layers(tuple(order), pp, vpp, layout, head)  # type: ignore[arg-type]
+    counts, times, first = stages_of(tuple(order), 3, pp, vpp, layout, head)  # type: ignore[arg-type]
+    share = 0.5 if layout == "both" else 1.0
+    for row, rank in zip(counts, first, strict=True):
+        here = [kind for chunk in layers[int(rank)] for kind in chunk]
+        assert (share * np.bincount(here, minlength=3)).tolist() == row[:3].tolist()
+    assert times.sum() == pp

@@ -57,6 +57,10 @@ def laid(row: Row) -> Any:
     return laid_out(row, chip(row.chip_id), row.layers or 32)
 
 
+NANOTRON = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapid-LLM)"
+"""A source that values were read from."""
+
+
 class TestModel:
     def test_the_weights_tell_gated_and_tied(self) -> None:
         model, _ = model_of(make_row(), 8192)
@@ -228,6 +232,23 @@ class TestPlan:
             ({"precision_id": "fp16", "framework_id": "fsdp"}, "gradients=fp16"),
             ({"zero_stage": 1, "zero_group": 4}, "shard=4"),
             ({"model": "Llama3 8b LORA"}, "lora=16"),
+            ({"model": "Llama3 8b LORA"}, "adapters=qkv"),
+            (
+                {"framework_id": "fsdp", "recompute": "selective", "mfu": 55.0, "notes": "HFU=74%"},
+                "recompute=full:32",
+            ),
+            (
+                {"framework_id": "fsdp", "recompute": "selective", "mfu": 61.0, "notes": "HFU=69%"},
+                "recompute=full:13",
+            ),
+            (
+                {"framework_id": "fsdp", "recompute": "selective", "mfu": 68.0, "notes": "HFU=68%"},
+                "recompute=none",
+            ),
+            (
+                {"framework_id": "other", "framework": "flash-attn GPT + Lightning DDP"},
+                "framework=flash-attn",
+            ),
             ({"framework_id": "torchtitan", "recompute": "selective"}, "recompute=full:16"),
             ({"flash_attn": "no (baseline)"}, "no-flash"),
             ({"flash_attn": "FA2"}, "attention=fa2"),
@@ -242,7 +263,9 @@ class TestPlan:
         row = make_row(framework_id="megatron-deepspeed")
         plan = laid_out(row, chip("h100-sxm"), 32, source).plan
         assert plan.framework == f"megatron-deepspeed~{source}"
-        assert laid_out(row, chip("h100-sxm"), 32, "another").plan.framework == "megatron-deepspeed"
+        assert framework(
+            laid_out(row, chip("h100-sxm"), 32, "another").plan.framework
+        ) == framework("megatron-deepspeed")
 
     def test_virtual_stages_of_megatron_core(self) -> None:
         cells = {"n_gpus": 16, "pp": 4, "layers": 80, "global_batch": 64}
@@ -277,6 +300,12 @@ class TestSystem:
         assert found.network.tiers[-1].bandwidth_bytes_per_s == 6.25e9
         assert len(said) == 2
 
+    def test_an_a100_of_2020_has_40_gb(self) -> None:
+        cells = {"chip_id": "a100-sxm-80gb", "source": "README tables 2020", "gpu_mem_gb": ""}
+        assert system_of(make_row(**cells))[0].chip.id == "a100-sxm-40gb"
+        for told in ({"gpu_mem_gb": 80}, {"source": "README table Jan 2021"}):
+            assert system_of(make_row(**{**cells, **told}))[0].chip.id == "a100-sxm-80gb"
+
     def test_a_chip_that_is_not_there(self) -> None:
         with pytest.raises(Unsupported, match="abacus"):
             system_of(make_row(chip_id="abacus"))
@@ -301,11 +330,112 @@ class TestFrameworks:
         own, without = framework("megatron-deepspeed"), framework(f"megatron-deepspeed~{source}")
         assert own.host_forward_s != without.host_forward_s
         assert framework("nanotron") == framework(f"nanotron~{source}")
-        assert fitted_values() == 4
+        assert (
+            framework(f"nanotron~{NANOTRON}").stage_rank_s
+            == 0.0
+            < framework("nanotron").stage_rank_s
+        )
+        assert without.host_grade == "left_out" != own.host_grade
+        assert fitted_values() == 6
 
     def test_an_unknown_one_is_named(self) -> None:
         with pytest.raises(BadInput, match="nanotron"):
             framework("nanotrn")
+
+
+MIXTURE = {
+    "model": "Qwen3_30B_a3B",
+    "family": "moe",
+    "n_params_b": 30.5,
+    "layers": 48,
+    "hidden": 2048,
+    "heads": 32,
+    "kv_heads": 4,
+    "ffn_hidden": 768,
+    "n_experts": 128,
+    "top_k": 8,
+    "vocab": 151936,
+    "seq_len": 4096,
+    "ep": 8,
+    "framework": "Megatron-Bridge (Megatron-Core + TE)",
+    "fast_domain_gpus": 8,
+}
+
+
+class TestRecipes:
+    @pytest.mark.parametrize(
+        ("cells", "words"),
+        [
+            ({"notes": "25.11 NeMo Container"}, ("alltoall", "off", 0.0, "megatron-core")),
+            ({"notes": "26.02.01 NeMo Container"}, ("dedup", "off", 0.0, "megatron-core")),
+            (
+                {"notes": "26.06 NeMo", "chip_id": "gb200", "precision_id": "mxfp8"},
+                ("dedup", "on", 0.0, "megatron-graphs"),
+            ),
+            ({"notes": "26.06 NeMo", "chip_id": "gb200"}, ("dedup", "off", 0.0, "megatron-core")),
+            ({"model": "Qwen3 30B (tokendrop)"}, ("alltoall", "off", 1.0, "megatron-core")),
+            ({"model": "DeepSeekV3", "notes": "25.11"}, ("dedup", "off", 0.0, "megatron-core")),
+            (
+                {"model": "GPT OSS 120B", "notes": "26.08"},
+                ("alltoall", "off", 0.0, "megatron-core"),
+            ),
+            ({"framework": "NeMo", "notes": "26.08"}, ("alltoall", "off", 0.0, "megatron-core")),
+            ({"framework_id": "jax", "ep": 1}, ("alltoall", "off", 1.25, "jax")),
+        ],
+    )
+    def test_dispatch_overlap_and_dropping(
+        self, cells: dict[str, Any], words: tuple[str, str, float, str]
+    ) -> None:
+        plan = laid(make_row(**{**MIXTURE, **cells})).plan
+        assert (plan.dispatch, plan.ep_overlap, plan.capacity, plan.framework) == words
+
+    def test_modules_that_recipes_compute_again(self) -> None:
+        latent = {**MIXTURE, "model": "DeepSeekV3"}
+        assert laid(make_row(**latent)).plan.recompute == "up+mlp"
+        assert laid(make_row(**latent, chip_id="gb200")).plan.recompute == "up"
+        assert laid(make_row(**{**MIXTURE, "model": "GPT OSS 120B"})).plan.recompute == "act+norm"
+        assert laid(make_row(**latent, recompute="full")).plan.recompute == "full"
+        assert laid(make_row(**MIXTURE)).plan.recompute == "none"
+
+    def test_experts_are_cut_like_the_rest_unless_folded(self) -> None:
+        wide = {**MIXTURE, "tp": 2, "n_gpus": 32, "framework": "Megatron-Core 0.9: MCore"}
+        assert laid(make_row(**wide)).plan.etp == 2
+        folded = {**wide, "framework": "Megatron-Core 0.9: MCore w/ Folding"}
+        assert laid(make_row(**folded)).plan.etp == 1
+        assert laid(make_row(**{**wide, "framework": MIXTURE["framework"]})).plan.etp == 1
+
+    def test_no_more_ranks_than_a_stage_has(self) -> None:
+        found = laid(make_row(**{**MIXTURE, "ep": 64, "pp": 2, "n_gpus": 32}))
+        assert found.plan.ep == 16
+        assert any("ep 16: 64 in print" in text for text in found.said)
+
+    def test_dense_runs_have_no_such_words(self) -> None:
+        plan = laid(make_row(framework=MIXTURE["framework"], notes="26.06 NeMo")).plan
+        assert (plan.dispatch, plan.capacity, plan.framework) == ("alltoall", 0.0, "megatron-core")
+
+    def test_scales_of_fp8(self) -> None:
+        assert laid(make_row(precision_id="fp8", precision="fp8 rowwise")).plan.scaling == "row"
+        assert (
+            laid(make_row(precision_id="fp8", precision="fp8 tensorwise")).plan.scaling == "tensor"
+        )
+
+    @pytest.mark.parametrize(
+        ("notes", "chip_id", "precision", "measured_s", "within"),
+        [
+            ("26.02.01 NeMo", "b200-sxm", "mxfp8", 9.82, 0.12),
+            ("26.02.01 NeMo", "gb200", "mxfp8", 9.94, 0.12),
+            ("26.06 NeMo", "gb200", "mxfp8", 6.44, 0.12),
+        ],
+    )
+    def test_published_steps_of_a_mixture(
+        self, notes: str, chip_id: str, precision: str, measured_s: float, within: float
+    ) -> None:
+        """Qwen3-30B on 8 chips, 512 sequences of 4,096 (Megatron-Bridge performance summary)."""
+        cells = {"notes": notes, "chip_id": chip_id, "precision_id": precision, "micro_batch": 4}
+        cells |= {"global_batch": 512, "zero_stage": 1, "score_step_time_s": measured_s}
+        found = told_of(make_row(**{**MIXTURE, **cells}))
+        assert not isinstance(found, str), found
+        assert found.answer.step_s == pytest.approx(measured_s, rel=within)
 
 
 class TestScores:

@@ -7,6 +7,7 @@ memory. Joules of flops come from how published matrix rates sit under power lim
 from dataclasses import replace
 
 from foretell.cost.power import Generation, PowerCoefficients
+from foretell.specs._base import Num
 
 DATE = "2026-11-15"
 """When they were set."""
@@ -35,7 +36,11 @@ PER_PEAK = replace(
 
 
 def _transferred(
-    name: str, kin: tuple[tuple[str, ...], tuple[str, ...]], joules_per_flop: float, source: str
+    name: str,
+    kin: tuple[tuple[str, ...], tuple[str, ...]],
+    joules_per_flop: float,
+    source: str,
+    base_share: Num = LIKE_HOPPER.base_share,
 ) -> Generation:
     chips, architectures = kin
     return Generation(
@@ -44,7 +49,7 @@ def _transferred(
         architectures=architectures,
         evidence="transferred",
         per_peak=False,
-        coefficients=replace(LIKE_HOPPER, joules_per_flop=joules_per_flop),
+        coefficients=replace(LIKE_HOPPER, joules_per_flop=joules_per_flop, base_share=base_share),
         points=0,
         median_ape=0.0,
         p90_ape=0.0,
@@ -55,6 +60,13 @@ def _transferred(
 
 
 TRANSFERRED: tuple[Generation, ...] = (
+    _transferred(
+        "hopper-500w",
+        (("h100-sxm-96gb",), ()),
+        1.05e-12,
+        "The die of the H100 SXM under a limit of 500 W: what it draws before it works stays that of 700 W",
+        base_share=0.252,
+    ),
     _transferred(
         "ampere",
         ((), ("ampere",)),

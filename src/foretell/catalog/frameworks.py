@@ -14,10 +14,14 @@ LEFT_OUT = "~"
 """Between a generation and the source that is left out."""
 HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
 """Architectures that libraries of since 2024 have their own attention kernels for."""
+READ = ("own", "slopes")
+"""Sources of values that were read from runs or measured."""
 VALUE_KEYS = frozenset(
     {"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"}
 )
 """What a value's table may hold."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """One generation of a training framework."""
@@ -62,6 +66,22 @@ class Framework:
     gather_copies: bool = False
     """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
     parameter is shared by itself)."""
+    host_routed_s: float = 0.0
+    """What a layer of routed experts takes the host besides, each way, where no token is dropped: how many
+    tokens each expert gets is read back before their products start."""
+    host_dropped_s: float = 0.0
+    """The same where tokens are dropped, so that every expert has as many."""
+    plain_experts: bool = False
+    """Whether tokens are sorted by plain kernels before a plain all-to-all, and experts' biases added so."""
+    complex_rotary: bool = False
+    """Whether rotary positions are products of complex numbers in 32 bits, which compilers leave alone."""
+    regathered: float = 0.0
+    """Share that shows of gathering a region's input again for the gradients of its weights (Korthikanti et
+    al. 2022: with sequence parallelism each rank keeps its part alone)."""
+
+    host_grade: str = "supposed"
+    """What the host's times stand on: read (from runs, or measured), supposed (its runs hide the host), or
+    left_out."""
 
     @property
     def sums_fused(self) -> bool:
@@ -76,14 +96,14 @@ class Framework:
     @property
     def exchanges_in_pieces(self) -> bool:
         """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
-        return self.id == "megatron-core"
+        return self.id in ("megatron-core", "megatron-graphs")
 
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""
         return self.attention if architecture in HOPPER_ON else self.attention_before
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def frameworks(left_out: str = "") -> Mapping[str, Framework]:
     """Every generation by its name; values read from the runs of the source `left_out` at their start."""
     table = read_table(FILE)
@@ -134,7 +154,7 @@ def _framework(
     given: dict[str, Any] = {"id": name}
     before = len(problems)
     for field in fields(Framework):
-        if field.name in ("id", "attention_before", "recompute_tpu"):
+        if field.name in ("id", "attention_before", "recompute_tpu", "host_grade"):
             continue
         path, raw = f"framework.{name}.{field.name}", values.get(field.name)
         if raw is None and field.default is not MISSING:
@@ -150,6 +170,9 @@ def _framework(
             problems.append(Problem(path=path, value=raw["source"], message="is no source"))
         out = left_out and left_out in raw.get("fitted_to", ())
         given[field.name] = raw["without"] if out else raw["value"]
+        if field.name == "host_forward_s":
+            read = "read" if raw["source"] in READ else "supposed"
+            given["host_grade"] = "left_out" if out else read
         if field.name == "attention":
             given["attention_before"] = raw.get("before_hopper", raw["value"])
         if field.name == "recompute":

@@ -4,33 +4,48 @@
     gradients   W g / (gradient parts)
     states      W (master + n states) / (state parts)
     activations in-flight micro-batches x what the layers keep (by recomputation)
-    buffers     one layer gathered (ZeRO 3), one layer computed again (full recomputation), the scores
-    lost        allocator rounding and fragmentation, and the framework's own share
+    buffers     the larger of the scores and of one layer computed again; gathered weights, messages, the
+                libraries' workspaces
+    allocated   the sum of these: what tensors take
+    allocator   what it reserves beyond them, by rounding and fragmentation: `simulate/allocator.py` plays it
+    reserved    allocated and allocator: what the framework has taken of the device
+    framework   what it never sees: driver context, buffers of the communicators
 
-A stage i of pp has min(micro-batches, pp - i) micro-batches in flight with 1F1B; interleaving keeps
-min(mu v, 2 (pp - i - 1) + (v - 1) pp + 1) chunks of 1/v of the stage each (Narayanan et al. 2021).
+Every sum is the largest over a step: `timeline.py` plays the step, tests/properties/test_timeline.py holds
+one to the other. A stage i of pp has min(micro-batches, pp - i) micro-batches in flight with 1F1B;
+interleaving keeps min(mu v, 2 (pp - i - 1) + (v - 1) pp + 1) chunks of 1/v of the stage each (Narayanan et
+al. 2021).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.optimizer import held_bytes
+from foretell.sharding.recompute import wide
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan
-from foretell.workload.graph import LayerGraph
+from foretell.workload.graph import LayerGraph, Saved
 
 Array = NDArray[np.float64]
 
-FRAMEWORK_BYTES = 1.0 * 2**30
-"""Driver context, libraries and communication buffers of one process: about 1 GiB."""
-LOST_SHARE = 0.12
-"""Allocator rounding and fragmentation on top of the sum. With 12 %, 95 % of 2,380 public nanotron runs on
-H100 are told right (92 % of those that ran out of memory, 99 % of those that ran), and the median of the
-reserved memory is 10 % low: tests/validation/test_memory.py."""
+CONTEXT_BYTES = 0.5 * 2**30
+"""Driver context and loaded kernels of one process; some 0.5 GiB on data-centre GPUs (recalled)."""
+COMMUNICATOR_BYTES = 0.2 * 2**30
+"""Buffers of one communicator: 24 channels of 4 MiB (NCCL_BUFFSIZE) to each of two neighbours."""
+WORKSPACE_BYTES = 0.25 * 2**30
+"""Workspaces that matrix and attention libraries keep allocated: 32 MiB for each of cuBLAS's streams and as
+much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond their tensors is 0.24 GiB."""
+ALLOCATOR_SHARE, PLAIN_SHARE = 0.05, 0.1
+"""Reserved beyond allocated. Fused modules: 3 to 7 % in 30 runs of Megatron-LM on B200 that print both. Plain
+modules take and give back a tensor with every operation, and leave more holes: 10 %, by which 971 runs of
+nanotron on H100 reserve what is predicted."""
 CLOSE_SHARE = 0.9
 """Above this share of the chip's memory the answer is too close to call."""
+LOSS = "head.loss"
+"""The saved tensor that a fused loss makes smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,20 +58,33 @@ class KeptBytes:
     """Without the attention core's scores."""
     input: Num
     """The layer's input alone."""
+    scores: Num
+    """Scores of the head; elements."""
+    gradient: Num
+    """Gradient of the largest tensor: what the backward pass of the layer holds besides."""
 
 
-def kept_bytes(graph: LayerGraph, input_parts: Num, activation_bytes: float = 2.0) -> KeptBytes:
-    """Sizes of the saved tensors of a layer on one rank; `input_parts` ranks share its input."""
+def kept_bytes(
+    graph: LayerGraph, input_parts: Num, width: Callable[[Saved], float] = wide
+) -> KeptBytes:
+    """Sizes of the saved tensors of a layer on one rank; `input_parts` ranks share its input, and `width` is
+    in bytes per element."""
     whole: Num = 0.0
     core: Num = 0.0
+    scores: Num = 0.0
+    gradient: Num = 0.0
     for tensor in graph.saved:
-        size = tensor.elements * (tensor.bytes_per_element or activation_bytes)
+        size = tensor.elements * width(tensor)
         whole = whole + size
         core = core + (size if tensor.core else 0.0)
+        scores = scores + (tensor.elements if tensor.name == LOSS else 0.0)
+        gradient = np.maximum(gradient, 2.0 * tensor.elements)
     return KeptBytes(
         whole=whole,
         selective=whole - core,
-        input=graph.input_elements * activation_bytes / input_parts,
+        input=graph.input_elements * 2.0 / input_parts,
+        scores=scores,
+        gradient=gradient,
     )
 
 
@@ -80,21 +108,32 @@ class StageMemory:
     activations: Array
     """Activations kept for the backward pass."""
     buffers: Array
-    """Gathered weights, recomputed layer, scores of the head."""
-    lost: Array
-    """Allocator rounding, fragmentation and the framework's share."""
+    """Scores of the head or a recomputed layer, gathered weights, messages, workspaces."""
+    allocator: Array
+    """Allocator rounding and fragmentation."""
+    framework: Array
+    """Driver context and communicators, which no allocator counts."""
+
+    @property
+    def allocated(self) -> Array:
+        """What tensors take."""
+        held = self.weights + self.gradients + self.states
+        return np.asarray(held + self.activations + self.buffers)
+
+    @property
+    def reserved(self) -> Array:
+        """What the framework's allocator has taken of the device."""
+        return np.asarray(self.allocated + self.allocator)
+
+    @property
+    def lost(self) -> Array:
+        """What no tensor takes."""
+        return np.asarray(self.allocator + self.framework)
 
     @property
     def total(self) -> Array:
-        """All of it."""
-        return (
-            self.weights
-            + self.gradients
-            + self.states
-            + self.activations
-            + self.buffers
-            + self.lost
-        )
+        """All of it: what the device must have."""
+        return np.asarray(self.reserved + self.framework)
 
 
 def weight_bytes(plan: Plan) -> tuple[float, float, float]:
@@ -102,6 +141,11 @@ def weight_bytes(plan: Plan) -> tuple[float, float, float]:
     return DTYPE_BYTES[plan.weights], DTYPE_BYTES[plan.gradients], held_bytes(plan)
 
 
-def lost_bytes(held: Array) -> Array:
-    """What allocator and framework add to the bytes held."""
-    return LOST_SHARE * held + FRAMEWORK_BYTES
+def allocator_share(plan: Plan) -> float:
+    """What the allocator reserves beyond what tensors take, as a share of that."""
+    return ALLOCATOR_SHARE if plan.fused else PLAIN_SHARE
+
+
+def framework_bytes(groups: Num) -> Array:
+    """What a process takes beside its allocator, with communicators over so many groups."""
+    return np.asarray(CONTEXT_BYTES + COMMUNICATOR_BYTES * groups)

@@ -5,7 +5,7 @@
     fp8        row       fp8         a row, a column        2: the transpose has other scales, read again
     fp8        block     fp8-block   1 x 128 and 128 x 128  4/3: both directions from one tile
     mxfp8                mxfp8       32 values              4/3
-    nvfp4                nvfp4       16 values              4/3
+    nvfp4                nvfp4       16 values, a tensor    2: the tensor's largest value is found first
 
 Attention, head, table, router, norms and sums stay in 16 or 32 bits in every recipe; gradients, master copy
 and states are choices of their own. Beside the 16-bit weights lie copies in the format, as long as a step's
@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from foretell.cost.calls import KEPT_HIGH
 from foretell.cost.kernels.base import DTYPES
+from foretell.cost.software import software
 from foretell.specs.plan import Plan
 from foretell.workload.graph import Saved
 from foretell.workload.ops import Gemm, Op
@@ -24,20 +25,14 @@ from foretell.workload.ops import Gemm, Op
 LOW_PRECISION: Mapping[str, str] = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
 CAST_PASSES, ROW_CAST_PASSES = 4.0 / 3.0, 2.0
-"""Traffic of a cast over one read and one write: the format written twice, as it is and transposed; and of
-two casts, each reading 16 bits."""
+"""Traffic of a cast over one read and one write: the format written twice, as it is and transposed; and where
+16 bits are read twice, for two casts or for the largest value and the cast."""
 EITHER_WAY = ("blackwell", "blackwell-ultra", "rubin")
 """Architectures whose fp8 units read an operand in both orders."""
-NARROW_KEPT: Mapping[str, float] = {
-    "region.in": 1.0,
-    "attention.out": 1.0,
-    "moe.in": 1.0,
-    "ffn.act": 0.5,
-    "moe.act": 0.5,
-    "moe.shared.act": 0.5,
-}
-"""Saved tensors that are inputs of linear layers -> share of them that is kept in the format: of a gated
-activation the product is the next layer's input, the other factor is not."""
+NARROW_KEPT = ("region.in", "moe.in", "ffn.act", "moe.act", "moe.shared.act")
+"""Saved tensors that are inputs of linear layers and of nothing else that the backward pass reads."""
+KEPT_TWICE = ("attention.out", "cross.out")
+"""Inputs of linear layers that the fused attention's backward pass reads too, in 16 bits."""
 
 
 def linear_format(plan: Plan) -> str | None:
@@ -50,7 +45,7 @@ def linear_format(plan: Plan) -> str | None:
 def cast_passes(plan: Plan) -> float:
     """Traffic of a cast over one read of 16 bits and one write of the format."""
     by_row = plan.precision == "fp8" and plan.scaling == "row"
-    return ROW_CAST_PASSES if by_row else CAST_PASSES
+    return ROW_CAST_PASSES if by_row or plan.precision == "nvfp4" else CAST_PASSES
 
 
 def is_narrow(op: Op) -> bool:
@@ -58,10 +53,15 @@ def is_narrow(op: Op) -> bool:
     return isinstance(op, Gemm) and not op.name.startswith(KEPT_HIGH)
 
 
+def is_linear(op: Op) -> bool:
+    """Whether an operation is one matrix on all tokens, not one of many experts'."""
+    return isinstance(op, Gemm) and op.family != "grouped-gemm"
+
+
 def copy_bytes(plan: Plan, architecture: str) -> float:
     """Bytes per weight of a linear layer of the copies in the format, beside the working weights."""
     name = linear_format(plan)
-    if name is None:
+    if name is None or not software(plan.framework).narrow:
         return 0.0
     either = plan.precision == "fp8" and plan.scaling == "tensor" and architecture in EITHER_WAY
     copies = 1.0 if either else 2.0
@@ -71,8 +71,17 @@ def copy_bytes(plan: Plan, architecture: str) -> float:
 
 
 def kept_width(tensor: Saved, plan: Plan, activation_bytes: float = 2.0) -> float:
-    """Bytes per element of a saved tensor: inputs of linear layers are kept as their products read them."""
+    """Bytes per element of a saved tensor.
+
+    What fused kernels compute again is not kept; inputs of linear layers are kept as their products read
+    them where the software does so.
+    """
     own, name = tensor.bytes_per_element or activation_bytes, linear_format(plan)
-    share = 0.0 if name is None else NARROW_KEPT.get(tensor.name, 0.0)
-    narrow = own if name is None else DTYPES[name].activation_bytes
-    return share * narrow + (1.0 - share) * own
+    if tensor.fused_away and plan.fused:
+        return 0.0
+    if name is None or not software(plan.framework).narrow:
+        return own
+    narrow = DTYPES[name].activation_bytes
+    if tensor.name in KEPT_TWICE and plan.flash:
+        return own + narrow
+    return narrow if tensor.name in NARROW_KEPT else own

@@ -31,9 +31,8 @@ QUERIES = tuple(
     for name in ("qkv", "q", "kv", "q_down", "q_up", "kv_down", "kv_up")
 )
 """Projections to queries, keys and values."""
-INPUTS = {"ffn.down": ("ffn.act", 0.5), "moe.up": ("moe.in", 1.0), "moe.down": ("moe.act", 0.5)}
-"""Linear map -> the saved tensor that is its input, and its share of it: of a gated activation the product
-is, the other factor is needed anyway."""
+INPUTS = {"ffn.down": ("ffn.act", 1.0), "moe.up": ("moe.in", 1.0), "moe.down": ("moe.act", 1.0)}
+"""Linear map -> the saved tensor that is its input, and its share of it."""
 
 
 def with_adapters(graph: LayerGraph, rank: int, where: Adapters = "all") -> LayerGraph:

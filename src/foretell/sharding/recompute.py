@@ -18,7 +18,7 @@ A module is run from its kept input to its end with the messages of its tensor-p
 drops is held for one layer at a time while the backward pass is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,14 +52,23 @@ class Again:
     """The layer with those edges alone whose messages are sent again."""
 
 
+def wide(tensor: Saved) -> float:
+    """Bytes per element of a saved tensor in 16 bits."""
+    return tensor.bytes_per_element or 2.0
+
+
 def again(
-    graph: LayerGraph, modules: Sequence[str], *, flash: bool, activation_bytes: float = 2.0
+    graph: LayerGraph,
+    modules: Sequence[str],
+    *,
+    flash: bool,
+    width: Callable[[Saved], float] = wide,
 ) -> Again:
-    """A layer on one rank under selective recomputation of some modules."""
+    """A layer on one rank under selective recomputation of some modules; `width` in bytes per element."""
     kept: Num = 0.0
     dropped: Num = 0.0
     for tensor in graph.saved:
-        size = tensor.elements * (tensor.bytes_per_element or activation_bytes)
+        size = tensor.elements * width(tensor)
         if any(drops(tensor, module) for module in modules):
             dropped = dropped + size
         else:
@@ -94,7 +103,7 @@ def drops(tensor: Saved, module: str) -> bool:
         case "up":
             return tensor.name == EXPANDED
         case "act":
-            return tensor.name.endswith(".act")
+            return tensor.name.endswith((".act", ".gate"))
         case "norm":
             return tensor.name == "region.in"
     return _region(tensor.name) == module

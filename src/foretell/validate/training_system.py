@@ -26,7 +26,11 @@ def system_of(row: Row) -> tuple[System, tuple[str, ...]]:
     if not row.chip_id or not exists(row.chip_id, ("chip",)):
         raise Unsupported(f"the chip {row.chip_id or '(blank)'} is not in the catalogue")
     chip = find(row.chip_id, ("chip",)).id
-    if chip == LATER and row.memory_gb is None and any(y in f"{row.framework} {row.source}" for y in EARLY):
+    if (
+        chip == LATER
+        and row.memory_gb is None
+        and any(y in f"{row.framework} {row.source}" for y in EARLY)
+    ):
         # The one with 80 GB came in November 2020.
         chip = EARLIER
     return _system(

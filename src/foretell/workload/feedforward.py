@@ -48,8 +48,8 @@ def dense_graph(ffn: Dense, hidden: int, tokens: Tokens, name: str = "ffn") -> L
         ),
         saved=(
             Saved(name=f"{name}.up", elements=count * ups * width, split="width"),
-            # A gated activation is not fused everywhere: both factors of its product are kept.
-            Saved(name=f"{name}.act", elements=count * ups * width, split="width"),
+            Saved(name=f"{name}.act", elements=count * width, split="width"),
+            *_gate(name, count * width, gated=ffn.gated),
         ),
         edges=(
             Edge(name=name, elements=count * hidden, leave=False),
@@ -177,7 +177,18 @@ def _routed(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
         split="none",
         family="routing",
     )
-    return (permute, up, _activation("moe", routed * width, ups), down, unpermute)
+    inside = (permute, up, _activation("moe", routed * width, ups), down)
+    if not ffn.expert_bias:
+        return (*inside, unpermute)
+    biases = Pointwise(
+        name="moe.expert-bias",
+        elements=routed * inner,
+        flop=2.0,
+        back_moves=1.0,
+        back_flop=4.0,
+        split="none",
+    )
+    return (*inside, biases, unpermute)
 
 
 def _shared_gate(hidden: int, count: Num) -> LayerGraph:
@@ -213,7 +224,8 @@ def _experts_saved(ffn: Experts, hidden: int, count: Num) -> tuple[Saved, ...]:
         ),
         Saved(name="moe.in", elements=routed * inner, split="none"),
         Saved(name="moe.up", elements=routed * ups * width, split="width"),
-        Saved(name="moe.act", elements=routed * ups * width, split="width"),
+        Saved(name="moe.act", elements=routed * width, split="width"),
+        *_gate("moe", routed * width, gated=ffn.gated),
         Saved(name="moe.out", elements=routed * inner, split="none"),
     ]
     if ffn.latent is not None:
@@ -221,6 +233,12 @@ def _experts_saved(ffn: Experts, hidden: int, count: Num) -> tuple[Saved, ...]:
         states = 2.0 if ffn.latent_norm else 1.0
         saved.append(Saved(name="moe.latent", elements=states * count * inner, split="none"))
     return tuple(saved)
+
+
+def _gate(name: str, elements: Num, *, gated: bool) -> tuple[Saved, ...]:
+    """The other factor of a gated product, which fused kernels compute again from its input."""
+    kept = Saved(name=f"{name}.gate", elements=elements, split="width", fused_away=True)
+    return (kept,) if gated else ()
 
 
 def _activation(name: str, elements: Num, ups: float) -> Pointwise:

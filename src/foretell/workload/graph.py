@@ -50,6 +50,8 @@ class Saved:
     """Whether it belongs to the attention core, which selective recomputation drops."""
     bytes_per_element: float | None = None
     """Where not the activation dtype: 4 for statistics, 1 for masks."""
+    fused_away: bool = False
+    """Whether fused element-wise kernels compute it again instead of keeping it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,7 +214,9 @@ LIBRARIES: Mapping[str, Mapping[str, Prefill]] = {
     },
     "fa2": {
         "": _FA2,
-        "ampere": replace(_FA2, rate=0.97, overlap=1.85, prologue=0.9, tail=1.3, wave=0.05, stream=1.8),
+        "ampere": replace(
+            _FA2, rate=0.97, overlap=1.85, prologue=0.9, tail=1.3, wave=0.05, stream=1.8
+        ),
         "hopper": replace(_FA2, rate=0.55),
         "blackwell": replace(_FA2, rate=0.4),
     },
@@ -227,11 +229,11 @@ LIBRARIES: Mapping[str, Mapping[str, Prefill]] = {
     "trtllm": {"": _HOPPER, "ampere": _AMPERE, "ada": _AMPERE, "blackwell": _BLACKWELL},
 }
 """Coefficients by library and architecture ("" holds elsewhere). Those of trtllm, and fa3 on Hopper, are
-where fits to tables start; the others are provisional, from published rates; fa2 on Ampere meets those of its
-paper (Dao 2023, figure 4: causal, both passes, 88 to 171 TFLOP/s at heads of 64 and 99 to 189 at 128), and fa1 gains from there
-to Hopper what fa2 does, 1.57 times the rate. fa2 keeps to the older matrix
-instructions, which reach about 0.55 of a Hopper's and 0.4 of a Blackwell's peak, and hides no softmax
-(1.8 and 2.2 times the newer libraries' time in training runs); fa3 falls back to it off Hopper."""
+where fits to tables start; the others are provisional, from published rates. fa2 on Ampere meets those of its
+paper (Dao 2023, figure 4: causal, both passes, 88 to 171 TFLOP/s at heads of 64 and 99 to 189 at 128), and
+fa1 gains from there to Hopper what fa2 does, 1.57 times the rate. fa2 keeps to the older matrix instructions,
+which reach about 0.55 of a Hopper's and 0.4 of a Blackwell's peak, and hides no softmax there (1.8 and 2.2
+times the newer libraries' time in training runs); fa3 falls back to it off Hopper."""
 KIN: Mapping[str, str] = {"blackwell-ultra": "blackwell", "rubin": "blackwell"}
 """Architectures that kernels of another are written for."""
 SERVING: Mapping[str, str] = {"ampere": "fa2", "ada": "fa2", "hopper": "fa3"}

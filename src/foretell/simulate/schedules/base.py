@@ -142,6 +142,8 @@ class Schedule:
     """Order of work of one rank: of (rank, pp, vpp, micro_batches)."""
     rules: tuple[ScheduleRule, ...]
     """What the sizes must satisfy."""
+    scores_wait: bool = False
+    """Whether the head's scores of all micro-batches in flight are held, not of one alone."""
 
     def allows(self, pipe: Pipe) -> Mask:
         """Plans whose sizes satisfy every rule; (plans,)."""

@@ -53,4 +53,5 @@ GPIPE = Schedule(
     in_flight=in_flight,
     tasks=tasks,
     rules=(ONE_CHUNK,),
+    scores_wait=True,
 )

@@ -1,0 +1,94 @@
+"""How far published runs were from their predictions, by kind of run and source (spreads.toml).
+
+A kind says what is known before a run: whether kernels of the chip were measured, experts, narrow formats,
+what the step waits for. Sources of a kind count alike, the smallest less: their residuals are mixed, and the
+ends of an interval are quantiles of the mixture, so that it holds what it promises of a source that is not
+among them. A source can be left out; a kind of which too few are left takes the residuals of all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from foretell.catalog.files import ROOT, read_table
+
+FILE = ROOT / "spreads.toml"
+"""Written by validate/training_spreads.py."""
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Quantiles that are kept of a source."""
+ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.23, 0.77), "p90": (0.04, 0.96)}
+"""Quantiles of the mixture: a little beyond the level, since it has few sources."""
+ENOUGH = 3.0
+"""Sources of ten rows that a kind needs."""
+FULL = 10
+"""Rows from which a source counts in full."""
+STEPS = 40
+"""Points that stand for one source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Residuals of the runs of one source that are of one kind."""
+
+    kind: str
+    """The kind."""
+    source: str
+    """Where they are published."""
+    rows: int
+    """How many."""
+    quantiles: tuple[float, ...]
+    """Of ln(measured / predicted), at LEVELS."""
+
+    @property
+    def weight(self) -> float:
+        """What the source counts."""
+        return min(self.rows, FULL) / FULL
+
+
+@lru_cache(maxsize=1)
+def spreads() -> tuple[Spread, ...]:
+    """All of the file."""
+    return tuple(
+        Spread(
+            kind=entry["kind"],
+            source=entry["source"],
+            rows=entry["rows"],
+            quantiles=tuple(entry["quantiles"]),
+        )
+        for entry in read_table(FILE)["spread"]
+    )
+
+
+@lru_cache(maxsize=512)
+def interval_ends(kind: str, left_out: str = "") -> Mapping[str, tuple[float, float]]:
+    """Ends of the intervals of a kind in logarithm, around 0 and nested."""
+    known = [s for s in spreads() if s.source != left_out]
+    mine = [s for s in known if s.kind == kind]
+    if sum(s.weight for s in mine) < ENOUGH:
+        mine = [*mine, *known]
+    return mixed_ends(mine)
+
+
+def mixed_ends(sources: list[Spread]) -> Mapping[str, tuple[float, float]]:
+    """Quantiles of the mixture of some sources; each level contains 0 and the one below it."""
+    points = np.concatenate([_points(s.quantiles) for s in sources])
+    weights = np.repeat([s.weight / STEPS for s in sources], STEPS)
+    order = np.argsort(points)
+    share = np.cumsum(weights[order])
+    share = (share - 0.5 * weights[order]) / share[-1]
+    found: dict[str, tuple[float, float]] = {}
+    low = high = 0.0
+    for key, levels in ENDS.items():
+        ends = np.interp(levels, share, points[order])
+        low, high = min(low, float(ends[0])), max(high, float(ends[1]))
+        found[key] = (low, high)
+    return found
+
+
+def _points(quantiles: tuple[float, ...]) -> np.ndarray:
+    """Equally likely values of a source, its tails going on half as far as from the quartile."""
+    q = quantiles
+    ends = (q[0] - 0.5 * (q[1] - q[0]), *q, q[-1] + 0.5 * (q[-1] - q[-2]))
+    return np.interp((np.arange(STEPS) + 0.5) / STEPS, (0.0, *LEVELS, 1.0), ends)

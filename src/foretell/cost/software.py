@@ -1,0 +1,79 @@
+"""What each framework's generation holds beside the tensors that the arithmetic asks for.
+
+loss        Unfused, cross-entropy in 32 bits holds 12 bytes a score: the scores, a copy in 32 bits, the
+            gradient, rounded again. Fused into one kernel, or compiled, it holds the scores and their
+            gradient in 16 bits: 4. The loss of torchtitan is not compiled where the vocabulary is cut.
+gradients   Transformer Engine adds the gradients of weights to their sums inside the products and hands
+            PyTorch an empty tensor in their place: one for every shape of a matrix, kept (get_dummy_wgrad),
+            and Megatron's head has one of its own in its backward pass. DistributedDataParallel keeps
+            buckets of all gradients in the weights' dtype beside sums in 32 bits (nanotron logs 20 bytes a
+            weight at the end of a step, and 18 without replicas).
+weights     FSDP holds one copy, that of the master weights, and rounds what it gathers. nanotron's ZeRO 1
+            keeps the gathered weights and its own part of them beside the working ones (it logs
+            10 + 14 / z bytes a weight at the end of a step, z ranks).
+narrow      Transformer Engine keeps inputs of linear maps and copies of the weights in the narrow format;
+            torchao keeps both in 16 bits and rounds them again where they are used.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PLAIN_LOSS_BYTES, FUSED_LOSS_BYTES = 12.0, 4.0
+"""Bytes held for each score, the score itself included."""
+LEFT_OUT = "~"
+"""Between a framework's name and a source that is left out (catalog/frameworks.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """What one framework holds."""
+
+    loss_fused: bool = False
+    """Cross-entropy in one kernel that reads and writes 16 bits."""
+    loss_fused_cut: bool = False
+    """The same where tensor parallelism cuts the vocabulary."""
+    placeholders: bool = False
+    """An empty gradient in the weights' dtype for every shape of a matrix, and for the head."""
+    buckets: bool = False
+    """All gradients once more in the weights' dtype, where there are replicas."""
+    gathered_stay: bool = False
+    """With ZeRO 1, gathered weights and this rank's part of them beside the working weights."""
+    one_copy: bool = False
+    """With ZeRO 3 the shared weights are the master copy."""
+    narrow: bool = False
+    """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
+
+
+BY_FRAMEWORK: Mapping[str, Software] = {
+    "generic": Software(narrow=True),
+    "megatron": Software(),
+    "megatron-te": Software(loss_fused=True, loss_fused_cut=True, placeholders=True, narrow=True),
+    "megatron-core": Software(loss_fused=True, loss_fused_cut=True, placeholders=True, narrow=True),
+    "megatron-deepspeed": Software(),
+    "nanotron": Software(buckets=True, gathered_stay=True),
+    "flash-attn": Software(loss_fused=True, loss_fused_cut=True),
+    "fsdp": Software(one_copy=True),
+    "fsdp-compiled": Software(loss_fused=True, one_copy=True),
+    "torchtitan": Software(loss_fused=True, one_copy=True),
+    "internevo": Software(),
+    "jax": Software(loss_fused=True, loss_fused_cut=True),
+    "pytorch-eager": Software(),
+    "pytorch-compiled": Software(loss_fused=True),
+}
+"""By the framework's name in a plan. The fused loss and the placeholders are read off runs of Megatron-LM and
+Transformer Engine on B200 that print allocated bytes, buckets and gathered weights off the bytes that
+nanotron logs at the end of a step; the rest is from the frameworks' code, recalled."""
+
+
+def software(framework: str) -> Software:
+    """What a plan's framework holds; nothing special where its name is not known."""
+    return BY_FRAMEWORK.get(framework.partition(LEFT_OUT)[0], Software())
+
+
+def spared_loss_bytes(framework: str, *, fused: bool) -> tuple[float, float]:
+    """Of a score's bytes what a fused loss spares: whole vocabulary, and cut by tensor parallelism."""
+    spared, held = PLAIN_LOSS_BYTES - FUSED_LOSS_BYTES, software(framework)
+    return (
+        spared if fused and held.loss_fused else 0.0,
+        spared if fused and held.loss_fused_cut else 0.0,
+    )

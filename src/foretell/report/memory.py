@@ -1,0 +1,78 @@
+"""Memory over one step on one screen."""
+
+from typing import TYPE_CHECKING
+
+from foretell.memory_answer import MemoryAnswer, of_stage
+from foretell.report.console import table
+from foretell.report.estimate import FITS, headline
+from foretell.timeline import StageLine
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+GIB = 2.0**30
+MOST_TENSORS = 6
+"""Kept tensors that are named."""
+NOTE = (
+    "allocated: what tensors take at the peak of the step, played; reserved: with what the allocator holds "
+    "beyond them; total: with driver context and communicators. The answer is by the total."
+)
+
+
+def memory_text(found: MemoryAnswer) -> "RenderableType":
+    """Headline, answer, every stage, and what the fullest holds at its peak."""
+    from rich.console import Group
+    from rich.text import Text
+
+    told, full = found.estimate, found.step.fullest
+    peak, when = full.line.peak
+    have = found.step.capacity_bytes / GIB
+    need = told.peak_memory_bytes / GIB
+    answer = f"{need:.1f} of {have:.1f} GiB, {FITS[told.fits]}"
+    fullest = (
+        f"Stage {full.stage} is the fullest: {peak / GIB:.1f} GiB of tensors, {when:.3g} s into a step of "
+        f"{found.step.step_s:.3g} s."
+    )
+    return Group(
+        headline(told),
+        Text(),
+        Text(answer, "bold"),
+        Text(fullest),
+        Text(),
+        stage_table(found),
+        Text(NOTE, "dim"),
+        Text(),
+        peak_table(full),
+    )
+
+
+def stage_table(found: MemoryAnswer) -> "Table":
+    """GiB of every distinct stage."""
+    sizes = ("allocated", "reserved", "total")
+    grid = table("GiB by stage", *sizes, "peak at", right=(*sizes, "peak at"))
+    for stage in found.step.stages:
+        closed = of_stage(found.estimate, stage.stage)
+        peak, when = stage.line.peak
+        alike = f" and {stage.alike - 1} alike" if stage.alike > 1 else ""
+        beyond = [closed.get(name, 0.0) for name in ("allocator", "lost")]
+        grid.add_row(
+            f"stage {stage.stage}{alike}",
+            f"{peak / GIB:.2f}",
+            *(f"{(stage.closed_bytes + more) / GIB:.2f}" for more in beyond),
+            f"{when:.3g} s",
+        )
+    return grid
+
+
+def peak_table(stage: StageLine) -> "Table":
+    """What the fullest stage holds at its peak: categories, then the largest kept tensors."""
+    now = stage.line.at(stage.line.peak[1])
+    kept = sorted(stage.kept_at_peak.items(), key=lambda item: -item[1])[:MOST_TENSORS]
+    grid = table(f"stage {stage.stage} at its peak", "GiB", right=("GiB",))
+    for name, size in now.items():
+        if size > 0.0:
+            grid.add_row(name, f"{size / GIB:.2f}")
+    for name, size in kept:
+        grid.add_row(f"  of what is kept: {name}", f"{size / GIB:.2f}")
+    return grid

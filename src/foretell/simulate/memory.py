@@ -1,0 +1,173 @@
+"""Memory of one rank over a step: when each tensor is taken and when it is given back.
+
+A forward pass takes, layer by layer, what the layer keeps; the head takes its scores after the last layer.
+The backward pass gives the scores back first, then goes through the layers from the last to the first: each
+takes what is computed again and a gradient, and gives these and what it kept back when it is done. A pass to
+the inputs alone (B) leaves the weights' share of what was kept for the pass to the weights (W). In a pair (P)
+both passes run over the same time. The layers of a task take equal parts of its time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.simulate.events import Timeline
+from foretell.simulate.schedules.base import WEIGHT_SHARE, Task
+
+Array = NDArray[np.float64]
+
+SCORES, BACKWARD = "scores", "backward pass"
+"""Categories of the head's tensors, and of what a layer takes in its backward pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerTensors:
+    """One layer's tensors of one micro-batch."""
+
+    kept: Mapping[str, float]
+    """Name -> bytes kept from the forward to the backward pass."""
+    passing_bytes: float
+    """What its backward pass takes besides: computed again, and a gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankTensors:
+    """What one rank holds."""
+
+    always: Mapping[str, float]
+    """Category -> bytes held all along."""
+    chunks: tuple[tuple[LayerTensors, ...], ...]
+    """Layers of each chunk in the order they run."""
+    head_bytes: tuple[float, ...]
+    """Bytes of the head's tensors of one micro-batch on each chunk; 0 where it does not stand there."""
+    most_kept_bytes: float = float("inf")
+    """Most that kept tensors take of the chip, where the others wait in the host's memory."""
+
+
+class Change(NamedTuple):
+    """A tensor taken (more than 0 bytes) or given back (less)."""
+
+    at_s: float
+    """When."""
+    turn: int
+    """Order of changes at one moment: the task's number; within a task they come in order."""
+    name: str
+    """The tensor's name, or a category."""
+    of: tuple[int, int, int]
+    """Chunk, micro-batch and layer that it belongs to."""
+    change_bytes: float
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLine:
+    """Bytes that one rank holds over a step, by category."""
+
+    moments_s: Array
+    """When something changes; (moments,)."""
+    held_bytes: Mapping[str, Array]
+    """Category -> bytes from each moment on; (moments,)."""
+
+    @property
+    def allocated_bytes(self) -> Array:
+        """Sum of the categories; (moments,)."""
+        return np.asarray(np.sum(list(self.held_bytes.values()), axis=0))
+
+    @property
+    def peak(self) -> tuple[float, float]:
+        """The most, and when it is first reached."""
+        total = self.allocated_bytes
+        # A sum of many changes wanders by rounding: the first moment within a millionth of the most.
+        first = int(np.argmax(total >= total.max() * (1.0 - 1e-6)))
+        return float(total.max()), float(self.moments_s[first])
+
+    def at(self, moment_s: float) -> dict[str, float]:
+        """Bytes of each category at a moment."""
+        index = max(int(np.searchsorted(self.moments_s, moment_s, side="right")) - 1, 0)
+        return {name: float(values[index]) for name, values in self.held_bytes.items()}
+
+
+def changes(step: Timeline, rank: int, tensors: RankTensors) -> list[Change]:
+    """Every tensor that is taken or given back on a rank, in order."""
+    found: list[Change] = []
+    starts, ends = step.start_s[rank].tolist(), step.end_s[rank].tolist()
+    for turn, (task, start, end) in enumerate(zip(step.tasks[rank], starts, ends, strict=True)):
+        both = [_forward(task, tensors, start, end, turn)] if task.does in "FP" else []
+        if task.does != "F":
+            both.append(_backward(task, tensors, start, end, turn))
+        mixed = [change for one in both for change in one]
+        found += sorted(mixed, key=lambda change: change.at_s) if len(both) > 1 else mixed
+    return found
+
+
+def _forward(
+    task: Task, tensors: RankTensors, start: float, end: float, turn: int
+) -> Iterator[Change]:
+    layers, head = tensors.chunks[task.chunk], tensors.head_bytes[task.chunk]
+    slot = (end - start) / max(len(layers) + (head > 0.0), 1)
+    for i, layer in enumerate(layers):
+        for name, size in layer.kept.items():
+            of = (task.chunk, task.micro_batch, i)
+            yield Change(start + i * slot, turn, name, of, size)
+    if head:
+        of = (task.chunk, task.micro_batch, len(layers))
+        yield Change(start + len(layers) * slot, turn, SCORES, of, head)
+
+
+def _backward(
+    task: Task, tensors: RankTensors, start: float, end: float, turn: int
+) -> Iterator[Change]:
+    chunk, many = (task.chunk, task.micro_batch)
+    if task.does == "P":
+        chunk, many = task.other_chunk, task.other_micro_batch
+    layers, head = tensors.chunks[chunk], tensors.head_bytes[chunk]
+    units = len(layers) + (head > 0.0)
+    slot = (end - start) / max(units, 1)
+    share = {"B": 1.0 - WEIGHT_SHARE, "W": WEIGHT_SHARE}.get(task.does, 1.0)
+    at = start
+    if head:
+        at += slot
+        if task.does != "W":
+            yield Change(at, turn, SCORES, (chunk, many, len(layers)), -head)
+    for i in reversed(range(len(layers))):
+        of, passing = (chunk, many, i), layers[i].passing_bytes
+        if task.does != "W" and passing:
+            yield Change(at, turn, BACKWARD, of, passing)
+        at += slot
+        if task.does != "W" and passing:
+            yield Change(at, turn, BACKWARD, of, -passing)
+        for name, size in layers[i].kept.items():
+            yield Change(at, turn, name, of, -share * size)
+
+
+def memory_line(
+    found: Sequence[Change], tensors: RankTensors, groups: Mapping[str, str], end_s: float
+) -> MemoryLine:
+    """Bytes by category over the step; `groups` names the category of a kept tensor.
+
+    Changes of one task at one moment count together, gifts before takings, so that a layer's end and the
+    next one's beginning do not overlap; what one task leaves is there when the next begins.
+    """
+    names = list(dict.fromkeys([*tensors.always, *groups.values(), BACKWARD, SCORES]))
+    row = {name: i for i, name in enumerate(names)}
+    # Parts of a task's time may end a rounding beyond the task.
+    moments = np.maximum.accumulate(np.array([0.0, *(c.at_s for c in found), end_s]))
+    table = np.zeros((len(names), len(moments)))
+    for name, size in tensors.always.items():
+        table[row[name], 0] += size
+    for column, change in enumerate(found, start=1):
+        table[row[groups.get(change.name, change.name)], column] += change.change_bytes
+    turns = np.array([-1, *(c.turn for c in found), len(found) + 1])
+    last = np.append((np.diff(moments) > 0.0) | (np.diff(turns) > 0), True)
+    held = np.cumsum(table, axis=1)[:, last]
+    kept_rows = [row[name] for name in dict.fromkeys(groups.values())]
+    kept = held[kept_rows].sum(axis=0)
+    fits = np.minimum(1.0, tensors.most_kept_bytes / np.maximum(kept, 1e-9))
+    held[kept_rows] *= fits
+    return MemoryLine(
+        moments_s=moments[last],
+        held_bytes={name: np.maximum(held[i], 0.0) for name, i in row.items() if held[i].any()},
+    )

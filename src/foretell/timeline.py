@@ -1,0 +1,318 @@
+"""Memory over one training step: each pipeline stage played task by task, allocated and reserved.
+
+The closed form of `held.py` is the largest of this over the step. Equal to it for GPipe, 1F1B and interleaved
+1F1B with chunks of equal layers; an upper bound for zero-bubble schedules and DualPipe, whose backward passes
+free while forward passes fill (tests/properties/test_timeline.py says by how much).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretell.cost.memory import (
+    WORKSPACE_BYTES,
+    allocator_share,
+    framework_bytes,
+    weight_bytes,
+)
+from foretell.cost.precision import kept_width
+from foretell.estimate import Rows, evaluate_rows, stages_of_plans
+from foretell.held import LISTED
+from foretell.sharding.offload import BUFFERED
+from foretell.sharding.pipeline import chunk_layers
+from foretell.sharding.recompute import drops
+from foretell.simulate.allocator import Allocator, Block
+from foretell.simulate.events import Timeline, even_chunks, play
+from foretell.simulate.memory import (
+    BACKWARD,
+    SCORES,
+    Change,
+    LayerTensors,
+    MemoryLine,
+    RankTensors,
+    changes,
+    memory_line,
+)
+from foretell.simulate.schedules import schedule_named
+from foretell.specs.plan import Plan, Plans, batch_of
+from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
+from foretell.specs.scenario import Scenario
+from foretell.tables import Stages, Tables, by_cost, tables_of
+from foretell.workload.graph import Saved
+
+INPUT = "layer.in"
+"""What a layer that is computed again keeps."""
+GROUPS: Mapping[str, str] = {
+    "attention": "attention",
+    "cross": "attention",
+    "indexer": "attention",
+    "mamba": "mixer",
+    "delta": "mixer",
+    "replacement": "mixer",
+    "ffn": "feed-forward",
+    "moe": "experts",
+}
+"""First word of a kept tensor's name -> category; others are the entries of mixers and feed-forward parts."""
+ENTRIES = "layer entries"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLine:
+    """One pipeline stage over a step."""
+
+    stage: int
+    """Its place in the pipeline."""
+    alike: int
+    """Stages of the same content, this one included; this is the one that holds most."""
+    line: MemoryLine
+    """Bytes by category: what tensors take."""
+    kept_at_peak: Mapping[str, float]
+    """Name -> bytes of kept tensors at the peak."""
+    reserved_bytes: float
+    """What a caching allocator has reserved of the device at the end of a step."""
+    framework_bytes: float
+    """Driver context and communicators besides."""
+    closed_bytes: float
+    """The closed form of the peak that tensors take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepMemory:
+    """Memory of every distinct stage over one step."""
+
+    stages: tuple[StageLine, ...]
+    """Distinct stages, first to last."""
+    step_s: float
+    """The step as it was played, with reductions and update."""
+    capacity_bytes: float
+    """The chip's memory."""
+    schedule: str
+    """The pipeline schedule's name."""
+
+    @property
+    def fullest(self) -> StageLine:
+        """The stage whose tensors take most."""
+        return max(self.stages, key=lambda stage: stage.line.peak[0])
+
+
+def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
+    """Play one step of a plan."""
+    plans = batch_of([plan])
+    tables = tables_of(scenario, plans)
+    rows, stages = evaluate_rows(scenario, plans, tables), stages_of_plans(plans, tables)
+    layers = _layers(scenario, plan, tables)
+    row = _rows_of_ranks(layers, plan, tables)
+    step, tail_s = _played(plan, rows, stages, row)
+    lines = []
+    for index in range(rows.multiplicity.shape[1]):
+        if rows.multiplicity[0, index] > 0:
+            rank = int(rows.position[0, index])
+            tensors = _tensors(plan, plans, tables, rows, stages, layers[rank], rank, index)
+            lines.append(_stage_line(plans, rows, step, tensors, rank, index, tail_s))
+    return StepMemory(
+        stages=tuple(lines),
+        step_s=step.step_s + tail_s,
+        capacity_bytes=float(scenario.system.chip.memory_bytes),
+        schedule=plan.schedule,
+    )
+
+
+def _layers(
+    scenario: Scenario, plan: Plan, tables: Tables
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Kinds of the layers of each chunk of each rank."""
+    layout = schedule_named(plan.schedule).layout
+    return chunk_layers(
+        tables.parts.order, plan.pp, plan.vpp, layout, by_cost(scenario.model, plan.framework)
+    )
+
+
+def _rows_of_ranks(
+    layers: tuple[tuple[tuple[int, ...], ...], ...], plan: Plan, tables: Tables
+) -> list[int]:
+    """Which row of the stage table each rank is."""
+    kinds, known = tables.parts.kinds, tables.stages.counts[tables.pair[0]]
+    copies = schedule_named(plan.schedule).weight_copies
+    layout = schedule_named(plan.schedule).layout
+    found = []
+    for rank, chunks in enumerate(layers):
+        counts = np.zeros(kinds + 2)
+        for chunk in chunks:
+            counts[:kinds] += np.bincount(np.asarray(chunk, int), minlength=kinds)
+        first, last = rank == 0, rank == (0 if layout == "v" else plan.pp - 1)
+        counts[kinds], counts[kinds + 1] = float(first), float(last)
+        if layout == "both":
+            counts[kinds:] = float(first) + float(last)
+        found.append(int(np.abs(known - counts / copies).sum(axis=1).argmin()))
+    return found
+
+
+def _played(plan: Plan, rows: Rows, stages: Stages, row: list[int]) -> tuple[Timeline, float]:
+    """The step's tasks, and what follows them: reductions, update, the framework's own."""
+    schedule = schedule_named(plan.schedule)
+    sends = float(rows.send_s[0, 0])
+    forward_s = stages.forward_s[0][row] + 0.5 * sends
+    weight_s = np.broadcast_to(stages.weight_s, stages.forward_s.shape)[0][row]
+    input_s = stages.backward_s[0][row] - weight_s + 0.5 * sends
+    many = round(float(rows.micro_batches[0]))
+    alone = plan.pp == 1
+    times = even_chunks(schedule, forward_s, input_s, weight_s, 1 if alone else plan.vpp)
+    chosen = schedule_named("1f1b") if alone else schedule
+    if alone:
+        times = even_chunks(chosen, forward_s, input_s, weight_s)
+    slow = int(rows.slowest[0])
+    tail_s = rows.data_s[0, slow] + rows.optimizer_s[0, slow] + rows.fixed_s
+    return play(chosen, times, many), float(tail_s)
+
+
+def _tensors(
+    plan: Plan,
+    plans: Plans,
+    tables: Tables,
+    rows: Rows,
+    stages: Stages,
+    layers: tuple[tuple[int, ...], ...],
+    rank: int,
+    index: int,
+) -> RankTensors:
+    """What one rank holds: what is always there from the closed form, its layers tensor by tensor."""
+    memory, weight = rows.memory, weight_bytes(plan)[0]
+    gathered = 2.0 * weight * float(stages.largest[0]) * (plan.zero >= 3 and plan.reshard)
+    empty = 0.0 if stages.placeholders is None else weight * float(stages.placeholders[0, index])
+    always = {
+        "weights": float(memory.weights[0, index]),
+        "gradients": float(memory.gradients[0, index]),
+        "states": float(memory.states[0, index]),
+        "gathered weights": gathered,
+        "gradient placeholders": empty,
+        "messages": float(stages.message_bytes[0]),
+        "workspaces": WORKSPACE_BYTES,
+    }
+    chunks = tuple(chunk for chunk in layers) if plan.pp > 1 else (sum(layers, ()),)
+    again = _again_first(plan, chunks)
+    head = float(stages.head_bytes[0, index])
+    kept, many = float(stages.kept_bytes[0, index]), max(sum(map(len, chunks)), 1)
+    copies = schedule_named(plan.schedule).weight_copies if plan.pp > 1 else 1.0
+    limit = BUFFERED * kept * copies / many if "activations" in offloads(plan.offload) else np.inf
+    return RankTensors(
+        always={name: size for name, size in always.items() if size > 0.0},
+        chunks=tuple(
+            tuple(
+                _layer(plan, plans, tables, kind, computed_again=i < again[c])
+                for i, kind in enumerate(chunk)
+            )
+            for c, chunk in enumerate(chunks)
+        ),
+        head_bytes=tuple(
+            head if _has_head(plan, rank, chunk) else 0.0 for chunk in range(len(chunks))
+        ),
+        most_kept_bytes=float(limit),
+    )
+
+
+def _has_head(plan: Plan, rank: int, chunk: int) -> bool:
+    """Whether the head stands on a chunk of a rank."""
+    if plan.pp == 1:
+        return True
+    layout = schedule_named(plan.schedule).layout
+    if layout == "v":
+        return rank == 0 and chunk == 1
+    if layout == "both":
+        return (rank == plan.pp - 1 and chunk == 0) or (rank == 0 and chunk == 1)
+    return rank == plan.pp - 1 and chunk == plan.vpp - 1
+
+
+def _again_first(plan: Plan, chunks: tuple[tuple[int, ...], ...]) -> list[int]:
+    """How many of each chunk's first layers full:N computes again: N of a rank, even over its chunks."""
+    many, total = recompute_layers(plan.recompute), max(sum(map(len, chunks)), 1)
+    share = min(many / total, 1.0) if many else 0.0
+    return [round(share * len(chunk)) for chunk in chunks]
+
+
+def _layer(
+    plan: Plan, plans: Plans, tables: Tables, kind: int, *, computed_again: bool
+) -> LayerTensors:
+    """Tensors of one layer, as the plan's recomputation keeps them."""
+    parts, mode = tables.parts, float(plans.recompute[0])
+    gradient, whole = float(parts.gradient[0, kind]), float(parts.kept_whole[0, kind])
+    if mode == 2.0 or computed_again:
+        least = float(parts.kept_input[0, kind])
+        return LayerTensors(kept={INPUT: least}, passing_bytes=whole - least + gradient)
+    modules = recompute_modules(plan.recompute) if mode == LISTED else ()
+    kept: dict[str, float] = {}
+    for tensor in parts.saved[kind]:
+        dropped = tensor.core if mode == 1.0 else any(drops(tensor, m) for m in modules)
+        size = 0.0 if dropped else _size(tensor, plan)
+        if size > 0.0:
+            kept[tensor.name] = kept.get(tensor.name, 0.0) + size
+    return LayerTensors(kept=kept, passing_bytes=whole - sum(kept.values()) + gradient)
+
+
+def _size(tensor: Saved, plan: Plan) -> float:
+    """Bytes of a tensor on one rank."""
+    return float(np.ravel(tensor.elements)[0]) * kept_width(tensor, plan)
+
+
+def _stage_line(
+    plans: Plans,
+    rows: Rows,
+    step: Timeline,
+    tensors: RankTensors,
+    rank: int,
+    index: int,
+    tail_s: float,
+) -> StageLine:
+    """One stage, played."""
+    found = changes(step, rank, tensors)
+    names = dict.fromkeys(n for chunk in tensors.chunks for layer in chunk for n in layer.kept)
+    groups = {name: GROUPS.get(name.partition(".")[0], ENTRIES) for name in names}
+    line = memory_line(found, tensors, groups, step.step_s + tail_s)
+    when = line.peak[1]
+    held: dict[str, float] = {}
+    for change in found:
+        if change.at_s <= when and change.name in groups:
+            held[change.name] = held.get(change.name, 0.0) + change.change_bytes
+    used = (plans.tp, plans.pp, plans.dp, plans.cp, plans.ep)
+    return StageLine(
+        stage=rank,
+        alike=int(rows.multiplicity[0, index]),
+        line=line,
+        kept_at_peak={name: size for name, size in held.items() if size > 1.0},
+        reserved_bytes=reserved(found, tensors)
+        if np.isinf(tensors.most_kept_bytes)
+        else (1.0 + allocator_share(plans.base)) * line.peak[0],
+        framework_bytes=float(framework_bytes(sum(float(each[0] > 1) for each in used))),
+        closed_bytes=float(rows.memory.allocated[0, index]),
+    )
+
+
+def reserved(found: list[Change], tensors: RankTensors) -> float:
+    """What the caching allocator ends with: long-lived tensors first, then the step's, tensor by tensor.
+
+    A layer's forward pass has a temporary tensor of the size of each that it keeps, given back when the next
+    one is there. A step leaves the allocator as the next one finds it, so one is enough. Of tensors that a
+    pass to the inputs frees in part, the whole goes with the pass to the weights.
+    """
+    allocator = Allocator()
+    for size in tensors.always.values():
+        allocator.take(size)
+    open_blocks: dict[tuple[str, tuple[int, int, int]], tuple[Block, float]] = {}
+    passing: Block | None = None
+    for change in found:
+        if passing is not None:
+            allocator.give(passing)
+            passing = None
+        key = (change.name, change.of)
+        if change.change_bytes > 0.0:
+            if change.name not in (BACKWARD, SCORES):
+                passing = allocator.take(change.change_bytes)
+            open_blocks[key] = (allocator.take(change.change_bytes), change.change_bytes)
+            continue
+        block, left = open_blocks.pop(key)
+        left += change.change_bytes
+        if left > 1.0:
+            open_blocks[key] = (block, left)
+        else:
+            allocator.give(block)
+    return float(allocator.reserved_bytes)

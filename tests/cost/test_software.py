@@ -1,0 +1,100 @@
+"""What frameworks hold beside the tensors that the arithmetic asks for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from foretell.catalog.frameworks import frameworks
+from foretell.cost.software import BY_FRAMEWORK, software, spared_loss_bytes
+from foretell.estimate import Rows, evaluate_rows
+from foretell.specs.plan import FRAMEWORKS, batch_of, parse_plan
+from foretell.tables import tables_of
+from tests.builders import make_scenario
+
+
+def rows(words: str, model: str = "dense") -> Rows:
+    scenario = make_scenario(model, gpus=16, batch=64)
+    plans = batch_of([parse_plan(words, 16)])
+    return evaluate_rows(scenario, plans, tables_of(scenario, plans))
+
+
+def bytes_of(words: str, what: str, model: str = "dense") -> float:
+    return float(getattr(rows(words, model).memory, what)[0].max())
+
+
+def test_every_framework_is_known() -> None:
+    assert set(BY_FRAMEWORK) == set(FRAMEWORKS) == set(frameworks())
+    assert software("nanotron~some source") == software("nanotron")
+
+
+def test_a_fused_loss_holds_a_third() -> None:
+    """12 bytes a score, 4 where the loss is fused; a compiler's is not where the vocabulary is cut."""
+    assert spared_loss_bytes("torchtitan", fused=True) == (8.0, 0.0)
+    assert spared_loss_bytes("torchtitan", fused=False) == (0.0, 0.0)
+    scores = 2048 * 32000
+    plain = bytes_of("tp1 pp1 mbs1 framework=generic", "buffers")
+    fused = bytes_of("tp1 pp1 mbs1 framework=pytorch-compiled", "buffers")
+    assert plain - fused == pytest.approx(8.0 * scores)
+    cut = [bytes_of(f"tp2 pp1 mbs1 framework={n}", "buffers") for n in ("generic", "torchtitan")]
+    assert cut[0] == pytest.approx(cut[1])
+
+
+def test_one_copy_of_the_weights_with_fsdp() -> None:
+    assert bytes_of("pp1 zero3 framework=fsdp", "weights") == 0.0
+    assert bytes_of("pp1 zero3 framework=generic", "weights") > 0.0
+    assert bytes_of("pp1 zero3 no-reshard framework=fsdp", "weights") > 0.0
+    assert bytes_of("pp1 zero2 framework=fsdp", "weights") > 0.0
+
+
+def test_buckets_and_gathered_weights_of_nanotron() -> None:
+    """Bytes a weight, first without replicas: 18; 20 with; 10 + 14 / z with ZeRO 1."""
+
+    def held(words: str) -> float:
+        found = rows(f"{words} no-fused framework=nanotron").memory
+        parameters = float(rows(f"{words} framework=generic").memory.weights[0, 0]) / 2.0
+        sums = [found.weights[0, 0], found.gradients[0, 0], found.states[0, 0]]
+        return float(np.sum(sums)) / parameters
+
+    assert held("tp16 pp1 dp1 zero0") == pytest.approx(18.0)
+    assert held("tp1 pp1 dp16 zero0") == pytest.approx(20.0)
+    assert held("tp1 pp1 dp16 zero1") == pytest.approx(10.0 + 14.0 / 16.0)
+
+
+def test_placeholders_are_one_layer_and_the_head() -> None:
+    """Empty gradients in 16 bits of the linear maps of one layer, whatever the depth."""
+    plain = rows("tp1 pp4 mbs1 recompute=full framework=jax").memory.buffers[0]
+    with_them = rows("tp1 pp4 mbs1 recompute=full framework=megatron-core").memory.buffers[0]
+    hidden, width, kv = 1024, 2816, 256
+    layer = hidden * (hidden + 2 * kv) + hidden * hidden + 3 * hidden * width
+    assert with_them[0] - plain[0] == pytest.approx(2.0 * layer)
+    assert with_them[-1] - plain[-1] == pytest.approx(2.0 * (layer + hidden * 32000))
+    lora = rows("tp1 pp4 lora=8 framework=megatron-core").memory.buffers[0]
+    assert lora[0] == pytest.approx(rows("tp1 pp4 lora=8 framework=jax").memory.buffers[0][0])
+
+
+def test_narrow_copies_of_the_weights() -> None:
+    """Two copies of the linear maps in fp8 beside 16 bits, none in torchao's recipe."""
+    half = rows("tp1 pp1 mbs1").memory
+    narrow = rows("tp1 pp1 mbs1 precision=fp8").memory
+    linear = 24 * (1024 * (1024 + 512) + 1024 * 1024 + 3 * 1024 * 2816)
+    assert narrow.weights[0, 0] - half.weights[0, 0] == pytest.approx(2.0 * linear)
+    assert narrow.activations[0, 0] < half.activations[0, 0]
+    titan = [rows(f"tp1 pp1 framework=torchtitan {p}").memory for p in ("", "precision=fp8")]
+    assert titan[0].total == pytest.approx(titan[1].total)
+
+
+def test_plain_modules_lose_more() -> None:
+    fused, plain = rows("tp1 pp1").memory, rows("tp1 pp1 no-fused").memory
+    assert fused.allocator == pytest.approx(0.05 * fused.allocated)
+    assert plain.allocator == pytest.approx(0.10 * plain.allocated)
+    assert plain.activations[0, 0] > fused.activations[0, 0]
+
+
+def test_communicators_take_memory_of_their_own() -> None:
+    alone = replace(parse_plan("tp1 pp1 dp1", 1))
+    scenario = make_scenario("dense", gpus=1, batch=1)
+    plans = batch_of([alone])
+    one = evaluate_rows(scenario, plans, tables_of(scenario, plans)).memory.framework[0, 0]
+    many = rows("tp2 pp2").memory.framework[0, 0]
+    assert many - one == pytest.approx(3 * 0.2 * 2**30)

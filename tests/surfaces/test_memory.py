@@ -1,0 +1,78 @@
+"""`foretell memory`: its JSON, its files, its exit codes."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.surfaces.command import foretell
+
+FITS = ("llama-3.1-8b", "--system", "h100-sxm", "--gpus", "8", "--global-batch", "16")
+PLAN = ("--plan", "tp2 pp2 zero1 mbs1")
+KEYS = (
+    "model system gpus plan plan_chosen schedule fits step_s peak_memory_bytes memory_capacity_bytes "
+    "fullest_stage stages assumptions out"
+).split()
+STAGE_KEYS = (
+    "stage alike allocated_bytes peak_at_s closed_form_bytes reserved_bytes reserved_played_bytes "
+    "framework_bytes total_bytes at_peak kept_at_peak moments_s held_bytes"
+).split()
+
+
+def test_json() -> None:
+    outcome = foretell("memory", *FITS, *PLAN, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    told = outcome.json
+    assert list(told) == KEYS
+    for stage in told["stages"]:
+        assert list(stage) == STAGE_KEYS
+        assert stage["allocated_bytes"] <= stage["reserved_bytes"] <= stage["total_bytes"]
+        assert stage["total_bytes"] <= told["peak_memory_bytes"] * (1 + 1e-12)
+        total = [sum(values) for values in zip(*stage["held_bytes"].values(), strict=True)]
+        assert max(total) == pytest.approx(stage["allocated_bytes"])
+        assert sum(stage["at_peak"].values()) == pytest.approx(stage["allocated_bytes"], rel=1e-6)
+        assert len(stage["moments_s"]) <= 1100
+    fullest = [s for s in told["stages"] if s["stage"] == told["fullest_stage"]]
+    assert fullest[0]["total_bytes"] == pytest.approx(told["peak_memory_bytes"])
+
+
+@pytest.mark.parametrize("kind", ["svg", "html", "json"])
+def test_files(kind: str, tmp_path: Path) -> None:
+    """A picture is well formed and has a panel for each stage; a JSON file is what --json prints."""
+    target = tmp_path / f"step.{kind}"
+    outcome = foretell("memory", *FITS, *PLAN, "--out", str(target))
+    assert outcome.code == 0
+    assert f"written: {target}" in outcome.out
+    text = target.read_text()
+    if kind == "json":
+        assert list(json.loads(text)) == KEYS[:-1]
+        return
+    start = text.index("<svg")
+    root = ElementTree.fromstring(text[start : text.index("</svg>") + 6])
+    words = [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert sum(text.startswith("stage ") for text in words) == 2
+    assert {"weights", "states", "attention", "scores"} <= set(words)
+    assert any("with allocator and framework" in text for text in words)
+    assert len(text) < 500_000
+
+
+def test_a_plan_that_does_not_fit_is_shown_all_the_same() -> None:
+    outcome = foretell("memory", "llama-3.1-70b", *FITS[1:], "--plan", "tp8 zero0", "--json")
+    assert outcome.code == 1
+    assert outcome.json["fits"] == "no"
+    assert outcome.json["peak_memory_bytes"] > outcome.json["memory_capacity_bytes"]
+    assert "does not fit" in foretell("memory", "llama-3.1-70b", *FITS[1:], "--plan", "tp8").out
+
+
+@pytest.mark.parametrize("name", ["step.png", "nowhere/step.svg", "step"])
+def test_files_that_cannot_be_written(name: str, tmp_path: Path) -> None:
+    outcome = foretell("memory", *FITS, *PLAN, "--out", str(tmp_path / name))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "out:" in outcome.err
+
+
+def test_a_plan_is_chosen_where_none_is_given() -> None:
+    outcome = foretell("memory", *FITS, "--json")
+    assert outcome.code == 0
+    assert outcome.json["plan_chosen"]

@@ -54,7 +54,7 @@ FLAGS = {
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
     "validate training": "--file --leave-one-out --simulate --json".split(),
     "validate memory": "--file --json".split(),
-    "validate serving": "--file --leave-one-out --json".split(),
+    "validate serving": "--file --leave-one-out --simulate --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()

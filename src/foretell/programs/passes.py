@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.estimate import LISTED, PassTimes, Rows, late_launches
+from foretell.estimate import PassTimes, Rows, late_launches
+from foretell.held import LISTED
 from foretell.simulate.program import EXCHANGES, Pass
 from foretell.specs.plan import Plans
 from foretell.tables import Tables

@@ -30,6 +30,15 @@ FLAGS = {
     ],
     "explain": [*QUESTION[:-1], "--plot", "--json"],
     "compare-plans": [*QUESTION[:-2], "--json"],
+    "serve": (
+        "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --spread --set "
+        "--simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens --routing "
+        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --json"
+    ).split(),
+    "size": (
+        "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
+        "--price --top --simulate --export --plot --set --json"
+    ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
     "catalog models": ["--json"],
@@ -45,6 +54,7 @@ FLAGS = {
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
     "validate training": "--file --leave-one-out --simulate --json".split(),
     "validate memory": "--file --json".split(),
+    "validate serving": "--file --leave-one-out --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
@@ -324,7 +334,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, catalog, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -70,6 +70,17 @@ def test_complex_rotary_positions_are_not_compiled() -> None:
     assert 1.1 < titan / plain < 1.6
 
 
+def test_maps_that_are_apart_add_their_gradients() -> None:
+    """Llama: four moves of T x hidden for q, k and v, three for the halves of the gated part, all tokens."""
+    model = "llama-3.1-8b"
+    apart, one = (
+        seconds(answer(f"tp8 sp framework={name} attention=fa2", model).breakdown, "gemm")
+        for name in ("torchtitan", "fsdp-compiled")
+    )
+    moved = 64 * 4096 * 4096 * 2.0 * 7.0 * 32
+    assert apart - one == pytest.approx(moved / (0.9 * 3.35e12), rel=0.2)
+
+
 def test_inputs_of_regions_are_gathered_again() -> None:
     """One all-gather more for each of the four edges of the backward pass: five exchanges for four."""
     text = "tp8 mbs1 sp framework="

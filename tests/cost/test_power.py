@@ -303,6 +303,16 @@ def test_one_die_costs_a_flop_the_same() -> None:
     assert joules["b200-sxm"] == pytest.approx(joules["h200-sxm"], rel=0.15)
 
 
+def test_a_lower_limit_leaves_the_base() -> None:
+    """An H100 held to 500 W draws what one of 700 W does when it runs nothing; a smaller card less."""
+    full, held, card = (
+        chip_power(catalogue_chip(name)) for name in ("h100-sxm", "h100-sxm-96gb", "h100-pcie")
+    )
+    assert held.base_watts == pytest.approx(full.base_watts, rel=0.02)
+    assert held.limit_watts < full.limit_watts
+    assert card.base_watts < full.base_watts
+
+
 def test_slowing_by_the_limit_is_told(rows: list[PowerRows]) -> None:
     """B200: the same software's times in bursts and in loops at the limit.
 

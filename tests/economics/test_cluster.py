@@ -147,6 +147,14 @@ def test_cheaper_power_longer_use_and_more_use_cost_less() -> None:
     assert hour(watts=14300) > base > hour(watts=5000)
 
 
+def test_a_torus_has_links_and_no_switches() -> None:
+    """4,096 TPU v4: three links a chip, a quarter of them between racks."""
+    found = system_cost(SystemQuestion(system="tpu-v4-pod", gpus=4096))
+    assert (found.facts["switches"], found.facts["links"]) == (0, 3 * 4096)
+    assert found.facts["transceivers"] == 2 * 3 * 4096 / 4
+    assert found.breakdown.find("network", "pod", "copper").value > 0
+
+
 def test_more_taper_takes_fewer_switches() -> None:
     full = system_cost(SystemQuestion(system="hgx-h100", gpus=4096))
     half = system_cost(

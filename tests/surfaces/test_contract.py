@@ -37,7 +37,7 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
-        "--price --top --simulate --export --plot --set --json"
+        "--price --top --simulate --no-simulate --export --plot --set --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
@@ -63,7 +63,7 @@ FLAGS = {
     "cost chip": SILICON,
     "cost package": SILICON,
     "cost system": (
-        "--name --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+        "--system --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
     ),
 }
 """Every verb and its flags: a change here is a change of the contract."""
@@ -334,7 +334,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, catalog, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -73,6 +73,9 @@ class Framework:
     """The same where tokens are dropped, so that every expert has as many."""
     plain_experts: bool = False
     """Whether tokens are sorted by plain kernels before a plain all-to-all, and experts' biases added so."""
+    maps_apart: bool = False
+    """Whether queries, keys and values, and both halves of a gated part, are products of their own, whose
+    gradients for the common input are added."""
     complex_rotary: bool = False
     """Whether rotary positions are products of complex numbers in 32 bits, which compilers leave alone."""
     regathered: float = 0.0

@@ -13,10 +13,20 @@ from foretell.specs.cost import CostAnswer
 T = TypeVar("T")
 
 Name = Annotated[
-    str, Parameter(metavar="CHIP|PATH", help="A chip's id or alias, or a TOML file; or --node.")
+    str,
+    Parameter(
+        metavar="CHIP|PATH",
+        show_default=False,
+        help="A chip's id or alias, or a TOML file; or --node.",
+    ),
 ]
 SystemName = Annotated[
-    str, Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file.")
+    str,
+    Parameter(
+        metavar="ID|PATH",
+        show_default=False,
+        help="A system's or a chip's id or alias, or a TOML file.",
+    ),
 ]
 Sweep = Annotated[
     tuple[str, ...],
@@ -28,7 +38,10 @@ Sweep = Annotated[
     ),
 ]
 Plot = Annotated[
-    str, Parameter(metavar="FILE", help="A picture of the sweep (or of the parts), as SVG.")
+    str,
+    Parameter(
+        metavar="FILE", show_default=False, help="A picture of the sweep (or of the parts), as SVG."
+    ),
 ]
 Set = Annotated[
     tuple[str, ...],
@@ -46,23 +59,43 @@ Set = Annotated[
 class Silicon:
     """What is asked about a chip or package."""
 
-    node: Annotated[str, Parameter(metavar="NODE", help="Process of the dies: N7, N5, ...")] = ""
-    area: Annotated[
-        str, Parameter(metavar="MM2", help="Silicon of all dies, less interfaces between them.")
+    node: Annotated[
+        str, Parameter(metavar="NODE", show_default=False, help="Process of the dies: N7, N5, ...")
     ] = ""
-    dies: Annotated[str, Parameter(metavar="N", help="Dies that it is divided over.")] = ""
+    area: Annotated[
+        str,
+        Parameter(
+            metavar="MM2",
+            show_default=False,
+            help="Silicon of all dies, less interfaces between them.",
+        ),
+    ] = ""
+    dies: Annotated[
+        str, Parameter(metavar="N", show_default=False, help="Dies that it is divided over.")
+    ] = ""
     package: Annotated[
         str,
         Parameter(
-            metavar="KIND", help="organic, fan-out, interposer, bridge, glass, hybrid-3d, ..."
+            metavar="KIND",
+            show_default=False,
+            help="organic, fan-out, interposer, bridge, glass, hybrid-3d, ...",
         ),
     ] = ""
     die_to_die: Annotated[
         str,
-        Parameter(metavar="RATE", help="Out of one die; else interfaces are a tenth of each."),
+        Parameter(
+            metavar="RATE",
+            show_default=False,
+            help="Out of one die; else interfaces are a tenth of each.",
+        ),
     ] = ""
     volume: Annotated[
-        str, Parameter(metavar="N", help="Packages to spread NRE over; else it is left out.")
+        str,
+        Parameter(
+            metavar="N",
+            show_default=False,
+            help="Packages to spread NRE over; else it is left out.",
+        ),
     ] = ""
 
 
@@ -71,16 +104,31 @@ class Silicon:
 class Owning:
     """What is asked about a system."""
 
-    gpus: Annotated[str, Parameter(metavar="N", help="Chips; else one node.")] = ""
-    price: Annotated[
-        str, Parameter(metavar="USD", help="Rent of a chip for an hour, to compare with.")
+    gpus: Annotated[
+        str, Parameter(metavar="N", show_default=False, help="Chips; else one node.")
     ] = ""
-    years: Annotated[str, Parameter(metavar="N", help="Years that servers are used.")] = ""
+    price: Annotated[
+        str,
+        Parameter(
+            metavar="USD", show_default=False, help="Rent of a chip for an hour, to compare with."
+        ),
+    ] = ""
+    years: Annotated[
+        str, Parameter(metavar="N", show_default=False, help="Years that servers are used.")
+    ] = ""
     utilisation: Annotated[
-        str, Parameter(metavar="SHARE", help="Share of the hours in which chips work.")
+        str,
+        Parameter(
+            metavar="SHARE", show_default=False, help="Share of the hours in which chips work."
+        ),
     ] = ""
     watts: Annotated[
-        str, Parameter(metavar="W", help="Mean draw of one node in use, else of the site's load.")
+        str,
+        Parameter(
+            metavar="W",
+            show_default=False,
+            help="Mean draw of one node in use, else of the site's load.",
+        ),
     ] = ""
 
 
@@ -120,7 +168,7 @@ def package(
 
 
 def system(
-    name: SystemName,
+    system: SystemName,
     *,
     owning: Owning = NO_OWNING,
     set: Set = (),
@@ -131,7 +179,7 @@ def system(
     """A cluster: servers, fabric, building, years, the hour of a chip, and renting beside it."""
     from foretell.economics.ask_system import SystemQuestion, system_cost
 
-    question = SystemQuestion(system=name, set=set, **_given(owning))
+    question = SystemQuestion(system=system, set=set, **_given(owning))
     return _answered(system_cost, question, sweep, plot, json)
 
 

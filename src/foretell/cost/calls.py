@@ -20,6 +20,8 @@ Sizes = Mapping[str, Num]
 
 KEPT_HIGH = ("head.", "moe.router", "embedding.")
 """Products that low-precision recipes leave in 16 bits."""
+APART = {".qkv": 3.0, "ffn.up": 2.0}
+"""Ends of the names of products that some frameworks run as several -> how many."""
 ADAPTERS = (".lora_a", ".lora_b")
 """Ends of the names of low-rank adapters, which stay in 16 bits too."""
 ACTIVATION_BYTES = 2.0
@@ -105,6 +107,11 @@ def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
     if not backward:
         return [call(op.m, op.n, inner)]
     calls = [call(op.m, inner, op.n), call(inner, op.n, op.m)]
+    apart = next((many for end, many in APART.items() if op.name.endswith(end)), 1.0)
+    if not grouped and apart > 1.0:
+        # Each of several maps of one input has a gradient for it: these are read, and their sum written.
+        joined = Work(activation_elements=(apart + 1.0) * op.m * op.k)
+        calls.append(over_memory(row, joined, "join", backward))
     if op.bias:
         # The gradient of a bias is a sum over the rows of the outputs' gradient.
         summed = Work(activation_elements=op.groups * op.m * op.n)

@@ -38,6 +38,7 @@ FUSED: Mapping[str, Passes] = {
     "routing": Passes(forward=1.2, backward=1.5),
     "softmax": Passes(forward=1.3, backward=1.3),
     "expert-bias": Passes(forward=0.0, backward=0.0),
+    "join": Passes(forward=0.0, backward=0.0),
     "other": Passes(forward=1.3, backward=2.0),
 }
 """By a compiler or by hand."""
@@ -52,6 +53,7 @@ PLAIN: Mapping[str, Passes] = {
     "embedding": Passes(forward=1.1, backward=2.0),
     "routing": Passes(forward=3.0, backward=8.0, kernels=4.0),
     "softmax": Passes(forward=2.2, backward=2.2, kernels=3.0),
+    "join": Passes(forward=0.0, backward=0.0),
     "expert-bias": Passes(forward=7.0, backward=18.0, kernels=4.0),
     "other": Passes(forward=2.0, backward=3.0, kernels=2.0),
 }
@@ -62,6 +64,8 @@ to 16 bits, 28 bytes an element in 32 bits; backward 36, for the gradients of ro
 kernel that has them in its epilogue moves none."""
 COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
 """Rotary positions in complex numbers: to 32 bits, the product, back: 6 + 8 + 6 bytes for at least 4."""
+JOINED = Passes(forward=0.0, backward=1.0)
+"""Sums of the gradients of one input, where its maps are products of their own; elsewhere there is one."""
 SPREAD_SORTS = Passes(forward=2.1, backward=4.75, kernels=2.5)
 """Sorting tokens by plain kernels for a plain all-to-all: once by PLAIN's, and once more a copy by rank."""
 

@@ -16,6 +16,7 @@ from foretell.cost.calls import ACTIVATION_BYTES, CallStack
 from foretell.cost.fusion import (
     COMPLEX_ROTARY,
     HOSTS,
+    JOINED,
     PLAIN,
     SPREAD_SORTS,
     Passes,
@@ -148,6 +149,8 @@ def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
     software = framework(plan.framework)
     fused = plan.fused or software.loss_fused
     found = {"loss": passes("loss16" if plan.master == "none" else "loss", fused)}
+    if software.maps_apart:
+        found["join"] = JOINED
     if not plan.fused:
         return found
     if software.complex_rotary:

@@ -56,7 +56,7 @@ class SystemQuestion:
     system: str
     """A system's or a chip's id or alias, or a file."""
     gpus: str | int = ""
-    """Chips; also 512xH100 where the system is not named; else one whole node."""
+    """Chips; else one whole node."""
     price: str | float = ""
     """Rent of a chip for an hour, instead of the catalogue's."""
     years: str | float = ""

@@ -136,7 +136,8 @@ def _network(tiers: list[TierParts], parts: FabricParts) -> tuple[Branch, Num, N
     watts: Num = 0.0
     for tier in tiers:
         boxes_gbit = tier.switches * parts.switch_ports * tier.gbit_s
-        copper = tier.end_links * parts.copper_share
+        share = parts.direct_copper_share if tier.direct else parts.copper_share
+        copper = tier.end_links * share
         light = tier.end_links - copper + tier.far_links
         sent = 2.0 * light
         found.append(

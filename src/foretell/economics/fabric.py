@@ -40,6 +40,8 @@ class TierParts:
     """Links between switches."""
     gbit_s: Num = 0.0
     """Rate of one link, one way."""
+    direct: bool = False
+    """Whether its links join chips without a switch."""
     in_node_price: bool = False
     """Whether it comes with the nodes, and is not paid again."""
 
@@ -193,6 +195,7 @@ def _scale_up(tier: Tier, units: Num, span: float, gpus: float, system: System) 
         topology=tier.topology,
         end_links=links,
         gbit_s=float(tier.bandwidth_bytes_per_s) / (1.0 if name in CLOS else axes) / GBIT,
+        direct=name not in CLOS,
         in_node_price=inside,
     )
 
@@ -238,4 +241,5 @@ def _tier(
         end_links=first,
         far_links=far,
         gbit_s=card_gbit_s(system),
+        direct=name not in CLOS | GROUPS,
     )

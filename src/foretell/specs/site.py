@@ -57,6 +57,8 @@ class FabricParts:
     """A copper cable, both ends included."""
     copper_share: NotNegative
     """Share of the links into the first switch that are short enough for copper."""
+    direct_copper_share: NotNegative
+    """The same of links between chips that pass no switch (tori, meshes)."""
     switch_ports: Ports
     """Ports of one switch."""
     switch_watts_per_gbit_s: NotNegative

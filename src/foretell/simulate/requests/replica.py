@@ -253,11 +253,8 @@ class Replica:
         k = self._first_end() - self.steps
         grown = self.n * rules.tokens_per_step
         if not rules.whole_admission and self.held + grown * k > rules.kv_tokens:
-            k = min(k, math.floor((rules.kv_tokens - self.held) / grown))
-            if k < 1.0:
-                if self._make_room():
-                    return
-                k = 1.0
+            # One sequence that is left alone goes on: what is longer than the cache was never let in.
+            k = max(min(k, math.floor((rules.kv_tokens - self.held) / grown)), 1.0)
         if self.n >= rules.max_batch or self.queue or self.classes or self.returned:
             until_s = math.inf  # who comes now waits anyway
             if self.steps < self.waits_from + rules.wait_steps:
@@ -271,6 +268,7 @@ class Replica:
         self._spend(k * a + b * (k * context + grown * k * (k - 1.0) / 2.0))
         self._advance(k)
         self._finish()
+        self._make_room()
 
     def _steps_to(self, left_s: float, a: float, b: float, grown: float) -> float:
         """Whole steps after which a time has passed, at least one."""
@@ -330,11 +328,11 @@ class Replica:
             tokens = joined_with + self.requests.osl[request] - had
         self.held -= tokens - self.prefixes.leave(request) + rules.slack_tokens
 
-    def _make_room(self) -> bool:
+    def _make_room(self) -> None:
         """The last to join leave while the next step would not fit; one always stays."""
-        rules, left = self.rules, False
+        rules = self.rules
         if rules.whole_admission:
-            return False
+            return
         while self.n > 1 and self.held + self.n * rules.tokens_per_step > rules.kv_tokens:
             over = self.held + self.n * rules.tokens_per_step - rules.kv_tokens
             freed = self.prefixes.evict(over)
@@ -345,13 +343,13 @@ class Replica:
             place, tokens = self._leave(request)
             made = int((self.steps - place.since) * rules.tokens_per_step)
             had = self.generated.get(request, 0)
-            self.generated[request] = (had or 1) + made
+            # A prompt that was computed gave a token; a cache that came back did not.
+            moved = had > 0 and (rules.decode_only or rules.preemption == "swap")
+            self.generated[request] = had + made + (0 if moved else 1)
             if rules.preemption == "swap":
                 self._spend(rules.swap_s_per_token * tokens)
             self.returned.appendleft(request)
             self.preempted += 1
-            left = True
-        return left
 
     def _note(self) -> None:
         series = self.series

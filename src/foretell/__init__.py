@@ -19,6 +19,7 @@ _WHERE = {
     "explain": "foretell.api",
     "sensitivity": "foretell.api",
     "compare_plans": "foretell.api",
+    "simulate": "foretell.api",
     "serve": "foretell.serve",
     "size": "foretell.size",
     "model": "foretell.catalog",
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from foretell.api import memory as memory
     from foretell.api import search as search
     from foretell.api import sensitivity as sensitivity
+    from foretell.api import simulate as simulate
     from foretell.catalog import chip as chip
     from foretell.catalog import model as model
     from foretell.catalog import system as system

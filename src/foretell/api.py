@@ -1,4 +1,4 @@
-"""Records in, records out: `foretell.estimate`, `search`, `explain`, `sensitivity`, `compare_plans`."""
+"""Records in, records out: `foretell.estimate`, `search`, `simulate`, `explain` and the like."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,9 @@ from foretell.search.search import Search, search_plans
 from foretell.search.sensitivity import RESULTS, Sensitivity
 from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
 from foretell.sharding.rules import chips_of
+from foretell.simulate.chance import Chance, chance_problems
 from foretell.simulate.schedules.rules import all_broken
+from foretell.simulation import DETAILS, Simulation, simulation_of
 from foretell.specs.model import Model
 from foretell.specs.plan import BATCH_FIELDS, USUAL_SCHEDULES, Plan, batch_of, named_fields
 from foretell.specs.result import Estimate
@@ -226,6 +228,66 @@ def search(
     tried = over_names(over, (*named, *(text.partition("=")[0][5:] for text in settings)))
     fixed = fixed_fields(plan, settings)
     return search_plans(scenario, base, top, progress, workers, fixed, tried)
+
+
+def simulate(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    plan: str | Plan | None = None,
+    set: Settings = (),
+    jitter: float = 0.0,
+    stragglers: float = 0.0,
+    slowdown: float = 1.3,
+    repeats: int = 20,
+    seed: int = 0,
+    trace: str | Path | None = None,
+    detail: str = "auto",
+) -> Simulation:
+    """One plan's step played event by event, beside the closed form; the best plan where none is given.
+
+    `jitter` and `stragglers` leave task times and slow chips to chance (simulate/chance.py); `trace` is
+    where a Chrome trace goes. Raises as `estimate` does.
+    """
+    problems = chance_problems(
+        {"jitter": jitter, "stragglers": stragglers, "slowdown": slowdown},
+        {"repeats": repeats, "seed": seed},
+    )
+    if detail not in DETAILS:
+        allowed = ", ".join(DETAILS)
+        problems.append(
+            Problem(path="detail", value=detail, message="not a choice", allowed=allowed)
+        )
+    try:
+        answer = estimate(
+            model,
+            system=system,
+            gpus=gpus,
+            global_batch=global_batch,
+            seq_len=seq_len,
+            target_len=target_len,
+            plan=plan,
+            set=set,
+        )
+    except BadInput as error:
+        raise BadInput([*error.problems, *problems]) from error
+    if problems or answer.scenario is None:
+        raise BadInput(problems)
+    chance = Chance(
+        jitter=float(jitter),
+        stragglers=float(stragglers),
+        slowdown=float(slowdown),
+        repeats=repeats,
+        seed=seed,
+    )
+    result = simulation_of(answer.scenario, answer, chance)
+    if trace is not None:
+        result.to_chrome_trace(trace, detail)
+    return result
 
 
 def fixed_fields(plan: str | Plan | None, settings: Sequence[str]) -> tuple[str, ...]:

@@ -171,7 +171,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     saved_s = np.zeros((1, 1))
     if schedule.layout == "both":
         exchanged_s = hidden_exchanges(plans, tables, stages, sends_s)
-        saved_s = pair_savings(schedule, pipe, exchanged_s, stage_s, float(np.mean(chip.cores)))
+        saved_s = pair_savings(schedule, pipe, exchanged_s, stage_s, chip.cores)
         data_s = data_s + mirror_seconds(scenario, plans, tables, shares)
     flight = schedule.in_flight(pipe, position)
     if base.schedule not in USUAL_SCHEDULES:
@@ -228,10 +228,10 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
 
 
 def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> Array:
-    """What each stage waits in a step for unequal chunks of the others; (plans, stages).
+    """What the longest stage waits in a step for unequal chunks of the others; (plans, stages).
 
     The other stages' rounds take (1 + share) times the longest of them: a stage that is longer for its ends
-    fills that itself, and so do data-parallel messages, which go on meanwhile.
+    fills that itself, and so do data-parallel messages, which go on meanwhile. Shorter stages set no pace.
     """
     if not share.any():
         return np.zeros((1, 1))
@@ -242,7 +242,7 @@ def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> Arra
     others = np.where(alone & (alone.sum(axis=1, keepdims=True) == 1), second, longest)
     rounds_s = (1.0 + share[:, None]) * others
     waits_s = np.maximum(rounds_s - runs_s - data_s, 0.0)
-    return np.asarray(waits_s * (share > 0)[:, None] * (many > 0))
+    return np.asarray(waits_s * (share > 0)[:, None] * (many > 0) * (there == longest))
 
 
 def update_seconds(

@@ -26,6 +26,11 @@ from foretell.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+HANDOVER_S = 23e-6
+"""From the last product before an exchange to the first after it, beside the exchange itself: it runs on a
+stream of its own, and its ranks are not there at once. SimuMax (github.com/MooreThreads/SimuMax,
+configs/system/b200_bf16_ceperm.json) fits 22 to 26 us to collectives between kernels of one node."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
@@ -108,7 +113,11 @@ def tensor_launch_s(parts: Parts, shape: Index) -> Array:
 def tensor_seconds(
     parts: Parts, shape: Index, counts: Array, system: System, base: Plan
 ) -> tuple[Exchange, Array]:
-    """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces."""
+    """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces.
+
+    With sequence parallelism, what shows of gathering a region's input once more backward comes on top.
+    """
+    regathered = framework(base.framework).regathered
     sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
     enter, enters, leave, leaves = _edges(parts, shape)
     # What no group needs is not prepared: with sequence parallelism nothing is all-reduced.
@@ -131,10 +140,17 @@ def tensor_seconds(
     else:
         gathered = enters * times.enter_gather + leaves * times.leave_scatter
         scattered = enters * times.enter_scatter + leaves * times.leave_gather
+        scattered = scattered + regathered * enters * times.enter_gather
     gather_s = seconds("all-gather", parts.send_bytes[shape] * np.asarray(parts.shape.tp)[shape])
+    handed = HANDOVER_S * (np.prod(counts, axis=0) > 1.0)[:, None]
+    edges = handed * (enters + leaves)
     found = Exchange(
-        forward_s=np.where(sp, gathered, leaves * seconds("all-reduce", leave)),
-        backward_s=np.where(sp, scattered, enters * seconds("all-reduce", enter)),
+        forward_s=np.where(sp, gathered + edges, leaves * (seconds("all-reduce", leave) + handed)),
+        backward_s=np.where(
+            sp,
+            scattered + edges + handed * regathered * enters,
+            enters * (seconds("all-reduce", enter) + handed),
+        ),
         tier=outermost(counts),
     )
     return found, np.where(sp[:, 0], 0.0, gather_s)

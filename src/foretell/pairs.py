@@ -17,6 +17,7 @@ from foretell.network.collectives import ring_step_s
 from foretell.replicas import Share, sum_of
 from foretell.sharding.data import wire_bytes
 from foretell.simulate.schedules.base import Pipe, Schedule
+from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.tables import Stages, Tables, system_as_filled
@@ -43,10 +44,11 @@ def pair_savings(
     pipe: Pipe,
     exchanged_s: Array,
     stage_s: Array,
-    cores: float,
+    cores: Num,
 ) -> Array:
-    """What the pairs of a step save; (plans, stages)."""
-    taken = min(TAKEN_CORES / cores, 1.0) if cores else 0.0
+    """What the pairs of a step save; (plans, stages). `cores` are the chip's, 0 where unknown."""
+    many_cores = np.reshape(np.asarray(cores, float), (-1, 1))
+    taken = np.where(many_cores > 0, TAKEN_CORES / np.maximum(many_cores, TAKEN_CORES), 0.0)
     products_s = np.maximum(stage_s - exchanged_s, 0.0)
     each = np.minimum(exchanged_s, products_s) * (1.0 - taken)
     many = np.where(pipe.pp > 1, np.maximum(schedule.pairs(pipe), 0.0), 0.0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack, stacked
-from foretell.cost.fusion import ROUTED_HOST_S, SIDE_BY_SIDE
+from foretell.cost.fusion import SIDE_BY_SIDE
 from foretell.cost.kernels.base import p_norm
 from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.op_times import OpTimes, op_times
@@ -272,6 +272,7 @@ def recipe_of(plan: Plan) -> Plan:
         tp_mode=plan.tp_mode,
         panels=plan.panels,
         capacity=plan.capacity,
+        dispatch=plan.dispatch,
         imbalance=plan.imbalance,
         framework=plan.framework,
     )
@@ -315,7 +316,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     software = framework(base.framework)
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
-    routed = spread * (ROUTED_HOST_S if software.sums_fused and base.capacity == 0.0 else 0.0)
+    routed = spread * (software.host_dropped_s if base.capacity else software.host_routed_s)
     slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
     forward_host_s = (layer * software.host_forward_s + routed) * slower
     backward_host_s = (layer * software.host_backward_s + routed) * slower

@@ -146,7 +146,9 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
     system = system_as_filled(scenario)
-    degrees = plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order
+    degrees = [plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order]
+    # What replicas send depends on a grid's sides too: the weights of norms are on every row.
+    degrees += [plans.tp2] if plans.base.tp_mode == "summa" else []
     first, spot = distinct(*degrees, *own)
     counts = group_counts(plans.take(first), system.network, scenario.job.gpus)
     used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
@@ -181,13 +183,14 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
 
 def by_cost(model: Model, name: str) -> float:
     """What the head costs, counted in layers, where a framework deals layers to stages by cost; else 0."""
-    return _head_layers(model) if framework(name).stages_by_cost else 0.0
+    return head_layers(model) if framework(name).stages_by_cost else 0.0
 
 
 @lru_cache(maxsize=64)
-def _head_layers(model: Model) -> float:
-    """Weights of the head's scores over those of a mean layer, both uncut."""
-    graph = build(model, batch=1.0, seq_len=1.0)
+def head_layers(model: Model) -> float:
+    """Weights of the head's scores over those of a mean layer, both uncut: what it costs in layers."""
+    target = None if model.encoder is None else 1.0
+    graph = build(model, batch=1.0, seq_len=1.0, target_len=target)
     weights = [float(np.sum([op.parameters for op in kind.ops])) for kind in graph.kinds]
     layer = sum(weights[kind] for kind in graph.order) / max(len(graph.order), 1)
     scores = sum(float(op.groups * op.k * op.n) for op in graph.head.ops if isinstance(op, Gemm))

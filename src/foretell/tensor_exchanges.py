@@ -162,9 +162,9 @@ def pieces_shown(parts: Parts, shape: Index, times: EndTimes, chip: Chip) -> tup
     folded = np.broadcast_to(parts.shape.ep, wide)[shape][:, None] > 1.0
     there = ~folded | np.array([e.always for e in ends])
     tiles = stack([e.tiles for e in ends], wide).T[shape]
-    cores = float(np.mean(chip.cores)) if chip.cores else 1.0
+    cores = np.broadcast_to(np.maximum(chip.cores, 1.0), wide)[shape][:, None]
     slower = _split_loss(tiles / cores, g) * (g > 1.0)
-    taken = SCATTER_CORES / max(cores, SCATTER_CORES)
+    taken = SCATTER_CORES / np.maximum(cores, SCATTER_CORES)
     found = []
     for offset, share, messages, scatters in (
         (0, 1.0, (times.enter_gather, times.leave_scatter), leave),
@@ -209,7 +209,8 @@ def _end(edge: Edge, part: int, ops: tuple[Op, ...], start: int, shared: bool) -
     tiles: Num = 0.0
     rows = []
     for row, op in enumerate(ops):
-        if isinstance(op, Gemm) and op.split == split and op.name.startswith(f"{edge.name}."):
+        if _has_pieces(op, edge, split):
+            assert isinstance(op, Gemm)
             rows.append(start + row)
             tiles = tiles + op.groups * op.m * op.n / TILE
     return End(
@@ -219,3 +220,9 @@ def _end(edge: Edge, part: int, ops: tuple[Op, ...], start: int, shared: bool) -
         tiles=tiles,
         always=edge.name != REGION or shared,
     )
+
+
+def _has_pieces(op: Op, edge: Edge, split: str) -> bool:
+    """A product that an end feeds or is fed by; grouped ones of experts are not cut by tokens."""
+    plain = isinstance(op, Gemm) and op.family != "grouped-gemm"
+    return plain and op.split == split and op.name.startswith(f"{edge.name}.")

@@ -18,9 +18,12 @@ from foretell.calibrate.power_fit import (
     settled,
     table_watts,
 )
+from foretell.calibrate.power_published import PEAK_FLOP_PER_S, SUSTAINED
 from foretell.calibrate.power_rows import PowerRows, read_rows
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT
+from foretell.cost.kernels.base import engine_of
+from foretell.cost.op_times import coefficients
 from foretell.cost.power import (
     BITS,
     Load,
@@ -34,6 +37,7 @@ from foretell.cost.power import (
     memory_joules,
     sustained,
 )
+from foretell.specs.plan import Plan
 
 CHIPS = sorted(path.stem for path in (ROOT / "chips").glob("*.toml"))
 SHARES = st.floats(0.0, 1.0)
@@ -257,7 +261,7 @@ def test_loops_on_an_h200() -> None:
 
 @pytest.fixture(scope="module")
 def rows(data_dir: Path) -> list[PowerRows]:
-    found = read_rows(data_dir / "kernels", {c: catalogue_chip(c) for c, _, _ in ORDER})
+    found = read_rows(data_dir / "kernels", {c: catalogue_chip(c) for c in ORDER})
     if not found:
         pytest.skip(f"no tables with watts in {data_dir / 'kernels'}")
     return found
@@ -271,17 +275,48 @@ def test_settled_watts_of_16_bit_products(rows: list[PowerRows]) -> None:
             assert score(table_watts(long, known[part.chip]), long.watts)[0] < 0.03
 
 
+def test_products_that_a_b200_holds_on_random_data() -> None:
+    """Published efficiencies (SimuMax 1.2), from the times of short bursts of another library's tables."""
+    chip = catalogue_chip("b200-sxm")
+    m, k, n, share = np.array([row[1:] for row in SUSTAINED], float).T
+    surface, engine = coefficients("gemm", "bf16", chip, Plan()), engine_of(chip, "bf16")
+    burst_s = surface.family.seconds({"m": m, "n": n, "k": k}, surface.record, engine)
+    flop = 2.0 * m * n * k
+    load = Load(
+        seconds=burst_s,
+        clock_share=clock_share(flop / (engine.flop_per_s * surface.record.compute), burst_s),
+        matrix_flop=flop,
+        memory_bytes=2.0 * (m * k + k * n + m * n),
+    )
+    held = sustained(load, chip_power(chip), axis=None)
+    told = flop / held.seconds / PEAK_FLOP_PER_S
+    assert np.abs(told / share - 1.0).max() < 0.08
+    assert abs(np.median(told / share) - 1.0) < 0.01
+    # Without the limit the same products would be two fifths faster.
+    assert np.median(flop / burst_s / PEAK_FLOP_PER_S / share) > 1.4
+
+
+def test_one_die_costs_a_flop_the_same() -> None:
+    """B200 and GB200 are one die, on the H200's node: a flop costs each of them about as much."""
+    joules = {g.name: g.coefficients.joules_per_flop for g in generations()}
+    assert joules["gb200"] == joules["b200-sxm"]
+    assert joules["b200-sxm"] == pytest.approx(joules["h200-sxm"], rel=0.15)
+
+
 def test_slowing_by_the_limit_is_told(rows: list[PowerRows]) -> None:
-    """B200: the same software's times in bursts and in loops at the limit."""
+    """B200: the same software's times in bursts and in loops at the limit.
+
+    Weights that were never written draw less: random data is slowed as much at least.
+    """
     known = {g.name: g.coefficients for g in generations()}
     some = [part for part in rows if held_rows(part).sum() > 100 and part.dtype == "bf16"]
     assert some
     for part in some:
         held = part.take(held_rows(part))
         measured = np.asarray(held.load.seconds)
-        told = score(limited_seconds(held, known[part.chip]), measured)
-        assert told[0] < 0.06
-        assert told[0] < 0.5 * score(held.burst_s, measured)[0]
+        told = limited_seconds(held, known[part.chip])
+        assert np.median(told / measured) > 0.97
+        assert (held.burst_s <= told * (1.0 + 1e-12)).all()
 
 
 def test_the_catalogue_is_the_fit(rows: list[PowerRows]) -> None:

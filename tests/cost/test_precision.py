@@ -36,6 +36,8 @@ def test_formats_and_copies(text: str, name: str | None, hopper: float, blackwel
 def test_casts() -> None:
     assert cast_passes(parse_plan("precision=fp8")) == CAST_PASSES
     assert cast_passes(parse_plan("precision=mxfp8")) == CAST_PASSES
+    # NVFP4 has a scale for the tensor too: 16 bits are read twice.
+    assert cast_passes(parse_plan("precision=nvfp4")) == 2.0
     row = cast_passes(parse_plan("precision=fp8 scaling=row"))
     assert row * (2.0 + DTYPES["fp8"].activation_bytes) == 6.0
 

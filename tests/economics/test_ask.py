@@ -13,6 +13,7 @@ from foretell.catalog.designs import build
 from foretell.catalog.money import sheet
 from foretell.catalog.technology import technology
 from foretell.economics.ask import PackageQuestion, chip_cost, package_cost
+from foretell.economics.ask_system import SystemQuestion, system_cost
 from foretell.economics.interfaces import interface, package_tier, system_of_dies
 from foretell.economics.products import package_of_design, partition
 from foretell.economics.settings import combinations, parse_sweeps
@@ -80,12 +81,26 @@ def test_volume_spreads_nre() -> None:
         ({"node": "N5", "area": "-3"}, {"area"}),
         ({"node": "N5", "area": "100", "dies": "1.5"}, {"dies"}),
         ({"node": "N5", "area": "100", "package": "box"}, {"package"}),
+        ({"node": "N5", "area": "400", "dies": "2", "die_to_die": "-1"}, {"die_to_die"}),
+        ({"node": "N5", "area": "400", "dies": "2", "die_to_die": "1e30"}, {"die_to_die"}),
         ({"name": "no-such-chip"}, {"chip"}),
         (
             {"name": "h100-sxm", "set": ("package.x=1", "prices.finish.y=2")},
             {"--set package.x", "--set prices.finish.y"},
         ),
         ({"name": "h100-sxm", "set": ("package.memory=DDR9",)}, {"package.memory"}),
+        (
+            {"name": "h100-sxm", "set": ("package.dies.compute.units=-1",)},
+            {"package.dies.compute.units"},
+        ),
+        (
+            {"name": "b200-sxm", "set": ("prices.packages.bridge.link=rope",)},
+            {"prices.packages.bridge.link"},
+        ),
+        (
+            {"name": "h100-sxm", "set": ("prices.processes.N5.aliases=a",)},
+            {"--set prices.processes.N5.aliases"},
+        ),
         (
             {"name": "h100-sxm", "set": ("package.dies.compute.units_share=0.99",)},
             {"package.dies.compute"},
@@ -148,6 +163,11 @@ def test_a_design_in_a_file(tmp_path: Path) -> None:
     assert answer.facts["memory"] == "HBM4"
     assert answer.facts["die_to_die"]["bytes_per_s"] == 5e12
     assert 5_000 < answer.usd < 20_000
+    system = system_cost(
+        SystemQuestion(system=str(path), gpus=64, set=("prices.server.gross_margin=0",))
+    )
+    made = system.breakdown.find("servers", "chips", "manufacture")
+    assert made.value == pytest.approx(64 * package_cost(PackageQuestion(name=str(path))).usd)
 
 
 def test_a_partition_of_one_has_no_interface() -> None:

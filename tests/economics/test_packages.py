@@ -14,6 +14,7 @@ from foretell.economics.cases import Case, case_of, finished, spread
 from foretell.economics.nre import die_nre, spread_over
 from foretell.economics.packages import priced, sections
 from foretell.economics.tree import Branch
+from foretell.specs._base import Num
 from foretell.specs.cost import CostLeaf, Figure
 from foretell.specs.package import Machine, Package, Stacking
 from foretell.specs.quirks import RIGHT, Quirks
@@ -97,6 +98,23 @@ def test_ranges_hold_the_value_and_finished_trees_sum(package: Package) -> None:
     leaves_sum(tree)
     for part in tree.leaves():
         assert part.low <= part.value <= part.high
+
+
+def test_a_batch_of_designs_is_what_each_gives() -> None:
+    """Areas, counts, stacks and volumes may be arrays: a study prices all its designs at once."""
+    areas, counts = np.array([100.0, 300.0, 700.0]), np.array([4.0, 2.0, 1.0])
+    stacks, volumes = np.array([0.0, 4.0, 6.0]), np.array([1e4, 1e5, 0.0])
+
+    def package(area: Num, count: Num, stack: Num, volume: Num) -> Package:
+        die = Die(name="a", node="N5", area_mm2=area, count=count, units=20, units_needed=18,
+                  units_share=0.5)  # fmt: skip
+        return Package(kind="interposer", dies=(die,), memory="HBM3", memory_stacks=stack,
+                       memory_stack_bytes=2.0**34, volume=volume)  # fmt: skip
+
+    together = priced(package(areas, counts, stacks, volumes), CENTRAL).tree.usd
+    rows = zip(areas, counts, stacks, volumes, strict=True)
+    alone = [usd(package(*(float(x) for x in row))) for row in rows]
+    assert np.asarray(together) == pytest.approx(alone, rel=1e-12)
 
 
 def test_a_range_of_a_sum_adds_squares() -> None:

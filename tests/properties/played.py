@@ -5,7 +5,13 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.cost.optimizer import accumulate_s
-from foretell.estimate import evaluate_rows, part_seconds, stages_of_plans
+from foretell.estimate import (
+    PassTimes,
+    evaluate_rows,
+    late_launches,
+    part_seconds,
+    stages_of_plans,
+)
 from foretell.sharding.pipeline import chunk_sizes
 from foretell.simulate.events import ChunkTimes, play
 from foretell.simulate.schedules import schedule_named
@@ -46,9 +52,13 @@ def played_and_closed(scenario: Scenario, plan: Plan) -> tuple[float, float]:
     stages = stages_of_plans(plans, tables)
     schedule, parts, mu = schedule_named(plan.schedule), tables.parts, int(rows.micro_batches[0])
     layer = np.arange(len(parts.names)) < parts.kinds
-    forward, backward = part_seconds(
-        plans.recompute[:, None], layer, tables.shape, tables.group, tables, stages.clock
+    spent = PassTimes(
+        tables=tables,
+        shape=tables.shape,
+        group=tables.group,
+        late_s=late_launches(plans, tables),
     )
+    forward, backward = part_seconds(plans.recompute[:, None], layer, spent, stages.clock)
     weight = np.zeros_like(forward)
     if parts.weight_s is not None:
         slower = tables.pace / stages.clock[0] - 1.0

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
+from foretell import exchanges
 from foretell.answer import answer_of
 from foretell.cost import op_times as op_times_module
 from foretell.errors import BadInput
@@ -175,6 +176,7 @@ def scale_software(patch: pytest.MonkeyPatch, by: float) -> None:
 
     patch.setattr(op_times_module, "coefficients", chosen)
     patch.setattr(spine, "framework", slower)
+    patch.setattr(exchanges, "HANDOVER_S", exchanges.HANDOVER_S * by)
 
 
 def scaled_times(record: Any, by: float) -> Any:

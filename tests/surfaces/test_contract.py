@@ -24,8 +24,21 @@ FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--json"],
     "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--json"],
     "memory": [*QUESTION[:-1], "--out", "--json"],
+    "simulate": [
+        *QUESTION[:-1],
+        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --json".split(),
+    ],
     "explain": [*QUESTION[:-1], "--plot", "--json"],
     "compare-plans": [*QUESTION[:-2], "--json"],
+    "serve": (
+        "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --spread --set "
+        "--simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens --routing "
+        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --json"
+    ).split(),
+    "size": (
+        "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
+        "--price --top --simulate --export --plot --set --json"
+    ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
     "catalog models": ["--json"],
@@ -39,8 +52,9 @@ FLAGS = {
     ).split(),
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
-    "validate training": "--file --leave-one-out --json".split(),
+    "validate training": "--file --leave-one-out --simulate --json".split(),
     "validate memory": "--file --json".split(),
+    "validate serving": "--file --leave-one-out --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
@@ -320,7 +334,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, explain, compare-plans, serve, size, catalog, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -43,6 +43,7 @@ def test_every_digit(data_dir: Path, name: str, rows: int, values: int) -> None:
         ("8x111.1", 8, 800 / 8 / 0.9),
         ("5x133.3", 5, 600 / 5 / 0.9),
         ("2x123.456", 2, 123.456),
+        ("4 \u00d7 222.2", 4, 800 / 4 / 0.9),
     ],
 )
 def test_partitions(text: str, dies: int, area: float) -> None:

@@ -336,11 +336,106 @@ class TestFrameworks:
             < framework("nanotron").stage_rank_s
         )
         assert without.host_grade == "left_out" != own.host_grade
-        assert fitted_values() == 5
+        assert fitted_values() == 6
 
     def test_an_unknown_one_is_named(self) -> None:
         with pytest.raises(BadInput, match="nanotron"):
             framework("nanotrn")
+
+
+MIXTURE = {
+    "model": "Qwen3_30B_a3B",
+    "family": "moe",
+    "n_params_b": 30.5,
+    "layers": 48,
+    "hidden": 2048,
+    "heads": 32,
+    "kv_heads": 4,
+    "ffn_hidden": 768,
+    "n_experts": 128,
+    "top_k": 8,
+    "vocab": 151936,
+    "seq_len": 4096,
+    "ep": 8,
+    "framework": "Megatron-Bridge (Megatron-Core + TE)",
+    "fast_domain_gpus": 8,
+}
+
+
+class TestRecipes:
+    @pytest.mark.parametrize(
+        ("cells", "words"),
+        [
+            ({"notes": "25.11 NeMo Container"}, ("alltoall", "off", 0.0, "megatron-core")),
+            ({"notes": "26.02.01 NeMo Container"}, ("dedup", "off", 0.0, "megatron-core")),
+            (
+                {"notes": "26.06 NeMo", "chip_id": "gb200", "precision_id": "mxfp8"},
+                ("dedup", "on", 0.0, "megatron-graphs"),
+            ),
+            ({"notes": "26.06 NeMo", "chip_id": "gb200"}, ("dedup", "off", 0.0, "megatron-core")),
+            ({"model": "Qwen3 30B (tokendrop)"}, ("alltoall", "off", 1.0, "megatron-core")),
+            ({"model": "DeepSeekV3", "notes": "25.11"}, ("dedup", "off", 0.0, "megatron-core")),
+            (
+                {"model": "GPT OSS 120B", "notes": "26.08"},
+                ("alltoall", "off", 0.0, "megatron-core"),
+            ),
+            ({"framework": "NeMo", "notes": "26.08"}, ("alltoall", "off", 0.0, "megatron-core")),
+            ({"framework_id": "jax", "ep": 1}, ("alltoall", "off", 1.25, "jax")),
+        ],
+    )
+    def test_dispatch_overlap_and_dropping(
+        self, cells: dict[str, Any], words: tuple[str, str, float, str]
+    ) -> None:
+        plan = laid(make_row(**{**MIXTURE, **cells})).plan
+        assert (plan.dispatch, plan.ep_overlap, plan.capacity, plan.framework) == words
+
+    def test_modules_that_recipes_compute_again(self) -> None:
+        latent = {**MIXTURE, "model": "DeepSeekV3"}
+        assert laid(make_row(**latent)).plan.recompute == "up+mlp"
+        assert laid(make_row(**latent, chip_id="gb200")).plan.recompute == "up"
+        assert laid(make_row(**{**MIXTURE, "model": "GPT OSS 120B"})).plan.recompute == "act+norm"
+        assert laid(make_row(**latent, recompute="full")).plan.recompute == "full"
+        assert laid(make_row(**MIXTURE)).plan.recompute == "none"
+
+    def test_experts_are_cut_like_the_rest_unless_folded(self) -> None:
+        wide = {**MIXTURE, "tp": 2, "n_gpus": 32, "framework": "Megatron-Core 0.9: MCore"}
+        assert laid(make_row(**wide)).plan.etp == 2
+        folded = {**wide, "framework": "Megatron-Core 0.9: MCore w/ Folding"}
+        assert laid(make_row(**folded)).plan.etp == 1
+        assert laid(make_row(**{**wide, "framework": MIXTURE["framework"]})).plan.etp == 1
+
+    def test_no_more_ranks_than_a_stage_has(self) -> None:
+        found = laid(make_row(**{**MIXTURE, "ep": 64, "pp": 2, "n_gpus": 32}))
+        assert found.plan.ep == 16
+        assert any("ep 16: 64 in print" in text for text in found.said)
+
+    def test_dense_runs_have_no_such_words(self) -> None:
+        plan = laid(make_row(framework=MIXTURE["framework"], notes="26.06 NeMo")).plan
+        assert (plan.dispatch, plan.capacity, plan.framework) == ("alltoall", 0.0, "megatron-core")
+
+    def test_scales_of_fp8(self) -> None:
+        assert laid(make_row(precision_id="fp8", precision="fp8 rowwise")).plan.scaling == "row"
+        assert (
+            laid(make_row(precision_id="fp8", precision="fp8 tensorwise")).plan.scaling == "tensor"
+        )
+
+    @pytest.mark.parametrize(
+        ("notes", "chip_id", "precision", "measured_s", "within"),
+        [
+            ("26.02.01 NeMo", "b200-sxm", "mxfp8", 9.82, 0.12),
+            ("26.02.01 NeMo", "gb200", "mxfp8", 9.94, 0.12),
+            ("26.06 NeMo", "gb200", "mxfp8", 6.44, 0.12),
+        ],
+    )
+    def test_published_steps_of_a_mixture(
+        self, notes: str, chip_id: str, precision: str, measured_s: float, within: float
+    ) -> None:
+        """Qwen3-30B on 8 chips, 512 sequences of 4,096 (Megatron-Bridge performance summary)."""
+        cells = {"notes": notes, "chip_id": chip_id, "precision_id": precision, "micro_batch": 4}
+        cells |= {"global_batch": 512, "zero_stage": 1, "score_step_time_s": measured_s}
+        found = told_of(make_row(**{**MIXTURE, **cells}))
+        assert not isinstance(found, str), found
+        assert found.answer.step_s == pytest.approx(measured_s, rel=within)
 
 
 class TestScores:

@@ -1,9 +1,12 @@
 """Fit what chips spend on flops and bytes to measured watts.
 
 `python -m foretell.calibrate.power_fit DATA_DIR` writes catalog/kernels/power.toml. The H200 stands on loops
-measured with clocks (power_measured.py) and its table; B200 and GB200 on their tables, starting at the chip
-before them. Rows below the curve count little, since unwritten weights and blurred samples mostly lower the
-watts (power_rows.py).
+measured with clocks (power_measured.py) and its table. Rows below the curve count little, since unwritten
+weights and blurred samples mostly lower the watts (power_rows.py). On the B200 they lower them too much to
+tell what a flop costs: large products draw 700 W at 1,350 TFLOP/s in one table and meet the limit at 1,440 in
+the other, random data meets it at 1,100. That comes from published products on random data
+(power_published.py), and holds for the GB200, the same die. Their tables tell the watts of a chip that runs
+nothing.
 """
 
 import sys
@@ -15,22 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.calibrate import power_measured as h200
+from foretell.calibrate import power_published as b200
 from foretell.calibrate.power_rows import SETTLED_S, PowerRows, read_rows
 from foretell.calibrate.power_transferred import TRANSFERRED
 from foretell.calibrate.surfaces import QUANTILES
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT, toml_value
-from foretell.cost.kernels.base import DTYPES
+from foretell.cost.kernels.base import DTYPES, engine_of
+from foretell.cost.op_times import coefficients
 from foretell.cost.power import (
     ChipPower,
     Generation,
     Load,
     PowerCoefficients,
     chip_power,
+    clock_share,
     core_joules,
     memory_joules,
     sustained,
 )
+from foretell.specs.plan import Plan
 
 Array = NDArray[np.float64]
 
@@ -53,13 +60,21 @@ MOVED = (
     "clock_power",
 )  # fmt: skip
 """What a fit moves, in logarithms."""
-ORDER = (("h200-sxm", 0.5, MOVED), ("b200-sxm", 0.5, MOVED[1:2]), ("gb200", 0.1, MOVED[1:2]))
-"""Chips in the order of their fits, with how lightly each may leave the one before, and what it moves. The
-tables of the last two, without clocks, can tell no more than the joules of a flop."""
+ORDER = ("h200-sxm", "b200-sxm", "gb200")
+"""Chips in the order of their fits, each starting at the one before it."""
+PULL = 0.5
+"""How lightly the first may leave its start."""
+LOOPS = {
+    "h200-sxm": "loops measured on one H200 (power_measured.py); ",
+    "b200-sxm": "a flop: products of SimuMax 1.2 on random data (power_published.py); the base: ",
+    "gb200": "a flop: the B200's, the same die; the base: ",
+}
+"""What else a chip's numbers stand on."""
 FLOOR_QUANTILE = 0.02
 """Quantile of a table's watts that is taken for the base: its smallest kernels leave the chip unloaded."""
-KIN = {"h200-sxm": ("hopper",), "b200-sxm": ("blackwell", "blackwell-ultra"), "gb200": ()}
-"""Architectures that a chip stands for."""
+KIN = {"h200-sxm": ("hopper",), "b200-sxm": ("blackwell",), "gb200": ("blackwell-ultra",)}
+"""Architectures that a chip stands for. The later ones have the GB200's limits, and its share of them when
+nothing runs."""
 SPREAD, LOW_WEIGHT, TABLE_POINTS, MOST = 0.05, 0.15, 80.0, 2000
 """Residual that counts as one; weight of rows below the curve; what a table weighs, in points; rows read."""
 
@@ -180,20 +195,43 @@ def _generation(chip: str, numbers: PowerCoefficients) -> Generation:
 def fit_all(rows: Sequence[PowerRows]) -> dict[str, PowerCoefficients]:
     """Coefficients of every chip with a table, each starting at the one before it.
 
-    Joules of a new architecture start at the same shares of the limit at the peaks (newer chips do more
-    with as many watts), those of the same one as they are.
+    Joules of a byte are the same shares of the limit at the peaks on a new architecture (newer chips do
+    more with as many watts), those of the same one as they are.
     """
     found: dict[str, PowerCoefficients] = {}
     numbers, before = START, "h200-sxm"
-    for chip, pull, moved in ORDER:
+    for chip in ORDER:
         mine = [part for part in rows if part.chip == chip]
-        if mine:
-            begin = carried(numbers, before, chip)
-            if "base_share" not in moved:
-                begin = replace(begin, base_share=floor_share(mine))
-            numbers = fit_chip(mine, begin, pull, moved)
-            found[chip], before = numbers, chip
+        if not mine:
+            continue
+        numbers = carried(numbers, before, chip)
+        if chip == "h200-sxm":
+            numbers = fit_chip(mine, numbers, PULL, MOVED)
+        else:
+            numbers = replace(numbers, base_share=floor_share(mine))
+        if chip == "b200-sxm":
+            numbers = replace(numbers, joules_per_flop=float(np.median(held_joules(numbers))))
+        found[chip], before = numbers, chip
     return found
+
+
+def held_joules(numbers: PowerCoefficients) -> Array:
+    """Joules of a flop at the clock of short bursts, from each product that a B200 holds on random data.
+
+    The limit gives its joules, the rate of the same product in a short burst the clock it is held at.
+    """
+    chip, plan = catalogue_chip("b200-sxm"), Plan()
+    m, k, n, share = np.array([row[1:] for row in b200.SUSTAINED], float).T
+    surface, engine = coefficients("gemm", "bf16", chip, plan), engine_of(chip, "bf16")
+    burst_s = surface.family.seconds({"m": m, "n": n, "k": k}, surface.record, engine)
+    flop, moved = 2.0 * m * n * k, 2.0 * (m * k + k * n + m * n)
+    seconds = flop / (share * b200.PEAK_FLOP_PER_S)
+    clocked = clock_share(flop / (engine.flop_per_s * surface.record.compute), burst_s)
+    clock = clocked / (seconds / burst_s - 1.0 + clocked)
+    power = power_of("b200-sxm", numbers)
+    room = (power.limit_watts - power.base_watts) * seconds - numbers.memory_joules_per_byte * moved
+    spent = room / clock**numbers.clock_power - numbers.core_joules_per_byte * moved
+    return np.asarray(spent / flop)
 
 
 def floor_share(rows: Sequence[PowerRows]) -> float:
@@ -240,7 +278,7 @@ def generation_found(
     median, p90 = score(predicted, measured)
     gaps = np.quantile(np.log(measured / predicted), QUANTILES)
     tables = ", ".join(sorted({part.table for part in rows}))
-    loops = "loops measured on one H200 (power_measured.py); " if chip == "h200-sxm" else ""
+    loops = LOOPS.get(chip, "")
     return replace(
         _generation(chip, numbers),
         points=len(measured),
@@ -279,7 +317,7 @@ def _rounded(value: object) -> object:
 
 def main(folder: str, date: str) -> None:
     """Fit, print the errors and write the catalogue's file."""
-    chips = {chip: catalogue_chip(chip) for chip, _, _ in ORDER}
+    chips = {chip: catalogue_chip(chip) for chip in ORDER}
     rows = read_rows(Path(folder) / "kernels", chips)
     numbers = fit_all(rows)
     found = [

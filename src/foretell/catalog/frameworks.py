@@ -66,6 +66,18 @@ class Framework:
     gather_copies: bool = False
     """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
     parameter is shared by itself)."""
+    host_routed_s: float = 0.0
+    """What a layer of routed experts takes the host besides, each way, where no token is dropped: how many
+    tokens each expert gets is read back before their products start."""
+    host_dropped_s: float = 0.0
+    """The same where tokens are dropped, so that every expert has as many."""
+    plain_experts: bool = False
+    """Whether tokens are sorted by plain kernels before a plain all-to-all, and experts' biases added so."""
+    complex_rotary: bool = False
+    """Whether rotary positions are products of complex numbers in 32 bits, which compilers leave alone."""
+    regathered: float = 0.0
+    """Share that shows of gathering a region's input again for the gradients of its weights (Korthikanti et
+    al. 2022: with sequence parallelism each rank keeps its part alone)."""
 
     host_grade: str = "supposed"
     """What the host's times stand on: read (from runs, or measured), supposed (its runs hide the host), or
@@ -84,7 +96,7 @@ class Framework:
     @property
     def exchanges_in_pieces(self) -> bool:
         """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
-        return self.id == "megatron-core"
+        return self.id in ("megatron-core", "megatron-graphs")
 
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""

@@ -6,6 +6,7 @@ VERBS = {
     "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
     "search": "Every plan ranked, best first.",
     "memory": "What every pipeline stage holds over one step, its peak and when.",
+    "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
@@ -38,6 +39,7 @@ def make_app() -> App:
     app.command("foretell.cli.estimate:estimate", help=VERBS["estimate"])
     app.command("foretell.cli.search:search", help=VERBS["search"])
     app.command("foretell.cli.memory:memory", help=VERBS["memory"])
+    app.command("foretell.cli.simulate:simulate", help=VERBS["simulate"])
     app.command("foretell.cli.explain:explain", help=VERBS["explain"])
     app.command(
         "foretell.cli.explain:compare_plans", name="compare-plans", help=VERBS["compare-plans"]

@@ -64,12 +64,21 @@ def training(
         Literal["source"] | None,
         Parameter(help="Score each source without the values that were read from its runs."),
     ] = None,
+    simulate: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Play the runs that have a pipeline or replicas event by event.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> int:
     """Score a table of published training runs: step time, and peak memory apart."""
     from foretell.validate.training import score_training
 
-    return show(score_training(Path(file), leave_one_out=leave_one_out), json)
+    found = score_training(Path(file), leave_one_out=leave_one_out, simulate=simulate)
+    return show(found, json)
 
 
 def memory(file: Table, *, json: Json = False) -> int:

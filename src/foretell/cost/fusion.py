@@ -37,6 +37,7 @@ FUSED: Mapping[str, Passes] = {
     "embedding": Passes(forward=1.1, backward=2.0),
     "routing": Passes(forward=1.2, backward=1.5),
     "softmax": Passes(forward=1.3, backward=1.3),
+    "expert-bias": Passes(forward=0.0, backward=0.0),
     "other": Passes(forward=1.3, backward=2.0),
 }
 """By a compiler or by hand."""
@@ -51,10 +52,18 @@ PLAIN: Mapping[str, Passes] = {
     "embedding": Passes(forward=1.1, backward=2.0),
     "routing": Passes(forward=3.0, backward=8.0, kernels=4.0),
     "softmax": Passes(forward=2.2, backward=2.2, kernels=3.0),
+    "expert-bias": Passes(forward=7.0, backward=18.0, kernels=4.0),
     "other": Passes(forward=2.0, backward=3.0, kernels=2.0),
 }
 """One plain kernel after the other. A plain loss casts the scores to 32 bits and back (36 bytes a score, both
-passes); `loss16` keeps them as they are (12), as runs do whose weights are in 16 bits alone."""
+passes); `loss16` keeps them as they are (12), as runs do whose weights are in 16 bits alone. Biases of
+experts as Megatron-Core adds them (experts.py): times the router's weight, to the rows, experts joined, back
+to 16 bits, 28 bytes an element in 32 bits; backward 36, for the gradients of rows, biases and weights. A
+kernel that has them in its epilogue moves none."""
+COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
+"""Rotary positions in complex numbers: to 32 bits, the product, back: 6 + 8 + 6 bytes for at least 4."""
+SPREAD_SORTS = Passes(forward=2.1, backward=4.75, kernels=2.5)
+"""Sorting tokens by plain kernels for a plain all-to-all: once by PLAIN's, and once more a copy by rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +86,11 @@ HOSTS: Mapping[bool, Host] = {
 the host of one H200, whatever its width; a launch 8.5 us. Another CPU is another number."""
 COLLECTIVE_HOST_S = 45e-6
 """What the host takes to start one collective through torch.distributed: checks, events, a launch."""
-ROUTED_HOST_S = 1.6e-3
-"""What a layer of routed experts takes the host besides, each way, where no token is dropped: how many tokens
-each expert gets is read back before their products start. 1.6 to 2.8 ms in Megatron-Core of 2024 and 2025."""
 SIDE_BY_SIDE = 6.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 KINDS = ("norm", "loss", "embedding", "routing")
 """Families of operations that are a kind by themselves."""
-NAMES = ("residual", "act", "rotate")
+NAMES = ("residual", "act", "rotate", "expert-bias")
 """Ends of the names of operations that are one."""
 
 

@@ -13,10 +13,17 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack
-from foretell.cost.fusion import HOSTS, Passes, passes
+from foretell.cost.fusion import (
+    COMPLEX_ROTARY,
+    HOSTS,
+    PLAIN,
+    SPREAD_SORTS,
+    Passes,
+    passes,
+)
 from foretell.cost.kernels.base import DTYPES, Engine, attainable, engine_of
-from foretell.cost.kernels.choose import Chosen, choose
-from foretell.cost.kernels.experts import grouped_seconds
+from foretell.cost.kernels.choose import Chosen, choose, of_kin
+from foretell.cost.kernels.experts import grouped_times
 from foretell.cost.kernels.gemm import Gemm
 from foretell.cost.kernels.spread import spread_of
 from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
@@ -29,6 +36,8 @@ Array = NDArray[np.float64]
 
 SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
 """Whose kernels stand for training's, the nearest first."""
+LIBRARY = ("torch", "trtllm")
+"""Whose products are the vendor library's, as training's are; vLLM brings its own in narrow formats."""
 ATTENTION = {"fa1": "torch-fa1", "fa2": "torch-fa2", "fa3": "torch-fa3", "cudnn": "torch-cudnn"}
 """Library of a plan's attention -> the software its kernels were measured under."""
 BEST_ATTENTION = {
@@ -38,6 +47,9 @@ BEST_ATTENTION = {
     "rubin": "cudnn",
 }
 """The fastest library of an architecture; fa2 elsewhere."""
+ROW_PRODUCTS = 0.73
+"""Share of the vendor library's rate that products with a scale a row reach: by CUTLASS, in PyTorch as in
+vLLM, whose fp8 table on Blackwell tops out at 0.55 of the peak where the library's has 0.757."""
 CAST_LAUNCH_S = 3e-6
 """Launch of a product whose operands are already narrow."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
@@ -121,22 +133,30 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
 
 def _passes(stack: CallStack, plan: Plan) -> tuple[Array, Array]:
     """Traffic over the least, and kernels, of each call; (calls, 1)."""
-    known = {kind: kind_passes(kind, plan) for kind, _ in stack.kinds}
-    told = [(known[kind], backward) for kind, backward in stack.kinds]
     if stack.family != "pointwise":
-        return np.ones((len(told), 1)), np.ones((len(told), 1))
+        return np.ones((len(stack.kinds), 1)), np.ones((len(stack.kinds), 1))
+    apart = _passes_apart(plan)
+    told = [(apart.get(kind) or passes(kind, plan.fused), back) for kind, back in stack.kinds]
     factor = [p.backward if backward else p.forward for p, backward in told]
     kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
     return np.array(factor)[:, None], np.array(kernels)[:, None]
 
 
-def kind_passes(kind: str, plan: Plan) -> Passes:
-    """The passes of a kind: a framework may bring a fused loss alone; weights that are kept in 16 bits have
-    a loss in 16 bits."""
-    if kind != "loss":
-        return passes(kind, plan.fused)
-    fused = plan.fused or framework(plan.framework).loss_fused
-    return passes("loss16" if plan.master == "none" else "loss", fused)
+def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
+    """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
+    weights that are kept in 16 bits have a loss in 16 bits."""
+    software = framework(plan.framework)
+    fused = plan.fused or software.loss_fused
+    found = {"loss": passes("loss16" if plan.master == "none" else "loss", fused)}
+    if not plan.fused:
+        return found
+    if software.complex_rotary:
+        found["rotate"] = COMPLEX_ROTARY
+    if software.plain_experts:
+        found["expert-bias"] = PLAIN["expert-bias"]
+    if software.plain_experts and plan.dispatch == "alltoall":
+        found["routing"] = SPREAD_SORTS
+    return found
 
 
 def _host_s(stack: CallStack, kernels: Array, fused: bool) -> Array:
@@ -167,14 +187,24 @@ def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
         found = choose(chip, family, dtype, (ATTENTION[name],))
         return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
     if family == "grouped":
-        return choose(chip, "experts", dtype, SOFTWARE)
+        return library_products(chip, "experts", dtype)
     if family == "gemm":
-        found = choose(chip, "gemm", dtype, SOFTWARE)
+        found = library_products(chip, "gemm", dtype)
         record = replace(found.record, fade=0.0)
         return replace(
             found, record=fused_cast(record, plan) if DTYPES[dtype].quantised else record
         )
     return choose(chip, "pointwise", "bf16", SOFTWARE)
+
+
+def library_products(chip: Chip, family: str, dtype: str) -> Chosen:
+    """Products of the vendor's library: the chip's own tables of it, those of its generation, any."""
+    names = (dtype, "fp8") if dtype == "mxfp8" else (dtype,)
+    for name in names:
+        found = of_kin(chip, family, name, LIBRARY)
+        if found is not None:
+            return found
+    return choose(chip, family, dtype, SOFTWARE)
 
 
 def fused_cast(record: Gemm, plan: Plan) -> Gemm:
@@ -183,8 +213,10 @@ def fused_cast(record: Gemm, plan: Plan) -> Gemm:
     Serving's tables launch the cast by itself and scale row by row; training casts a tensor in one pass
     that reads 16 bits and writes the format twice, as it is and transposed (4 bytes a value in fp8).
     """
+    by_row = plan.precision == "fp8" and plan.scaling == "row"
     return replace(
         record,
+        compute=record.compute * (ROW_PRODUCTS if by_row else 1.0),
         launch_s=np.minimum(record.launch_s, CAST_LAUNCH_S),
         quantise=cast_passes(plan),
         row_s=0.0,
@@ -200,7 +232,7 @@ def kernel_seconds(
     products_s = stack.matrix_flop / engine.flop_per_s
     plain_s = stack.vector_flop / (VECTOR_SHARE * engine.vector_flop_per_s)
     if stack.family == "grouped":
-        return grouped_seconds(stack.sizes, record, engine), products_s / record.matrix_share
+        return grouped_times(stack.sizes, record, engine)
     if stack.family == "gemm":
         return chosen.family.seconds(stack.sizes, record, engine), products_s / record.compute
     if stack.family in ("prefill", "prefill-backward"):

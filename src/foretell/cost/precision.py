@@ -5,7 +5,7 @@
     fp8        row       fp8         a row, a column        2: the transpose has other scales, read again
     fp8        block     fp8-block   1 x 128 and 128 x 128  4/3: both directions from one tile
     mxfp8                mxfp8       32 values              4/3
-    nvfp4                nvfp4       16 values              4/3
+    nvfp4                nvfp4       16 values, a tensor    2: the tensor's largest value is found first
 
 Attention, head, table, router, norms and sums stay in 16 or 32 bits in every recipe; gradients, master copy
 and states are choices of their own. Beside the 16-bit weights lie copies in the format, as long as a step's
@@ -25,8 +25,8 @@ from foretell.workload.ops import Gemm, Op
 LOW_PRECISION: Mapping[str, str] = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
 CAST_PASSES, ROW_CAST_PASSES = 4.0 / 3.0, 2.0
-"""Traffic of a cast over one read and one write: the format written twice, as it is and transposed; and of
-two casts, each reading 16 bits."""
+"""Traffic of a cast over one read and one write: the format written twice, as it is and transposed; and where
+16 bits are read twice, for two casts or for the largest value and the cast."""
 EITHER_WAY = ("blackwell", "blackwell-ultra", "rubin")
 """Architectures whose fp8 units read an operand in both orders."""
 NARROW_KEPT = ("region.in", "moe.in", "ffn.act", "moe.act", "moe.shared.act")
@@ -45,7 +45,7 @@ def linear_format(plan: Plan) -> str | None:
 def cast_passes(plan: Plan) -> float:
     """Traffic of a cast over one read of 16 bits and one write of the format."""
     by_row = plan.precision == "fp8" and plan.scaling == "row"
-    return ROW_CAST_PASSES if by_row else CAST_PASSES
+    return ROW_CAST_PASSES if by_row or plan.precision == "nvfp4" else CAST_PASSES
 
 
 def is_narrow(op: Op) -> bool:

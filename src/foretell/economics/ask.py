@@ -10,14 +10,14 @@ from foretell import catalog, units
 from foretell.catalog.designs import build
 from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.systems import own_file
-from foretell.catalog.technology import technology
+from foretell.catalog.technology import named, technology
 from foretell.economics.assembly import RETICLE_MM2
-from foretell.economics.cases import Case, case_of, central, drivers, finished, spread
+from foretell.economics.cases import Case, case_of, drivers, finished, spread
 from foretell.economics.interfaces import interface, interface_of_share, package_tier
 from foretell.economics.packages import Priced, chip_first, dies_tree, priced, sections
 from foretell.economics.products import package_of_chip, package_of_design, partition
 from foretell.economics.settings import set_prices
-from foretell.economics.tree import Branch
+from foretell.economics.tree import Branch, central
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.overrides import apply_settings, parse_settings
 from foretell.specs.check import problems_of
@@ -25,9 +25,14 @@ from foretell.specs.cost import CostAnswer
 from foretell.specs.design import ChipDesign
 from foretell.specs.package import Package
 from foretell.specs.silicon import DieCost
+from foretell.specs.technology import LinkKind
 
 ROOTS = ("package", "prices")
 """What a `--set` path of a chip or package may begin with."""
+BOUND_USD = 1e100
+"""What costs more has no price; its square would not be a number."""
+MOST_INTERFACE = 0.9
+"""A die that is more interface than this is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +61,8 @@ def chip_cost(question: PackageQuestion) -> CostAnswer:
     """The dies of a chip, good and tested, without their package."""
     figures, package, said, seen = _asked(question)
     case = case_of(figures, ("wafer", "probe", "finish", *_processes(package)))
-    tree, costs = dies_tree(package, case)
+    with np.errstate(all="ignore"):  # what is not finite is refused below
+        tree, costs = dies_tree(package, case)
     _check_finite(tree, package)
     facts = {
         "dies": [_die_facts(package, name, cost, case) for name, cost in costs.items()],
@@ -69,7 +75,8 @@ def package_cost(question: PackageQuestion) -> CostAnswer:
     """A whole package: dies, memory, carrier, substrate, losses, test."""
     figures, package, said, seen = _asked(question)
     case = case_of(figures, sections(package))
-    found = priced(package, case)
+    with np.errstate(all="ignore"):  # what is not finite is refused below
+        found = priced(package, case)
     _check_finite(found.tree, package)
     return _answer(
         "package", package, found.tree, case, _package_facts(package, found, case), said, seen
@@ -177,9 +184,18 @@ def _described(question: PackageQuestion, figures: Sheet) -> Package:
     if question.die_to_die == "" or dies == 1:
         return made
     rate = units.parse(question.die_to_die, "bytes_per_s", "die_to_die")
-    link = technology().links[figures.plain[f"packages.{kind}.link"]]
-    share = float(interface(link, rate).area_mm2)
-    share = share / (area / dies + share)
+    taken = float(interface(_link(kind, figures), rate).area_mm2)
+    share = taken / (area / dies + taken)
+    if not 0.0 < share < MOST_INTERFACE:
+        message = f"its interfaces would take {taken:.3g} mm2 of each die"
+        allowed = f"a rate above 0 that leaves {1 - MOST_INTERFACE:.0%} of a die"
+        raise BadInput(
+            [
+                Problem(
+                    path="die_to_die", value=question.die_to_die, message=message, allowed=allowed
+                )
+            ]
+        )
     return replace(partition(node, area, dies, kind, share), die_to_die_bytes_per_s=rate)
 
 
@@ -254,9 +270,9 @@ def _contradictions(package: Package) -> list[Problem]:
 
 def _check_finite(tree: Branch, package: Package) -> None:
     """What is larger than its wafer, or never good, has no price."""
-    if np.all(np.isfinite(np.asarray(tree.usd, float))):
+    if np.all(np.asarray(tree.usd, float) < BOUND_USD):
         return
-    message = "is larger than a wafer or panel of carriers"
+    message = "is larger than a wafer or panel, or next to never good"
     raise Infeasible([Problem(path=f"package.{package.kind}", value=None, message=message)])
 
 
@@ -336,13 +352,22 @@ def _package_facts(package: Package, found: Priced, case: Case) -> dict[str, Any
     }
 
 
+def _link(kind: str, figures: Sheet) -> LinkKind:
+    """The interface between dies that a package allows."""
+    path, problems = f"packages.{kind}.link", list[Problem]()
+    found = named(technology().links, figures.plain[path], f"prices.{path}", problems)
+    if found is None:
+        raise BadInput(problems)
+    return found
+
+
 def _die_to_die(package: Package, figures: Sheet) -> dict[str, Any] | None:
     """The interface between dies, and the package as a tier of a network."""
     first = package.dies[0]
     dies = int(sum(float(die.count) for die in package.dies if not die.on or die is first))
     if dies < 2 and not any(die.on for die in package.dies):
         return None
-    link = technology().links[figures.plain[f"packages.{package.kind}.link"]]
+    link = _link(package.kind, figures)
     if package.die_to_die_bytes_per_s:
         made = interface(link, float(package.die_to_die_bytes_per_s))
     else:

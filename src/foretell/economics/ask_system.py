@@ -11,7 +11,9 @@ from foretell.catalog.files import catalogue_table
 from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.names import find
 from foretell.catalog.prices import TERMS, operating, price
-from foretell.economics.cases import Case, case_of, central, drivers, finished, spread
+from foretell.catalog.systems import own_file
+from foretell.economics.ask import named_package
+from foretell.economics.cases import Case, case_of, drivers, finished, spread
 from foretell.economics.cluster import (
     Bought,
     Cluster,
@@ -25,9 +27,9 @@ from foretell.economics.fabric import card_gbit_s, cards, fabric_of, per_node_ch
 from foretell.economics.packages import priced, sections
 from foretell.economics.products import package_of_chip
 from foretell.economics.settings import set_prices
-from foretell.economics.tree import Branch, leaf
+from foretell.economics.tree import Branch, central, leaf
 from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Infeasible, Problem
 from foretell.overrides import apply_settings, parse_settings
 from foretell.specs._base import Num
 from foretell.specs.cost import CostAnswer, Figure
@@ -80,11 +82,15 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     system = replace(system, chip=chip, network=network)
     gpus = _gpus(question.gpus, system)
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
-    figures, package = _node_price(system, figures, seen, said)
+    figures, package = _node_price(system, question.system, figures, seen, said)
     case = case_of(figures, _sections(package, figures))
-    cluster = _cluster(system, gpus, package, case, _watts(question), said)
-    all_of_it = bought(cluster, case.entry("fabric"), case.entry("site"))
-    year = yearly(cluster, all_of_it, case.entry("site"), case.entry("finance"))
+    with np.errstate(all="ignore"):  # what is not finite is refused below
+        cluster = _cluster(system, gpus, package, case, _watts(question), said)
+        all_of_it = bought(cluster, case.entry("fabric"), case.entry("site"))
+        year = yearly(cluster, all_of_it, case.entry("site"), case.entry("finance"))
+    if not np.all(np.isfinite(np.asarray(year.tree.usd))):
+        message = "has no finite price with these settings"
+        raise Infeasible([Problem(path="system", value=system.id, message=message)])
     low, usd, high = spread(all_of_it.tree.usd, case)
     return CostAnswer(
         what="system",
@@ -152,7 +158,7 @@ def _gpus(asked: str | int, system: System) -> float:
 
 
 def _node_price(
-    system: System, figures: Sheet, seen: Mapping[str, object], said: list[str]
+    system: System, name: str, figures: Sheet, seen: Mapping[str, object], said: list[str]
 ) -> tuple[Sheet, Package | None]:
     """The figure that a node's price is taken from: itself, a chip's, or the chip's manufacture."""
     if float(system.node_price_usd):
@@ -176,7 +182,10 @@ def _node_price(
         figure = _figure(CHIP, held["value"], held.get("low"), held.get("high"), "press")
         return figures.with_figure(figure), None
     try:
-        package, more = package_of_chip(system.chip, figures)
+        if own_file(name):  # a design says more than the chip that was made of it
+            package, more = named_package(name, figures)
+        else:
+            package, more = package_of_chip(system.chip, figures)
     except BadInput as error:
         message = f"no price of {system.id} or {chip} is known, nor can one be made up"
         allowed = "--set system.node_price_usd=..."

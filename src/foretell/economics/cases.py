@@ -67,8 +67,8 @@ def spread(values: Num, case: Case) -> tuple[float, float, float]:
     if len(rows) == 1:
         return float(middle), float(middle), float(middle)
     off = rows[1:].reshape(-1, 2) - middle
-    below = np.sqrt((np.minimum(off.min(1), 0.0) ** 2).sum())
-    above = np.sqrt((np.maximum(off.max(1), 0.0) ** 2).sum())
+    below = np.linalg.norm(np.minimum(off.min(1), 0.0))
+    above = np.linalg.norm(np.maximum(off.max(1), 0.0))
     floor = 0.0 if rows.min() >= 0.0 else -np.inf  # what is never negative has no negative end
     return float(max(middle - below, floor)), float(middle), float(middle + above)
 
@@ -109,11 +109,6 @@ def drivers(values: Num, case: Case, most: int = 12) -> tuple[Driver, ...]:
         )
     moved = [one for one in found if one.usd_at_low != one.usd_at_high]
     return tuple(sorted(moved, key=lambda one: -abs(one.usd_at_high - one.usd_at_low))[:most])
-
-
-def central(value: Num) -> float:
-    """The value with all figures at theirs."""
-    return float(np.asarray(value, float).ravel()[0])
 
 
 def _rows(values: Num, case: Case) -> Array:

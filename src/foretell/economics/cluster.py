@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.economics.fabric import TierParts
-from foretell.economics.tree import Branch, leaf, times, total
-from foretell.economics.years import HOURS, charge_usd
+from foretell.economics.tree import Branch, central, leaf, times, total
+from foretell.economics.years import HOURS, charge_usd, interest_usd
 from foretell.specs._base import Num
 from foretell.specs.site import FabricParts, Finance, ServerParts, Site
 
@@ -64,7 +64,7 @@ def node_of_parts(chip: Branch, chips: Num, cards: Branch, parts: ServerParts) -
         ],
     )
     inside = [
-        times(chip, chips, f"{float(np.ravel(chips)[0]):g} of them"),
+        times(chip, chips, f"{central(chips):g} of them"),
         leaf("scale-up", parts.scale_up_usd_per_chip * chips),
         host,
         cards,
@@ -91,7 +91,7 @@ def bought(cluster: Cluster, fabric: FabricParts, site: Site) -> Bought:
     )
     racks = np.ceil(cluster.nodes * cluster.node_watts / site.rack_watts)
     storage = cluster.chips * site.storage_bytes_per_chip / GB * site.storage_usd_per_gb
-    nodes = float(np.ravel(cluster.nodes)[0])
+    nodes = central(cluster.nodes)
     parts = [
         times(_as(cluster.node, "servers"), cluster.nodes, f"{nodes:,.0f} nodes"),
         network,
@@ -99,7 +99,7 @@ def bought(cluster: Cluster, fabric: FabricParts, site: Site) -> Bought:
         total(
             "racks",
             [
-                leaf("racks", racks * site.rack_usd, f"{float(np.ravel(racks)[0]):,.0f} of them"),
+                leaf("racks", racks * site.rack_usd, f"{central(racks):,.0f} of them"),
                 leaf("cooling of racks", site.rack_cooling_usd_per_watt * it_watts),
             ],
         ),
@@ -110,7 +110,7 @@ def bought(cluster: Cluster, fabric: FabricParts, site: Site) -> Bought:
                 leaf("power", site.power_usd_per_watt * it_watts),
                 leaf("cooling", site.cooling_usd_per_watt * it_watts),
             ],
-            f"{float(np.ravel(it_watts)[0]) / 1e6:,.3g} MW",
+            f"{central(it_watts) / 1e6:,.3g} MW",
         ),
     ]
     return Bought(
@@ -146,12 +146,12 @@ def _network(tiers: list[TierParts], parts: FabricParts) -> tuple[Branch, Num, N
                     leaf(
                         "switches",
                         boxes_gbit * parts.switch_usd_per_gbit_s,
-                        f"{float(np.ravel(tier.switches)[0]):,.0f} of {tier.gbit_s:g} Gbit/s ports",
+                        f"{central(tier.switches):,.0f} of {central(tier.gbit_s):g} Gbit/s ports",
                     ),
                     leaf(
                         "optics",
                         sent * tier.gbit_s * parts.optics_usd_per_gbit_s,
-                        f"{float(np.ravel(sent)[0]):,.0f} transceivers",
+                        f"{central(sent):,.0f} transceivers",
                     ),
                     leaf("fibres", light * parts.fibre_usd),
                     leaf("copper", copper * tier.gbit_s * parts.copper_usd_per_gbit_s),
@@ -198,17 +198,20 @@ def yearly(cluster: Cluster, all_of_it: Bought, site: Site, finance: Finance) ->
             leaf("in use", HOURS * u * used / 1000.0 * site.usd_per_kwh),
             leaf("at rest", HOURS * (1.0 - u) * idle / 1000.0 * site.usd_per_kwh),
         ],
-        f"{float(np.ravel(kwh)[0]) / 1e3:,.4g} MWh",
+        f"{central(kwh) / 1e3:,.4g} MWh",
     )
     charges = total(
         "capital charges",
         [
-            leaf(
+            _charge(
                 "servers and storage",
-                charge_usd(servers, finance.rate, finance.server_years, finance.server_residual),
+                servers,
+                finance.rate,
+                finance.server_years,
+                finance.server_residual,
             ),
-            leaf("network", charge_usd(network, finance.rate, finance.network_years)),
-            leaf("building and racks", charge_usd(building, finance.rate, finance.building_years)),
+            _charge("network", network, finance.rate, finance.network_years),
+            _charge("building and racks", building, finance.rate, finance.building_years),
         ],
     )
     people = cluster.nodes / 1000.0 * site.staff_per_1000_nodes * site.staff_usd_per_year
@@ -231,6 +234,14 @@ def yearly(cluster: Cluster, all_of_it: Bought, site: Site, finance: Finance) ->
         work_usd_per_hour=work,
         kwh=kwh,
     )
+
+
+def _charge(name: str, capital: Num, rate: Num, years: Num, residual: Num = 0.0) -> Branch:
+    """One class of capital: the loss of worth spread evenly, and what the money costs."""
+    interest = interest_usd(capital, rate, years, residual)
+    worn = charge_usd(capital, rate, years, residual) - interest
+    note = f"over {central(years):g} years"
+    return total(name, [leaf("depreciation", worn), leaf("financing", interest)], note)
 
 
 def _loads(cluster: Cluster, all_of_it: Bought, site: Site) -> tuple[Num, Num]:

@@ -15,7 +15,7 @@ from foretell.economics.assembly import (
 from foretell.economics.cases import Case
 from foretell.economics.dies import die_cost
 from foretell.economics.nre import die_nre, package_nre_usd, spread_over
-from foretell.economics.tree import Branch, leaf, times, total
+from foretell.economics.tree import Branch, central, leaf, times, total
 from foretell.specs._base import Num
 from foretell.specs.package import Finish, Package, PackageKind, Stacking, StackPrice
 from foretell.specs.silicon import Die, DieCost, Process
@@ -68,7 +68,7 @@ def priced(package: Package, case: Case) -> Priced:
     parts = [
         total("dies", [die_branch(die, costs[die.name]) for die in package.dies]),
         stacked,
-        leaf("memory", memory_usd, f"{package.memory_stacks:g} of {package.memory}"),
+        leaf("memory", memory_usd, f"{central(package.memory_stacks):g} of {package.memory}"),
         *_put_together(made),
         _lost(made, carried, memory_usd),
         leaf("test", finish.test_usd / carried.quality),
@@ -109,7 +109,7 @@ def die_branch(die: Die, cost: DieCost) -> Branch:
             leaf("bumps", cost.bumps_usd),
         ],
     )
-    note = f"{float(np.ravel(die.count)[0]):g} x {float(np.ravel(die.area_mm2)[0]):.4g} mm2 of {die.node}"
+    note = f"{central(die.count):g} x {central(die.area_mm2):.4g} mm2 of {die.node}"
     return times(one, die.count, note)
 
 
@@ -232,5 +232,5 @@ def _nre(package: Package, finish: Finish, case: Case, substrate_mm2: Num) -> Br
     """All NRE that one package bears."""
     share = spread_over(1.0, package.volume, 0.0)
     own = leaf("design of package", package_nre_usd(finish, substrate_mm2) * share)
-    note = f"over {package.volume:,.0f} packages" if np.any(np.asarray(package.volume)) else ""
+    note = f"over {central(package.volume):,.0f} packages"
     return total("NRE", [*_die_nre(package, finish, case), own], note)

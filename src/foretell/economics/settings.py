@@ -57,6 +57,8 @@ def _set_price(sheet: Sheet, setting: Setting) -> Sheet:
         _check(value, field.hint, where)
         figure = Figure(path=path, value=value, low=value, high=value, status="set")
         return sheet.with_figure(figure)
+    if field.kind == "list":
+        raise BadInput([Problem(path=where, value=setting.text, message="a list cannot be set")])
     plain: Any = setting.text
     if plain.lower() in ("true", "false"):
         plain = plain.lower() == "true"

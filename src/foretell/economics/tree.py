@@ -22,6 +22,11 @@ class Branch:
     """What it is made of."""
 
 
+def central(value: Num) -> float:
+    """The first of a batch: the value with all figures at theirs."""
+    return float(np.asarray(value, float).ravel()[0])
+
+
 def leaf(name: str, usd: Num, note: str = "") -> Branch:
     """A part that is not divided further."""
     return Branch(name=name, usd=usd, note=note)

@@ -17,6 +17,9 @@ Array = NDArray[np.float64]
 OFFSETS = 12
 """Places of the grid's corner that are tried along each side of a cell, half a cell included."""
 
+TINY = 2e-3
+"""Cells shorter than this, of the usable radius (a third of a millimetre), fill the circle."""
+
 
 def dies_per_wafer(area_mm2: Num, wafer: Wafer) -> Num:
     """Dies of an area on a wafer, by the wafer's rule."""
@@ -79,10 +82,14 @@ def grid_count(area_mm2: Num, wafer: Wafer) -> Num:
 def _grid(area_mm2: float, edge_mm: float, scribe_mm: float, aspect: float, across: float) -> float:
     """Cells of one grid, tried at every place; a cell is inside where its far corner is."""
     radius = across / 2.0 - edge_mm
+    if radius <= 0.0:
+        return 0.0
     wide = (np.sqrt(area_mm2 * aspect) + scribe_mm) / radius
     high = (np.sqrt(area_mm2 / aspect) + scribe_mm) / radius
     if wide * high > np.pi:
         return 0.0
+    if min(wide, high) < TINY:
+        return float(np.floor(np.pi / (wide * high)))
     shifts = np.arange(OFFSETS) / OFFSETS
     columns, rows = _far_side(wide, shifts), _far_side(high, shifts)
     inside = columns[:, None, :, None] ** 2 + rows[None, :, None, :] ** 2 <= 1.0

@@ -9,9 +9,16 @@ WIDTH, HEIGHT = 820.0, 520.0
 """Pixels of a picture."""
 LEFT, RIGHT, TOP, BOTTOM = 84.0, 176.0, 52.0, 62.0
 """Margins of the axes; the right one has the legend."""
-COLOURS = ("#1f6fb4", "#d1622b", "#2e8b57", "#8e4bb0", "#b8860b", "#c23b5a", "#4a5a6a")
+COLOURS = (
+    "#1f6fb4", "#d1622b", "#2e8b57", "#8e4bb0", "#b8860b", "#c23b5a", "#4a5a6a", "#3aa6a0",
+    "#8c6d4f", "#e08fb0",
+)  # fmt: skip
 """One a line, told apart by who sees few colours too."""
 FONT = "font-family='Helvetica, Arial, sans-serif'"
+PAD = 18.0
+"""Pixels between the axes' ends and the first and last points."""
+FAINT = 0.005
+"""Parts below this share of the highest bar are shown together."""
 MOST_BANDS = 1
 """With more lines than this, ranges, which the lines mostly share, would hide each other."""
 
@@ -29,17 +36,20 @@ class Line:
 def line_chart(title: str, x_title: str, y_title: str, lines: Sequence[Line]) -> str:
     """Values over a number, ranges as bands."""
     xs = [x for line in lines for x, *_ in line.points]
+    first, last = min(xs), max(xs)
     bands = len(lines) <= MOST_BANDS
     tops = [high if bands else value for line in lines for _, value, _, high in line.points]
-    x_ticks, y_ticks = ticks(min(xs), max(xs)), ticks(0.0, max(tops))
-    log_x = min(xs) > 0 and max(xs) / min(xs) > 50
-    x_ticks = log_ticks(min(xs), max(xs)) if log_x else x_ticks
+    y_ticks = ticks(0.0, max(tops))
+    log_x = first > 0 and last / first > 50
+    x_ticks = log_ticks(first, last) if log_x else ticks(first, last)
+    x_ticks = [tick for tick in x_ticks if first * 0.999 <= tick <= last * 1.001] or [first]
 
     def across(x: float) -> float:
-        low, high = x_ticks[0], x_ticks[-1]
+        low, high = first, last
         if log_x:
             x, low, high = math.log(x), math.log(low), math.log(high)
-        return LEFT + (x - low) / ((high - low) or 1.0) * (WIDTH - LEFT - RIGHT)
+        inside = WIDTH - LEFT - RIGHT - 2 * PAD
+        return LEFT + PAD + (x - low) / ((high - low) or 1.0) * inside
 
     def up(y: float) -> float:
         return HEIGHT - BOTTOM - y / (y_ticks[-1] or 1.0) * (HEIGHT - TOP - BOTTOM)
@@ -72,8 +82,10 @@ def stacked_bars(
     title: str, x_title: str, y_title: str, names: Sequence[str], stacks: Sequence[dict[str, float]]
 ) -> str:
     """One bar for each name, made of parts."""
+    highest = max(sum(stack.values()) for stack in stacks)
+    stacks = [_gathered(stack, stacks, FAINT * highest) for stack in stacks]
     kinds = list(dict.fromkeys(part for stack in stacks for part in stack))
-    y_ticks = ticks(0.0, max(sum(stack.values()) for stack in stacks))
+    y_ticks = ticks(0.0, highest)
     slot = (WIDTH - LEFT - RIGHT) / len(names)
 
     def up(y: float) -> float:
@@ -96,6 +108,16 @@ def stacked_bars(
         parts.append(_text(middle, HEIGHT - BOTTOM + 18, name, anchor="middle"))
     parts += _legend(kinds)
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _gathered(
+    stack: dict[str, float], stacks: Sequence[dict[str, float]], least: float
+) -> dict[str, float]:
+    """A bar whose parts are large enough to be seen in one of the bars, the others as one."""
+    seen = {part for one in stacks for part, value in one.items() if value >= least}
+    kept = {part: value for part, value in stack.items() if part in seen}
+    rest = sum(value for part, value in stack.items() if part not in seen)
+    return {**kept, "other": rest} if rest else kept
 
 
 def ticks(low: float, high: float, most: int = 7) -> list[float]:

@@ -105,26 +105,17 @@ def _tree(tree: Mapping[str, Any]) -> "Table":
 
 def _drivers(found: Mapping[str, Any]) -> "Table":
     unit = "USD/h" if "hour" in found else "USD"
-    made = table(
-        "what moves it", "taken as", "from", "to", f"{unit} at either end", "source",
-        right=("taken as", "from", "to", f"{unit} at either end"),
-    )  # fmt: skip
+    heads = ("taken as", "from", "to", f"{unit} at either end")
+    made = table("what moves it", *heads, right=heads)
     for driver in found["drivers"][:DRIVERS]:
         ends = f"{number(driver['usd_at_low'])} to {number(driver['usd_at_high'])}"
-        cells = [f"{driver[key]:.4g}" for key in ("value", "low", "high")]
-        source = driver["source"].split(",")[0].split(";")[0]
-        made.add_row(driver["path"], *cells, ends, source)
+        cells = [f"{driver[key]:,.6g}" for key in ("value", "low", "high")]
+        made.add_row(driver["path"], *cells, ends)
     return made
 
 
 def _renting(rents: Sequence[Mapping[str, Any]]) -> "Table":
-    heads = (
-        "renting",
-        "USD per GPU-hour",
-        "own over rent",
-        "buying pays after",
-        "or from a use of",
-    )
+    heads = ("renting", "USD/GPU-hour", "own over rent", "buying pays after", "from a use of")
     made = table(*heads, "listed by", right=heads[1:])
     for rent in rents:
         years, use = rent["break_even_years"], rent["break_even_utilisation"]
@@ -134,9 +125,15 @@ def _renting(rents: Sequence[Mapping[str, Any]]) -> "Table":
             f"{rent['own_over_rent']:.2f}",
             "never" if years is None else f"{years:.1f} years",
             "never" if use is None or use > 1 else f"{use:.0%}",
-            rent["source"].split(" (")[0],
+            _short(rent["source"]),
         )
     return made
+
+
+def _short(source: str) -> str:
+    """Who lists a rent and when: the first word and the last of what stands before the citation."""
+    words = source.split(" (")[0].replace(",", "").split()
+    return f"{words[0]}, {words[-1]}" if len(words) > 3 else source
 
 
 def usd(value: float) -> str:

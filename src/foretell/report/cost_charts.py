@@ -29,6 +29,7 @@ def picture(found: Mapping[str, Any]) -> str:
     rows = [row for row in found["rows"] if row["usd"] is not None]
     key, unit = ("usd_per_gpu_hour", "USD per GPU-hour") if _hourly(rows) else ("usd", "USD")
     given = ", ".join(f"{name} {value}" for name, value in found["given"].items())
+    given = given.removeprefix(f"{found['what']} ")
     title = f"Cost of a {found['what']}" + (f" ({given})" if given else "")
     if not rows or not all(_is_number(row[first]) for row in rows):
         names = [" ".join(str(row[name]) for name in (first, *others)) for row in rows]

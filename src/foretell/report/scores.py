@@ -83,6 +83,12 @@ def _over_sources(scores: Mapping[str, Any]) -> list[str]:
             f"peak memory of {scores['memory_rows']:,} rows: median error "
             f"{percent(scores['memory_median_ape'])}, signed {percent(scores['memory_median_error'])}"
         )
+    for name, found in scores.get("simulated", {}).items():
+        said.append(
+            f"{scores['simulated_rows']:,} rows with pipeline or replicas by {name}: median error "
+            f"{percent(found['median_ape'])}, over sources {percent(found['median_of_sources'])}, "
+            f"their mean {percent(found['mean_of_sources'])}"
+        )
     filled = ", ".join(f"{name} ({count:,})" for name, count in scores["filled"].items())
     return [*said, f"filled: {filled}"] if filled else said
 

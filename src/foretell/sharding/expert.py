@@ -35,6 +35,8 @@ INSIDE = "moe.act"
 """Their activation; also what is kept of it."""
 SORTS = ("moe.permute", "moe.unpermute")
 """Tokens to the order of their experts, and back."""
+ROWS = "moe.expert-bias"
+"""Work on the rows of the experts' results."""
 CHOICE = "moe.top_k"
 """The choice of a token's experts."""
 LATENTS = ("moe.latent_down", "moe.latent_norm", "moe.latent_up")
@@ -153,6 +155,13 @@ def _sort(op: Op, s: Spread) -> Op:
     return changed(op, elements=s.pick(twice, op.elements * s.even), split="none")
 
 
+def _rows(op: Op, s: Spread) -> Op:
+    """What has come, where the experts are spread, else all of it."""
+    assert isinstance(op, Pointwise)
+    share = s.pick(s.busiest * s.etp / s.tp, s.even)
+    return changed(op, elements=op.elements * share, split="none")
+
+
 def _latent(op: Op, s: Spread) -> Op:
     """Own tokens where the experts are spread, else all of them."""
     parts = s.pick(s.tp, 1.0)
@@ -167,6 +176,7 @@ _CUTS: dict[str, Callable[[Op, Spread], Op]] = {
     **dict.fromkeys(SORTS, _sort),
     **dict.fromkeys(LATENTS, _latent),
     INSIDE: _activation,
+    ROWS: _rows,
 }
 
 

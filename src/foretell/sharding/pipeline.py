@@ -78,6 +78,13 @@ def sizes_by_cost(layers: int, chunks: int, head: float) -> NDArray[np.int64]:
     return sizes
 
 
+def sizes_of(layers: int, pp: int, vpp: int, layout: Layout, head: float) -> NDArray[np.int64]:
+    """Layers in each chunk, first to last: by cost where a head's is given and each rank has one chunk."""
+    if head > 0.0 and vpp == 1 and layout == "loop":
+        return sizes_by_cost(layers, pp, head)
+    return chunk_sizes(layers, pp * vpp)
+
+
 WAITED = 0.5
 """Of what unequal chunks would wait in lockstep, what they do: ranks run ahead of each other by a few tasks.
 From playing uneven chunks: with it the step is right to 3 % on average (tests/simulate/test_uneven.py)."""
@@ -149,9 +156,7 @@ def stages_of(
     cumulative = np.zeros((len(kind) + 1, kinds))
     np.add.at(cumulative, (np.arange(1, len(kind) + 1), kind), 1.0)
     cumulative = np.cumsum(cumulative, axis=0)
-    by_cost = head > 0.0 and vpp == 1 and layout == "loop"
-    sizes = sizes_by_cost(len(kind), pp, head) if by_cost else chunk_sizes(len(kind), pp * vpp)
-    ends = np.concatenate(([0], np.cumsum(sizes)))
+    ends = np.concatenate(([0], np.cumsum(sizes_of(len(kind), pp, vpp, layout, head))))
     chunks = cumulative[ends[1:]] - cumulative[ends[:-1]]
     counts = np.zeros((pp, kinds + 2))
     if layout == "v":

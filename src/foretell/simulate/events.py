@@ -96,9 +96,9 @@ def play(schedule: Schedule, times: ChunkTimes, micro_batches: int) -> Timeline:
     pp, chunks = len(times.forward_s), len(times.forward_s[0])
     # The two chunks of a DualPipe rank are copies for one half of the micro-batches each.
     vpp = 1 if schedule.layout == "both" else chunks
-    _check(schedule, pp, vpp, micro_batches)
+    check_sizes(schedule, pp, vpp, micro_batches)
     orders = [tuple(schedule.tasks(rank, pp, vpp, micro_batches)) for rank in range(pp)]
-    starts, ends = _Player(schedule, times, vpp, micro_batches).run(orders)
+    starts, ends = Player(schedule, times, vpp, micro_batches).run(orders)
     return Timeline(
         tasks=tuple(orders),
         start_s=tuple(np.array(s) for s in starts),
@@ -119,7 +119,7 @@ def even_chunks(
     return ChunkTimes(forward_s=parts[0], input_s=parts[1], weight_s=parts[2])
 
 
-def _check(schedule: Schedule, pp: int, vpp: int, micro_batches: int) -> None:
+def check_sizes(schedule: Schedule, pp: int, vpp: int, micro_batches: int) -> None:
     """Sizes that the schedule has no order for are refused, all that is wrong at once."""
     pipe = Pipe(
         micro_batches=np.array([float(micro_batches)]),
@@ -142,7 +142,7 @@ def _check(schedule: Schedule, pp: int, vpp: int, micro_batches: int) -> None:
         raise BadInput(problems)
 
 
-class _Player:
+class Player:
     """Longest paths, rank by rank as far as their inputs are there.
 
     A place is numbered rank x chunks + chunk; a result (place, micro-batch, forward or backward) by one
@@ -178,19 +178,19 @@ class _Player:
             rank = ready.popleft()
             order, free = orders[rank], ends[rank][-1] if ends[rank] else 0.0
             for at in range(len(ends[rank]), len(order)):
-                start = self._inputs(rank, order[at])
+                start = self.inputs(rank, order[at])
                 if start < 0.0:
                     break
                 start = max(start, free)
                 free = start + self._seconds(rank, order[at])
                 starts[rank].append(start)
                 ends[rank].append(free)
-                ready.extend(self._results(rank, order[at], free))
+                ready.extend(self.results(rank, order[at], free))
         if any(len(end) < len(order) for end, order in zip(ends, orders, strict=True)):
             raise RuntimeError("the ranks wait for each other: an order of tasks is wrong")
         return starts, ends
 
-    def _inputs(self, rank: int, task: Task) -> float:
+    def inputs(self, rank: int, task: Task) -> float:
         """When a task's inputs are there; negative, and remembered, when one is not yet."""
         does, chunk, micro_batch, other_chunk, other_micro_batch = task
         place = rank * self.chunks + chunk
@@ -233,7 +233,7 @@ class _Player:
         other = rank * self.chunks + task.other_chunk
         return self.forward[place] + self.input[other] + self.weight[other] - self.saved
 
-    def _results(self, rank: int, task: Task, end: float) -> list[int]:
+    def results(self, rank: int, task: Task, end: float) -> list[int]:
         """Note what a task has made; the ranks that waited for it."""
         made = []
         if task.does in "FP":

@@ -45,6 +45,7 @@ FRAMEWORKS = (
     "megatron",
     "megatron-te",
     "megatron-core",
+    "megatron-graphs",
     "megatron-deepspeed",
     "nanotron",
     "flash-attn",

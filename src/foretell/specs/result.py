@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 from foretell.specs.plan import Plan
@@ -117,6 +118,13 @@ class Estimate:
         """Where time and memory go, and what would have to change to move them (foretell/explain.py)."""
         # By name: records stand below all that computes.
         return import_module("foretell.api").explain_estimate(self)
+
+    def to_chrome_trace(self, path: str | Path, detail: str = "auto") -> Path:
+        """Play the step and write it as a Chrome trace, gzipped where the name ends in .gz.
+
+        ui.perfetto.dev opens it. `detail` is tasks, layers, ops, or auto: the finest of a fair size.
+        """
+        return Path(import_module("foretell.report.trace").write_estimate(self, path, detail))
 
     def to_dict(self) -> dict[str, Any]:
         """The estimate as JSON: the same keys as the attributes."""

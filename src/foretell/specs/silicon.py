@@ -1,12 +1,16 @@
 """What a die costs to make: the wafer it comes from, the process, and the die itself."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
 
 from foretell.specs._base import Fraction, NotNegative, Num, Positive
 
 CountRule = Literal["grid", "actuary", "classic", "google"]
 """How dies on a wafer are counted: a real grid of dies, or one of three published formulas."""
+Units = Annotated[int, Ge(0), Le(100_000)]
+"""Equal units of a die: cores, slices."""
 YieldModel = Literal["negative-binomial", "poisson", "murphy", "seeds", "bose-einstein"]
 """How defects are spread over dies."""
 
@@ -68,9 +72,9 @@ class Die:
     """Its area, interfaces to other dies included."""
     count: Positive = 1.0
     """How many of it one package has."""
-    units: int = 0
+    units: Units = 0
     """Equal units on it (cores) of which some may be bad; 0: none."""
-    units_needed: int = 0
+    units_needed: Units = 0
     """Units that must be good for the die to be sold."""
     units_share: NotNegative = 0.0
     """Share of the area that these units take."""

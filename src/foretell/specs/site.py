@@ -1,8 +1,16 @@
 """What stands around chips and is paid over years: servers, fabric, building, money, people."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from foretell.specs._base import Fraction, NotNegative, Positive
+from annotated_types import Ge, Le
+
+from foretell.specs._base import Fraction, NotNegative, Num, Positive
+
+Margin = Annotated[Num, Ge(0), Le(0.99)]
+"""A share of a price that is not cost."""
+Ports = Annotated[Num, Ge(4), Le(1e6)]
+"""Ports of a switch: fewer than four cannot branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +35,7 @@ class ServerParts:
     """Assembly and test."""
     maker_markup: NotNegative
     """What the server's maker adds, over all parts but the accelerators' own margin."""
-    gross_margin: NotNegative
+    gross_margin: Margin
     """The chip maker's: price = cost / (1 - margin)."""
     power_factor: Positive
     """Highest draw of a node over that of its chips, where the node's is not known."""
@@ -49,7 +57,7 @@ class FabricParts:
     """A copper cable, both ends included."""
     copper_share: NotNegative
     """Share of the links into the first switch that are short enough for copper."""
-    switch_ports: Positive
+    switch_ports: Ports
     """Ports of one switch."""
     switch_watts_per_gbit_s: NotNegative
     """A switch, over the rates of its ports."""

@@ -36,8 +36,8 @@ PACKAGE_INPUTS = ("node_nm", "partition_mm2", "package")
 PACKAGE_COLUMNS = (
     "raw_chips", "defect_chips", "raw_package", "defect_package", "wasted_kgd", "total_usd",
 )  # fmt: skip
-_MONO = re.compile(r"\s*(?:mono(?:lithic)?|1\s*x)\s*([0-9.]+)\s*", re.IGNORECASE)
-_SEVERAL = re.compile(r"\s*([0-9]+)\s*x\s*([0-9.]+)\s*", re.IGNORECASE)
+_MONO = re.compile(r"\s*(?:mono(?:lithic)?|1\s*[x\u00d7])\s*([0-9.]+)\s*", re.IGNORECASE)
+_SEVERAL = re.compile(r"\s*([0-9]+)\s*[x\u00d7]\s*([0-9.]+)\s*", re.IGNORECASE)
 _ALPHA = re.compile(r"(?:alpha|_n|_a)([0-9.]+)$")
 ROUND = (1000.0, 500.0, 100.0, 50.0, 10.0, 5.0, 1.0, 0.5, 0.1)
 """Steps of areas that people choose, the coarsest first."""
@@ -140,8 +140,7 @@ def partition_of(text: str) -> tuple[float, float]:
 
 def _process(cells: Mapping[str, str]) -> Process:
     """The node's parameters, the row's own in their place."""
-    node = cells.get("node_nm", "").strip()
-    node = node.removesuffix(".0")
+    node = cells.get("node_nm", "").lower().removesuffix("nm").strip().removesuffix(".0")
     given = {
         name: _number(cells, column)
         for name, column in (("wafer_usd", "wafer_usd"), ("defects_per_cm2", "D0_per_cm2"))

@@ -19,6 +19,7 @@ from foretell.answer import answer_of
 from foretell.api import check_choices
 from foretell.catalog.frameworks import LEFT_OUT, fitted_values
 from foretell.errors import ProblemsError
+from foretell.simulation import overlaps, played_step, with_step
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.result import Estimate
@@ -66,12 +67,19 @@ class Told:
         return job.tokens_per_step / (self.row.rate * job.gpus) if self.row.rate else None
 
 
-def score_training(path: Path, *, leave_one_out: Literal["source"] | None = None) -> Scores:
-    """Score a table; with `leave_one_out`, each source without the values that were read from its runs."""
-    return score_rows(read_rows(Path(path)), leave_one_out)
+def score_training(
+    path: Path, *, leave_one_out: Literal["source"] | None = None, simulate: bool = False
+) -> Scores:
+    """Score a table; with `leave_one_out`, each source without the values that were read from its runs.
+
+    `simulate` plays the rows that have a pipeline or replicas, and puts both scores side by side.
+    """
+    return score_rows(read_rows(Path(path)), leave_one_out, simulate)
 
 
-def score_rows(rows: Sequence[Row], leave_one_out: Literal["source"] | None = None) -> Scores:
+def score_rows(
+    rows: Sequence[Row], leave_one_out: Literal["source"] | None = None, simulate: bool = False
+) -> Scores:
     """The scoreboard of some rows."""
     told: list[Told] = []
     unsupported: list[tuple[str, str]] = []
@@ -85,6 +93,9 @@ def score_rows(rows: Sequence[Row], leave_one_out: Literal["source"] | None = No
             unsupported.append((row.id, found))
         else:
             told.append(found)
+    both = [simulated(one) for one in told] if simulate else told
+    more = side_by_side(told, both) if simulate else {}
+    told = both
     predictions = [step_of(one) for one in told]
     scores = scores_of(
         len(rows),
@@ -92,7 +103,7 @@ def score_rows(rows: Sequence[Row], leave_one_out: Literal["source"] | None = No
         unsupported,
         labels_of(told),
         leave_one_out=leave_one_out,
-        facts={"memory_predictions": [_memory_dict(p) for p in memory]},
+        facts={**more, "memory_predictions": [_memory_dict(p) for p in memory]},
     )
     return replace(scores, facts={**summary(rows, told, scores, memory), **scores.facts})
 
@@ -124,6 +135,36 @@ def predicted(row: Row, left_out: str = "") -> Told:
     return Told(
         row=row, scenario=scenario, plan=laid.plan, answer=answer, said=tuple(dict.fromkeys(said))
     )
+
+
+def simulated(told: Told) -> Told:
+    """A row with the step of the events, where something runs beside its passes."""
+    if not overlaps(told.plan):
+        return told
+    _, played = played_step(told.scenario, told.plan)
+    return replace(told, answer=with_step(told.answer, played.step_s))
+
+
+def side_by_side(closed: Sequence[Told], played: Sequence[Told]) -> dict[str, Any]:
+    """Scores of the rows that were played: by the closed form, and by the events."""
+    rows = [(c, e) for c, e in zip(closed, played, strict=True) if overlaps(c.plan)]
+    labels = {"by_source": [source_label(c.row) for c, _ in rows]}
+    found: dict[str, Any] = {}
+    for name, ones in (("closed", [c for c, _ in rows]), ("events", [e for _, e in rows])):
+        scores = scores_of(len(ones), [step_of(one) for one in ones], (), labels)
+        groups = scores.groups["by_source"]
+        graded = [s.median_ape for k, s in groups.items() if not k.endswith("]")]
+        medians = [m for m in graded if m is not None]
+        found[name] = {
+            "median_ape": scores.median_ape,
+            "median_of_sources": float(np.median(medians)) if medians else None,
+            "mean_of_sources": float(np.mean(medians)) if medians else None,
+            "by_source": {
+                k: {"rows": s.rows, "median_ape": s.median_ape, "median_error": s.median_error}
+                for k, s in groups.items()
+            },
+        }
+    return {"simulated_rows": len(rows), "simulated": found}
 
 
 def layers_of(model: Model) -> int:

@@ -22,6 +22,12 @@ from foretell.specs.chip import Chip
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan, parse_plan
 from foretell.validate.training_model import Unsupported
+from foretell.validate.training_recipes import (
+    expert_ranks,
+    expert_words,
+    recomputed,
+    whole_step,
+)
 from foretell.validate.training_rows import Row
 
 SEQ_LEN, OLD_SEQ_LEN = 2048, 1024
@@ -69,6 +75,8 @@ def generation_of(
     engine = re.search(r"\bTE\b|transformer.?engine", row.framework)
     if name == "megatron" and (engine or architecture in HOPPER_ON):
         name = "megatron-te"
+    if name == "megatron-core" and whole_step(row, architecture):
+        name = "megatron-graphs"
     if name == "fsdp" and "compile" in row.framework.lower():
         name = "fsdp-compiled"
     if name == "generic" and row.framework.lower().startswith("flash-attn"):
@@ -94,8 +102,12 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     said += more
     recipe, more = _recipe(row, software, chip, tp, dp, -(-layers // pp))
     said += more
-    degrees = f"tp{tp} pp{pp} vpp{vpp} dp{dp} cp{cp} ep{row.ep or 1} mbs{micro_batch}"
-    plan = parse_plan(f"{degrees} {' '.join(recipe)}", row.gpus)
+    ep, more = expert_ranks(row, tp * cp * dp)
+    said += more
+    experts = expert_words(row, software, chip, tp, tp * cp * dp)
+    said += (f"experts {' '.join(experts)}: as the recipe",) if experts else ()
+    degrees = f"tp{tp} pp{pp} vpp{vpp} dp{dp} cp{cp} ep{ep} mbs{micro_batch}"
+    plan = parse_plan(f"{degrees} {' '.join([*recipe, *experts])}", row.gpus)
     if left_out:
         plan = replace(plan, framework=f"{software.id}{LEFT_OUT}{left_out}")
     job = Job(gpus=row.gpus, global_batch=global_batch, seq_len=seq_len)
@@ -202,7 +214,7 @@ def _recipe(
         words += ["sp" if on else "no-sp"]
         # Asynchronous tensor parallelism is not a generation's but an option's of torchtitan.
         words += ["tp_overlap=on"] if on and re.search(r"async ?tp", row.notes.lower()) else []
-    again, more = _recompute(row, software, chip.architecture, stage_layers)
+    again, more = _recompute(row, software, chip, stage_layers)
     words += [f"recompute={again}", *_dtypes(row, software, chip)]
     if row.lora:
         words += [f"lora={LORA_RANK}", "adapters=qkv"]
@@ -211,12 +223,16 @@ def _recipe(
 
 
 def _recompute(
-    row: Row, software: Framework, architecture: str, stage_layers: int
+    row: Row, software: Framework, chip: Chip, stage_layers: int
 ) -> tuple[str, tuple[str, ...]]:
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
     chosen: str = row.recompute
     said: tuple[str, ...] = ()
+    architecture = chip.architecture
     if not chosen:
+        modules = recomputed(row, chip)
+        if modules is not None:
+            return modules, (f"recompute {modules}: not printed, as the recipe",)
         chosen = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
         said = (f"recompute {chosen}: not printed, as {software.id}",)
     per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
@@ -245,6 +261,8 @@ def _dtypes(row: Row, software: Framework, chip: Chip) -> list[str]:
         return ["precision=bf16", "gradients=bf16", "master=none", "states=bf16"]
     precision = row.precision_id if row.precision_id in PRECISIONS else half
     words = [f"precision={precision}"]
+    if precision == "fp8" and "row" in row.precision.lower():
+        words += ["scaling=row"]
     if software.gradients != "bf16":
         return words
     return [*words, f"gradients={'fp16' if precision == 'fp16' else 'bf16'}"]

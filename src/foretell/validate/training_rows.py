@@ -80,6 +80,8 @@ class Row:
     """The network in words."""
     precision_id: str = ""
     """bf16, bf16-pure, fp16, fp8, mxfp8 or nvfp4."""
+    precision: str = ""
+    """The precision in words."""
     framework: str = ""
     """The framework in words."""
     framework_id: str = ""

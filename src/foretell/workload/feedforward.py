@@ -177,7 +177,18 @@ def _routed(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
         split="none",
         family="routing",
     )
-    return (permute, up, _activation("moe", routed * width, ups), down, unpermute)
+    inside = (permute, up, _activation("moe", routed * width, ups), down)
+    if not ffn.expert_bias:
+        return (*inside, unpermute)
+    biases = Pointwise(
+        name="moe.expert-bias",
+        elements=routed * inner,
+        flop=2.0,
+        back_moves=1.0,
+        back_flop=4.0,
+        split="none",
+    )
+    return (*inside, biases, unpermute)
 
 
 def _shared_gate(hidden: int, count: Num) -> LayerGraph:

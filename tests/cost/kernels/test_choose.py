@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.choose import catalogue_surfaces, choose, family_named
+from foretell.cost.kernels.choose import catalogue_surfaces, choose, family_named, of_kin
 from foretell.cost.kernels.gemm import Gemm
 from foretell.cost.kernels.spread import spread_of
 from foretell.specs.surface import Surface
@@ -46,6 +46,22 @@ def test_a_chip_of_its_own_is_fitted() -> None:
     assert (found.evidence, found.record.compute) == ("fitted", 0.8)
     other = choose(catalogue_chip("h100-sxm"), "gemm", "bf16", ("vllm",), KNOWN)
     assert (other.evidence, other.record.compute) == ("transferred", 0.8)
+
+
+@pytest.mark.parametrize(("chip", "kin"), [("gb200", "b200-sxm"), ("gb300", "b200-sxm")])
+@pytest.mark.parametrize("dtype", ["bf16", "fp8", "nvfp4"])
+def test_the_same_library_on_a_chip_of_the_generation(chip: str, kin: str, dtype: str) -> None:
+    """GB200's own tables are of vLLM's kernels: training runs those of the library, measured on the B200."""
+    found = of_kin(catalogue_chip(chip), "gemm", dtype, ("torch", "trtllm"))
+    assert found is not None
+    own = choose(catalogue_chip(kin), "gemm", dtype, ("trtllm",))
+    assert found.record == own.record
+    assert found.evidence == "transferred"
+
+
+def test_none_of_kin_where_the_chip_has_its_own_or_nothing_is_near() -> None:
+    assert of_kin(catalogue_chip("b200-sxm"), "gemm", "bf16", ("trtllm",)) is None
+    assert of_kin(catalogue_chip("tpu-v5p"), "gemm", "bf16", ("trtllm",)) is None
 
 
 def test_the_version_asked_for_else_the_newest() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.cost.kernels.base import engine_of
+from foretell.cost.kernels.choose import choose
 from foretell.cost.kernels.experts import (
     FAMILY,
     TILES,
@@ -16,6 +17,7 @@ from foretell.cost.kernels.experts import (
     NarrowExperts,
     experts_seconds,
     grouped_seconds,
+    grouped_times,
 )
 from foretell.cost.kernels.experts_loads import loads_of
 
@@ -153,3 +155,25 @@ def test_defaults_lie_within_their_bounds():
     record = FAMILY.record()
     for name, (low, high) in FAMILY.bounds.items():
         assert low <= getattr(record, name) <= high
+
+
+def test_what_of_a_grouped_product_the_clock_stretches() -> None:
+    """Large groups wait for the matrix units, single rows for the memory; never longer than the whole."""
+    chip = catalogue_chip("b200-sxm")
+    record, engine = choose(chip, "experts", "bf16", ("trtllm",)).record, engine_of(chip, "bf16")
+    m = np.array([1.0, 64.0, 1024.0, 8192.0])
+    sizes = {"groups": np.full(4, 32.0), "m": m, "n": np.full(4, 4096.0), "k": np.full(4, 7168.0)}
+    seconds, matrix = grouped_times(sizes, record, engine)
+    assert (matrix <= seconds).all()
+    shares = matrix / seconds
+    assert shares[0] < 0.2
+    assert shares[-1] > 0.9
+    assert np.array_equal(seconds, grouped_seconds(sizes, record, engine))
+
+
+def test_a_chip_that_lists_no_cache_reads_weights_once() -> None:
+    """TPUs keep a tile's weights in memory of their own: compute binds large groups there."""
+    engine = engine_of(catalogue_chip("tpu-v6e"), "bf16")
+    sizes = {"groups": 8.0, "m": 4096.0, "n": 28672.0, "k": 4096.0}
+    seconds = grouped_seconds(sizes, Experts(), engine)
+    assert seconds < 2.0 * 2.0 * 8.0 * 4096.0 * 28672.0 * 4096.0 / engine.flop_per_s

@@ -131,6 +131,23 @@ def choose(
     return Chosen(family=formula, record=formula.record(), evidence="datasheet", surfaces=())
 
 
+def of_kin(chip: Chip, family: str, dtype: str, software: Sequence[str]) -> Chosen | None:
+    """What the wanted software does on a chip of the same generation, where this one has none of its tables.
+
+    Chips of one generation run one and the same kernels: as shares of their own peaks these are alike, where
+    those of another library are not. None where the chip has tables of the software, or its kin have none.
+    """
+    mine = [s for s in catalogue_surfaces() if s.family == family and s.dtype == dtype]
+    kin = twins_of(mine, chip, software)
+    if chip.kernels or not kin or any(s.chip == chip.id for s in kin):
+        return None
+    place = GENERATION[chip.architecture]
+    best = min(
+        kin, key=lambda s: (abs(GENERATION[s.architecture] - place), *_rank(s, software, ""))
+    )
+    return _chosen(family_named(family), best, "transferred")
+
+
 def measured_on(
     chip: Chip, family: str, dtype: str, software: Sequence[str] = ()
 ) -> Surface | None:

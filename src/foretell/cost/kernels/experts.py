@@ -133,6 +133,11 @@ def grouped_seconds(dims: Dims, c: Experts, engine: Engine) -> Array:
 
     With the coefficients of the layer; its launch is an equal part of the layer's.
     """
+    return grouped_times(dims, c, engine)[0]
+
+
+def grouped_times(dims: Dims, c: Experts, engine: Engine) -> tuple[Array, Array]:
+    """The same, and what of it the matrix units alone would take: what stretches when the clock falls."""
     groups, m = np.broadcast_arrays(dims["groups"], dims["m"])
     loads = Loads(
         rows=np.asarray(groups * m),
@@ -141,12 +146,23 @@ def grouped_seconds(dims: Dims, c: Experts, engine: Engine) -> Array:
     )
     n = np.asarray(dims["n"])[..., None, None]
     k = np.asarray(dims["k"])[..., None, None]
-    seconds = c.launch_s / LAUNCHES + _products(n, k, loads, c, engine)[..., 0]
-    return np.asarray(np.where(loads.rows > 0.0, seconds, 0.0))
+    memory, compute = _tiled(n, k, loads, c, engine)
+    each = p_norm(memory, compute, c.overlap)
+    best = each.argmin(-1)[..., None]
+    seconds = c.launch_s / LAUNCHES + np.take_along_axis(each, best, -1)[..., 0, 0]
+    matrix = np.take_along_axis(np.broadcast_to(compute, each.shape), best, -1)[..., 0, 0]
+    some = loads.rows > 0.0
+    return np.where(some, seconds, 0.0), np.where(some, matrix, 0.0)
 
 
 def _products(n: Array, k: Array, loads: Loads, c: Experts, engine: Engine) -> Array:
     """Seconds of grouped products; n and k have axes (products, 1) after those of the loads."""
+    memory, compute = _tiled(n, k, loads, c, engine)
+    return np.asarray(p_norm(memory, compute, c.overlap).min(-1))
+
+
+def _tiled(n: Array, k: Array, loads: Loads, c: Experts, engine: Engine) -> tuple[Array, Array]:
+    """Seconds of the memory and of the matrix units with each size of tile, on the last axis."""
     bytes_per_s, cores = _last(engine.bytes_per_s), _last(engine.cores)
     form = engine.dtype
     tiles = loads.tiles[..., None, :]
@@ -158,13 +174,15 @@ def _products(n: Array, k: Array, loads: Loads, c: Experts, engine: Engine) -> A
     depth = waves * cores * FULL_TILE * (k + c.fill_k)
     compute = depth * (2.0 * TILES / share) / _last(engine.flop_per_s)
     weights = n * k * form.weight_bytes
-    missed = np.maximum(weights - c.cache_share * _last(engine.l2_bytes), 0.0)
+    cache = _last(engine.l2_bytes)
+    # Where a chip lists no cache, its kernels keep a tile's weights in memory of their own.
+    missed = np.maximum(weights - c.cache_share * cache, 0.0) * (cache > 0.0)
     again = np.maximum(tiles - distinct, 0.0) * missed
     moved = distinct * weights + again + rows * (k * form.activation_bytes + 2.0 * n)
     memory = (
         np.maximum(moved / c.memory_share, depth * (form.weight_bytes / c.core_share)) / bytes_per_s
     )
-    return np.asarray(p_norm(memory, compute, c.overlap).min(-1))
+    return memory, compute
 
 
 def _last(value: Num) -> Array:

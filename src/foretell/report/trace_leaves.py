@@ -1,0 +1,193 @@
+"""What a task of a played step looks like from near: its layers or operations, one after the other.
+
+A task's time is shared out in proportion to what its parts take alone; where it stopped for a collective
+(knots), so do they.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from foretell.programs import Laid
+from foretell.simulate.program import EXCHANGES, Pass
+from foretell.simulate.rank import Knot
+from foretell.simulate.schedules.base import Task
+from foretell.workload.ops import Op
+
+STREAMS = ("compute", "tp-comm", "cp-comm", "ep-comm", "pp-comm", "dp-comm", "copy", "host")
+"""Threads of a rank; a thread's number is its place here."""
+COMPUTE, TENSOR, CONTEXT, EXPERT, SENDS, DATA, COPY, HOST = range(8)
+EXCHANGE_STREAMS = (TENSOR, CONTEXT, EXPERT)
+"""Thread of each exchange, in the order of `Pass.exchange_s`."""
+WORDS = {
+    "F": "forward",
+    "B": "backward to inputs",
+    "W": "backward to weights",
+    "D": "backward",
+    "P": "forward beside backward",
+}
+"""What a task does."""
+
+
+MORE = ("copies of weights", "sums of gradients, layers computed again")
+"""What a forward and a backward pass have beyond their parts."""
+
+
+class Item(NamedTuple):
+    """A share of a task."""
+
+    stream: int
+    """Its thread."""
+    name: str
+    """What it is."""
+    seconds: float
+    """What it takes alone."""
+
+
+class Leaves:
+    """Shares of every task that there is, at one detail; each kind of task is taken apart once."""
+
+    def __init__(self, laid: Laid, detail: str) -> None:
+        """Operations and their seconds by part."""
+        self.laid, self.detail = laid, detail
+        self.names = laid.tables.parts.names
+        self._known: dict[tuple[object, ...], tuple[Item, ...]] = {}
+
+    def of(self, rank: int, task: Task) -> tuple[Item, ...]:
+        """Shares of one task of a rank, in order."""
+        key = task.does, task.chunk, task.other_chunk, rank
+        found = self._known.get(key)
+        if found is None:
+            if task.does == "P":
+                both = self._of("F", rank, task.chunk) + self._of("D", rank, task.other_chunk)
+                found = tuple(both)
+            else:
+                found = tuple(self._of(task.does, rank, task.chunk))
+            self._known[key] = found
+        return found
+
+    def _of(self, does: str, rank: int, number: int) -> list[Item]:
+        """One pass over one chunk; what it has beyond its parts (sums of gradients and such) comes last."""
+        chunk, known = self.laid.program.ranks[rank][number], {"F": "forward", "B": "input"}
+        whole = getattr(chunk, known.get(does, "weight"))
+        whole = chunk.input + chunk.weight if does == "D" else whole
+        found = self._parts(does, self.laid.contents[rank][number])
+        more_s = whole.alone_s - sum(item.seconds for item in found)
+        if more_s > 1e-9 * whole.alone_s:
+            found.append(Item(COMPUTE, MORE[does != "F"], more_s))
+        return found
+
+    def _parts(self, does: str, chunk: tuple[int, ...]) -> list[Item]:
+        parts = chunk if does == "F" else chunk[::-1]
+        passes = [self._pass(does, part) for part in parts]
+        if not passes:
+            return []
+        if self.detail == "tasks":
+            total = sum(passes[1:], passes[0])
+            return _items(WORDS[does], total, [])
+        found: list[Item] = []
+        for i, (part, one) in enumerate(zip(parts, passes, strict=True)):
+            ops = self._ops(does, part) if self.detail == "ops" else []
+            found += _items(f"{self.names[part]} ({i + 1} of {len(parts)})", one, ops)
+        return found
+
+    def _pass(self, does: str, part: int) -> Pass:
+        laid = self.laid
+        if does == "F":
+            return laid.forward[part]
+        whole, products = laid.backward[part], laid.weight[part]
+        if does == "W":
+            return products
+        if does == "D" or not laid.schedule.splits_backward:
+            return whole
+        return replace(whole, chip_s=whole.chip_s - products.chip_s)
+
+    def _ops(self, does: str, part: int) -> list[tuple[Op, float]]:
+        """Operations of a part in one pass, with their times at the clock of short bursts."""
+        parts = self.laid.tables.parts
+        first = sum(len(ops) for ops in parts.ops[:part])
+        many = sum(len(ops) for ops in parts.ops)
+        ops = parts.ops[part]
+        rows = np.arange(first, first + len(ops)) + (0 if does == "F" else many)
+        seconds = parts.times.seconds[rows, 0].tolist()
+        pairs = [(op, s) for op, s in zip(ops, seconds, strict=True) if s > 0.0]
+        return pairs if does == "F" else pairs[::-1]
+
+
+def _items(name: str, one: Pass, ops: Sequence[tuple[Op, float]]) -> list[Item]:
+    """A pass as kernels with its exchanges behind them, or operation by operation."""
+    kernels_s = one.chip_s + one.wait_s + one.moved_s
+    waits = [
+        Item(stream, EXCHANGES[kind].replace("_", " "), one.exchange_s[kind])
+        for kind, stream in enumerate(EXCHANGE_STREAMS)
+        if one.exchange_s[kind] > 0.0
+    ]
+    total = sum(seconds for _, seconds in ops)
+    if total <= 0.0:
+        return [Item(COMPUTE, name, kernels_s), *waits]
+    found = [Item(COMPUTE, op.name, kernels_s * seconds / total) for op, seconds in ops]
+    families = [op.family for op, _ in ops]
+    for wait in waits:
+        found = _woven(found, families, wait)
+    return found
+
+
+def _woven(found: list[Item], families: Sequence[str], wait: Item) -> list[Item]:
+    """Exchanges where they happen: experts' around their products, keys before attention, tensor
+    parallel sums behind the products of both halves of a layer."""
+    own = [i for i, item in enumerate(found) if item.stream == COMPUTE]
+    near = {
+        EXPERT: [i for i, f in enumerate(families) if f == "grouped-gemm"],
+        CONTEXT: [i for i, f in enumerate(families) if f in ("attention", "scan")],
+        TENSOR: [i for i, f in enumerate(families) if f in ("gemm", "grouped-gemm")],
+    }[wait.stream]
+    if not near:
+        return [*found, wait]
+    ends = {near[0], near[-1]} if wait.stream == EXPERT else {near[len(near) // 2], near[-1]}
+    if wait.stream == CONTEXT:
+        ends = {near[0]}
+    woven: list[Item] = []
+    half = wait._replace(seconds=wait.seconds / len(ends))
+    position = {place: number for number, place in enumerate(own)}
+    for i, item in enumerate(found):
+        woven.append(item)
+        if position.get(i) in ends:
+            woven.append(half)
+    return woven
+
+
+def placed(
+    items: Sequence[Item], start_s: float, end_s: float, knots: Sequence[Knot]
+) -> list[tuple[Item, float, float]]:
+    """Every item with its beginning and end."""
+    total = sum(item.seconds for item in items)
+    if total <= 0.0:
+        return []
+    found, done = [], 0.0
+    for item in items:
+        begin, end = done / total, (done + item.seconds) / total
+        done += item.seconds
+        found.append(
+            (
+                item,
+                _when(begin, start_s, end_s, knots, True),
+                _when(min(end, 1.0), start_s, end_s, knots, False),
+            )
+        )
+    return found
+
+
+def _when(
+    fraction: float, start_s: float, end_s: float, knots: Sequence[Knot], begins: bool
+) -> float:
+    """When a fraction was reached; where the task stopped there, before it (an end) or after (a begin)."""
+    if not knots:
+        return start_s + fraction * (end_s - start_s)
+    for (a, when_a), (b, when_b) in zip(knots[::2], knots[1::2], strict=True):
+        inside = fraction < b - 1e-12 if begins else fraction <= b + 1e-12
+        if inside or b >= 1.0:
+            share = min(max((fraction - a) / (b - a), 0.0), 1.0) if b > a else 1.0
+            return when_a + share * (when_b - when_a)
+    return end_s

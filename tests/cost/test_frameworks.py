@@ -1,0 +1,106 @@
+"""What frameworks add to the same kernels: sorted experts, biases, rotary positions, exchanges."""
+
+import pytest
+
+from foretell.answer import answer_of
+from foretell.catalog.frameworks import framework
+from foretell.catalog.models import catalogue_model
+from foretell.catalog.systems import named_system
+from foretell.specs.job import Job
+from foretell.specs.plan import Plan, parse_plan
+from foretell.specs.result import Estimate, Leaf
+from foretell.specs.scenario import Scenario
+
+
+def answer(
+    text: str, model: str = "qwen3-30b-a3b", gpus: int = 8, chip: str = "h100-sxm"
+) -> Estimate:
+    """One plan of a model of the catalogue on one node, 64 sequences of 4,096."""
+    scenario = Scenario(
+        model=catalogue_model(model),
+        system=named_system(chip),
+        job=Job(gpus=gpus, global_batch=64, seq_len=4096),
+    )
+    plan: Plan = parse_plan(text, gpus)
+    return answer_of(scenario, plan, chosen=False)
+
+
+def seconds(leaf: Leaf, name: str) -> float:
+    """Sum of the leaves of a name in a tree."""
+    own = leaf.value if leaf.name == name else 0.0
+    return own + sum(seconds(child, name) for child in leaf.children)
+
+
+def test_a_plain_all_to_all_sorts_by_plain_kernels() -> None:
+    """Fused dispatch moves the least; a framework that fuses everything does not care."""
+    plain = seconds(answer("ep8 mbs4 framework=megatron-core").breakdown, "routing")
+    fused = seconds(answer("ep8 mbs4 framework=megatron-core dispatch=dedup").breakdown, "routing")
+    assert 1.8 < plain / fused < 3.6
+    graphs = seconds(answer("ep8 mbs4 framework=megatron-graphs").breakdown, "routing")
+    assert graphs == pytest.approx(fused, rel=1e-9)
+
+
+def test_the_host_bounds_small_layers_of_experts() -> None:
+    """8.8 to 9.7 ms a layer and sequence, dropless (Megatron-Bridge, B200 and H100); graphs have no floor."""
+    layers = 48 * 8
+    dropless = answer("ep8 framework=megatron-core dispatch=dedup").step_s / layers
+    assert dropless == pytest.approx(9.2e-3, rel=0.12)
+    dropped = answer("ep8 framework=megatron-core dispatch=dedup capacity=1").step_s / layers
+    graphs = answer("ep8 framework=megatron-graphs dispatch=dedup").step_s / layers
+    assert graphs < dropped < 0.8 * dropless
+
+
+def test_biases_of_experts_are_rows_of_their_own() -> None:
+    """28 bytes forward and 36 backward for every routed element, where no kernel has them in its epilogue."""
+    model = "gpt-oss-20b"
+    told = [
+        seconds(answer(f"ep8 mbs4 framework={name}", model).breakdown, "elementwise")
+        for name in ("megatron-core", "megatron-graphs")
+    ]
+    moved = 64 / 8 * 4096 * 4 * 2880 * 24 * (28.0 + 36.0)
+    assert told[0] - told[1] == pytest.approx(moved / (0.9 * 3.35e12), rel=0.15)
+
+
+def test_complex_rotary_positions_are_not_compiled() -> None:
+    plain, titan = (
+        seconds(answer(f"zero3 {text}", "llama-3.1-8b").breakdown, "elementwise")
+        for text in ("framework=fsdp-compiled", "framework=torchtitan")
+    )
+    assert framework("torchtitan").complex_rotary
+    assert 1.1 < titan / plain < 1.6
+
+
+def test_inputs_of_regions_are_gathered_again() -> None:
+    """One all-gather more for each of the four edges of the backward pass: five exchanges for four."""
+    text = "tp8 mbs1 sp framework="
+    te, old = (
+        seconds(answer(text + name, "llama-3.1-70b").breakdown, "tensor_parallel")
+        for name in ("megatron-te", "megatron")
+    )
+    assert 1.15 < te / old < 1.3
+    without = seconds(
+        answer("tp8 mbs1 no-sp framework=megatron-te", "llama-3.1-70b").breakdown, "tensor_parallel"
+    )
+    same = seconds(
+        answer("tp8 mbs1 no-sp framework=megatron", "llama-3.1-70b").breakdown, "tensor_parallel"
+    )
+    assert without == pytest.approx(same, rel=1e-9)
+
+
+def test_products_scaled_by_row_are_slower() -> None:
+    """torchao, Llama-3-8B on 8 H100: 1,065 ms scaled by tensor, 1,210 by row."""
+    tensor, row = (
+        answer(
+            f"zero3 recompute=full:16 attention=fa2 framework=torchtitan precision=fp8 scaling={way}",
+            "llama-3.1-8b",
+        ).step_s
+        for way in ("tensor", "row")
+    )
+    assert row / tensor == pytest.approx(1.210 / 1.065, rel=0.06)
+
+
+@pytest.mark.parametrize("name", ["megatron-core", "torchtitan", "jax"])
+def test_dense_layers_have_none_of_it(name: str) -> None:
+    """Words of experts change nothing in a dense model."""
+    one = answer(f"tp2 framework={name}", "llama-3.1-8b").step_s
+    assert answer(f"tp2 framework={name} dispatch=dedup", "llama-3.1-8b").step_s == one

@@ -1,0 +1,105 @@
+"""Tensor-parallel exchanges in pieces behind products: bounds, and what does not change."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretell.estimate import evaluate
+from foretell.exchanges import exchanges_of, in_pieces
+from foretell.network.placement import group_counts
+from foretell.search.space import enumerate_plans
+from foretell.sharding.rules import broken
+from foretell.specs.plan import Plan, batch_of, parse_plan
+from foretell.tables import tables_of
+from foretell.tensor_exchanges import _split_loss, region_ends
+from tests.builders import make_scenario
+
+CASES = [("dense", 16, 32), ("moe", 16, 16), ("hybrid", 8, 16)]
+
+
+@pytest.mark.parametrize(("name", "gpus", "batch"), CASES)
+def test_pieces_are_never_slower_and_change_nothing_without_tp(
+    name: str, gpus: int, batch: int
+) -> None:
+    scenario = make_scenario(name, gpus, batch)
+    plans = enumerate_plans(scenario, Plan(tp_overlap="on")).plans
+    on, held = evaluate(scenario, plans)
+    off, held_off = evaluate(scenario, replace(plans, base=Plan(tp_overlap="off")))
+    assert (on <= off * (1 + 1e-12)).all()
+    assert (held == held_off).all()
+    alone = plans.tp == 1
+    np.testing.assert_array_equal(on[alone], off[alone])
+    assert (on[~alone] < off[~alone]).all()
+
+
+def test_the_last_piece_of_a_scatter_always_shows() -> None:
+    """At least 1/tp of the scatters, at most all of the exchanges."""
+    scenario = make_scenario("dense", 16, 32)
+    for tp in (2, 4, 8):
+        found = {}
+        for word in ("off", "on"):
+            plan = Plan(tp=tp, dp=16 // tp, sp=True, zero=1, tp_overlap=word)  # type: ignore[arg-type]
+            plans = batch_of([plan])
+            tables = tables_of(scenario, plans)
+            where = group_counts(plans, scenario.system.network, 16)
+            found[word] = exchanges_of(
+                tables.parts, tables.shape, {"tp": where["tp"]}, scenario.system, plan
+            )
+        off, on = found["off"], found["on"]
+        assert (on.forward_s <= off.forward_s + 1e-15).all()
+        assert (on.backward_s <= off.backward_s + 1e-15).all()
+        # Of a layer's four exchanges two are scatters, of equal bytes.
+        assert on.forward_s[0, 0] >= 0.4 * off.forward_s[0, 0] / tp
+
+
+def test_every_edge_has_its_products() -> None:
+    """Behind an entry what is cut by columns, before an end what is cut by rows; the table has none."""
+    plans = batch_of([Plan(tp=4, dp=4, sp=True)])
+    parts = tables_of(make_scenario("dense", 16, 32), plans).parts
+    flat = [op.name for ops in parts.ops for op in ops]
+    found = {
+        (parts.names[e.part], e.leave, tuple(flat[r] for r in e.rows)) for e in region_ends(parts)
+    }
+    assert found == {
+        (parts.names[0], False, ("attention.qkv",)),
+        (parts.names[0], True, ("attention.o",)),
+        (parts.names[0], False, ("ffn.up",)),
+        (parts.names[0], True, ("ffn.down",)),
+        ("embedding", True, ()),
+        ("head", False, ("head.scores",)),
+    }
+
+
+@given(st.floats(0.01, 1e4), st.integers(1, 64))
+def test_pieces_take_whole_waves(waves: float, pieces: int) -> None:
+    loss = float(_split_loss(np.array(waves), np.array(float(pieces))))
+    assert loss >= 0.0
+    # At most one wave more for each round of pieces.
+    assert loss <= pieces / max(np.ceil(waves), 1.0) + 1e-12
+    assert pieces > 3 or loss == 0.0 or waves > 1.0
+
+
+def test_who_has_pieces() -> None:
+    assert in_pieces(parse_plan("tp8 framework=megatron-core"))
+    assert not in_pieces(parse_plan("tp8 framework=megatron-core tp_overlap=off"))
+    assert not in_pieces(parse_plan("tp8"))
+    assert in_pieces(parse_plan("tp8 framework=torchtitan tp_overlap=on"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tp4 no-sp dp4 tp_overlap=on", "needs sp"),
+        ("tp4 tp2=2 dp4 tp_mode=summa tp_overlap=on", "hides its panels by itself"),
+    ],
+)
+def test_rules_say_what_is_wrong(text: str, words: str) -> None:
+    plan = parse_plan(text)
+    found = dict(broken(make_scenario("dense", 16, 32), plan, batch_of([plan])))
+    assert words in found["overlap"]
+    assert "overlap" not in dict(
+        broken(make_scenario("dense", 16, 32), Plan(dp=16), batch_of([Plan(dp=16)]))
+    )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json
+from foretell.cli.flags import Json, Plot
 from foretell.cli.output import no_as_json, write_json
 from foretell.specs.cost import CostAnswer
 
@@ -35,12 +35,6 @@ Sweep = Annotated[
         metavar="FIELD=VALUES",
         show_default=False,
         help="A flag or --set path over a,b,c or low:high:steps[:log]; once or twice.",
-    ),
-]
-Plot = Annotated[
-    str,
-    Parameter(
-        metavar="FILE", show_default=False, help="A picture of the sweep (or of the parts), as SVG."
     ),
 ]
 Set = Annotated[
@@ -141,7 +135,7 @@ def chip(
     silicon: Silicon = NO_SILICON,
     set: Set = (),
     sweep: Sweep = (),
-    plot: Plot = "",
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """The dies of a chip, good and tested: wafers, defects, harvesting, NRE."""
@@ -157,7 +151,7 @@ def package(
     silicon: Silicon = NO_SILICON,
     set: Set = (),
     sweep: Sweep = (),
-    plot: Plot = "",
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """A whole package: dies, memory, carrier, substrate, losses in assembly, test, NRE."""
@@ -173,7 +167,7 @@ def system(
     owning: Owning = NO_OWNING,
     set: Set = (),
     sweep: Sweep = (),
-    plot: Plot = "",
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """A cluster: servers, fabric, building, years, the hour of a chip, and renting beside it."""
@@ -188,16 +182,25 @@ def _given(flags: Any) -> dict[str, str]:
 
 
 def _answered(
-    ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...], plot: str, json: bool
+    ask: Callable[[T], CostAnswer],
+    question: T,
+    sweep: tuple[str, ...],
+    plot: str | None,
+    json: bool,
 ) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
+    from foretell.report.picture_files import picture_file, write
+
+    file = picture_file("plot", plot) if plot else None
     with no_as_json(json):
         if sweep:
             found = _swept(ask, question, sweep)
         else:
             found = ask(question).to_dict()
-    if plot:
-        _draw(found, plot)
+    if file is not None:
+        from foretell.report.cost_charts import cost_picture
+
+        write(file, cost_picture(found))
     if json:
         write_json(found)
     else:
@@ -265,17 +268,3 @@ def _row(answer: CostAnswer) -> dict[str, Any]:
         **plain,
         "parts_usd": parts,
     }
-
-
-def _draw(found: Mapping[str, Any], plot: str) -> None:
-    """The picture of a sweep, or of the parts of one answer."""
-    from pathlib import Path
-
-    from foretell.errors import BadInput, Problem
-    from foretell.report.cost_charts import picture
-
-    path = Path(plot)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        message, allowed = "no file can be written there", "a file in a folder there is"
-        raise BadInput([Problem(path="plot", value=plot, message=message, allowed=allowed)])
-    path.write_text(picture(found))

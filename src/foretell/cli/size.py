@@ -1,11 +1,10 @@
 """`foretell size`."""
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName
+from foretell.cli.flags import Json, ModelName, Plot
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.serve import decimal
 from foretell.errors import BadInput, Problem, nearest_name
@@ -52,9 +51,7 @@ def size(
         str | None,
         Parameter(metavar="ENGINE", help="Print the launch command: vllm, sglang or trtllm."),
     ] = None,
-    plot: Annotated[
-        str, Parameter(metavar="FILE", help="The Pareto front as an SVG picture.")
-    ] = "",
+    plot: Plot = None,
     set: Annotated[
         tuple[str, ...],
         Parameter(
@@ -69,6 +66,7 @@ def size(
     """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""
     from foretell.cli.flags import number
     from foretell.interop.engines import EXPORTS
+    from foretell.report.picture_files import picture_file, write
     from foretell.size import size as answer
 
     if export is not None and export not in EXPORTS:
@@ -77,6 +75,7 @@ def size(
             [Problem(path="--export", value=export, message="is no engine known here",
                      allowed=", ".join(EXPORTS), nearest=near)]
         )  # fmt: skip
+    file = picture_file("plot", plot) if plot else None
     with no_as_json(json):
         found = answer(
             model,
@@ -98,8 +97,8 @@ def size(
         )
     from foretell.report.size import pareto_picture, size_text
 
-    if plot:
-        Path(plot).write_text(pareto_picture(found), encoding="utf-8")
+    if file is not None:
+        write(file, pareto_picture(found))
     if json:
         write_json(found.to_dict() | ({"export": found.export(export)} if export else {}))
     elif export:

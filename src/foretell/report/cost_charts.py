@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.report.charts import Line, line_chart, stacked_bars
+from foretell.report.svg import Picture
 
 TITLES = {
     "area": "silicon, all dies together (mm2)",
@@ -18,7 +19,7 @@ TITLES = {
 """What swept flags are called on an axis; paths are called by themselves."""
 
 
-def picture(found: Mapping[str, Any]) -> str:
+def cost_picture(found: Mapping[str, Any]) -> Picture:
     """The picture of a sweep (lines over its first number, or bars), or of one answer's parts."""
     if "sweep" not in found:
         whole = found["breakdown"]

@@ -15,7 +15,8 @@ from foretell.errors import BadInput
 from foretell.estimate import evaluate
 from foretell.search.space import enumerate_plans
 from foretell.simulate.schedules.rules import all_broken
-from foretell.specs.plan import FRAMEWORKS, Plan, batch_of, parse_plan, plan_problems
+from foretell.specs.plan import Plan, batch_of, parse_plan, plan_problems
+from foretell.specs.plan_words import FRAMEWORKS
 from foretell.specs.scenario import Scenario
 from tests.builders import make_chip, make_scenario
 from tests.properties.test_estimate import faster

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from foretell.breakdown import largest_share, trees, update_joules
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.cost.op_times import required_dtypes
-from foretell.estimate import Rows, evaluate_rows, repeats_of
+from foretell.estimate import Rows, evaluate_rows
 from foretell.network.library_catalog import library_for
 from foretell.parts import graph_parts, named_modules
+from foretell.pass_times import repeats_of
 from foretell.sharding.recompute import again
 from foretell.specs.ffn import Experts
 from foretell.specs.job import Job

@@ -20,8 +20,9 @@ from foretell.certainty import (
 )
 from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import MEMORY_SHARE
-from foretell.estimate import Rows, late_launches, pass_times
+from foretell.estimate import Rows
 from foretell.parts import Parts, beside_host
+from foretell.pass_times import late_launches, pass_times
 from foretell.sharding.recompute import full_share
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans

@@ -4,7 +4,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName, Plot
+from foretell.cli.flags import (
+    AnswerLength,
+    Engine,
+    Json,
+    ModelName,
+    Plot,
+    Price,
+    PromptLength,
+    Settings,
+    SystemName,
+)
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.serve import decimal
 from foretell.errors import BadInput, Problem, nearest_name
@@ -14,12 +24,9 @@ def size(
     model: ModelName,
     *,
     rate: Annotated[str, Parameter(metavar="R", help="Requests per second to be answered.")],
-    system: Annotated[
-        str | None,
-        Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
-    ] = None,
-    isl: Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")] = "1024",
-    osl: Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")] = "1024",
+    system: SystemName = None,
+    isl: PromptLength = "1024",
+    osl: AnswerLength = "1024",
     ttft: Annotated[str, Parameter(metavar="MS", help="Longest time to the first token.")] = "2000",
     tpot: Annotated[
         str, Parameter(metavar="MS", help="Longest time per output token, the first excluded.")
@@ -37,12 +44,8 @@ def size(
         str | None,
         Parameter(metavar="WORDS", help='What is fixed, such as "weights=fp8 kv=fp8".'),
     ] = None,
-    engine: Annotated[
-        str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
-    ] = "vllm",
-    price: Annotated[
-        str | None, Parameter(metavar="USD", help="Rent of a chip-hour, else the catalogue's.")
-    ] = None,
+    engine: Engine = "vllm",
+    price: Price = None,
     top: Annotated[str, Parameter(metavar="N", help="Options shown.")] = "10",
     simulate: Annotated[
         bool, Parameter(show_default=False, help="Play the best ones; else the closed form alone.")
@@ -52,15 +55,7 @@ def size(
         Parameter(metavar="ENGINE", help="Print the launch command: vllm, sglang or trtllm."),
     ] = None,
     plot: Plot = None,
-    set: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            metavar="PATH=VALUE",
-            show_default=False,
-            help="Any field of model, chip, system or network; once for each.",
-        ),
-    ] = (),
+    set: Settings = (),
     json: Json = False,
 ) -> int:
     """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""

@@ -43,6 +43,8 @@ RENT = "usd_per_chip_hour"
 """The rent of a chip, set by hand."""
 NODE = "system.node_price_usd"
 """Figure of a node's price."""
+WATTS = "work.watts_per_gpu"
+"""Figure of a chip's mean draw in use, where a workload gives it."""
 CHIP = "system.chip_price_usd"
 """Figure of a chip's price, where a node is put together from parts."""
 OF_SPEED = ("Large collectives", "Latency of one hop")
@@ -73,7 +75,8 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     """Capital, years and hours of a system."""
     settings = parse_settings(tuple(question.set), ROOTS)
     seen: dict[str, object] = {}
-    figures = _flags(set_prices(sheet(), settings, seen, (RENT,)), question)
+    figures = set_prices(sheet(), settings, seen, (RENT,))
+    figures = with_flags(figures, question.years, question.utilisation)
     rent = _rent(question, [s.text for s in settings if s.path == f"prices.{RENT}"])
     system = catalog.system(question.system)
     system = apply_settings(system, settings, "system", seen)
@@ -82,15 +85,11 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     system = replace(system, chip=chip, network=network)
     gpus = _gpus(question.gpus, system)
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
-    figures, package = _node_price(system, question.system, figures, seen, said)
-    case = case_of(figures, _sections(package, figures))
-    with np.errstate(all="ignore"):  # what is not finite is refused below
-        cluster = _cluster(system, gpus, package, case, _watts(question), said)
-        all_of_it = bought(cluster, case.entry("fabric"), case.entry("site"))
-        year = yearly(cluster, all_of_it, case.entry("site"), case.entry("finance"))
-    if not np.all(np.isfinite(np.asarray(year.tree.usd))):
-        message = "has no finite price with these settings"
-        raise Infeasible([Problem(path="system", value=system.id, message=message)])
+    asked = OwnQuestion(
+        system=system, gpus=gpus, name=question.system, node_watts=_watts(question)
+    )
+    own = owned(asked, figures, seen, said)
+    case, cluster, all_of_it, year = own.case, own.cluster, own.bought, own.year
     low, usd, high = spread(all_of_it.tree.usd, case)
     return CostAnswer(
         what="system",
@@ -110,17 +109,82 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A cluster with what it costs to buy and to run, all as batches of one case."""
+
+    system: System
+    """Of what."""
+    cluster: Cluster
+    """What stands there."""
+    bought: Bought
+    """What is paid once."""
+    year: Yearly
+    """What is paid by the year and by the hour."""
+    case: Case
+    """The figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnQuestion:
+    """A cluster that is asked about, its settings in place."""
+
+    system: System
+    """Of what."""
+    gpus: float
+    """Chips."""
+    name: str = ""
+    """What the user called it: a file may hold a design."""
+    node_watts: float = 0.0
+    """Mean draw of a node in use; 0: not known."""
+    also: Sequence[str] = ()
+    """Sections of the sheet whose ranges count too."""
+    unpriced: bool = False
+    """Whether nodes may cost nothing where no price of them is known."""
+
+
+def owned(
+    question: OwnQuestion, figures: Sheet, seen: Mapping[str, object], said: list[str]
+) -> Owned:
+    """A cluster, bought and run."""
+    system, package = question.system, None
+    try:
+        figures, package = _node_price(system, question.name, figures, seen, said)
+    except BadInput:
+        if not question.unpriced:
+            raise
+        figures = figures.with_figure(_figure(NODE, 0.0, None, None, "not known"))
+    case = case_of(figures, [*_sections(package, figures), *question.also])
+    with np.errstate(all="ignore"):  # what is not finite is refused below
+        cluster = _cluster(system, question.gpus, package, case, question.node_watts, said)
+        if WATTS in figures.figures:
+            draw = _draw(system, cluster, case.number(WATTS), case.entry("site").mean_load)
+            cluster = replace(cluster, mean_watts=draw)
+        all_of_it = bought(cluster, case.entry("fabric"), case.entry("site"))
+        year = yearly(cluster, all_of_it, case.entry("site"), case.entry("finance"))
+    if not np.all(np.isfinite(np.asarray(year.tree.usd))):
+        message = "has no finite price with these settings"
+        raise Infeasible([Problem(path="system", value=system.id, message=message)])
+    return Owned(system=system, cluster=cluster, bought=all_of_it, year=year, case=case)
+
+
+def _draw(system: System, cluster: Cluster, chip_watts: Num, mean_load: Num) -> Num:
+    """Mean draw of a node: its chips', and of the rest the usual share of its highest."""
+    rest = cluster.node_watts - per_node_chips(system) * float(system.chip.tdp_watts)
+    return cluster.chips / cluster.nodes * chip_watts + np.maximum(rest, 0.0) * mean_load
+
+
 def _sections(package: Package | None, figures: Sheet) -> list[str]:
     named = ["server", "fabric", "site", "finance"]
     named += [path.rsplit(".", 1)[0] for path in figures.figures if path in (NODE, CHIP)]
     return named + (list(sections(package)) if package else [])
 
 
-def _flags(figures: Sheet, question: SystemQuestion) -> Sheet:
+def with_flags(figures: Sheet, years: str | float, utilisation: str | float) -> Sheet:
     """Figures that have flags of their own."""
     for path, given, unit in (
-        ("finance.server_years", question.years, ""),
-        ("finance.utilisation", question.utilisation, ""),
+        ("finance.server_years", years, ""),
+        ("finance.utilisation", utilisation, ""),
     ):
         if given != "":
             value = units.parse(given, unit, path)

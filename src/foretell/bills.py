@@ -266,9 +266,7 @@ def _slower_and_faster(served: Served) -> tuple[float, float]:
     first, later = served.interval["ttft_ms"]["p90"], served.interval["tpot_ms"]["p90"]
     steps = max(served.osl - 1.0, 0.0)
     whole = served.ttft_ms.mean + steps * served.tpot_ms.mean
-    low, high = (
-        (a + steps * b) / whole for a, b in zip(first, later, strict=True)
-    )
+    low, high = ((a + steps * b) / whole for a, b in zip(first, later, strict=True))
     return min(low, 1.0), max(high, 1.0)
 
 

@@ -85,9 +85,7 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     system = replace(system, chip=chip, network=network)
     gpus = _gpus(question.gpus, system)
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
-    asked = OwnQuestion(
-        system=system, gpus=gpus, name=question.system, node_watts=_watts(question)
-    )
+    asked = OwnQuestion(system=system, gpus=gpus, name=question.system, node_watts=_watts(question))
     own = owned(asked, figures, seen, said)
     case, cluster, all_of_it, year = own.case, own.cluster, own.bought, own.year
     low, usd, high = spread(all_of_it.tree.usd, case)

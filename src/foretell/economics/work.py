@@ -90,7 +90,11 @@ def billed(
     if package is not None:
         also += [*sections(package), *(f"fabs.{die.node}" for die in package.dies)]
     asked = OwnQuestion(
-        system=work.system, gpus=float(work.gpus), name=paying.name, also=also, unpriced=way != "own"
+        system=work.system,
+        gpus=float(work.gpus),
+        name=paying.name,
+        also=also,
+        unpriced=way != "own",
     )
     own = owned(asked, figures, seen, said)
     case = own.case
@@ -165,9 +169,7 @@ def _by_time(work: Work, whole: Num) -> list[Branch]:
     return [leaf(name, whole * share) for name, share in work.shares.items()]
 
 
-def _way(
-    system: System, paying: Paying, figures: Sheet, said: list[str]
-) -> tuple[str, Sheet]:
+def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tuple[str, Sheet]:
     """How it is paid for, and the sheet with the rent."""
     chip, way = system.chip.id, paying.way.lower()
     if way and way not in WAYS:
@@ -197,7 +199,11 @@ def _way(
         known = ", ".join(["own", *offered])
         message = f"{chip} has no such offer in the catalogue"
         raise BadInput(
-            [Problem(path="rent", value=paying.way, message=message, allowed=f"{known}, or --price")]
+            [
+                Problem(
+                    path="rent", value=paying.way, message=message, allowed=f"{known}, or --price"
+                )
+            ]
         )
     low, usd, high, source = offered[way]
     said.append(f"{way} rent: {usd:.2f} USD per GPU-hour ({low:.2f} to {high:.2f}), {source}.")
@@ -210,9 +216,7 @@ def _way(
 
 def _with_rent(figures: Sheet, held: tuple[float, float, float, str], status: str) -> Sheet:
     low, usd, high, source = held
-    figure = Figure(
-        path=RENT_PATH, value=usd, low=low, high=high, source=source, status=status
-    )
+    figure = Figure(path=RENT_PATH, value=usd, low=low, high=high, source=source, status=status)
     return figures.with_figure(figure)
 
 
@@ -243,9 +247,7 @@ def _package(system: System, figures: Sheet, said: list[str]) -> Package | None:
         return None
 
 
-def _results(
-    work: Work, usd: Num, mwh: Num, emitted: Branch, case: Case
-) -> dict[str, Any]:
+def _results(work: Work, usd: Num, mwh: Num, emitted: Branch, case: Case) -> dict[str, Any]:
     """Every result with its range."""
     by_name = {branch.name: branch.usd for branch in emitted.children}
     joules = mwh * 3.6e9
@@ -272,9 +274,7 @@ def _results(
     return told
 
 
-def _trees(
-    work: Work, tree: Branch, energy: Branch, emitted: Branch, case: Case
-) -> dict[str, Any]:
+def _trees(work: Work, tree: Branch, energy: Branch, emitted: Branch, case: Case) -> dict[str, Any]:
     """Other sums of the same."""
     trees = {
         "by_time": finished(total("hours", _by_time(work, tree.usd)), case),
@@ -314,3 +314,25 @@ def _terms(work: Work, own: Owned, hours: Num, way: str) -> Sequence[dict[str, A
         }
         for term, (usd, source) in each.items()
     ]
+
+
+def mark_front(rows: Sequence[dict[str, Any]]) -> None:
+    """Say of each row whether it is `pareto`: no other is as fast and as cheap, and better in one.
+
+    Fast are a run's tokens a second, and those that one user of a service sees; cheap a million tokens.
+    """
+    found = [row for row in rows if row["usd"] is not None]
+    for row in rows:
+        row["pareto"] = row["usd"] is not None and not any(_beats(other, row) for other in found)
+
+
+def speed_of(row: Mapping[str, Any]) -> float:
+    """How fast a row of a sweep is."""
+    return float(row.get("tokens_per_s_per_user", row["tokens_per_s"]))
+
+
+def _beats(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    cost = "usd_per_million_tokens"
+    faster = speed_of(one) - speed_of(other)
+    dearer = one[cost] - other[cost]
+    return bool(faster >= 0.0 >= dearer and (faster > 0.0 or dearer < 0.0))

@@ -5,17 +5,18 @@ economics/work.py; figures of `prices.` are set there, everything else where spe
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from foretell import units
 from foretell.api import estimate
-from foretell.catalog.money import sheet
+from foretell.catalog.money import Sheet, sheet
 from foretell.economics.ask_system import OF_SPEED, RENT, with_flags
 from foretell.economics.settings import set_prices
-from foretell.economics.work import Paying, Work, billed
+from foretell.economics.work import Paying, Work, billed, check_way
 from foretell.errors import BadInput, Problem
 from foretell.overrides import ROOTS, parse_settings
+from foretell.question import collect
 from foretell.serve import closed_form, question_of
 from foretell.specs.cost import CostAnswer
 from foretell.specs.result import Estimate
@@ -31,6 +32,8 @@ CONDITIONS = (
 """Of a run, as `estimate` takes them."""
 PLACE = ("system", "gpus", "global_batch", "seq_len", "target_len", "plan")
 """The rest of its question."""
+MOST_RENT = 1e7
+"""A higher rent is a typing error."""
 LOAD = ("isl", "osl", "concurrency", "rate", "spread")
 """Of a service, as `serve` takes them."""
 
@@ -118,55 +121,76 @@ def run_cost(question: RunQuestion) -> CostAnswer:
     speed, money = _settings(question.set)
     given = {name: getattr(question, name) for name in (*PLACE, *CONDITIONS)}
     given = {name: _whole(value) if name in PLACE else value for name, value in given.items()}
-    given["tokens"] = given["tokens"] or "chinchilla"
-    result = estimate(question.model, **given, set=speed)
-    if result.run is None or result.scenario is None:
-        raise BadInput([Problem(path="tokens", value=question.tokens, message="gives no run")])
-    return _billed(question, _work_of_run(result, result.run), result.overrides or {}, money,
-                   result.assumptions)  # fmt: skip
+    if given["tokens"] is None:
+        given["tokens"] = "chinchilla"
+    problems: list[Problem] = []
+    paid = collect(lambda: _payment(question, money), problems)
+    result = collect(lambda: estimate(question.model, **given, set=speed), problems)
+    if problems or paid is None or result is None or result.run is None:
+        raise BadInput(problems)
+    return _billed(paid, _work_of_run(result, result.run), result.overrides, result.assumptions)
 
 
 def token_cost(question: TokenQuestion) -> CostAnswer:
     """Money, energy and carbon of a million tokens answered, at a steady load."""
     speed, money = _settings(question.set)
     load = {name: _decimal(getattr(question, name)) for name in LOAD}
-    asked, layout = question_of(
-        question.model,
-        system=question.system,
-        gpus=_whole(question.gpus),
-        plan=question.plan,
-        engine=question.engine,
-        settings=speed,
-        load={**load, "price": 1.0},  # of a unit rent, input and output tokens show their shares
+    problems: list[Problem] = []
+    paid = collect(lambda: _payment(question, money), problems)
+    asked = collect(
+        lambda: question_of(
+            question.model,
+            system=question.system,
+            gpus=_whole(question.gpus),
+            plan=question.plan,
+            engine=question.engine,
+            settings=speed,
+            load={**load, "price": 1.0},  # of a unit rent, tokens in and out show their shares
+        ),
+        problems,
     )
-    served = closed_form(asked, layout)
-    active = float(count(asked.model).active)
-    work = _work_of_tokens(served, asked.system, active)
-    return _billed(question, work, served.overrides, money, served.assumptions)
+    if problems or paid is None or asked is None:
+        raise BadInput(problems)
+    served = closed_form(*asked)
+    work = _work_of_tokens(served, asked[0].system, float(count(asked[0].model).active))
+    return _billed(paid, work, served.overrides, served.assumptions)
+
+
+def _payment(
+    question: RunQuestion | TokenQuestion, money: Sequence[str]
+) -> tuple[Sheet, Paying, dict[str, object]]:
+    """Figures, how they are paid, and what was set; every problem at once."""
+    problems: list[Problem] = []
+    seen: dict[str, object] = {}
+    settings = parse_settings(tuple(money))
+    figures = collect(lambda: set_prices(sheet(), settings, seen, (RENT,)), problems) or sheet()
+    flags = (question.years, question.utilisation)
+    figures = collect(lambda: with_flags(figures, *flags), problems) or figures
+    collect(lambda: figures.resolve("grids", question.region, "region"), problems)
+    collect(lambda: check_way(question.rent), problems)
+    texts = [question.price] if question.price != "" else []
+    texts += [s.text for s in settings if s.path == f"prices.{RENT}"]
+    price = collect(lambda: units.parse(texts[0], RENT, "price"), problems) if texts else None
+    if price is not None and not 0.0 < price < MOST_RENT:
+        message = "not a usable rent"
+        problems.append(Problem(path="price", value=texts[0], message=message, allowed="above 0"))
+    if problems:
+        raise BadInput(problems)
+    name = question.system if isinstance(question.system, str) else ""
+    paying = Paying(way=question.rent, price=price, region=question.region, name=name)
+    return figures, paying, seen
 
 
 def _billed(
-    question: RunQuestion | TokenQuestion,
+    paid: tuple[Sheet, Paying, dict[str, object]],
     work: Work,
-    overrides: Mapping[str, object],
-    money: Sequence[str],
+    overrides: Mapping[str, object] | None,
     assumptions: Sequence[str],
 ) -> CostAnswer:
     """Work with its payment."""
-    seen = dict(overrides)
-    settings = parse_settings(tuple(money))
-    figures = set_prices(sheet(), settings, seen, (RENT,))
-    figures = with_flags(figures, question.years, question.utilisation)
-    texts = [question.price] if question.price != "" else []
-    texts += [s.text for s in settings if s.path == f"prices.{RENT}"]
-    price = units.parse(texts[0], RENT, "price") if texts else None
-    if price is not None and not 0.0 < price < 1e7:
-        message = "not a usable rent"
-        raise BadInput([Problem(path="price", value=texts[0], message=message, allowed="above 0")])
-    name = question.system if isinstance(question.system, str) else ""
-    paying = Paying(way=question.rent, price=price, region=question.region, name=name)
+    figures, paying, seen = paid
     said = [text for text in assumptions if not text.startswith(OF_SPEED)]
-    return billed(work, paying, figures, seen, said)
+    return billed(work, paying, figures, {**(overrides or {}), **seen}, said)
 
 
 def _work_of_run(result: Estimate, run: Run) -> Work:
@@ -289,8 +313,3 @@ def _decimal(value: Any) -> Any:
         return value if value is None else float(value)
     except (TypeError, ValueError):
         return value
-
-
-def flags_of(question: type) -> tuple[str, ...]:
-    """Names of a question's fields, settings left out: what a sweep may vary."""
-    return tuple(field.name for field in fields(question) if field.name != "set")

@@ -34,7 +34,9 @@ RENT_PATH = f"rent.{RENT}"
 RESERVED = ("1-year", "3-year")
 """Terms that are paid whether chips work or not, as an owned cluster is."""
 WAYS = ("own", "reserved", *TERMS)
-"""How chips may be paid for; reserved is the first of the reserved terms that is offered."""
+"""How chips may be paid for; reserved is the first of the next that is offered."""
+AHEAD = (*RESERVED, "capacity-block")
+"""Terms that are paid ahead; a block is taken for the work alone, so that none of it is idle."""
 MEGA = 1e6
 
 
@@ -172,12 +174,7 @@ def _by_time(work: Work, whole: Num) -> list[Branch]:
 def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tuple[str, Sheet]:
     """How it is paid for, and the sheet with the rent."""
     chip, way = system.chip.id, paying.way.lower()
-    if way and way not in WAYS:
-        problem = Problem(
-            path="rent", value=paying.way, message="is no way to pay", allowed=", ".join(WAYS),
-            nearest=nearest_name(way, WAYS),
-        )  # fmt: skip
-        raise BadInput([problem])
+    check_way(way)
     if paying.price is not None:
         if way == "own":
             message = "has no effect on chips that are owned"
@@ -192,7 +189,7 @@ def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tup
             f"Paid for {'by use, on demand' if way == 'on-demand' else 'as owned: no rent is known'}."
         )
     if way == "reserved":
-        way = next((term for term in RESERVED if term in offered), way)
+        way = next((term for term in AHEAD if term in offered), way)
     if way == "own":
         return way, figures
     if way not in offered:
@@ -212,6 +209,16 @@ def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tup
     if way == "spot":
         said.append("Spot: chips taken back by the provider are not counted among the failures.")
     return way, _with_rent(figures, offered[way], "published")
+
+
+def check_way(way: str) -> None:
+    """Raise where nothing is paid like this; empty leaves it open."""
+    if way and way.lower() not in WAYS:
+        allowed, near = ", ".join(WAYS), nearest_name(way, WAYS)
+        message = "is no way to pay"
+        raise BadInput(
+            [Problem(path="rent", value=way, message=message, allowed=allowed, nearest=near)]
+        )
 
 
 def _with_rent(figures: Sheet, held: tuple[float, float, float, str], status: str) -> Sheet:
@@ -267,6 +274,10 @@ def _results(work: Work, usd: Num, mwh: Num, emitted: Branch, case: Case) -> dic
     }
     if points := work.facts.get("mfu"):
         found["usd_per_mfu_point"] = usd / (100.0 * points)
+    if read := work.facts.get("input_tokens_per_output_token"):
+        share = work.facts["prompt_share"]
+        found["usd_per_million_input_tokens"] = usd * share * MEGA / (work.tokens * read)
+        found["usd_per_million_output_tokens"] = usd * (1.0 - share) * MEGA / work.tokens
     told: dict[str, Any] = {}
     for name, values in found.items():
         low, value, high = spread(values, case)

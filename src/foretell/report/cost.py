@@ -72,7 +72,9 @@ def work_lines(found: Mapping[str, Any]) -> list[str]:
         hours = f"{found['tokens_per_s']:,.0f} tokens/s; {found['usd_per_gpu_hour']:.2f} USD"
         lines = [
             f"a million output tokens, {read}, on {place}",
-            f"{hours} per GPU-hour, {paid}; {found['prompt_share']:.0%} of it for prompts",
+            f"{hours} per GPU-hour, {paid}",
+            f"{ranged('usd_per_million_input_tokens')} USD per million tokens read, "
+            + f"{ranged('usd_per_million_output_tokens')} per million written",
         ]
         energy = f"{ranged('energy_mwh', 1e3)} kWh; {ranged('carbon_kg')} kg CO2e"
     grid = f"on the grid of {found['region']} ({found['grams_per_kwh']:g} g/kWh)"

@@ -68,13 +68,15 @@ def work_lines(found: Mapping[str, Any]) -> list[str]:
         ]
         energy = f"{ranged('energy_mwh')} MWh; {ranged('carbon_kg', 1e-3)} t CO2e"
     else:
+        split = ", ".join(
+            f"{ranged(f'usd_per_million_{way}_tokens')} {way}" for way in ("input", "output")
+        )
         read = f"{found['input_tokens_per_output_token']:g} read for each written"
         hours = f"{found['tokens_per_s']:,.0f} tokens/s; {found['usd_per_gpu_hour']:.2f} USD"
         lines = [
             f"a million output tokens, {read}, on {place}",
             f"{hours} per GPU-hour, {paid}",
-            f"{ranged('usd_per_million_input_tokens')} USD per million tokens read, "
-            + f"{ranged('usd_per_million_output_tokens')} per million written",
+            f"USD per million tokens: {split}",
         ]
         energy = f"{ranged('energy_mwh', 1e3)} kWh; {ranged('carbon_kg')} kg CO2e"
     grid = f"on the grid of {found['region']} ({found['grams_per_kwh']:g} g/kWh)"

@@ -14,7 +14,7 @@ from foretell.catalog.money import Sheet, sheet
 from foretell.economics.ask_system import OF_SPEED, RENT, with_flags
 from foretell.economics.settings import set_prices
 from foretell.economics.work import Paying, Work, billed, check_way
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Infeasible, Problem
 from foretell.overrides import ROOTS, parse_settings
 from foretell.question import collect
 from foretell.serve import closed_form, question_of
@@ -125,7 +125,12 @@ def run_cost(question: RunQuestion) -> CostAnswer:
         given["tokens"] = "chinchilla"
     problems: list[Problem] = []
     paid = collect(lambda: _payment(question, money), problems)
-    result = collect(lambda: estimate(question.model, **given, set=speed), problems)
+    try:
+        result = collect(lambda: estimate(question.model, **given, set=speed), problems)
+    except Infeasible:
+        if problems:  # what cannot be read comes before what cannot be done
+            raise BadInput(problems) from None
+        raise
     if problems or paid is None or result is None or result.run is None:
         raise BadInput(problems)
     return _billed(paid, _work_of_run(result, result.run), result.overrides, result.assumptions)

@@ -170,7 +170,9 @@ def test_tokens_are_what_serving_charges() -> None:
     assert answer.breakdown.find("answers").value == pytest.approx(out)
     read = served.usd_per_million_input_tokens * 2048 / 256
     assert answer.breakdown.find("prompts").value == pytest.approx(read)
-    joules = answer.trees["energy"].find("chips").value * 3.6e9 / 1e6
+    energy = answer.trees["energy"]
+    assert (energy.unit, energy.value) == ("kWh", pytest.approx(1e3 * told["energy_mwh"]))
+    joules = energy.find("chips").value * 3.6e6 / 1e6
     assert joules == pytest.approx(served.joules_per_token)
 
 
@@ -222,6 +224,8 @@ def test_bad_input(flags: dict[str, object], paths: set[str]) -> None:
 def test_what_does_not_fit_has_no_price() -> None:
     with pytest.raises(Infeasible, match="needs"):
         run_cost(RunQuestion(**{**RUN, "gpus": 8, "plan": "tp8"}))  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="region"):
+        run_cost(RunQuestion(**{**RUN, "gpus": 8, "plan": "tp8", "region": "mars"}))  # type: ignore[arg-type]
 
 
 def test_ranges_come_from_the_work_and_the_rent() -> None:

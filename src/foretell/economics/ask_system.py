@@ -156,7 +156,7 @@ def owned(
     with np.errstate(all="ignore"):  # what is not finite is refused below
         cluster = _cluster(system, question.gpus, package, case, question.node_watts, said)
         if WATTS in figures.figures:
-            draw = _draw(system, cluster, case.number(WATTS), case.entry("site").mean_load)
+            draw = _draw(system, cluster, case.number(WATTS), case.entry("site").rest_load)
             cluster = replace(cluster, mean_watts=draw)
         all_of_it = bought(cluster, case.entry("fabric"), case.entry("site"))
         year = yearly(cluster, all_of_it, case.entry("site"), case.entry("finance"))
@@ -166,10 +166,10 @@ def owned(
     return Owned(system=system, cluster=cluster, bought=all_of_it, year=year, case=case)
 
 
-def _draw(system: System, cluster: Cluster, chip_watts: Num, mean_load: Num) -> Num:
-    """Mean draw of a node: its chips', and of the rest the usual share of its highest."""
+def _draw(system: System, cluster: Cluster, chip_watts: Num, rest_load: Num) -> Num:
+    """Mean draw of a node: its chips', and of the rest the usual share of what its highest leaves it."""
     rest = cluster.node_watts - per_node_chips(system) * float(system.chip.tdp_watts)
-    return cluster.chips / cluster.nodes * chip_watts + np.maximum(rest, 0.0) * mean_load
+    return cluster.chips / cluster.nodes * chip_watts + np.maximum(rest, 0.0) * rest_load
 
 
 def _sections(package: Package | None, figures: Sheet) -> list[str]:

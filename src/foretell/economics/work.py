@@ -10,7 +10,7 @@ range from the ranges of all figures, those of the work itself included.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from foretell.catalog.money import Sheet
@@ -157,7 +157,9 @@ def energy_mwh(work: Work, own: Owned, hours: Num) -> Branch:
 def _money(work: Work, way: str, own: Owned, hours: Num) -> Branch:
     """What is paid: an owned hour by its classes, or rent by what the hours go into."""
     if way == "own":
-        return renamed(times(own.year.hour, hours), work.what)
+        whole = times(own.year.hour, hours)
+        parts = [replace(part, note="") for part in whole.children]  # notes are of a year
+        return replace(whole, name=work.what, children=tuple(parts))
     return total(work.what, _by_time(work, hours * _rent_paid(way, own)))
 
 
@@ -286,14 +288,16 @@ def _results(work: Work, usd: Num, mwh: Num, emitted: Branch, case: Case) -> dic
 
 
 def _trees(work: Work, tree: Branch, energy: Branch, emitted: Branch, case: Case) -> dict[str, Any]:
-    """Other sums of the same."""
+    """Other sums of the same; small units for a million tokens."""
+    small = work.what == "token"
+    scale, energy_unit, mass = (1e3, "kWh", "g CO2e") if small else (1.0, "MWh", "kg CO2e")
     trees = {
         "by_time": finished(total("hours", _by_time(work, tree.usd)), case),
         "per_million_tokens": finished(
             times(tree, MEGA / work.tokens), case, "USD per million tokens"
         ),
-        "energy": finished(energy, case, "MWh"),
-        "carbon": finished(emitted, case, "kg CO2e"),
+        "energy": finished(times(energy, scale), case, energy_unit),
+        "carbon": finished(times(emitted, scale), case, mass),
     }
     if points := work.facts.get("mfu"):
         trees["per_mfu_point"] = finished(

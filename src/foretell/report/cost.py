@@ -20,8 +20,18 @@ WORK_TREES = {
     "carbon": "Carbon",
 }
 """Trees of work that are shown besides its money."""
-WORK_COLUMNS = ("tokens_per_s", "usd_per_million_tokens", "energy_mwh", "carbon_kg")
-"""What a sweep over work shows besides its price."""
+RUN_COLUMNS = {
+    "USD": ("usd", 1.0), "from": ("low_usd", 1.0), "to": ("high_usd", 1.0),
+    "USD/M tokens": ("usd_per_million_tokens", 1.0), "tokens/s": ("tokens_per_s", 1.0),
+    "days": ("days", 1.0), "MWh": ("energy_mwh", 1.0), "t CO2e": ("carbon_kg", 1e-3),
+}  # fmt: skip
+"""What a sweep over runs shows: where it stands, and times what."""
+TOKEN_COLUMNS = {
+    "USD/M tokens": ("usd", 1.0), "from": ("low_usd", 1.0), "to": ("high_usd", 1.0),
+    "tokens/s": ("tokens_per_s", 1.0), "of a user": ("tokens_per_s_per_user", 1.0),
+    "kWh": ("energy_mwh", 1e3), "g CO2e": ("carbon_kg", 1e3),
+}  # fmt: skip
+"""What a sweep over services shows."""
 
 
 def cost_text(found: Mapping[str, Any]) -> "RenderableType":
@@ -59,12 +69,13 @@ def work_lines(found: Mapping[str, Any]) -> list[str]:
     place = f"{found['gpus']:,} GPUs of {found['system']}, {found['plan']}"
     tokens, paid = ranged("usd_per_million_tokens"), f"paid: {found['paid']}"
     if found["what"] == "run":
-        point = f"MFU {found['mfu']:.1%}, of which one point is worth"
+        point = f"MFU {found['mfu']:.1%}: one point is worth {ranged('usd_per_mfu_point')} USD"
         hours = f"{ranged('gpu_hours')} GPU-hours at {found['usd_per_gpu_hour']:.2f} USD"
         lines = [
             f"{units.format(found['tokens'], 'tokens')} in {found['days']:.4g} days on {place}",
             f"{hours}, {paid}; goodput {found['goodput']:.1%}",
-            f"{tokens} USD per million tokens; {point} {ranged('usd_per_mfu_point')} USD",
+            f"{tokens} USD per million tokens",
+            point,
         ]
         energy = f"{ranged('energy_mwh')} MWh; {ranged('carbon_kg', 1e-3)} t CO2e"
     else:
@@ -100,11 +111,10 @@ def _terms(terms: Sequence[Mapping[str, Any]]) -> "Table":
 def sweep_text(found: Mapping[str, Any]) -> "RenderableType":
     """A sweep as a table; rows that cannot be built say why."""
     names = list(found["sweep"])
-    work = any("tokens_per_s" in row for row in found["rows"])
+    if any("tokens_per_s" in row for row in found["rows"]):
+        return _work_sweep(found)
     hourly = any("usd_per_gpu_hour" in row for row in found["rows"])
     more = ("USD per GPU-hour",) if hourly else ()
-    if work:
-        more = (*more, "tokens/s", "USD/M tokens", "MWh", "kg CO2e", "front")
     heads = (*names, "USD", "from", "to", *more, "")
     made = table(*heads, right=tuple(head for head in heads if head))
     most = max((row["usd"] or 0.0 for row in found["rows"]), default=0.0) or 1.0
@@ -117,11 +127,28 @@ def sweep_text(found: Mapping[str, Any]) -> "RenderableType":
             continue
         cells = [number(row[key]) for key in ("usd", "low_usd", "high_usd")]
         hours = [f"{row['usd_per_gpu_hour']:.3f}"] if hourly else []
-        if work:
-            hours += [number(row[key]) for key in WORK_COLUMNS]
-            hours.append("*" if row["pareto"] else "")
         made.add_row(*head, *cells, *hours, bar(row["usd"] / most))
     return made
+
+
+def _work_sweep(found: Mapping[str, Any]) -> "Table":
+    """A sweep over runs or services; a star marks the front of speed and price."""
+    names = list(found["sweep"])
+    columns = TOKEN_COLUMNS if found["what"] == "token" else RUN_COLUMNS
+    heads = (*names, *columns, "front")
+    made = table(*heads, "", right=heads)
+    for row in found["rows"]:
+        head = [f"{row[name]:g}" if _real(row[name]) else str(row[name]) for name in names]
+        if row["usd"] is None:
+            made.add_row(*head, *("-" for _ in columns), "", row["problem"])
+            continue
+        cells = [number(row[key] * scale) for key, scale in columns.values()]
+        made.add_row(*head, *cells, "*" if row["pareto"] else "")
+    return made
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, float)
 
 
 def _facts(found: Mapping[str, Any]) -> list[str]:

@@ -203,6 +203,8 @@ def test_a_system_without_a_price_can_be_rented() -> None:
     )
     assert [term["term"] for term in answer.facts["terms"]] == ["on-demand"]
     assert answer.facts["embodied_carbon_kg"] > 0
+    whole = token_cost(TokenQuestion(model="llama-3.1-8b", system="wse3", gpus=1, price=50))
+    assert np.isfinite(whole.facts["high_carbon_kg"])
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,31 @@ def test_json(arguments: tuple[str, ...]) -> None:
         assert driver["low"] < driver["high"]
 
 
+RESULTS = (
+    "gpu_hours usd_per_gpu_hour usd_per_million_tokens energy_mwh carbon_kg operational_carbon_kg "
+    "embodied_carbon_kg carbon_g_per_million_tokens tokens_per_usd tokens_per_joule flop_per_usd "
+    "flop_per_joule"
+).split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more"),
+    [
+        (RUN, ["usd_per_mfu_point"]),
+        (TOKEN, ["usd_per_million_input_tokens", "usd_per_million_output_tokens"]),
+    ],
+)
+def test_keys_of_work(arguments: tuple[str, ...], more: list[str]) -> None:
+    record = answer(*arguments)
+    plain = "system gpus plan plan_chosen paid region grams_per_kwh terms tokens_per_s".split()
+    assert set(plain) <= set(record)
+    for name in (*RESULTS, *more):
+        assert record[f"low_{name}"] <= record[name] <= record[f"high_{name}"]
+    assert {"term", "usd_per_gpu_hour", "usd", "usd_per_million_tokens", "source"} == set(
+        record["terms"][0]
+    )
+
+
 def test_python_is_the_command_line() -> None:
     record = package_cost(PackageQuestion(name="b200-sxm")).to_dict()
     assert json.loads(json.dumps(record)) == answer("package", "b200-sxm")

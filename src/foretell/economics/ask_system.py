@@ -12,7 +12,7 @@ from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.names import find
 from foretell.catalog.prices import TERMS, operating, price
 from foretell.catalog.systems import own_file
-from foretell.economics.ask import named_package
+from foretell.economics.ask import BOUND_USD, named_package
 from foretell.economics.cases import Case, case_of, drivers, finished, spread
 from foretell.economics.cluster import (
     Bought,
@@ -148,10 +148,13 @@ def owned(
     system, package = question.system, None
     try:
         figures, package = _node_price(system, question.name, figures, seen, said)
+        known = package is None or buildable(package, figures)
     except BadInput:
         if not question.unpriced:
             raise
-        figures = figures.with_figure(_figure(NODE, 0.0, None, None, "not known"))
+        known = False
+    if question.unpriced and not known:
+        package, figures = None, figures.with_figure(_figure(NODE, 0.0, None, None, "not known"))
     case = case_of(figures, [*_sections(package, figures), *question.also])
     with np.errstate(all="ignore"):  # what is not finite is refused below
         cluster = _cluster(system, question.gpus, package, case, question.node_watts, said)
@@ -164,6 +167,13 @@ def owned(
         message = "has no finite price with these settings"
         raise Infeasible([Problem(path="system", value=system.id, message=message)])
     return Owned(system=system, cluster=cluster, bought=all_of_it, year=year, case=case)
+
+
+def buildable(package: Package, figures: Sheet) -> bool:
+    """Whether a package has a price: one larger than its wafer or panel has none."""
+    with np.errstate(all="ignore"):
+        usd = priced(package, Case(sheet=figures, knobs=())).tree.usd
+    return bool(np.all(np.asarray(usd) < BOUND_USD))
 
 
 def _draw(system: System, cluster: Cluster, chip_watts: Num, rest_load: Num) -> Num:

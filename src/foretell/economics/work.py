@@ -15,7 +15,7 @@ from typing import Any
 
 from foretell.catalog.money import Sheet
 from foretell.catalog.prices import TERMS, rent
-from foretell.economics.ask_system import RENT, WATTS, Owned, OwnQuestion, owned
+from foretell.economics.ask_system import RENT, WATTS, Owned, OwnQuestion, buildable, owned
 from foretell.economics.carbon import made_kg, share_kg
 from foretell.economics.cases import Case, drivers, finished, spread
 from foretell.economics.packages import sections
@@ -250,10 +250,13 @@ def _with_work(work: Work, figures: Sheet, said: list[str]) -> Sheet:
 def _package(system: System, figures: Sheet, said: list[str]) -> Package | None:
     """The chip as a package, for what making it emitted."""
     try:
-        return package_of_chip(system.chip, figures)[0]
+        package = package_of_chip(system.chip, figures)[0]
+        if buildable(package, figures):
+            return package
     except BadInput:
-        said.append(f"The dies of {system.chip.id} are not known: a usual chip's carbon is taken.")
-        return None
+        pass
+    said.append(f"The dies of {system.chip.id} are not known: a usual chip's carbon is taken.")
+    return None
 
 
 def _results(work: Work, usd: Num, mwh: Num, emitted: Branch, case: Case) -> dict[str, Any]:

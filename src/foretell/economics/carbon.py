@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foretell.economics.ask_system import Owned
 from foretell.economics.cases import Case
+from foretell.economics.owning import Owned
 from foretell.economics.packages import priced
 from foretell.economics.tree import Branch, central, leaf, times, total
 from foretell.economics.years import HOURS

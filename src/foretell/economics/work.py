@@ -15,9 +15,10 @@ from typing import Any
 
 from foretell.catalog.money import Sheet
 from foretell.catalog.prices import TERMS, rent
-from foretell.economics.ask_system import RENT, WATTS, Owned, OwnQuestion, buildable, owned
+from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
 from foretell.economics.cases import Case, drivers, finished, spread
+from foretell.economics.owning import WATTS, Owned, OwnQuestion, buildable, owned
 from foretell.economics.packages import sections
 from foretell.economics.products import package_of_chip
 from foretell.economics.tree import Branch, central, leaf, renamed, times, total

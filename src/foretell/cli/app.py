@@ -16,7 +16,7 @@ VERBS = {
     "network": "One collective on a system: time, bandwidths, algorithm.",
     "validate": "Measured tables beside our predictions.",
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
-    "cost": "What chips, packages and systems cost, part by part, with ranges.",
+    "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -76,5 +76,7 @@ def make_app() -> App:
     cost.command("foretell.cli.cost:chip", help="The dies of a chip.")
     cost.command("foretell.cli.cost:package", help="A package with its dies and memory.")
     cost.command("foretell.cli.cost:system", help="A cluster: capital, years, hours, renting.")
+    cost.command("foretell.cli.cost_work:run", help="A training run: money, energy, carbon.")
+    cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     return app

@@ -49,3 +49,8 @@ def times(branch: Branch, factor: Num, note: str | None = None) -> Branch:
         note=branch.note if note is None else note,
         children=tuple(times(child, factor) for child in branch.children),
     )
+
+
+def renamed(branch: Branch, name: str) -> Branch:
+    """The same tree under another name."""
+    return Branch(name=name, usd=branch.usd, note=branch.note, children=branch.children)

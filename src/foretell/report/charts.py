@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from foretell.report.svg import (
     COLOURS,
     FRAME,
+    PALE,
     Box,
     Picture,
     Scale,
@@ -17,6 +18,7 @@ from foretell.report.svg import (
     line,
     log_ticks,
     polyline,
+    ring,
     shown,
     text,
     ticks,
@@ -103,6 +105,42 @@ def _stack(
             yield line((middle - width / 2, up(top)), (middle + width / 2, up(top)), "#ffffff")
         base = top
     yield text(middle, up(base) - 6, shown(base), size=11, anchor="middle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One point of a choice between two wishes."""
+
+    group: str
+    """What the legend calls those of its colour."""
+    label: str
+    """What stands beside it."""
+    x: float
+    """What should be large."""
+    y: float
+    """What should be small."""
+    front: bool
+    """Whether no other is better in both."""
+
+
+def pareto_chart(title: str, x_title: str, y_title: str, marks: Sequence[Mark]) -> Picture:
+    """Marks with those joined that no other beats: full the front, hollow the rest."""
+    round_xs = ticks(0.0, max(mark.x for mark in marks))
+    across = Scale(low=0.0, high=round_xs[-1], start=BOX.left, end=BOX.right)
+    up, y_axis = _from_zero(max(mark.y for mark in marks))
+    front = sorted((mark.x, mark.y) for mark in marks if mark.front)
+    groups = list(dict.fromkeys(mark.group for mark in marks))
+    parts = [
+        *axis_titles(BOX, x_title, y_title),
+        *x_ticks(BOX, across, [(x, shown(x)) for x in round_xs]),
+        *y_axis,
+        polyline([(across(x), up(y)) for x, y in front], PALE, width=1.0, dash="5 4"),
+    ]
+    for mark in marks:
+        colour = COLOURS[groups.index(mark.group) % len(COLOURS)]
+        x, y, fill = across(mark.x), up(mark.y), colour if mark.front else "#ffffff"
+        parts += [ring(x, y, 5.0, colour, fill=fill), text(x + 8, y - 7, mark.label, size=11)]
+    return _picture(title, parts, groups)
 
 
 def _gathered(

@@ -17,6 +17,7 @@ from foretell.report.svg import (
     area,
     legend,
     line,
+    ring,
     text,
     ticks,
     y_ticks,
@@ -122,7 +123,7 @@ def _panel(found: MemoryAnswer, stage: StageLine, box: Box, most: float) -> Iter
         yield line((box.left, y(have)), (box.right, y(have)), LIMIT, dash="2 3")
         words = f"the chip has {have / GIB:.1f} GiB"
         yield text(box.left + 4, y(have) - 5, words, size=11, colour=LIMIT)
-    yield f"<circle cx='{x(when):.1f}' cy='{y(peak):.1f}' r='4' fill='none' stroke='{INK}'/>"
+    yield ring(x(when), y(peak), 4.0, INK)
     yield line((box.left, box.bottom), (box.right, box.bottom), FRAME)
 
 

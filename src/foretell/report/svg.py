@@ -107,15 +107,17 @@ def text(
 def line(first: Point, second: Point, colour: str, *, width: float = 1.0, dash: str = "") -> str:
     """A straight line."""
     ends = f"x1='{first[0]:.1f}' y1='{first[1]:.1f}' x2='{second[0]:.1f}' y2='{second[1]:.1f}'"
-    dashed = f" stroke-dasharray='{dash}'" if dash else ""
-    return f"<line {ends} stroke='{colour}' stroke-width='{width:g}'{dashed}/>"
+    return f"<line {ends} stroke='{colour}' stroke-width='{width:g}'{_dashed(dash)}/>"
 
 
-def polyline(points: Iterable[Point], colour: str) -> str:
+def _dashed(dash: str) -> str:
+    return f" stroke-dasharray='{dash}'" if dash else ""
+
+
+def polyline(points: Iterable[Point], colour: str, *, width: float = 2.2, dash: str = "") -> str:
     """A line through points."""
-    return (
-        f"<polyline points='{_joined(points)}' fill='none' stroke='{colour}' stroke-width='2.2'/>"
-    )
+    stroke = f"stroke='{colour}' stroke-width='{width:g}'" + _dashed(dash)
+    return f"<polyline points='{_joined(points)}' fill='none' {stroke}/>"
 
 
 def area(points: Iterable[Point], colour: str, *, opacity: float = 1.0) -> str:
@@ -137,6 +139,12 @@ def dot(x: float, y: float, radius: float, colour: str = "") -> str:
     """A filled circle, of its group's colour where none is given."""
     fill = f" fill='{colour}'" if colour else ""
     return f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius:g}'{fill}/>"
+
+
+def ring(x: float, y: float, radius: float, colour: str, *, fill: str = "none") -> str:
+    """A circle with an edge."""
+    place = f"cx='{x:.1f}' cy='{y:.1f}' r='{radius:g}'"
+    return f"<circle {place} fill='{fill}' stroke='{colour}' stroke-width='2'/>"
 
 
 def frame(box: Box) -> str:

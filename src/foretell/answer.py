@@ -11,8 +11,8 @@ from foretell.cost.memory import CLOSE_SHARE
 from foretell.cost.op_times import required_dtypes
 from foretell.estimate import Rows, evaluate_rows
 from foretell.network.library_catalog import library_for
-from foretell.parts import graph_parts, named_modules
 from foretell.pass_times import repeats_of
+from foretell.shapes import graph_parts, named_modules
 from foretell.sharding.recompute import again
 from foretell.specs.ffn import Experts
 from foretell.specs.job import Job

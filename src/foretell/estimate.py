@@ -4,9 +4,10 @@ Read this file to know where everything is:
 
     tables.py              each quantity on the distinct combinations of what it depends on
     parts.py               what each layer kind, the embedding and the head cost on one rank
+      cost/op_times.py       how long an operation takes, kernel by kernel, and what it spends
+    shapes.py              which operations that is, once for each distinct shape
       workload/              the operations they are made of
       sharding/              what context, expert and tensor parallelism leave of them on one rank
-      cost/op_times.py       how long an operation takes, kernel by kernel, and what it spends
     exchanges.py           what the layers wait for of each other's ranks
     pass_times.py          what the passes of a micro-batch take of both, at the clock that is held
     sharding/pipeline.py   which parts stand on which stage

@@ -31,7 +31,7 @@ def make_app() -> App:
 
     app = App(
         name="foretell",
-        help="How long a transformer takes to train on a system, whether it fits, what limits it.",
+        help="How long a transformer takes to train or serve on a system, whether it fits, what it costs.",
         help_epilogue=EPILOGUE,
         version=f"foretell {__version__}",
         suppress_keyboard_interrupt=False,

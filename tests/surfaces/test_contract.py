@@ -65,6 +65,9 @@ FLAGS = {
     "cost system": (
         "--system --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
     ),
+    "sweep status": "--folder --json".split(),
+    "sweep resume": "--folder --workers --executor --json".split(),
+    "sweep export": "--folder --out --sql --json".split(),
 }
 """Every verb and its flags: a change here is a change of the contract."""
 

@@ -16,6 +16,7 @@ VERBS = {
     "network": "One collective on a system: time, bandwidths, algorithm.",
     "validate": "Measured tables beside our predictions.",
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
+    "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages and systems cost, part by part, with ranges.",
 }
 """Verbs and what they answer."""
@@ -77,4 +78,17 @@ def make_app() -> App:
     cost.command("foretell.cli.cost:package", help="A package with its dies and memory.")
     cost.command("foretell.cli.cost:system", help="A cluster: capital, years, hours, renting.")
     app.command(cost)
+    app.command(_sweep())
     return app
+
+
+def _sweep() -> App:
+    """`sweep STUDY`, and what is asked of a folder with results."""
+    from foretell.cli.sweep import sweep as run
+
+    sweep = App(name="sweep", help=VERBS["sweep"])
+    sweep.default(run)
+    sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
+    sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
+    sweep.command("foretell.cli.sweep:export", help="The results as one file, or by SQL.")
+    return sweep

@@ -20,7 +20,7 @@ from foretell.certainty import (
 )
 from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import MEMORY_SHARE
-from foretell.estimate import FORWARD, PassTimes, Rows, late_launches
+from foretell.estimate import Rows, late_launches, pass_times
 from foretell.parts import Parts, beside_host
 from foretell.sharding.recompute import full_share
 from foretell.specs._base import Num
@@ -144,19 +144,14 @@ def _host_waits(
     `factors` are on the host's own time; one wait for each.
     """
     parts, slower = tables.parts, tables.pace / float(rows.clock[0]) - 1.0
-    spent = PassTimes(
-        tables=tables,
-        shape=tables.shape[:1],
-        group=tables.group[:1],
-        late_us=late_launches(plans, tables),
-    )
+    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_launches(plans, tables))
 
     def waits(chip_s: np.ndarray, host_s: np.ndarray) -> np.ndarray:
         return np.asarray(beside_host(chip_s, factors[:, None] * host_s) - chip_s)
 
     forward_s, backward_s = spent.chip_s(slower)
-    forward = waits(forward_s, spent.host_s(parts.forward, FORWARD))
-    backward = waits(backward_s, spent.host_s(parts.backward, 1.0 - FORWARD))
+    forward = waits(forward_s, spent.host_s[0])
+    backward = waits(backward_s, spent.host_s[1])
     waited = counts[0] * (forward + backward) + counts[1] * forward
     if parts.again is not None:
         waited = waited + counts[2] * waits(

@@ -179,19 +179,23 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         flight = np.where(plans.pp[:, None] > 1, flight, 1.0)
     memory = stage_memory(scenario, plans, stages, shares, flight)
     offload_s = np.zeros_like(update_s)
-    busy_s = micro_batches[:, None] * stage_s - saved_s + data_s + update_s
+    runs_s = micro_batches[:, None] * stage_s
+    busy_s = runs_s + data_s + update_s
+    if schedule.layout == "both":
+        busy_s = busy_s - saved_s
     if base.offload != "none":
         offload_s = offload_seconds(scenario, plans, stages, memory, update_s, micro_batches)
         many = np.maximum(tables.stages.layers[pair], 1.0)
         memory = offloaded(memory, base, many, stages.kept_bytes)
         busy_s = busy_s + offload_s
-    busy_s *= multiplicity > 0
-    runs_s = micro_batches[:, None] * stage_s
-    waits_s = chunks_wait(tables.stages.waiting[pair], runs_s, data_s, multiplicity)
-    # A pipeline takes as long as a stage works and waits for the others' first and last micro-batch.
-    span_s = busy_s + waits_s - stage_s * (multiplicity > 0) / plans.vpp[:, None]
-    slowest = span_s.argmax(axis=1)
+    there = multiplicity > 0
+    busy_s *= there
+    waits_s, longest = chunks_wait(
+        tables.stages.waiting[pair], runs_s * there, data_s, multiplicity
+    )
     rows = np.arange(len(plans))
+    slowest = busy_s.argmax(axis=1)
+    slowest = np.where(busy_s[rows, longest] + waits_s > busy_s[rows, slowest], longest, slowest)
     times = RankTimes(
         whole_s=stage_s,
         multiplicity=multiplicity,
@@ -199,9 +203,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         forward_s=stages.forward_s + 0.5 * sends_s,
         weight_s=stages.weight_s + sums_s if schedule.splits_backward else 0.0,
     )
-    waits_s = np.broadcast_to(waits_s, busy_s.shape)
-    bubble_s = schedule.bubble_s(times, pipe) + waits_s[rows, slowest]
-    held = memory.total * (multiplicity > 0)
+    bubble_s = schedule.bubble_s(times, pipe) + waits_s * (slowest == longest)
+    held = memory.total * there
     fullest = held.argmax(axis=1)
     return Rows(
         micro_batches=micro_batches,
@@ -227,22 +230,23 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     )
 
 
-def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> Array:
-    """What the longest stage waits in a step for unequal chunks of the others; (plans, stages).
+def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> tuple[Array, Index]:
+    """What the longest stage waits in a step for unequal chunks of the others, and which it is; (plans,).
 
     The other stages' rounds take (1 + share) times the longest of them: a stage that is longer for its ends
     fills that itself, and so do data-parallel messages, which go on meanwhile. Shorter stages set no pace.
     """
-    if not share.any():
-        return np.zeros((1, 1))
-    there = runs_s * (many > 0)
-    longest = there.max(axis=1, keepdims=True)
-    alone = (there == longest) & (many == 1)
-    second = np.where(alone, 0.0, there).max(axis=1, keepdims=True)
-    others = np.where(alone & (alone.sum(axis=1, keepdims=True) == 1), second, longest)
-    rounds_s = (1.0 + share[:, None]) * others
-    waits_s = np.maximum(rounds_s - runs_s - data_s, 0.0)
-    return np.asarray(waits_s * (share > 0)[:, None] * (many > 0) * (there == longest))
+    waits_s, longest = np.zeros(len(share)), np.zeros(len(share), dtype=np.intp)
+    at = np.flatnonzero(share)
+    if not len(at):
+        return waits_s, longest
+    others, count = runs_s[at], np.arange(len(at))
+    stage = others.argmax(axis=1)
+    own = others[count, stage] + data_s[at, stage]
+    others[count, stage] *= many[at, stage] > 1
+    waits_s[at] = np.maximum((1.0 + share[at]) * others.max(axis=1) - own, 0.0)
+    longest[at] = stage
+    return waits_s, longest
 
 
 def update_seconds(
@@ -293,7 +297,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     is_layer = np.arange(len(parts.names)) < parts.kinds
     group = tables.group[first]
     share = block_share(plans, first, tables)
-    spent = PassTimes(tables=tables, shape=shape, group=group, late_us=late)
+    spent = pass_times(tables, shape, group, late)
     clock, fall = clock_held(repeats_of(plans, first, tables) * is_layer, mode, spent)
     forward, backward = part_seconds(mode, is_layer, spent, clock)
     again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
@@ -386,6 +390,22 @@ def late_launches(plans: Plans, tables: Tables) -> list[Array]:
     return [np.rint(1e6 * each_s * plans.tp * apart)]
 
 
+def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array]) -> "PassTimes":
+    """The passes on some combinations; `late_us` as late_launches gives it for them."""
+    parts = tables.parts
+    launch_s, speed = tensor_launch_s(parts, shape), tables.host_speed[shape][:, None]
+    is_layer = np.arange(len(parts.names)) < parts.kinds
+
+    def host_s(spent: PassSeconds, share: float) -> Array:
+        more_s = launch_s
+        for column in late_us:
+            more_s = more_s + 1e-6 * share * column[:, None] * is_layer
+        return spent.host_s[shape] + more_s / speed
+
+    both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
+    return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassTimes:
     """What the passes of one micro-batch take on distinct combinations of shape, placement and stages."""
@@ -396,17 +416,8 @@ class PassTimes:
     """Shape of each combination."""
     group: Index
     """Shape and placement of each."""
-    late_us: list[Array]
-    """What the host takes besides for a layer (see late_launches), microseconds; (combinations,)."""
-
-    def host_s(self, spent: PassSeconds, share: float) -> Array:
-        """Host's time of each part; (combinations, parts)."""
-        parts = self.tables.parts
-        more_s = np.asarray(tensor_launch_s(parts, self.shape))
-        is_layer = np.arange(len(parts.names)) < parts.kinds
-        for column in self.late_us:
-            more_s = more_s + 1e-6 * share * column[:, None] * is_layer
-        return spent.host_s[self.shape] + more_s / self.tables.host_speed[self.shape][:, None]
+    host_s: tuple[Array, Array]
+    """Host's time of each part forward and backward; (combinations, parts)."""
 
     def chip_s(self, slower: Num) -> tuple[Array, Array]:
         """The chip's time of each part forward and backward, exchanges included; (combinations, parts).
@@ -422,12 +433,8 @@ class PassTimes:
 
     def of(self, slower: Num) -> tuple[Array, Array]:
         """Time of each part forward and backward: the chip's or the host's, whichever is longer."""
-        parts = self.tables.parts
         forward, backward = self.chip_s(slower)
-        return (
-            beside_host(forward, self.host_s(parts.forward, FORWARD)),
-            beside_host(backward, self.host_s(parts.backward, 1.0 - FORWARD)),
-        )
+        return beside_host(forward, self.host_s[0]), beside_host(backward, self.host_s[1])
 
     def again_chip_s(self, slower: Num) -> Array:
         """The chip's time of the modules that a plan computes again, exchanges included."""

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,10 +109,16 @@ def plan_of(scenario: Scenario, text: str | Plan | None, settings: Sequence[str]
     else:
         plan = parse_plan(text or "", scenario.job.gpus, default_precision(scenario.system))
     plan = apply_settings(plan, chosen, "plan")
-    problems = problems_of(plan, "plan") or plan_problems(plan)
+    problems = _wrong_in(plan)
     if problems:
         raise BadInput(problems)
     return plan
+
+
+@lru_cache(maxsize=4096)
+def _wrong_in(plan: Plan) -> tuple[Problem, ...]:
+    """What is wrong with a plan by itself; remembered, since a record never changes."""
+    return tuple(problems_of(plan, "plan") or plan_problems(plan))
 
 
 def default_precision(system: System) -> PrecisionName:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.engines import profile as profile_for
+from foretell.catalog.names import exists
 from foretell.catalog.prices import price as catalogue_price
 from foretell.errors import BadInput, Problem
 from foretell.network.library_catalog import inner_tiers
+from foretell.overrides import apply_settings, parse_settings
 from foretell.question import ask
 from foretell.serving.formats import stored_formats
 from foretell.serving.layouts import best_layout
@@ -21,6 +23,7 @@ from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
+from foretell.specs.scenario import Scenario
 from foretell.specs.served import Served
 from foretell.specs.system import System
 
@@ -112,25 +115,9 @@ def question_of(
         scenario = ask(model=model, system=system, gpus=gpus, settings=settings)
     except BadInput as error:
         raise BadInput([*error.problems, *problems]) from None
-    chip = scenario.system.chip
-    parts: list[Any] = []
-    for make in (lambda: profile_for(engine, chip), lambda: deployed(scenario.model, plan)):
-        try:
-            parts.append(make())
-        except BadInput as error:
-            problems += error.problems
-    if problems:
-        raise BadInput(problems)
-    profile, deployment = parts
-    given = plan is not None and (isinstance(plan, Deployment) or names_layout(plan))
-    if given:
-        problems += deployment_problems(deployment, scenario.job.gpus)
-    if scenario.model.kind == "encoder" and load["osl"] > 1:
-        message = f"{scenario.model.id} writes no answers"
-        problems.append(Problem(path="osl", value=load["osl"], message=message, allowed="1"))
-    if problems:
-        raise BadInput(problems)
+    profile, deployment, given = choices_of(scenario, plan, engine, problems, load["osl"])
     rate, asked = load["rate"], load["concurrency"]
+    chip = scenario.system.chip
     said = [
         *scenario.model.assumptions,
         *scenario.system.assumptions,
@@ -139,7 +126,7 @@ def question_of(
     if rate is None and asked is None:
         asked = DEFAULT_CONCURRENCY
         said.append(f"{asked:g} requests in flight: neither a concurrency nor a rate was given")
-    prices = rent_of(chip.id, load["price"])
+    prices = rent_of(chip.id, load["price"], settings)
     if not isinstance(plan, str) or "weights=" not in plan:
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
     traffic = Traffic(
@@ -158,6 +145,35 @@ def question_of(
         assumptions=tuple(said),
         overrides=tuple(scenario.overrides.items()),
     ), given
+
+
+def choices_of(
+    scenario: Scenario,
+    plan: str | Deployment | None,
+    engine: str,
+    problems: list[Problem],
+    osl: float,
+) -> tuple[EngineProfile, Deployment, bool]:
+    """Profile, deployment, and whether its layout was given; BadInput with all problems so far."""
+    parts: list[Any] = []
+    chip = scenario.system.chip
+    for make in (lambda: profile_for(engine, chip), lambda: deployed(scenario.model, plan)):
+        try:
+            parts.append(make())
+        except BadInput as error:
+            problems += error.problems
+    if problems:
+        raise BadInput(problems)
+    profile, deployment = parts
+    given = plan is not None and (isinstance(plan, Deployment) or names_layout(plan))
+    if given:
+        problems += deployment_problems(deployment, scenario.job.gpus)
+    if scenario.model.kind == "encoder" and osl > 1:
+        message = f"{scenario.model.id} writes no answers"
+        problems.append(Problem(path="osl", value=osl, message=message, allowed="1"))
+    if problems:
+        raise BadInput(problems)
+    return profile, deployment, given
 
 
 def deployed(model: Model, plan: str | Deployment | None) -> Deployment:
@@ -183,12 +199,14 @@ def said_of(profile: EngineProfile, architecture: str) -> list[str]:
     return said
 
 
-def rent_of(chip: str, given: float | None) -> Prices:
-    """The catalogue's rent, or the one given by hand."""
-    found = catalogue_price(chip)
-    if given is None:
-        return found
-    return replace(found, usd_per_chip_hour=float(given), source="given by hand")
+def rent_of(chip: str, given: float | None, settings: Sequence[str] = ()) -> Prices:
+    """The catalogue's rent, or the one given by hand; chips of one's own have none."""
+    found = Prices(source=f"no rent of {chip} is known")
+    if exists(chip, ("chip",)):
+        found = catalogue_price(chip)
+    if given is not None:
+        return replace(found, usd_per_chip_hour=float(given), source="given by hand")
+    return apply_settings(found, parse_settings(settings), "prices")
 
 
 def load_problems(load: Mapping[str, Any]) -> list[Problem]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foretell.answer import answer_of
 from foretell.estimate import stages_of_plans
-from foretell.programs import Laid, held_cores, lay_out, runs_ahead
+from foretell.programs import WAITS_EACH_PASS, Laid, held_cores, lay_out, runs_ahead
 from foretell.programs.dealing import contents_of
 from foretell.replicas import CORES_TAKEN, copy_seconds, data_messages, shares_of
 from foretell.sharding.pipeline import stages_of
@@ -206,7 +206,11 @@ def test_who_holds_cores_and_whose_host_is_ahead() -> None:
     assert not runs_ahead(parse_plan("pp4 dp2 mbs1", 8))
     assert runs_ahead(parse_plan("pp4 vpp2 dp2 mbs1 schedule=interleaved", 8))
     assert not runs_ahead(parse_plan("dp8 ep8 mbs1", 8))
-    assert not runs_ahead(parse_plan("dp8 mbs1 framework=megatron-deepspeed", 8))
+    plan = parse_plan("dp8 mbs1 framework=megatron-deepspeed", 8)
+    (source,) = WAITS_EACH_PASS.values()
+    assert not runs_ahead(plan)
+    assert not runs_ahead(replace(plan, framework="megatron-deepspeed~elsewhere"))
+    assert runs_ahead(replace(plan, framework=f"megatron-deepspeed~{source}"))
 
 
 def test_ranks_are_numbered_as_the_plan_orders_them() -> None:

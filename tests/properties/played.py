@@ -6,10 +6,10 @@ from numpy.typing import NDArray
 from foretell.catalog.frameworks import framework
 from foretell.cost.optimizer import accumulate_s
 from foretell.estimate import (
-    PassTimes,
     evaluate_rows,
     late_launches,
     part_seconds,
+    pass_times,
     stages_of_plans,
 )
 from foretell.sharding.pipeline import chunk_sizes
@@ -52,12 +52,7 @@ def played_and_closed(scenario: Scenario, plan: Plan) -> tuple[float, float]:
     stages = stages_of_plans(plans, tables)
     schedule, parts, mu = schedule_named(plan.schedule), tables.parts, int(rows.micro_batches[0])
     layer = np.arange(len(parts.names)) < parts.kinds
-    spent = PassTimes(
-        tables=tables,
-        shape=tables.shape,
-        group=tables.group,
-        late_s=late_launches(plans, tables),
-    )
+    spent = pass_times(tables, tables.shape, tables.group, late_launches(plans, tables))
     forward, backward = part_seconds(plans.recompute[:, None], layer, spent, stages.clock)
     weight = np.zeros_like(forward)
     if parts.weight_s is not None:

@@ -34,11 +34,11 @@ def state(engine=ENGINES[0], deployment=None, **traffic):
     engine=st.sampled_from(ENGINES),
 )  # fmt: skip
 @settings(max_examples=60)
-def test_littles_law_holds_where_all_are_decoding(c, isl, osl, engine):
-    """Requests that decode are the rate times the time that one takes from its prompt to its end."""
+def test_littles_law_holds(c, isl, osl, engine):
+    """Requests in flight are the rate times the time that one takes, waiting for its place included."""
     found = state(engine, concurrency=c, isl=isl, osl=osl)
-    inside = (osl - 1.0) * found.tpot_s + found.prefill_s
-    assert float(found.requests_per_s * inside) == pytest.approx(float(found.batch), rel=0.05)
+    inside = (osl - 1.0) * found.tpot_s + found.prefill_s + found.queued_s
+    assert float(found.requests_per_s * inside) == pytest.approx(c, rel=0.05)
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.id)
@@ -55,6 +55,13 @@ def test_longer_prompts_and_answers_take_longer():
         found = state(**{name: lengths})
         whole = found.ttft_s + found.tpot_s * (lengths if name == "osl" else 200.0)
         assert (np.diff(whole) > 0).all()
+
+
+def test_short_answers_wait_for_each_others_prompts():
+    """No more requests are answered than steps can read prompts of."""
+    found = state(osl=1.0, isl=512.0, concurrency=np.array([1.0, 8.0, 64.0, 256.0]))
+    assert (found.requests_per_s <= found.prompts / found.prefill_s * 1.0001).all()
+    assert (np.diff(found.ttft_s) > 0).all()
 
 
 def test_what_does_not_fit_waits():

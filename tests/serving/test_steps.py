@@ -1,7 +1,6 @@
 """Steps of an engine: what they must satisfy, and published single steps."""
 
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 
 from foretell.catalog import model, system
 from foretell.catalog.engines import profiles
-from foretell.serving.one import one_step
 from foretell.serving.steps import StepLoad, step_times
 from foretell.specs.deployment import Deployment
 
@@ -117,43 +115,6 @@ def test_a_batch_of_loads_is_each_of_them(n, context, new):
     for i, one in enumerate(n):
         alone = replace(load, decoding=one, context_tokens=one * context)
         assert together[i] == pytest.approx(float(times.seconds(alone)), rel=1e-12)
-
-
-LAYOUTS = (
-    ("llama-3.1-8b", Deployment(), ENGINE),
-    ("llama-3.1-8b", Deployment(tp=2, pp=2), profiles()["vllm-2023"]),
-    ("deepseek-v3", FAMILIES["deepseek-v3"], profiles()["trtllm-1-hopper"]),
-    ("deepseek-v3", Deployment(tp=8, draft_tokens=3), profiles()["trtllm-1-hopper"]),
-    ("t5-large", Deployment(), ENGINE),
-    ("llama-3.1-8b", Deployment(cp=4), ENGINE),
-    ("llama-3.1-8b", Deployment(graph=False), ENGINE),
-)
-
-
-@lru_cache(maxsize=8)
-def both_forms(i):
-    name, deployment, engine = LAYOUTS[i]
-    times = times_of(name, deployment, engine)
-    return times, one_step(times)
-
-
-@given(
-    n=st.integers(0, 3000),
-    context=st.floats(1.0, 2e5),
-    new=st.one_of(st.just(0.0), st.floats(1.0, 1e5)),
-    past=st.floats(0.0, 1e5),
-    prompts=st.integers(1, 64),
-    layout=st.integers(0, len(LAYOUTS) - 1),
-)
-@settings(max_examples=80)
-def test_one_load_in_plain_python_is_the_same(n, context, new, past, prompts, layout):
-    times, plain = both_forms(layout)
-    load = StepLoad(
-        decoding=float(n), context_tokens=n * context, prefill_tokens=new,
-        past_tokens=past if new else 0.0, prompts=float(prompts) if new else 0.0,
-    )  # fmt: skip
-    told = plain.seconds(n, n * context, new, past if new else 0.0, float(prompts) if new else 0.0)
-    assert told == pytest.approx(float(times.seconds(load)), rel=1e-6)
 
 
 def test_prompts_of_two_ranks_take_no_longer_than_one_rank_with_both():

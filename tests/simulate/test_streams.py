@@ -98,7 +98,7 @@ def programs(draw: st.DrawFn, name: str) -> Program:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_passes_alone_are_the_plain_player(name: str, data: st.DataObject) -> None:
     schedule, (pp, vpp, many) = schedule_named(name), data.draw(sizes(name))
@@ -112,7 +112,7 @@ def test_passes_alone_are_the_plain_player(name: str, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_equal_ranks_take_what_the_closed_form_says(name: str, data: st.DataObject) -> None:
     size = pp, vpp, many = data.draw(sizes(name))
@@ -124,8 +124,23 @@ def test_equal_ranks_take_what_the_closed_form_says(name: str, data: st.DataObje
     assert closed_s(name, equal_times(pp, f, b, w), pipe(*size)) == pytest.approx(step_s, rel=1e-9)
 
 
+@pytest.mark.parametrize("pp", [2, 4, 8])
+def test_published_bubbles_of_whole_steps(pp: int) -> None:
+    """ZB-H1 (p - 1)(F + B - W) with W <= F, B; DualPipe (p/2 - 1)(F&B + D - 3 W) with F = B = W."""
+
+    def waited(name: str, f: float, b: float, w: float) -> float:
+        schedule = schedule_named(name)
+        times = [np.full((pp, 2 if schedule.layout == "both" else 1), x) for x in (f, b, w)]
+        played = play_step(schedule, plain(*times, 4 * pp))
+        return min(spent["bubble"] for spent in played.spent)
+
+    assert waited("zb-h1", 1.0, 1.2, 0.8) == pytest.approx((pp - 1) * (1.0 + 1.2 - 0.8))
+    assert waited("1f1b", 1.0, 1.2, 0.8) == pytest.approx((pp - 1) * 3.0)
+    assert waited("dualpipe", 1.0, 1.0, 1.0) == pytest.approx((pp / 2 - 1) * (3.0 + 2.0 - 3.0))
+
+
 @pytest.mark.parametrize("name", ["1f1b", "gpipe"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_sends_are_within_the_closed_form(name: str, data: st.DataObject) -> None:
     """It counts two sends of every rank and micro-batch: the ends of a pipeline have one."""
@@ -143,7 +158,7 @@ def test_sends_are_within_the_closed_form(name: str, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_a_step_adds_up_and_is_above_its_bounds(name: str, data: st.DataObject) -> None:
     """Every rank's time is told to the last; none beats its work, its links, or one micro-batch's way."""
@@ -182,7 +197,7 @@ def asked_s(chunk: Chunk, many: float) -> float:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_streams_never_overlap_themselves(name: str, data: st.DataObject) -> None:
     played = play_step(schedule_named(name), data.draw(programs(name)))
@@ -198,7 +213,7 @@ def test_streams_never_overlap_themselves(name: str, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_pieces_begin_when_their_weights_are_there(name: str, data: st.DataObject) -> None:
     """A task that stops for collectives goes on in order, and all of it runs."""
@@ -348,7 +363,7 @@ def test_a_pair_hides_the_exchanges_of_experts() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_longer_work_never_shortens_a_step(name: str, data: st.DataObject) -> None:
     schedule, program = schedule_named(name), data.draw(programs(name))
@@ -360,7 +375,7 @@ def test_longer_work_never_shortens_a_step(name: str, data: st.DataObject) -> No
     assert same.step_s == pytest.approx(first)
 
 
-@pytest.mark.parametrize("name", ["1f1b", "zb-v"])
+@pytest.mark.parametrize("name", ["1f1b"])
 def test_64_ranks_and_512_micro_batches_in_seconds(name: str) -> None:
     vpp = {"interleaved": 2, "zb-v": 2}.get(name, 1)
     times = np.ones((3, 64, 2 if name == "dualpipe" else vpp))

@@ -37,7 +37,7 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
-        "--price --top --simulate --export --plot --set --json"
+        "--price --top --simulate --no-simulate --export --plot --set --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
@@ -54,7 +54,7 @@ FLAGS = {
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
     "validate training": "--file --leave-one-out --simulate --json".split(),
     "validate memory": "--file --json".split(),
-    "validate serving": "--file --leave-one-out --json".split(),
+    "validate serving": "--file --leave-one-out --simulate --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
@@ -337,7 +337,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, catalog, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

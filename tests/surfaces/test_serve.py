@@ -122,3 +122,10 @@ def test_numbers_set_by_hand_matter():
     slow = foretell(*ASK, "--plan", "tp8", "--json").json
     assert fast["tpot_ms"]["mean"] < slow["tpot_ms"]["mean"]
     assert fast["overrides"]
+
+
+def test_a_price_set_by_hand_is_paid():
+    asked = {"system": "h100-sxm", "gpus": 1, "plan": "tp1", "concurrency": 8}
+    by_flag = package.serve("llama-3.1-8b", price=2.0, **asked)
+    by_path = package.serve("llama-3.1-8b", set=("prices.usd_per_chip_hour=2.0",), **asked)
+    assert by_flag.usd_per_million_output_tokens == by_path.usd_per_million_output_tokens

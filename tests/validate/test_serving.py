@@ -59,7 +59,6 @@ def test_strange_rows_are_refused_not_raised(data_dir):
     strange = [
         replace(row, id="a", model="no such model"),
         replace(row, id="b", gpu="no such chip"),
-        replace(row, id="c", framework="no such engine"),
         replace(row, id="d", framework=""),
         replace(row, id="e", kind="something else"),
         replace(row, id="f", isl=None),
@@ -68,3 +67,11 @@ def test_strange_rows_are_refused_not_raised(data_dir):
     found = score_rows(strange)
     assert found.scored == 0
     assert len(found.unsupported) == len(strange)
+
+
+def test_an_engine_without_a_profile_is_taken_as_the_usual_one_and_said(data_dir):
+    rows = read_rows(data_dir / "inference" / "measured_serving.csv.gz")
+    row = next(row for row in rows if row.kind == "online_concurrency")
+    found = score_rows([replace(row, framework="SomethingElse", version="")]).to_dict()
+    assert found["scored"] >= 2
+    assert any("SomethingElse has no profile" in text for text in found["filled"])

@@ -10,7 +10,7 @@ from foretell.validate.training_rows import Row, read_rows
 from tests.surfaces.command import foretell
 from tests.validate.test_training import make_row
 
-EACH = 4
+EACH = 2
 """Rows of a source in the short form."""
 
 
@@ -34,7 +34,7 @@ def test_events_are_as_good_as_the_closed_form_on_some_runs(table: Path) -> None
     """Some hundred runs: no score is more than half a point worse."""
     facts = score_rows(some(table), simulate=True).facts
     closed, events = facts["simulated"]["closed"], facts["simulated"]["events"]
-    assert facts["simulated_rows"] > 60
+    assert facts["simulated_rows"] > 40
     for score in ("median_ape", "median_of_sources", "mean_of_sources"):
         assert events[score] <= closed[score] + 0.005
 

@@ -7,7 +7,6 @@ memory. Joules of flops come from how published matrix rates sit under power lim
 from dataclasses import replace
 
 from foretell.cost.power import Generation, PowerCoefficients
-from foretell.specs._base import Num
 
 DATE = "2026-11-15"
 """When they were set."""
@@ -40,7 +39,7 @@ def _transferred(
     kin: tuple[tuple[str, ...], tuple[str, ...]],
     joules_per_flop: float,
     source: str,
-    base_share: Num = LIKE_HOPPER.base_share,
+    base_share: float = 0.18,
 ) -> Generation:
     chips, architectures = kin
     return Generation(

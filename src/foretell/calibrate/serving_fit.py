@@ -65,8 +65,8 @@ FITTED: Mapping[str, tuple[str, ...]] = {
     "trtllm-1-hopper": LOOP,
     "sglang-0.5-hopper": LOOP,
     "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor", "reserve_bytes"),
-    "trtllm-0.5": ("host_step_s", "prefill_factor", "prefill_step_s"),
-    "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor"),
+    "trtllm-0.5": ("host_step_s", "prefill_factor", "prefill_layer_s"),
+    "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor", "exchange_s"),
     "nemo-2023": ("layer_s", "exchange_s"),
     "torch-2.11": ("prefill_factor",),
 }

@@ -18,7 +18,8 @@ FIRST_YEAR = 2000
 """Numbers from here on are years, not versions."""
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
-    "lmdeploy": "lmdeploy", "nemo": "nemo", "fastertransformer": "nemo", "torch": "torch",
+    "nemo": "nemo", "fastertransformer": "nemo", "torch": "torch", "huggingface": "torch",
+    "transformers": "torch",
 }  # fmt: skip
 """Words in the names of engines, and the engine."""
 

@@ -105,12 +105,17 @@ def serving(
             help="Score rows under load by profiles fitted without their model x chip x engine."
         ),
     ] = None,
+    simulate: Annotated[
+        bool,
+        Parameter(negative="", show_default=False, help="Play the requests of rows under load."),
+    ] = False,
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
     from foretell.validate.serving import score_serving
 
-    return show(score_serving(Path(file), leave_one_out=leave_one_out), json)
+    found = score_serving(Path(file), leave_one_out=leave_one_out, simulate=simulate)
+    return show(found, json)
 
 
 def cost(file: Table, *, json: Json = False) -> int:

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
 from foretell.estimate import Rows
 from foretell.held import block_share
-from foretell.sharding.pipeline import Layout, sizes_of
+from foretell.sharding.pipeline import Layout, chunk_layers
 from foretell.simulate.program import NOTHING, Chunk, Pass
 from foretell.simulate.schedules.base import Schedule
 from foretell.specs.plan import Plans
@@ -27,16 +26,15 @@ def contents_of(
 
     `head` is the head's cost in layers where layers are dealt by cost (sharding/pipeline.py).
     """
-    sizes = sizes_of(len(order), pp, vpp, layout, head)
-    ends = np.concatenate(([0], np.cumsum(sizes))).tolist()
-    along = [tuple(order[a:b]) for a, b in pairwise(ends)]
-    along[0] = (kinds, *along[0])
-    along[-1] = (*along[-1], kinds + 1)
-    if layout == "both":
-        return tuple((along[r], along[pp - 1 - r]) for r in range(pp))
-    if layout == "v":
-        return tuple((along[r], along[2 * pp - 1 - r]) for r in range(pp))
-    return tuple(tuple(along[c * pp + r] for c in range(vpp)) for r in range(pp))
+    found = [list(rank) for rank in chunk_layers(tuple(order), pp, vpp, layout, head)]
+    both = layout == "both"
+    first = [(0, 0), (pp - 1, 1)] if both else [(0, 0)]
+    last = [(0, 1)] if layout == "v" else [(pp - 1, vpp - 1)]
+    for rank, chunk in first:
+        found[rank][chunk] = (kinds, *found[rank][chunk])
+    for rank, chunk in [(pp - 1, 0), (0, 1)] if both else last:
+        found[rank][chunk] = (*found[rank][chunk], kinds + 1)
+    return tuple(tuple(rank) for rank in found)
 
 
 def stages_of_ranks(

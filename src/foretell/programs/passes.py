@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.estimate import PassTimes, Rows, late_launches
+from foretell.estimate import Rows, late_launches, pass_times
 from foretell.held import LISTED
 from foretell.simulate.program import EXCHANGES, Pass
 from foretell.specs.plan import Plans
@@ -23,12 +23,7 @@ def part_passes(
     mode, many = float(plans.recompute[0]), len(parts.names)
     is_layer = (np.arange(many) < parts.kinds).astype(float)
     none = np.zeros(many)
-    spent = PassTimes(
-        tables=tables,
-        shape=tables.shape[:1],
-        group=tables.group[:1],
-        late_us=late_launches(plans, tables),
-    )
+    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_launches(plans, tables))
     both_s = spent.of(stretched - 1.0)
     chip_s = spent.chip_s(stretched - 1.0)
 
@@ -40,8 +35,8 @@ def part_passes(
     ways = [_exchanged(tables, way) for way in ("forward_s", "backward_s")]
     forward = one(both_s[0][0], chip_s[0][0], ways[0])
     backward = one(both_s[1][0], chip_s[1][0], ways[1])
-    forward["launch_s"] = spent.host_s(parts.forward, 1.0 / 3.0)[0]
-    backward["launch_s"] = spent.host_s(parts.backward, 2.0 / 3.0)[0]
+    forward["launch_s"] = spent.host_s[0][0]
+    backward["launch_s"] = spent.host_s[1][0]
     more: list[Columns] = []
     if mode == 2.0:
         more.append({k: v * is_layer for k, v in forward.items()})

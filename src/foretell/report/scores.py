@@ -25,6 +25,11 @@ def scores_text(scores: Mapping[str, Any]) -> "RenderableType":
     )
     parts: list[RenderableType] = [Text(said, "bold")]
     parts += [Text(line) for line in _over_sources(scores)]
+    for metric, pair in scores.get("played", {}).items():
+        told = f"{metric} of {pair['rows']:,} rows under load: median error "
+        told += f"{percent(pair['played_median_ape'])} as played, "
+        told += f"{percent(pair['closed_median_ape'])} in closed form"
+        parts.append(Text(told))
     for key, groups in scores.items():
         if key.startswith("by_") and groups:
             parts += [Text(), _groups(key.removeprefix("by_").replace("_", " "), groups)]
@@ -100,6 +105,7 @@ def percent(share: float | None) -> str:
 
 def _groups(name: str, groups: Mapping[str, Mapping[str, Any]]) -> "Table":
     """One way of grouping; signed errors and coverage where there are intervals."""
+    groups = flat(groups)
     told = any(score.get("inside_p90") is not None for score in groups.values())
     more = ("signed", "in 90 %") if told else ()
     made = table(name, "rows", "median error", *more, right=("rows", "median error", *more))
@@ -109,6 +115,17 @@ def _groups(name: str, groups: Mapping[str, Mapping[str, Any]]) -> "Table":
             cells += [signed(score["median_error"]), percent(score["inside_p90"])]
         made.add_row(label, *cells)
     return made
+
+
+def flat(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Groups inside groups side by side: kind -> metric -> score as `kind, metric` -> score."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for label, score in groups.items():
+        if "rows" in score:
+            found[label] = score
+        else:
+            found |= {f"{label}, {name}": inner for name, inner in score.items()}
+    return found
 
 
 def signed(share: float | None) -> str:

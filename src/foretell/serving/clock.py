@@ -27,10 +27,14 @@ SLOPE_TOKENS = 4096.0
 
 
 class SampledClock:
-    """Seconds of steps of one instance, up to a largest batch."""
+    """Seconds of steps of one instance, up to a largest batch.
 
-    def __init__(self, times: StepTimes, max_batch: int) -> None:
-        self._contexts = CONTEXTS
+    Sequences of a batch differ, and kernels wait for their longest ones: each counts as having
+    `longer_tokens` more in the cache than it has.
+    """
+
+    def __init__(self, times: StepTimes, max_batch: int, longer_tokens: float = 0.0) -> None:
+        self._longer = longer_tokens
         batches = np.arange(1.0, max_batch + 1.0)
         total = batches[:, None] * CONTEXTS
         seconds = times.seconds(StepLoad(decoding=batches[:, None], context_tokens=total))
@@ -75,15 +79,18 @@ class SampledClock:
         """a, b and the context up to which a decode step takes a + b context."""
         totals = self._totals[decoding - 1]
         last = len(totals) - 2
-        i = bisect_right(totals, context_tokens) - 1
+        longer = decoding * self._longer
+        i = bisect_right(totals, context_tokens + longer) - 1
         i = 0 if i < 0 else last if i > last else i
-        upto = totals[i + 1] if i < last else float("inf")
-        return self._starts[decoding - 1][i], self._slopes[decoding - 1][i], upto
+        upto = totals[i + 1] - longer if i < last else float("inf")
+        slope = self._slopes[decoding - 1][i]
+        return self._starts[decoding - 1][i] + slope * longer, slope, upto
 
     def mixed(
         self, decoding: int, context_tokens: float, new: float, past: float, prompts: int
     ) -> float:
         """Seconds of a step with prompt tokens."""
+        context_tokens += decoding * self._longer
         k = bisect_right(FEW, prompts) - 1
         seconds = self._one(self._mixed[k], decoding, context_tokens, new)
         if prompts > FEW[k] and k + 1 < len(FEW):

@@ -21,6 +21,10 @@ everything but the experts in 16 bits (gpt-oss)."""
 BLOCKS = ("deepseek", "kimi", "glm", "qwen3")
 """Families, by how their names begin, whose fp8 checkpoints have a scale for each block of 128 x 128."""
 
+LATENT = ("deepseek", "kimi")
+"""Families whose nvfp4 checkpoints keep attention, most of what is not experts, in 16 bits (NVIDIA's of
+DeepSeek-R1 and Kimi-K2)."""
+
 
 def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
     """Formats of the dense matrices and of the experts, of a checkpoint or of a named precision."""
@@ -28,6 +32,8 @@ def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
     dense, experts = STORED.get(name, ("bf16", "bf16"))
     if name == "fp8" and model.family.startswith(BLOCKS):
         return "fp8-block", "fp8-block"
+    if name == "nvfp4" and model.family.startswith(LATENT):
+        return "bf16", "nvfp4"
     return dense, experts
 
 

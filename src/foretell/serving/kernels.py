@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from foretell.cost.calls import CallStack, stacked
 from foretell.cost.fusion import passes
 from foretell.cost.kernels.base import DTYPES, attainable, engine_of
-from foretell.cost.kernels.choose import Chosen, choose
+from foretell.cost.kernels.choose import Chosen, catalogue_surfaces, choose
 from foretell.cost.kernels.experts import experts_seconds
 from foretell.cost.power import BITS, Load, chip_power, core_joules, memory_joules
 from foretell.serving.formats import attention_format, kernel_format
@@ -22,6 +22,7 @@ from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
+from foretell.specs.surface import Surface
 from foretell.workload.ops import AttentionCore, Op
 
 Array = NDArray[np.float64]
@@ -76,7 +77,9 @@ class Kernels:
 
     def chosen(self, family: str, dtype: str) -> Chosen:
         """Coefficients of a family as a step meets them."""
-        found = choose(self.chip, family, dtype, self.profile.software)
+        found = choose(
+            self.chip, family, dtype, self.profile.software, self._surfaces(family, dtype)
+        )
         if family == "gemm" and DTYPES[dtype].quantised:
             plain = choose(self.chip, family, "bf16", self.profile.software).record
             untuned = any(s.software in UNTUNED for s in found.surfaces)
@@ -88,6 +91,19 @@ class Kernels:
             # A graph's routing kernel leaves out the experts of other ranks as it goes.
             return replace(found, record=replace(found.record, mask_s=0.0))
         return found
+
+    def _surfaces(self, family: str, dtype: str) -> list[Surface] | None:
+        """Surfaces to choose from; None: all of them.
+
+        A fused layer of experts is an engine's own code: its times on another generation of chips tell
+        more than another engine's on this one.
+        """
+        first = self.profile.software[0]
+        if family != "experts" or self.chip.kernels:
+            return None
+        known = catalogue_surfaces()
+        own = [s for s in known if (s.family, s.dtype, s.software) == (family, dtype, first)]
+        return own or None
 
     def cost(
         self, ops: Sequence[Op], counts: Sequence[float], width: int, phase: str = "token"

@@ -12,14 +12,12 @@ Axis = tuple[NDArray[np.intp], Array]
 """Lower point of each value, and how far it is on the way to the next."""
 
 
-def along(value: Num, points: Array, *, logarithmic: bool = False) -> Axis:
+def along(value: Num, points: Array) -> Axis:
     """Where values stand among the points of an axis; below the first point they are at it."""
     x = np.maximum(np.asarray(value, float), points[0])
     # Minimum rather than clip, which takes several times as long on few values.
     low = np.minimum(np.searchsorted(points, x, side="right") - 1, len(points) - 2)
     first, second = points[low], points[low + 1]
-    if logarithmic:
-        return low, np.log(x / first) / np.log(second / first)
     return low, (x - first) / (second - first)
 
 

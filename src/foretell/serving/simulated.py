@@ -19,6 +19,7 @@ from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.serve import ServeQuestion, answered, check_memory, intervals
 from foretell.serving.steady import steady, with_rate
 from foretell.serving.steps import step_times
+from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
 from foretell.simulate.requests.arrivals import Arrivals, Lengths, Shape, drawn
 from foretell.simulate.requests.levels import Levels, levels
@@ -157,7 +158,9 @@ def fleet_of(
 
 def clock_of(q: ServeQuestion, layout: Deployment, rules: Rules) -> SampledClock:
     """Steps of a layout."""
-    return SampledClock(step_times(q.model, q.system, layout, q.profile), rules.max_batch)
+    longer = (UNEVEN - 0.5) * float(np.asarray(q.traffic.osl))
+    times = step_times(q.model, q.system, layout, q.profile)
+    return SampledClock(times, rules.max_batch, longer)
 
 
 def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) -> Rules:
@@ -165,6 +168,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     p: EngineProfile = q.profile
     longest = float(np.asarray(q.traffic.isl)) + float(np.asarray(q.traffic.osl))
     room = float(sequences_that_fit(memory, q.model, layout, p, longest))
+    own_wait = p.dp_wait_steps if layout.dp > 1 else p.wait_steps
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
     return Rules(
         max_batch=int((layout.max_batch or p.max_batch) * layout.dp),
@@ -179,8 +183,8 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
         tokens_per_step=1.0 + layout.accepted,
         latency_s=p.latency_s,
         latency_s_per_token=p.latency_s_per_token,
-        late_steps=p.late_steps,
-        wait_steps=p.wait_steps,
+        late_steps=p.late_steps + layout.stream_interval - 1.0,
+        wait_steps=own_wait if layout.wait_steps is None else layout.wait_steps,
     )
 
 

@@ -3,7 +3,7 @@
 With n sequences decoding, prompts of L tokens, answers of O, t_d a decode step and t_m a step with k prompts:
 
     TPOT   = t_d + (n - 1) / O x (t_m - t_d) / k      prompts of the others interrupt (or join) the decoding
-    X      = n / (O TPOT + t_m + W)                   requests a second
+    X      = n / ((O - 1) TPOT + t_m + W)             requests a second, at most k / t_m
     k      = X (t_m + W), between 1 and what a step's token budget takes
     TTFT   = t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k
     start  = the first wave is sent at once: its prompts follow each other in steps of the token budget
@@ -172,7 +172,10 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         k = np.maximum(np.minimum(at.rate * (at.span_s + wait), np.minimum(loop.most, loop.n)), 1.0)
         at = point_of(times, loop, k, token, wait)
     busy = np.minimum(at.rate * at.span_s / at.k, 1.0)
-    queued = np.maximum(loop.asked - loop.n, 0.0) / at.rate
+    # A step takes no more prompts than k: of very short answers, prompts wait for prompts.
+    rate = np.minimum(at.rate, at.k / at.span_s)
+    crowd = loop.n / rate - loop.n / at.rate
+    queued = np.maximum(loop.asked - loop.n, 0.0) / rate + crowd
     late = (p.late_steps + d.stream_interval - 1.0) * step
     after = late + p.latency_s + p.latency_s_per_token * loop.length + queued
     settled = 0.5 * step + 0.5 * busy * at.span_s + at.span_s + wait + after
@@ -192,7 +195,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         ttft_start_s=start,
         ttft_s=(1.0 - first) * settled + first * start,
         queued_s=queued,
-        requests_per_s=at.rate,
+        requests_per_s=rate,
     )
 
 

@@ -5,7 +5,7 @@
 
 What depends on the number of tokens alone, on decoding sequences and their contexts, and on prompts and
 their pasts is tabulated once for a deployment (serving/tables.py); a step is then a few look-ups. All loads
-broadcast; serving/one.py gives the same numbers load by load, without arrays, for simulators.
+broadcast; simulators read them load by load through serving/clock.py.
 
 With stages (pp) a step is one round of all micro-batches: every sequence gets its next token once all
 stages have passed its part of the batch on.
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from foretell.cost.kernels.base import p_norm
 from foretell.cost.power import chip_power
 from foretell.serving.lookup import along, read
+from foretell.serving.memory import kv_bytes
 from foretell.serving.tables import (
     CONTEXTS,
     LENGTHS,
@@ -83,6 +84,8 @@ class StepTimes:
     """Passing activations to the next stage: seconds of a message, and of each token in it."""
     layers: int
     """Layers of the model."""
+    ring_s: float
+    """Seconds of passing one prompt token's keys and values round the ranks that share its prompt."""
 
     def seconds(self, load: StepLoad) -> Array:
         """Seconds from one step to the next."""
@@ -124,7 +127,9 @@ class StepTimes:
         found = {
             "matrices": at(tables.token_s - tables.exchange_s, on.tokens)
             + at(tables.encoder_s, on.read),
-            "exchanges": at(tables.exchange_s, on.tokens) + at(tables.gather_s, on.stage),
+            "exchanges": at(tables.exchange_s, on.tokens)
+            + at(tables.gather_s, on.stage)
+            + self.ring_s * on.prompts * on.new * d.cp,
             "experts": p.expert_factor * at(tables.experts_s, on.stage),
             "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
             "head": at(tables.head_s, on.rows),
@@ -272,4 +277,13 @@ def step_times(
         tables=tables_of(model, system, layout, kernels),
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
+        ring_s=ring_s(model, system, layout),
     )
+
+
+def ring_s(model: Model, system: System, deployment: Deployment) -> float:
+    """Keys and values of a token to all other ranks of its prompt, in 16 bits: (cp - 1) / cp of them."""
+    link = system.network.tiers[0]
+    rate = float(link.bandwidth_bytes_per_s) * float(link.efficiency)
+    token = float(kv_bytes(model, replace(deployment, kv="bf16"), 1.0)) * deployment.pp
+    return token * (deployment.cp - 1.0) / deployment.cp / rate

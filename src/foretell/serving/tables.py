@@ -293,7 +293,6 @@ def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Ar
                 "tp": float(d.stage / d.ep),
                 "skew": EXPERT_SKEW,
                 "drawn": 1.0,
-                "even": 1.0,
                 "gated": 1.0 if ffn.gated else 0.0,
             },
             len(TOKENS),

@@ -125,9 +125,7 @@ def chunk_layers(
 
     The same as `stages_of` counts, rank by rank.
     """
-    by_cost = head > 0.0 and vpp == 1 and layout == "loop"
-    sizes = sizes_by_cost(len(order), pp, head) if by_cost else chunk_sizes(len(order), pp * vpp)
-    ends = np.concatenate(([0], np.cumsum(sizes))).tolist()
+    ends = np.concatenate(([0], np.cumsum(sizes_of(len(order), pp, vpp, layout, head)))).tolist()
     chunks = [order[a:b] for a, b in pairwise(ends)]
     if layout == "v":
         return tuple((chunks[r], chunks[2 * pp - 1 - r]) for r in range(pp))

@@ -11,6 +11,7 @@ spread that the repeats show.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import erfc, sqrt
 
 import numpy as np
@@ -24,9 +25,6 @@ PERCENTILES = (10, 50, 90, 99)
 """What is told of a distribution."""
 DRAWS = 20_000
 """Draws of a whole job's step from what the repeats show."""
-_X = np.linspace(-9.0, 9.0, 3601)
-_TAIL = np.log([0.5 * erfc(float(x) / sqrt(2.0)) for x in _X])
-"""ln of the normal distribution's upper tail, to be looked up backwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,15 @@ def chance_problems(shares: dict[str, object], counts: dict[str, object]) -> lis
 def largest_normal(rng: np.random.Generator, of: float, size: int) -> Array:
     """The largest of `of` standard normal draws, `size` times."""
     tail = -np.expm1(np.log(rng.random(size)) / max(of, 1.0))
-    return np.asarray(np.interp(-np.log(np.maximum(tail, 1e-18)), -_TAIL, _X))
+    depths, places = _upper_tail()
+    return np.asarray(np.interp(-np.log(np.maximum(tail, 1e-18)), depths, places))
+
+
+@lru_cache(maxsize=1)
+def _upper_tail() -> tuple[Array, Array]:
+    """-ln of the normal distribution's upper tail, and where it is so deep."""
+    places = np.linspace(-9.0, 9.0, 3601)
+    return -np.log([0.5 * erfc(float(x) / sqrt(2.0)) for x in places]), places
 
 
 def draw(

@@ -7,6 +7,7 @@ parses back to the same plan.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -311,6 +312,12 @@ def parse_plan(text: str, gpus: int | None = None, precision: PrecisionName = "b
     """A plan from its text; what is left out takes its default, dp from the chips."""
     if not isinstance(text, str):
         raise BadInput([Problem(path="plan", value=text, message="not a text")])
+    return _parsed(text, gpus, precision)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str, gpus: int | None, precision: PrecisionName) -> Plan:
+    """Remembered: estimates of one plan on many systems parse it once."""
     given, problems = _words(text)
     vpp = given.get("vpp", 1)
     base = default_plan(

@@ -26,6 +26,7 @@ from foretell.errors import ProblemsError
 from foretell.serving.serve import TO_P90, UNKNOWN_TPOT, UNKNOWN_TTFT
 from foretell.specs.engine import EngineProfile
 from foretell.validate.scores import Prediction, Scores, score, scores_of
+from foretell.validate.serving_played import PLAYED, played_figures
 
 THROUGHPUT_ERROR = 0.09
 """Median error of throughputs and whole latencies where a profile has none of its own."""
@@ -33,12 +34,20 @@ NO_TARGET = "no target: the row has none of the figures that are scored"
 """Why a row is not scored that could be predicted."""
 
 
-def score_serving(path: Path, *, leave_one_out: Literal["group"] | None = None) -> Scores:
-    """Score a table; with `leave_one_out`, rows under load by profiles fitted without their group."""
-    return score_rows(read_rows(Path(path)), leave_one_out)
+def score_serving(
+    path: Path, *, leave_one_out: Literal["group"] | None = None, simulate: bool = False
+) -> Scores:
+    """Score a table; with `leave_one_out`, rows under load by profiles fitted without their group.
+
+    With `simulate`, rows that tell their load are played, and `played` has their errors beside the closed
+    form's.
+    """
+    return score_rows(read_rows(Path(path)), leave_one_out, simulate)
 
 
-def score_rows(rows: Sequence[Row], leave_one_out: Literal["group"] | None = None) -> Scores:
+def score_rows(
+    rows: Sequence[Row], leave_one_out: Literal["group"] | None = None, simulate: bool = False
+) -> Scores:
     """The scoreboard of some rows."""
     cases: list[Case] = []
     unsupported: list[tuple[str, str]] = []
@@ -50,7 +59,11 @@ def score_rows(rows: Sequence[Row], leave_one_out: Literal["group"] | None = Non
             cases.append(found)
     profile_of = (lambda case: case.profile) if leave_one_out is None else left_out(cases)
     told: list[tuple[Case, Prediction]] = []
+    closed: list[Prediction] = []
     for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):
+        if simulate and case.row.kind in PLAYED and not isinstance(figures, str):
+            closed += predictions_of(case, in_their_unit(case, figures), profile_of(case))
+            figures = played_figures(case, profile_of(case))
         if isinstance(figures, str):
             unsupported.append((case.row.id, figures))
             continue
@@ -58,7 +71,26 @@ def score_rows(rows: Sequence[Row], leave_one_out: Literal["group"] | None = Non
         if not found_here:
             unsupported.append((case.row.id, NO_TARGET))
         told += [(case, prediction) for prediction in found_here]
-    return board(len(rows), told, unsupported, leave_one_out)
+    return board(len(rows), told, unsupported, leave_one_out, closed)
+
+
+def beside(told: Sequence[tuple[Case, Prediction]], closed: Sequence[Prediction]) -> dict[str, Any]:
+    """Metric -> rows, and the median errors of the play and of the closed form on the same rows."""
+    played = {(p.id, p.metric): p for _, p in told}
+    found: dict[str, list[tuple[float, float]]] = {}
+    for p in closed:
+        other = played.get((p.id, p.metric))
+        if other is not None:
+            pair = tuple(abs(one.predicted / one.measured - 1.0) for one in (other, p))
+            found.setdefault(p.metric, []).append((pair[0], pair[1]))
+    return {
+        metric: {
+            "rows": len(pairs),
+            "played_median_ape": float(np.median([pair[0] for pair in pairs])),
+            "closed_median_ape": float(np.median([pair[1] for pair in pairs])),
+        }
+        for metric, pairs in sorted(found.items())
+    }
 
 
 def understood(row: Row) -> Case | str:
@@ -122,6 +154,7 @@ def board(
     told: Sequence[tuple[Case, Prediction]],
     unsupported: Sequence[tuple[str, str]],
     leave_one_out: str | None,
+    closed: Sequence[Prediction] = (),
 ) -> Scores:
     """Groups by metric, profile, chip, family and group; `by_kind` beside them."""
     labels = {
@@ -135,6 +168,7 @@ def board(
     facts = {
         "by_kind": by_kind(told),
         "moe_over_dense": over_dense(told),
+        **({"played": beside(told, closed)} if closed else {}),
         "profiles": {
             name: {"engine": p.engine, "since": p.since, "until": p.until,
                    "architectures": list(p.architectures), "fit": fit_dict(p)}

@@ -44,9 +44,7 @@ def loads_of(dims: Dims, tiles: Array) -> Loads:
     pinned = np.asarray(dims.get("pinned", 0.0))
     spread = dims["top_k"] - pinned
     local = experts / ranks
-    # Where ranks are `even`, no one of them has the more liked experts: their placement was balanced.
-    apart = np.where(np.asarray(dims.get("even", 0.0)) > 0.0, 1.0, ranks)
-    load = quantile_loads(tokens, experts, spread, ranks, dims["skew"], apart)
+    load = quantile_loads(tokens, experts, spread, ranks, dims["skew"])
     # An expert that expects less than one row is there with that probability.
     drawn = np.asarray(dims.get("drawn", 0.0))[..., None]
     present = np.where(drawn > 0.0, -np.expm1(-load), np.minimum(load, 1.0))
@@ -65,20 +63,11 @@ def loads_of(dims: Dims, tiles: Array) -> Loads:
     )
 
 
-def quantile_loads(
-    tokens: Array,
-    experts: Array,
-    top_k: Array,
-    ranks: Array,
-    skew: Array,
-    apart: Array | None = None,
-) -> Array:
-    """Rows of the experts of the most loaded of `apart` ranks (all), by quantile on the last axis."""
-    tokens, experts, top_k, ranks, skew, apart = (
+def quantile_loads(tokens: Array, experts: Array, top_k: Array, ranks: Array, skew: Array) -> Array:
+    """Rows of the experts of the most loaded rank, by quantile on the last axis."""
+    tokens, experts, top_k, ranks, skew = (
         np.asarray(value, dtype=np.float64)[..., None]
-        for value in np.broadcast_arrays(
-            tokens, experts, top_k, ranks, skew, ranks if apart is None else apart
-        )
+        for value in np.broadcast_arrays(tokens, experts, top_k, ranks, skew)
     )
     tokens = np.maximum(tokens, 1e-9)
     local = np.maximum(experts / ranks, 1.0)
@@ -92,7 +81,7 @@ def quantile_loads(
     span = high**power - start
     # The most loaded of several ranks has the more liked experts: exactly so with one expert a rank,
     # where it has the largest of all; the less the more experts average within a rank.
-    lift = apart ** (-1.0 / (1.0 + 0.5 * np.sqrt(local - 1.0)))
+    lift = ranks ** (-1.0 / (1.0 + 0.5 * np.sqrt(local - 1.0)))
     # x ** y as exp(y log x), which arrays do several times faster.
     plain = np.exp(np.log(span * QUANTILES + start) / power)
     lifted = np.exp(np.log(span * np.exp(lift * np.log(QUANTILES)) + start) / power)

@@ -78,7 +78,7 @@ class Rules:
     tokens_per_step: float = 1.0
     """Tokens of a sequence that a decode step gives: more than one where drafts are accepted."""
     latency_s: float = 0.0
-    """What a request meets before and after the engine."""
+    """What a request and its answer meet outside the engine: HTTP, tokeniser; all of it before."""
     latency_s_per_token: float = 0.0
     """The same for each prompt token."""
     late_steps: float = 0.0

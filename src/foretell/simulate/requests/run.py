@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from foretell.errors import BadInput, Problem
-from foretell.simulate.requests.records import Clock, Fleet, Played, Requests, Rules, Series
+from foretell.simulate.requests.records import Clock, Fleet, Played, Requests, Series
 from foretell.simulate.requests.replica import Replica
 
 EVERY = 4096
@@ -89,16 +89,23 @@ class _Run:
         self.moving: list[tuple[float, int]] = []
         """(when, request) of caches on their way to the replicas that decode, a heap."""
         self.coming: list[tuple[float, int]] = self._coming()
-        """(when, request) of requests, a heap."""
+        """(when it reaches the engine, request), a heap."""
         self.next = len(self.coming)
 
     def _coming(self) -> list[tuple[float, int]]:
         requests = self.requests
-        if requests.at_s is None:
-            return [(0.0, i) for i in range(min(requests.concurrency, len(requests)))]
-        found = [(float(at), i) for i, at in enumerate(requests.at_s)]
+        sent = requests.at_s
+        if sent is None:
+            sent = [0.0] * min(requests.concurrency, len(requests))
+        found = [(self._sent(i, float(at)), i) for i, at in enumerate(sent)]
         heapify(found)
         return found
+
+    def _sent(self, request: int, at: float) -> float:
+        """A user sends a request; when it reaches the engine."""
+        self.arrival[request] = at
+        rules = self.fleet.prefill or self.fleet.rules
+        return at + rules.latency_s + rules.latency_s_per_token * self.requests.isl[request]
 
     def play(self) -> Played:
         """Until nothing is left."""
@@ -140,8 +147,6 @@ class _Run:
 
     def _arrive(self) -> None:
         at, request = heappop(self.coming)
-        if math.isnan(self.arrival[request]):
-            self.arrival[request] = at
         rules = self.fleet.rules
         longest = self.requests.isl[request] + self.requests.osl[request] + rules.slack_tokens
         front = self.fleet.prefill
@@ -204,20 +209,17 @@ class _Run:
         if self.progress is not None and self.answered % EVERY == 0:
             self.progress(self.answered, len(self.requests))
         if self.requests.at_s is None and self.next < len(self.requests):
-            heappush(self.coming, (at, self.next))
+            heappush(self.coming, (self._sent(self.next, at), self.next))
             self.next += 1
 
     def _played(self) -> Played:
-        rules: Rules = self.fleet.prefill or self.fleet.rules
-        isl = np.array(self.requests.isl, dtype=np.float64)
-        latency = rules.latency_s + rules.latency_s_per_token * isl
         if self.progress is not None:
             self.progress(len(self.requests), len(self.requests))
         return Played(
             arrival_s=np.array(self.arrival),
-            first_s=np.array(self.first) + latency,
-            done_s=np.array(self.done) + latency,
-            isl=isl,
+            first_s=np.array(self.first),
+            done_s=np.array(self.done),
+            isl=np.array(self.requests.isl, dtype=np.float64),
             osl=np.array(self.requests.osl, dtype=np.float64),
             replica=np.array(self.where, dtype=np.intp),
             refused=np.array(self.refused),

@@ -249,7 +249,9 @@ def trial_problems(study: Study) -> list[Problem]:
         cases = [first]
         for place, axis in enumerate(study.axes):
             before, after = first[:place], first[place + 1 :]
-            cases += [[*before, (axis, value), *after] for value in axis.values[1:TRIED]]
+            # Between two ends, what holds at both holds.
+            values = axis.values[1:TRIED] if axis.high == axis.low else axis.values[-1:]
+            cases += [[*before, (axis, value), *after] for value in values]
         for case in cases:
             try:
                 check(question(study, workload, case))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         patch.setattr(shards.os, "fsync", full)
         # The command's own streams are texts here.
-        patch.setattr(sys.modules["foretell.cli.run"], "_drop_output", lambda: None)
+        patch.setattr(import_module("foretell.cli.run"), "_drop_output", lambda: None)
         outcome = command("sweep", str(file), "--out", str(folder))
     assert outcome.code == 74
     assert outcome.out == ""

@@ -336,3 +336,11 @@ def test_no_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(distributed, "Client", nobody)
     with pytest.raises(BadInput, match="no Dask scheduler answers"):
         sweep(SMALL, out=tmp_path / "a", executor="dask://localhost:1")
+
+
+def test_the_example_is_a_study_of_many_shards(root: Path) -> None:
+    from foretell.sweep.frames import shard_count
+
+    study = runs.read_study(root / "examples" / "sweep_small.toml")
+    assert runs.trial_problems(study) == []
+    assert shard_count(study) >= 8

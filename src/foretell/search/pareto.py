@@ -59,7 +59,7 @@ def _unbeaten(values: NDArray[np.float64]) -> Mask:
     """Of distinct rows in lexicographic order, those that none before beats; (columns, rows)."""
     columns, many = values.shape
     if columns == 1:
-        return np.arange(many) == 0
+        return np.asarray(np.arange(many) == 0)
     if columns == 2:
         before = np.concatenate([[np.inf], np.minimum.accumulate(values[1])[:-1]])
         return np.asarray((before > values[1]) | (np.arange(many) == 0))
@@ -67,7 +67,7 @@ def _unbeaten(values: NDArray[np.float64]) -> Mask:
     alive = np.ones(many, bool)
     for row in np.argsort(ranks.sum(axis=0) + np.arange(many), kind="stable")[:STRONG]:
         if alive[row]:
-            worse = (ranks >= ranks[:, row, None]).all(axis=0)
+            worse = np.asarray((ranks >= ranks[:, row, None]).all(axis=0))
             worse[: row + 1] = False
             alive &= ~worse
     left = np.flatnonzero(alive)

@@ -25,7 +25,7 @@ SHARD_POINTS = {
     "estimate": 256, "serve": 32, "size": 2, "cost system": 64, "cost chip": 64, "cost package": 64,
 }  # fmt: skip
 """Points of one shard, by the verb: about a second's work."""
-SHARD_SEARCHES = 4
+SHARD_SEARCHES = 2
 """The same where every point is a search."""
 SHARD_PLANS = 1 << 18
 """The same where points are plans of one batch."""

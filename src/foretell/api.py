@@ -8,22 +8,15 @@ from typing import TYPE_CHECKING, Any
 from foretell.answer import answer_of
 from foretell.cost.op_times import required_dtypes
 from foretell.cost.precision import LOW_PRECISION
-from foretell.differences import Comparison, compare
 from foretell.errors import BadInput, Infeasible, Problem, unknown
-from foretell.explain import Explanation
-from foretell.explain import explain as explain_plan
 from foretell.long_run import Given, asked_run, conditions_of, with_run
 from foretell.network.library_catalog import library_for
 from foretell.question import ask, collect, plan_of
 from foretell.search.choices import over_names
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search, search_plans
-from foretell.search.sensitivity import RESULTS, Sensitivity
-from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
 from foretell.sharding.rules import chips_of
-from foretell.simulate.chance import Chance, chance_problems
 from foretell.simulate.schedules.rules import all_broken
-from foretell.simulation import DETAILS, Simulation, simulation_of
 from foretell.specs.model import Model
 from foretell.specs.plan import BATCH_FIELDS, USUAL_SCHEDULES, Plan, batch_of, named_fields
 from foretell.specs.result import Estimate
@@ -32,7 +25,12 @@ from foretell.specs.system import System
 from foretell.units import format as show
 
 if TYPE_CHECKING:
+    # Each of these is loaded by the function that needs it: a plain estimate starts sooner.
+    from foretell.differences import Comparison
+    from foretell.explain import Explanation
     from foretell.memory_answer import MemoryAnswer
+    from foretell.search.sensitivity import Sensitivity
+    from foretell.simulation import Simulation
 
 Settings = Mapping[str, object] | Sequence[str]
 
@@ -98,18 +96,23 @@ def estimate(
     return with_run(result, asked)
 
 
-def explain(model: str | Path | Model, **question: Any) -> Explanation:
+def explain(model: str | Path | Model, **question: Any) -> "Explanation":
     """Where the time and memory of a step go and what would move them; the question as of `estimate`."""
     return explain_estimate(estimate(model, **question))
 
 
-def explain_estimate(result: Estimate) -> Explanation:
+def explain_estimate(result: Estimate) -> "Explanation":
     """Explain an estimate: `best.explain()`."""
+    from foretell.explain import explain as explain_plan
+
     return explain_plan(result, _question_of(result))
 
 
-def sensitivity(result: Estimate, of: str = "step_s") -> Sensitivity:
+def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
     """d ln(result) / d ln(each number of the system), the plan held; `of` is one of RESULTS."""
+    from foretell.search.sensitivity import RESULTS
+    from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
+
     if of not in RESULTS:
         raise BadInput([unknown("of", of, RESULTS)])
     return sensitivity_of_plan(_question_of(result), result.plan, of)
@@ -117,7 +120,7 @@ def sensitivity(result: Estimate, of: str = "step_s") -> Sensitivity:
 
 def compare_plans(
     a: str | Plan, b: str | Plan, model: str | Path | Model, **question: Any
-) -> Comparison:
+) -> "Comparison":
     """Why one plan beats another, leaf by leaf; the question as of `estimate`.
 
     A plan that breaks a rule is Infeasible; one that does not fit is compared all the same.
@@ -132,6 +135,8 @@ def compare_plans(
                     replace(p, path=f"{name}: {p.path}") for p in error.problems
                 ) from None
             answers.append(error.answer)
+    from foretell.differences import compare
+
     return compare(*answers)
 
 
@@ -247,12 +252,15 @@ def simulate(
     seed: int = 0,
     trace: str | Path | None = None,
     detail: str = "auto",
-) -> Simulation:
+) -> "Simulation":
     """One plan's step played event by event, beside the closed form; the best plan where none is given.
 
     `jitter` and `stragglers` leave task times and slow chips to chance (simulate/chance.py); `trace` is
     where a Chrome trace goes. Raises as `estimate` does.
     """
+    from foretell.simulate.chance import Chance, chance_problems
+    from foretell.simulation import DETAILS, simulation_of
+
     problems = chance_problems(
         {"jitter": jitter, "stragglers": stragglers, "slowdown": slowdown},
         {"repeats": repeats, "seed": seed},

@@ -92,6 +92,11 @@ class Framework:
         return self.id.startswith("megatron")
 
     @property
+    def compiled(self) -> bool:
+        """Whether PyTorch's compiler makes the kernels, without any of the framework's own."""
+        return self.id in ("fsdp-compiled", "pytorch-compiled")
+
+    @property
     def stages_by_cost(self) -> bool:
         """Whether layers are dealt to pipeline stages by their cost beside the head's, as nanotron does."""
         return self.id == "nanotron"

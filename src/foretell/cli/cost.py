@@ -148,7 +148,7 @@ def chip(
     from foretell.economics.ask import PackageQuestion, chip_cost
 
     question = PackageQuestion(name=name, set=set, **_given(silicon))
-    return _answered(chip_cost, question, sweep, plot, json)
+    return answered(chip_cost, question, sweep, plot, json)
 
 
 def package(
@@ -164,7 +164,7 @@ def package(
     from foretell.economics.ask import PackageQuestion, package_cost
 
     question = PackageQuestion(name=name, set=set, **_given(silicon))
-    return _answered(package_cost, question, sweep, plot, json)
+    return answered(package_cost, question, sweep, plot, json)
 
 
 def system(
@@ -180,14 +180,14 @@ def system(
     from foretell.economics.ask_system import SystemQuestion, system_cost
 
     question = SystemQuestion(system=system, set=set, **_given(owning))
-    return _answered(system_cost, question, sweep, plot, json)
+    return answered(system_cost, question, sweep, plot, json)
 
 
 def _given(flags: Any) -> dict[str, str]:
     return {field.name: getattr(flags, field.name) for field in fields(flags)}
 
 
-def _answered(
+def answered(
     ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...], plot: str, json: bool
 ) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
@@ -224,6 +224,10 @@ def _swept(ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...]) 
             rows.append({**values, **_row(answer)})
         except Infeasible as error:
             rows.append({**values, "usd": None, "problem": "; ".join(map(str, error.problems))})
+    if rows and any("tokens_per_s" in row for row in rows):
+        from foretell.economics.work import mark_front
+
+        mark_front(rows)
     return {
         "what": "" if first is None else first.what,
         "name": "" if first is None else first.name,
@@ -236,7 +240,12 @@ def _swept(ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...]) 
 def _fixed(question: Any, sweeps: Mapping[str, Any]) -> dict[str, str]:
     """Flags and settings that are the same in every row."""
     flags = {f.name: getattr(question, f.name) for f in fields(question) if f.name != "set"}
-    kept = {name: value for name, value in flags.items() if value != "" and name not in sweeps}
+    usual = {f.name: f.default for f in fields(question)}
+    kept = {
+        name: value
+        for name, value in flags.items()
+        if value != usual[name] and str(value) != str(usual[name]) and name not in sweeps
+    }
     paths = dict(text.partition("=")[::2] for text in question.set)
     return {**kept, **{path: value for path, value in paths.items() if path not in sweeps}}
 

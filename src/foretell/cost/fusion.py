@@ -51,7 +51,7 @@ PLAIN: Mapping[str, Passes] = {
     "loss": Passes(forward=2.8, backward=4.4, kernels=4.0),
     "loss16": Passes(forward=0.95, backward=1.5, kernels=3.0),
     "embedding": Passes(forward=1.1, backward=2.0),
-    "routing": Passes(forward=3.0, backward=8.0, kernels=4.0),
+    "routing": Passes(forward=6.5, backward=3.2, kernels=4.0),
     "softmax": Passes(forward=2.2, backward=2.2, kernels=3.0),
     "join": Passes(forward=0.0, backward=0.0),
     "expert-bias": Passes(forward=7.0, backward=18.0, kernels=4.0),
@@ -66,6 +66,9 @@ COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
 """Rotary positions in complex numbers: to 32 bits, the product, back: 6 + 8 + 6 bytes for at least 4."""
 JOINED = Passes(forward=0.0, backward=1.0)
 """Sums of the gradients of one input, where its maps are products of their own; elsewhere there is one."""
+COMPILED_SORTS = Passes(forward=5.4, backward=1.2, kernels=3.0)
+"""Sorting tokens by expert and adding their rows up again under a compiler, which leaves both to the library:
+whole layers of experts on one H200, 16 to 128 of them, less their products (calibrate measure, experts)."""
 SPREAD_SORTS = Passes(forward=2.1, backward=4.75, kernels=2.5)
 """Sorting tokens by plain kernels for a plain all-to-all: once by PLAIN's, and once more a copy by rank."""
 

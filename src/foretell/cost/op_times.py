@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from foretell.catalog.frameworks import framework
 from foretell.cost.calls import ACTIVATION_BYTES, CallStack
 from foretell.cost.fusion import (
+    COMPILED_SORTS,
     COMPLEX_ROTARY,
     HOSTS,
     JOINED,
@@ -159,6 +160,8 @@ def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
         found["expert-bias"] = PLAIN["expert-bias"]
     if software.plain_experts and plan.dispatch == "alltoall":
         found["routing"] = SPREAD_SORTS
+    if software.compiled:
+        found["routing"] = COMPILED_SORTS
     return found
 
 

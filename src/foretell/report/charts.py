@@ -110,6 +110,52 @@ def stacked_bars(
     return "\n".join([*parts, "</svg>", ""])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One point of a choice between two wishes."""
+
+    group: str
+    """What the legend calls those of its colour."""
+    label: str
+    """What stands beside it."""
+    x: float
+    """What should be large."""
+    y: float
+    """What should be small."""
+    front: bool
+    """Whether no other is better in both."""
+
+
+def pareto_chart(title: str, x_title: str, y_title: str, marks: Sequence[Mark]) -> str:
+    """Marks with those joined that no other beats: full the front, hollow the rest."""
+    x_ticks = ticks(0.0, max(mark.x for mark in marks))
+    y_ticks = ticks(0.0, max(mark.y for mark in marks))
+
+    def across(x: float) -> float:
+        return LEFT + x / x_ticks[-1] * (WIDTH - LEFT - RIGHT)
+
+    def up(y: float) -> float:
+        return HEIGHT - BOTTOM - y / y_ticks[-1] * (HEIGHT - TOP - BOTTOM)
+
+    parts = [*_frame(title), *_axis_titles(x_title, y_title)]
+    for tick in x_ticks:
+        parts.append(_line(across(tick), TOP, across(tick), HEIGHT - BOTTOM, "#eeeeee"))
+        parts.append(_text(across(tick), HEIGHT - BOTTOM + 18, shown(tick), anchor="middle"))
+    parts += _y_grid(y_ticks, up)
+    front = sorted((mark.x, mark.y) for mark in marks if mark.front)
+    path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in front)
+    parts.append(f"<polyline points='{path}' fill='none' stroke='#888888' stroke-dasharray='5 4'/>")
+    groups = list(dict.fromkeys(mark.group for mark in marks))
+    for mark in marks:
+        colour = COLOURS[groups.index(mark.group) % len(COLOURS)]
+        place = f"cx='{across(mark.x):.1f}' cy='{up(mark.y):.1f}' r='5'"
+        fill = colour if mark.front else "#ffffff"
+        parts.append(f"<circle {place} fill='{fill}' stroke='{colour}' stroke-width='2'/>")
+        parts.append(_text(across(mark.x) + 8, up(mark.y) - 7, mark.label, size=11))
+    parts += _legend(groups)
+    return "\n".join([*parts, "</svg>", ""])
+
+
 def _gathered(
     stack: dict[str, float], stacks: Sequence[dict[str, float]], least: float
 ) -> dict[str, float]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import psutil
 import pytest
 
 import foretell
@@ -108,6 +109,7 @@ def test_killed_in_the_middle_and_resumed_is_as_if_it_had_not_been(tmp_path: Pat
     file, folder = tmp_path / "study.toml", tmp_path / "killed"
     file.write_text(SLOW_TOML)
     words = [sys.executable, "-m", "foretell", "sweep", str(file), "--out", str(folder)]
+    words += ["--workers", "2"]
     path = os.pathsep.join(
         [str(Path(foretell.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     )
@@ -117,8 +119,12 @@ def test_killed_in_the_middle_and_resumed_is_as_if_it_had_not_been(tmp_path: Pat
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
+    workers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
+    # Its workers end with it.
+    assert len(workers) >= 2
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
     halfway = status(folder)
     assert not halfway.complete
     assert not halfway.running

@@ -131,12 +131,26 @@ def _processes(workers: int) -> Iterator[Executor]:
 
 
 def _ready() -> None:
-    """Let an interrupt end this process without a word, and leave the other cores to the other workers."""
+    """Ready a worker: end with an interrupt or with who began it, and leave other cores to other workers."""
     import os
     import signal
+    from threading import Thread
 
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # polars reads it when it is imported
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the process that began this one; a pool's worker would else outlive it."""
+    import os
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait as wait_for
+
+    parent = parent_process()
+    if parent is not None:
+        wait_for([parent.sentinel])
+        os._exit(1)
 
 
 @contextmanager

@@ -66,6 +66,9 @@ FLAGS = {
     "cost system": (
         "--system --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
     ),
+    "sweep status": "--folder --json".split(),
+    "sweep resume": "--folder --workers --executor --json".split(),
+    "sweep export": "--folder --out --sql --json".split(),
     "cost run": [
         *QUESTION[:-1], *RUN, *PAID, "--sweep", "--plot", "--json",
     ],

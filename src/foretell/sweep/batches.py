@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.answer import answer_of, energies, plan_flops
-from foretell.api import check_choices
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.cost.op_times import required_dtypes
 from foretell.errors import ProblemsError
 from foretell.estimate import evaluate_rows
 from foretell.long_run import asked_run, conditions_of, with_run
+from foretell.plan_checks import check_choices
 from foretell.question import plan_of
 from foretell.search.plan_words import plan_texts
 from foretell.search.study import RUN

@@ -21,6 +21,7 @@ from foretell.serving.simulated import serve_simulated
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
+from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
 from foretell.specs.scenario import Scenario
@@ -87,7 +88,10 @@ def play_of(
 ) -> Served:
     """The same with latencies of played requests; a layout that was not given is the closed form's best."""
     how, trace = read_play(options, question)
-    if not given and how.prefill is None:
+    if not given and how.prefill is not None:
+        message = "prompts apart need a layout for the answers too"
+        raise BadInput([Problem(path="plan", value=None, message=message, allowed='as in "tp4"')])
+    if not given:
         best = closed_form(question, given)
         layout = parse_deployment(best.plan, question.deployment)
         question = replace(question, deployment=layout, plan_chosen=True)
@@ -126,6 +130,7 @@ def question_of(
     if rate is None and asked is None:
         asked = DEFAULT_CONCURRENCY
         said.append(f"{asked:g} requests in flight: neither a concurrency nor a rate was given")
+    said += unheeded(scenario.model, deployment, float(load["isl"]) + float(load["osl"]))
     prices = rent_of(chip.id, load["price"], settings)
     if not isinstance(plan, str) or "weights=" not in plan:
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
@@ -187,6 +192,19 @@ def deployed(model: Model, plan: str | Deployment | None) -> Deployment:
 def names_layout(plan: str) -> bool:
     """Whether a plan's words fix the layout: any degree is named."""
     return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
+
+
+def unheeded(model: Model, d: Deployment, longest: float) -> list[str]:
+    """Words that say nothing of this model, and requests beyond what it was made for."""
+    said = []
+    mixture = any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
+    if not mixture and (d.ep > 1 or d.experts != d.weights):
+        said.append(f"{model.id} has no experts: ep and experts= change nothing")
+    if model.kind == "decoder" and longest > model.max_positions:
+        said.append(
+            f"requests of {longest:.0f} tokens are beyond the model's own {model.max_positions}"
+        )
+    return said
 
 
 def said_of(profile: EngineProfile, architecture: str) -> list[str]:

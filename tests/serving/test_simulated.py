@@ -160,3 +160,66 @@ def test_the_size_verb_gives_json_a_picture_and_a_command(tmp_path: Path) -> Non
     assert found["gpus"] == found["best"]["gpus"]
     assert found["export"].count("vllm serve") >= 1
     assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "trtllm", "sglang"])
+def test_stages_meet_the_closed_form(engine: str) -> None:
+    """While a prompt is in later stages the first goes on: in the play as in the closed form."""
+    load = {**LOAD, "plan": "tp4 pp2", "isl": 4000, "osl": 500, "concurrency": 32, "spread": 0.5}
+    closed = foretell.serve("llama-3.1-70b", engine=engine, **load)
+    played = foretell.serve("llama-3.1-70b", engine=engine, **load, simulate={"requests": 500})
+    assert played.tpot_ms.mean == pytest.approx(closed.tpot_ms.mean, rel=0.1)
+    assert played.output_tokens_per_s == pytest.approx(closed.output_tokens_per_s, rel=0.1)
+
+
+def test_short_answers_meet_the_closed_form() -> None:
+    load = {**LOAD, "isl": 300, "osl": 30, "concurrency": 256, "spread": 0.5}
+    closed = foretell.serve("llama-3.1-70b", **load)
+    played = foretell.serve("llama-3.1-70b", **load, simulate={"requests": 2000})
+    assert played.output_tokens_per_s == pytest.approx(closed.output_tokens_per_s, rel=0.1)
+
+
+@pytest.mark.parametrize("simulate", [False, {"requests": 100}])
+def test_fewer_requests_than_instances_leave_some_without_work(simulate: object) -> None:
+    """Little's law: no more tokens a second than those in flight can have."""
+    load = {"system": "h100-sxm", "plan": "tp1", "isl": 1000, "osl": 100, "simulate": simulate}
+    few = foretell.serve("llama-3.1-8b", gpus=16, concurrency=4, **load)
+    as_many = foretell.serve("llama-3.1-8b", gpus=4, concurrency=4, **load)
+    assert few.concurrency == 4
+    assert few.output_tokens_per_s == pytest.approx(as_many.output_tokens_per_s, rel=0.02)
+    assert few.usd_per_million_output_tokens == pytest.approx(
+        4 * as_many.usd_per_million_output_tokens, rel=0.05
+    )
+
+
+@pytest.mark.parametrize("simulate", [False, {"requests": 200}])
+@pytest.mark.parametrize("name", ["bert-large", "llama-3.1-8b"])
+def test_one_token_has_no_time_after_it(name: str, simulate: object) -> None:
+    found = foretell.serve(
+        name, system="h100-sxm", gpus=1, isl=512, osl=1, concurrency=32, simulate=simulate
+    )
+    assert found.tpot_ms.mean == found.tpot_ms.p99 == 0.0
+    assert found.e2e_ms.mean == found.ttft_ms.mean
+    inside = found.requests_per_s * found.e2e_ms.mean / 1e3
+    assert inside == pytest.approx(32, rel=0.15)
+    assert found.limited_by == "prefill"
+
+
+def test_words_without_effect_are_said() -> None:
+    found = foretell.serve("llama-3.1-8b", system="h100-sxm", gpus=2, plan="tp2 ep2", isl=200_000)
+    assert any("has no experts" in line for line in found.assumptions)
+    assert any("beyond the model's own 131072" in line for line in found.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("plan", "prefill_gpus", "path"), [(None, 8, "plan"), ("tp8", 4, "prefill_gpus")]
+)
+def test_chips_for_answers_are_laid_out_whole(
+    plan: str | None, prefill_gpus: int, path: str
+) -> None:
+    options = {"requests": 50, "prefill_plan": "tp4", "prefill_gpus": prefill_gpus}
+    with pytest.raises(BadInput) as caught:
+        foretell.serve(
+            "llama-3.1-70b", system="h100-sxm", gpus=16, rate=1.0, plan=plan, simulate=options
+        )
+    assert [problem.path for problem in caught.value.problems] == [path]

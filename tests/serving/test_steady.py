@@ -141,3 +141,19 @@ def test_an_endless_queue_gives_no_less_than_a_loop_of_as_many():
     offline = float(offline_tokens_per_s(times, 64.0, 1000.0, 200.0))
     loop = state(engine, concurrency=64.0)
     assert offline > 0.9 * float(loop.requests_per_s) * 200.0
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.id)
+def test_answers_that_end_together_bring_their_prompts_together(engine):
+    """Of 128 sequences of 30 tokens some four end in every step: a step has as many prompts at least."""
+    found = state(engine, concurrency=128.0, isl=300.0, osl=30.0)
+    assert float(found.prompts) >= 128.0 / 30.0
+    alone = state(engine, concurrency=1.0, isl=300.0, osl=30.0)
+    assert float(found.requests_per_s) > 10.0 * float(alone.requests_per_s)
+
+
+def test_stages_take_prompts_one_after_the_other():
+    """A stage is free when its own share of a step is over: more stages answer no fewer requests."""
+    busy = {"concurrency": 64.0, "isl": 4000.0, "osl": 2.0}
+    one, four = state(**busy), state(deployment=Deployment(pp=4), **busy)
+    assert float(four.requests_per_s) > 1.5 * float(one.requests_per_s)

@@ -82,3 +82,14 @@ def test_published_runs(data_dir: Path) -> None:
     assert fit["scored"] == len(ran)
     assert not_fit["said_not_to_fit"] > 0.90 * len(failed)
     assert fit["said_to_fit"] > 0.97 * len(ran)
+
+
+@pytest.mark.parametrize("column", ["params_b", "layers", "hidden", "n_gpus", "vocab"])
+def test_a_negative_cell_is_a_blank_one(tmp_path: Path, column: str) -> None:
+    cells = dict(zip(HEADER.split(","), GROUPED.split(","), strict=True))
+    rows = []
+    for value in ("-1", ""):
+        path = tmp_path / "one.csv"
+        path.write_text(",".join(cells) + "\n" + ",".join({**cells, column: value}.values()))
+        rows += read_memory_rows(path)
+    assert rows[0] == rows[1]

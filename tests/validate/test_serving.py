@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from foretell.calibrate.serving_rows import read_rows
+from foretell.errors import BadInput
 from foretell.validate.serving import score_rows, score_serving
 from foretell.validate.serving_played import PLAYED
+from tests.surfaces.command import foretell
 
 BARS = {
     ("decode_step", "tpot"): 0.05,
@@ -91,3 +93,21 @@ def test_rows_under_load_are_played_as_well_as_in_closed_form(data_dir):
     closed = score_rows(loaded).to_dict()
     assert "played" not in closed
     assert closed["scored"] == found["scored"]
+
+
+def test_rows_shorter_and_longer_than_the_header(tmp_path):
+    path = tmp_path / "ragged.csv"
+    good = "online_concurrency,llama-3.1-8b,h100_sxm,1,vLLM,0.18.0,1,8,1000,200,30,9"
+    columns = "id,kind,model,gpu,n_gpus,framework,fw_version,tp,batch_or_concurrency,isl,osl"
+    path.write_text(f"{columns},ttft_ms,tpot_or_itl_ms\n1,{good}\na,b\n3,{good},7,7,7\n")
+    told = foretell("validate", "serving", str(path))
+    assert told.code == 0
+    assert told.out.startswith("2 of 3 rows scored in 4 figures")
+    assert "is not in the catalogue" in told.out
+
+
+def test_a_table_without_rows_says_so(tmp_path):
+    path = tmp_path / "empty.csv"
+    path.write_text("id,kind,model,gpu\n")
+    with pytest.raises(BadInput, match="has no rows"):
+        score_serving(path)

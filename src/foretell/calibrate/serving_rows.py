@@ -82,6 +82,8 @@ def read_rows(path: Path) -> list[Row]:
     """Every row of a table, of either shape."""
     table = read_table(path)
     names = set(table[0]) if table else set()
+    if not table:
+        raise BadInput([Problem(path="file", value=str(path), message="has no rows")])
     if {"kind", "model", "gpu"} <= names:
         return [_row(number, cells) for number, cells in enumerate(table)]
     if {"device", "model", "measured_e2e_s"} <= names:
@@ -103,7 +105,8 @@ def read_table(path: Path) -> list[dict[str, str]]:
         message = "is not text in UTF-8"
     else:
         return [
-            {name: value.strip() for name, value in row.items() if name and isinstance(value, str)}
+            # A short row lacks its last cells, a long one has a list of cells under no name.
+            {name: (value or "").strip() for name, value in row.items() if name}
             for row in found
         ]
     raise BadInput([Problem(path=str(path), value=None, message=message)])

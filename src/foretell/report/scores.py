@@ -20,7 +20,7 @@ def scores_text(scores: Mapping[str, Any]) -> "RenderableType":
     from rich.text import Text
 
     said = (
-        f"{scores['scored']:,} of {scores['rows']:,} rows scored, median error "
+        f"{scored_text(scores)}, median error "
         f"{percent(scores['median_ape'])}, ninetieth percentile {percent(scores['p90_ape'])}"
     )
     parts: list[RenderableType] = [Text(said, "bold")]
@@ -36,6 +36,14 @@ def scores_text(scores: Mapping[str, Any]) -> "RenderableType":
     lines = _not_scored(scores["unsupported"])
     parts += [Text(), *lines] if lines else []
     return Group(*parts)
+
+
+def scored_text(scores: Mapping[str, Any]) -> str:
+    """How many rows were scored; in how many figures, where a row has several."""
+    figures = len(scores["predictions"])
+    rows = len({prediction["id"] for prediction in scores["predictions"]})
+    said = f"{rows:,} of {scores['rows']:,} rows scored"
+    return said if figures == rows else f"{said} in {figures:,} figures"
 
 
 def memory_text(found: Mapping[str, Any]) -> "RenderableType":

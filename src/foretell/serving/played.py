@@ -100,7 +100,8 @@ def _prefill(
         )  # fmt: skip
         return
     try:
-        layout = parse_deployment(str(plan), q.deployment)
+        # Formats and options are those of the answers' instances, degrees are its own.
+        layout = parse_deployment(str(plan), replace(q.deployment, tp=1, pp=1, dp=1, ep=1, cp=1))
     except BadInput as error:
         problems += error.problems
         return
@@ -109,6 +110,10 @@ def _prefill(
         problems.append(
             _problem("prefill_gpus", gpus, "leaves no chip for answers", f"less than {q.gpus}")
         )
+    elif (q.gpus - gpus) % q.deployment.gpus:
+        rest, each = q.gpus - gpus, q.deployment.gpus
+        message = f"leaves {rest} chips for answers, not whole instances of {each}"
+        problems.append(_problem("prefill_gpus", gpus, message, "a rest that --plan divides"))
     values["prefill"] = layout
 
 

@@ -76,6 +76,13 @@ class ServeQuestion:
         """Instances side by side."""
         return self.gpus // self.deployment.gpus
 
+    @property
+    def in_use(self) -> float:
+        """Instances that have anything to do: under a fixed concurrency, no more than its requests."""
+        if self.rate is not None:
+            return float(self.replicas)
+        return min(float(self.replicas), float(np.asarray(self.traffic.concurrency)))
+
 
 def serve_one(q: ServeQuestion) -> Served:
     """The answer of the closed form; Infeasible where nothing fits or the queue grows without end."""
@@ -128,15 +135,17 @@ def answered(
     answer = max(mean * osl, 1.0)
     started = 0.0 if q.rate is not None else 1.0 / q.traffic.waves
     ttft_mean = float(state.ttft_steady_s if q.rate is not None else state.ttft_s)
-    tpot_mean = float(state.tpot_s)
-    firsts, tokens = first_token_s(state, started), token_s(state, answer)
+    # An answer of one token has no time after its first.
+    tpot_mean = float(state.tpot_s) if answer > 1.0 else 0.0
+    firsts = first_token_s(state, started)
+    tokens = token_s(state, answer) if answer > 1.0 else np.zeros_like(firsts)
     # Long waits and slow tokens do not come together: the two are paired in unrelated orders.
     mixed = np.random.default_rng(0).permutation(len(firsts))
     whole = firsts[mixed] + tokens * (answer - 1.0)
     e2e_mean = ttft_mean + tpot_mean * (answer - 1.0)
-    rate = min(q.rate, float(state.requests_per_s) * q.replicas) if q.rate is not None else (
-        float(state.requests_per_s) * q.replicas
-    )  # fmt: skip
+    rate = float(state.requests_per_s) * q.in_use
+    if q.rate is not None:
+        rate = min(q.rate, rate)
     usd_in, usd_out = costs(q, state, mean * isl, answer)
     own = replace(q.traffic, concurrency=max(flight, 1.0))
     in_joules, out_joules = (float(j) for j in request_joules(times, memory, own, state))
@@ -152,7 +161,7 @@ def answered(
         profile=q.profile.id,
         isl=isl,
         osl=osl,
-        concurrency=flight * q.replicas,
+        concurrency=flight * q.in_use,
         rate=q.rate,
         simulated=False,
         fits="yes",
@@ -163,7 +172,7 @@ def answered(
         requests_per_s=rate,
         output_tokens_per_s=rate * answer,
         output_tokens_per_s_per_gpu=rate * answer / q.gpus,
-        output_tokens_per_s_per_user=1.0 / tpot_mean,
+        output_tokens_per_s_per_user=1.0 / (tpot_mean or e2e_mean),
         batch=float(state.batch),
         max_batch=int(min(float(state.fit_batch), limit)),
         max_context=longest_context(memory, q.model, q.deployment),
@@ -199,7 +208,7 @@ def decode_parts(times: StepTimes, state: Steady, context: float) -> dict[str, f
 
 def limited_by(q: ServeQuestion, state: Steady, parts: dict[str, float], limit: float) -> str:
     """What more of would help most: places in the batch, prompts, or the largest part of a step."""
-    if float(state.queued_s) > 0.0:
+    if float(state.queued_s) > 0.0 and float(state.batch) >= float(state.fit_batch):
         return "max_batch" if float(state.fit_batch) >= limit else "kv memory"
     if float(state.busy) > 0.5:
         return "prefill"
@@ -219,7 +228,7 @@ def costs(
     if not rent:
         return None, None
     second = rent * q.deployment.gpus / 3600.0
-    served = float(state.requests_per_s)
+    served = float(state.requests_per_s) * q.in_use / q.replicas
     if q.rate is not None:
         served = min(q.rate / q.replicas, served)
     share = min(served * float(state.stall_s), 1.0)

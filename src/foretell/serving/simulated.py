@@ -181,6 +181,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
         prefix_caching=how.prefixes > 0 or how.arrivals == "trace",
         slack_tokens=0.5 * PAGE,
         tokens_per_step=1.0 + layout.accepted,
+        stages=layout.pp,
         latency_s=p.latency_s,
         latency_s_per_token=p.latency_s_per_token,
         late_steps=p.late_steps + layout.stream_interval - 1.0,
@@ -211,11 +212,9 @@ def told(q: ServeQuestion, found: Levels, played: Played, fleet: Fleet, memory: 
         requests_per_s=found.requests_per_s,
         output_tokens_per_s=tokens,
         output_tokens_per_s_per_gpu=tokens / q.gpus,
-        output_tokens_per_s_per_user=1e3 / found.tpot_ms["mean"] if found.tpot_ms else 0.0,
+        output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
         limited_by="arrivals: the queue grows" if grows(played) else base.limited_by,
-        interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms["mean"] / 1e3)
-        if found.ttft_ms and found.tpot_ms
-        else None,
+        interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
         simulation=simulation(found, played, fleet),
     )
 

@@ -4,7 +4,8 @@ With n sequences decoding, prompts of L tokens, answers of O, t_d a decode step 
 
     TPOT   = t_d + (n - 1) / O x (t_m - t_d) / k      prompts of the others interrupt (or join) the decoding
     X      = n / ((O - 1) TPOT + t_m + W)             requests a second, at most k / t_m
-    k      = X (t_m + W), between 1 and what a step's token budget takes
+    k      = X (t_m + W), at least n / O (answers that end in one decode step) and 1, at most what a step's
+             token budget takes
     TTFT   = t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k
     start  = the first wave is sent at once: its prompts follow each other in steps of the token budget
 
@@ -167,18 +168,26 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     token = step / (1.0 + d.accepted)
     own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
     wait = (own_wait if d.wait_steps is None else d.wait_steps) * step
-    at = point_of(times, loop, np.ones_like(loop.n), token, wait)
+    # Answers that end, by chance, in one decode step make room for as many prompts, which go in together.
+    ended = loop.n / loop.answer * (1.0 + d.accepted) / d.pp
+    ended = ended / -np.expm1(-ended)
+    most = np.minimum(loop.most, loop.n)
+    at = point_of(times, loop, np.maximum(np.minimum(ended, most), 1.0), token, wait)
     for _ in range(ROUNDS):
-        k = np.maximum(np.minimum(at.rate * (at.span_s + wait), np.minimum(loop.most, loop.n)), 1.0)
-        at = point_of(times, loop, k, token, wait)
-    busy = np.minimum(at.rate * at.span_s / at.k, 1.0)
+        wanted = np.maximum(at.rate * (at.span_s + wait), ended)
+        at = point_of(times, loop, np.maximum(np.minimum(wanted, most), 1.0), token, wait)
+    # A stage is free again when its share of the step is over.
+    able = d.pp * at.k / at.span_s
+    busy = np.minimum(at.rate / able, 1.0)
     # A step takes no more prompts than k: of very short answers, prompts wait for prompts.
-    rate = np.minimum(at.rate, at.k / at.span_s)
+    rate = np.minimum(at.rate, able)
     crowd = loop.n / rate - loop.n / at.rate
+    # The rest of the step under way is part of what they wait for each other.
+    under_way = np.maximum(0.5 * step + 0.5 * busy * at.span_s - crowd, 0.0)
     queued = np.maximum(loop.asked - loop.n, 0.0) / rate + crowd
     late = (p.late_steps + d.stream_interval - 1.0) * step
     after = late + p.latency_s + p.latency_s_per_token * loop.length + queued
-    settled = 0.5 * step + 0.5 * busy * at.span_s + at.span_s + wait + after
+    settled = under_way + at.span_s + wait + after
     start = start_s(times, loop) + after
     first = 1.0 / max(traffic.waves, 1.0)
     return Steady(

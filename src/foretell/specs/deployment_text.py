@@ -48,7 +48,7 @@ def _word(word: str) -> tuple[str, Any] | Problem:
     match = _DEGREE.fullmatch(word)
     if match and match[1] in DEGREES and int(match[2]) >= 1:
         return match[1], int(match[2])
-    number = re.sub(r"\D", "", word) or "1"
+    number = re.sub(r"\D", "", word).lstrip("0") or "1"
     known = [*(f"{name}{number}" for name in DEGREES), "graph", "no-graph"]
     return Problem(
         path="plan",

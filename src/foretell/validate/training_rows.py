@@ -159,7 +159,7 @@ def table_text(path: Path) -> str:
 
 
 def row_of(cells: Mapping[str, str | None], number: str = "1") -> Row:
-    """A record of one row's cells; what cannot be read as a number is blank."""
+    """A record of one row's cells; what cannot be read as a number, or is below 0, is blank."""
     given: dict[str, Any] = {}
     for field in fields(Row):
         text = (cells.get(NAMES.get(field.name, field.name)) or "").strip()
@@ -178,7 +178,7 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if math.isfinite(value) and value >= 0.0 else None
 
 
 def _whole(text: str) -> int | None:

@@ -85,6 +85,8 @@ class Rules:
     """Decode steps after its own that a first token waits for."""
     wait_steps: float = 0.0
     """Decode steps that new prompts wait to come together, while others decode."""
+    stages: int = 1
+    """Pipeline stages: a step with prompts keeps each busy for its share of it alone."""
     decode_only: bool = False
     """Whether prompts come with their cache already computed elsewhere."""
     prefill_only: bool = False

@@ -205,24 +205,34 @@ class Replica:
             taken.append((prompt, chunk))
             new += chunk
             past += prompt.past
-        self._spend(self.clock.mixed(n, context, new, past, len(taken)))
+        span = self.clock.mixed(n, context, new, past, len(taken))
+        behind = self._behind(span, n, context) if rules.stages > 1 else 0.0
+        self._spend(span - behind)
         if n:
             self._advance(1.0)
         for prompt, chunk in taken:
             prompt.todo -= chunk
             prompt.past += chunk
             if prompt.todo <= 0.0:
-                self._computed(prompt)
+                self._computed(prompt, behind)
         self.prompts = [prompt for prompt in self.prompts if prompt.todo > 0.0]
         self._finish()
         self._make_room()
 
-    def _computed(self, prompt: Prompt) -> None:
+    def _behind(self, span: float, n: int, context: float) -> float:
+        """What a step with prompts takes in later stages, while the first goes on with other sequences."""
+        beside = 0.0
+        if n:
+            a, b, _ = self.clock.line(n, context)
+            beside = a + b * context
+        return max(span - beside, 0.0) * (1.0 - 1.0 / self.rules.stages)
+
+    def _computed(self, prompt: Prompt, behind: float) -> None:
         """A whole prompt is in the cache, and a token is there."""
         request = prompt.request
         had = self.generated.get(request, 0)
         if not had:
-            self.first.append((request, self.now + self._late()))
+            self.first.append((request, self.now + behind + self._late()))
         if self.rules.prefix_caching:
             self.prefixes.keep(request, self.requests)
         left = 0 if self.rules.prefill_only else self.requests.osl[request] - had - 1

@@ -77,6 +77,15 @@ def size(
             [Problem(path="--export", value=export, message="is no engine known here",
                      allowed=", ".join(EXPORTS), nearest=near)]
         )  # fmt: skip
+    if plot and not plot.endswith(".svg"):
+        message = "is no kind of picture that is drawn"
+        raise BadInput(
+            [
+                Problem(
+                    path="--plot", value=plot, message=message, allowed="a name that ends in .svg"
+                )
+            ]
+        )
     with no_as_json(json):
         found = answer(
             model,

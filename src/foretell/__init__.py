@@ -22,6 +22,7 @@ _WHERE = {
     "simulate": "foretell.api",
     "serve": "foretell.serve",
     "size": "foretell.size",
+    "sweep": "foretell.sweep.run",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from foretell.specs.plan import Plan as Plan
     from foretell.specs.plan import parse_plan as parse_plan
     from foretell.specs.system import System as System
+    from foretell.sweep.run import sweep as sweep
 
 
 def __getattr__(name: str) -> Any:

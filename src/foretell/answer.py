@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 from foretell.breakdown import largest_share, trees, update_joules
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.cost.op_times import required_dtypes
-from foretell.estimate import Rows, evaluate_rows, repeats_of
+from foretell.estimate import Rows, evaluate_rows
 from foretell.network.library_catalog import library_for
-from foretell.parts import graph_parts, named_modules
+from foretell.pass_times import repeats_of
+from foretell.shapes import graph_parts, named_modules
 from foretell.sharding.recompute import again
 from foretell.specs.ffn import Experts
 from foretell.specs.job import Job
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, Plans, batch_of
+from foretell.specs.plan import Plan, Plans, batch_of, recompute_code
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.result import Estimate, Fits
 from foretell.specs.scenario import Scenario
@@ -38,15 +39,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
     tree = trees(plans, tables, rows, scenario)
     job, chip = scenario.job, scenario.system.chip
     step_s, peak = float(rows.step_s[0]), float(rows.peak_bytes[0])
-    model_flop, forward_flop, core_flop = step_flops(scenario.model, job)
-    # Frozen matrices have a data gradient alone; what adapters multiply is left out.
-    model_flop = (2.0 * model_flop / 3.0 + core_flop) if plan.lora else model_flop
-    once_more = float(repeats_of(plans, np.zeros(1, np.intp), tables)[0, 0])
-    hardware_flop = model_flop + once_more * forward_flop
-    if plan.recompute == "selective" and not plan.flash:
-        hardware_flop += core_flop
-    if named_modules(plan.recompute):
-        hardware_flop += modules_flop(scenario.model, job, plan.recompute, plan.flash)
+    model_flop, in_hardware = plan_flops(scenario, plans, tables)
     peak_flop_per_s = float(chip.matrix_flop_per_s[required_dtypes(plan)[-1]])
     per_gpu = model_flop / step_s / job.gpus
     return Estimate(
@@ -64,7 +57,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
         tokens_per_s_per_gpu=job.tokens_per_step / step_s / job.gpus,
         tflops_per_gpu=per_gpu / 1e12,
         mfu=per_gpu / peak_flop_per_s,
-        hfu=hardware_flop / step_s / job.gpus / peak_flop_per_s,
+        hfu=float(in_hardware[0]) / step_s / job.gpus / peak_flop_per_s,
         peak_memory_bytes=peak,
         memory_capacity_bytes=float(chip.memory_bytes),
         energy_joules=float(energies(plans, tables, rows, job.gpus)[0]),
@@ -77,6 +70,23 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
         overrides=dict(scenario.overrides),
         scenario=scenario,
     )
+
+
+def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float, Array]:
+    """Matrix operations of a step by the usual convention, and with what is recomputed; (plans,)."""
+    job, base = scenario.job, plans.base
+    model_flop, forward_flop, core_flop = step_flops(scenario.model, job)
+    # Frozen matrices have a data gradient alone; what adapters multiply is left out.
+    model_flop = (2.0 * model_flop / 3.0 + core_flop) if base.lora else model_flop
+    once_more = repeats_of(plans, np.arange(len(plans)), tables)[:, 0]
+    hardware = model_flop + once_more * forward_flop
+    if not base.flash:
+        hardware = hardware + core_flop * (plans.recompute == recompute_code("selective"))
+    if named_modules(base.recompute):
+        listed = plans.recompute == recompute_code(base.recompute)
+        more = modules_flop(scenario.model, job, base.recompute, base.flash)
+        hardware = hardware + more * listed
+    return model_flop, np.asarray(hardware)
 
 
 def energies(plans: Plans, tables: Tables, rows: Rows, gpus: int) -> Array:

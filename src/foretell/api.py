@@ -1,40 +1,30 @@
 """Records in, records out: `foretell.estimate`, `search`, `simulate`, `explain` and the like."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell.answer import answer_of
-from foretell.cost.op_times import required_dtypes
-from foretell.cost.precision import LOW_PRECISION
-from foretell.differences import Comparison, compare
 from foretell.errors import BadInput, Infeasible, Problem, unknown
-from foretell.explain import Explanation
-from foretell.explain import explain as explain_plan
 from foretell.long_run import Given, asked_run, conditions_of, with_run
-from foretell.network.library_catalog import library_for
-from foretell.question import ask, collect, plan_of
+from foretell.plan_checks import check_choices, check_plan, nothing_fits, too_large
+from foretell.question import Settings, as_texts, ask, collect, plan_of
 from foretell.search.choices import over_names
-from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search, search_plans
-from foretell.search.sensitivity import RESULTS, Sensitivity
-from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
-from foretell.sharding.rules import chips_of
-from foretell.simulate.chance import Chance, chance_problems
-from foretell.simulate.schedules.rules import all_broken
-from foretell.simulation import DETAILS, Simulation, simulation_of
 from foretell.specs.model import Model
-from foretell.specs.plan import BATCH_FIELDS, USUAL_SCHEDULES, Plan, batch_of, named_fields
+from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
-from foretell.units import format as show
 
 if TYPE_CHECKING:
+    # Each of these is loaded by the function that needs it: a plain estimate starts sooner.
+    from foretell.differences import Comparison
+    from foretell.explain import Explanation
     from foretell.memory_answer import MemoryAnswer
-
-Settings = Mapping[str, object] | Sequence[str]
+    from foretell.search.sensitivity import Sensitivity
+    from foretell.simulation import Simulation
 
 
 def estimate(
@@ -94,22 +84,27 @@ def estimate(
     check_plan(scenario, chosen)
     result = answer_of(scenario, chosen, chosen=False)
     if result.fits == "no":
-        raise Infeasible([_too_large(scenario, result)], result)
+        raise Infeasible([too_large(scenario, result)], result)
     return with_run(result, asked)
 
 
-def explain(model: str | Path | Model, **question: Any) -> Explanation:
+def explain(model: str | Path | Model, **question: Any) -> "Explanation":
     """Where the time and memory of a step go and what would move them; the question as of `estimate`."""
     return explain_estimate(estimate(model, **question))
 
 
-def explain_estimate(result: Estimate) -> Explanation:
+def explain_estimate(result: Estimate) -> "Explanation":
     """Explain an estimate: `best.explain()`."""
+    from foretell.explain import explain as explain_plan
+
     return explain_plan(result, _question_of(result))
 
 
-def sensitivity(result: Estimate, of: str = "step_s") -> Sensitivity:
+def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
     """d ln(result) / d ln(each number of the system), the plan held; `of` is one of RESULTS."""
+    from foretell.search.sensitivity import RESULTS
+    from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
+
     if of not in RESULTS:
         raise BadInput([unknown("of", of, RESULTS)])
     return sensitivity_of_plan(_question_of(result), result.plan, of)
@@ -117,7 +112,7 @@ def sensitivity(result: Estimate, of: str = "step_s") -> Sensitivity:
 
 def compare_plans(
     a: str | Plan, b: str | Plan, model: str | Path | Model, **question: Any
-) -> Comparison:
+) -> "Comparison":
     """Why one plan beats another, leaf by leaf; the question as of `estimate`.
 
     A plan that breaks a rule is Infeasible; one that does not fit is compared all the same.
@@ -132,6 +127,8 @@ def compare_plans(
                     replace(p, path=f"{name}: {p.path}") for p in error.problems
                 ) from None
             answers.append(error.answer)
+    from foretell.differences import compare
+
     return compare(*answers)
 
 
@@ -247,12 +244,15 @@ def simulate(
     seed: int = 0,
     trace: str | Path | None = None,
     detail: str = "auto",
-) -> Simulation:
+) -> "Simulation":
     """One plan's step played event by event, beside the closed form; the best plan where none is given.
 
     `jitter` and `stragglers` leave task times and slow chips to chance (simulate/chance.py); `trace` is
     where a Chrome trace goes. Raises as `estimate` does.
     """
+    from foretell.simulate.chance import Chance, chance_problems
+    from foretell.simulation import DETAILS, simulation_of
+
     problems = chance_problems(
         {"jitter": jitter, "stragglers": stragglers, "slowdown": slowdown},
         {"repeats": repeats, "seed": seed},
@@ -302,184 +302,7 @@ def best_plan(scenario: Scenario, base: Plan, fixed: tuple[str, ...] = ()) -> Es
     check_choices(scenario, base)
     found = search_plans(scenario, base, top=1, fixed=fixed)
     if not found.plans:
-        raise Infeasible([_nothing(scenario, base, found, fixed)])
+        raise Infeasible([nothing_fits(scenario, base, found, fixed)])
     best = found.best
     said = f"plan chosen by search: the best of {found.plans_evaluated} candidates"
     return replace(best, assumptions=(*best.assumptions, said))
-
-
-def check_choices(scenario: Scenario, plan: Plan) -> None:
-    """Choices that no number can mend: dtypes the chip lacks, what is not modelled yet."""
-    chip = scenario.system.chip
-    check_size(scenario)
-    problems = _without_effect(scenario)
-    problems += [
-        Problem(
-            path="plan.precision",
-            value=plan.precision,
-            message=f"{chip.id} has no {dtype} matrix units",
-            allowed=", ".join(_precisions(scenario)),
-        )
-        for dtype in required_dtypes(plan)
-        if dtype not in chip.matrix_flop_per_s
-    ]
-    problems += _recipe_problems(scenario, plan)
-    usual = plan.schedule in USUAL_SCHEDULES
-    chunks_hold = plan.vpp == (2 if plan.schedule == "zb-v" else 1)
-    if (plan.schedule == "interleaved") != (plan.vpp > 1) if usual else not chunks_hold:
-        problems.append(
-            Problem(
-                path="plan.schedule",
-                value=plan.schedule,
-                message=f"contradicts vpp{plan.vpp}",
-                allowed="interleaved where vpp > 1, zb-v with vpp2, else the others",
-            )
-        )
-    if problems:
-        raise BadInput(problems)
-
-
-def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
-    """Recipes that contradict each other, or that the chip does not allow."""
-    problems = []
-    if plan.adapters != Plan().adapters and not plan.lora:
-        problems.append(
-            Problem(
-                path="plan.adapters",
-                value=plan.adapters,
-                message="has no effect without adapters",
-                allowed=f"{Plan().adapters}, or lora=N",
-            )
-        )
-    if plan.scaling != "tensor" and plan.precision != "fp8":
-        message = f"{plan.precision} has scales of its own, or none"
-        problems.append(
-            Problem(
-                path="plan.scaling",
-                value=plan.scaling,
-                message=message,
-                allowed="tensor, or precision=fp8",
-            )
-        )
-    if plan.offload != "none" and not scenario.system.chip.host_bytes_per_s:
-        message = f"the link of {scenario.system.chip.id} to its host is not known"
-        problems.append(
-            Problem(
-                path="plan.offload",
-                value=plan.offload,
-                message=message,
-                allowed="none, or --set chip.host_bytes_per_s",
-            )
-        )
-    return problems
-
-
-def check_size(scenario: Scenario) -> None:
-    """Raise where the system has fewer chips than are asked for."""
-    have = chips_of(scenario)
-    if scenario.job.gpus > have:
-        tiers = " x ".join(f"{t.name} {float(t.size):g}" for t in scenario.system.network.tiers)
-        message = f"{scenario.system.id} has {have:.0f} chips ({tiers})"
-        raise Infeasible(
-            [
-                Problem(
-                    path="gpus",
-                    value=scenario.job.gpus,
-                    message=message,
-                    allowed=f"up to {have:.0f}",
-                )
-            ]
-        )
-
-
-def _without_effect(scenario: Scenario) -> list[Problem]:
-    """Settings that the fit of a collective library does not look at."""
-    library = library_for(scenario.system)
-    if library is None:
-        return []
-    return [
-        Problem(
-            path=f"--set {path}",
-            value=value,
-            message=f"has no effect: collectives follow the fit of {library.id}",
-            allowed="bandwidth_bytes_per_s, latency_s, taper, in_network_reduction",
-        )
-        for path, value in scenario.overrides.items()
-        if path.endswith(".efficiency")
-    ]
-
-
-def check_plan(scenario: Scenario, plan: Plan) -> None:
-    """Raise where a rule is broken: which, by how much, and the nearest plan that works."""
-    check_choices(scenario, plan)
-    failed = all_broken(scenario, plan, batch_of([plan]))
-    if failed:
-        near = nearest_plan(scenario, plan)
-        raise Infeasible(
-            [
-                Problem(
-                    path=f"plan ({name})",
-                    value=str(plan),
-                    message=text,
-                    nearest=None if near is None else str(near),
-                )
-                for name, text in failed
-            ]
-        )
-
-
-def as_texts(settings: Settings) -> tuple[str, ...]:
-    """Settings as `path=value` texts, also where they come as a mapping."""
-    if isinstance(settings, Mapping):
-        return tuple(f"{path}={value}" for path, value in settings.items())
-    return tuple(settings)
-
-
-def _precisions(scenario: Scenario) -> list[str]:
-    have = scenario.system.chip.matrix_flop_per_s
-    names = [p for p in ("bf16", "fp16") if p in have]
-    return names + [p for p, d in LOW_PRECISION.items() if d in have and "bf16" in have]
-
-
-def _too_large(scenario: Scenario, result: Estimate) -> Problem:
-    need, have = result.peak_memory_bytes, result.memory_capacity_bytes
-    near = nearest_plan(scenario, result.plan)
-    return Problem(
-        path="plan (memory)",
-        value=str(result.plan),
-        message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
-        f"{show(need - have, 'bytes')} too much",
-        allowed=None if near else "more chips, or larger ones: no plan fits on these",
-        nearest=None if near is None else str(near),
-    )
-
-
-def _nothing(scenario: Scenario, base: Plan, found: Search, fixed: tuple[str, ...]) -> Problem:
-    if found.plans_evaluated == 0:
-        reasons = ", ".join(f"{k} ({v})" for k, v in found.rejected.items())
-        return Problem(
-            path="plan",
-            value=None,
-            message=f"no plan satisfies the rules: {reasons}",
-            allowed="other chips or batch",
-        )
-    least = smallest(scenario, base, fixed)
-    have = float(scenario.system.chip.memory_bytes)
-    return Problem(
-        path="plan (memory)",
-        value=None,
-        message=f"none of {found.plans_evaluated} plans fits: the smallest, `{least[0]}`, needs "
-        f"{show(least[1], 'bytes')} of {show(have, 'bytes')}",
-        allowed="more chips, or chips with more memory",
-    )
-
-
-def smallest(scenario: Scenario, base: Plan, fixed: tuple[str, ...]) -> tuple[Plan, float]:
-    """The plan that holds least, of those that have what is fixed."""
-    from foretell.estimate import evaluate
-    from foretell.search.space import enumerate_plans
-
-    plans = enumerate_plans(scenario, base, fixed).plans
-    _, peak = evaluate(scenario, plans)
-    row = int(peak.argmin())
-    return plans.plan(row), float(peak[row])

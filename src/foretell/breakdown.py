@@ -20,8 +20,9 @@ from foretell.certainty import (
 )
 from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import MEMORY_SHARE
-from foretell.estimate import Rows, late_launches, pass_times
+from foretell.estimate import Rows
 from foretell.parts import Parts, beside_host
+from foretell.pass_times import late_launches, pass_times
 from foretell.sharding.recompute import full_share
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
@@ -65,7 +66,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> L
     """compute and memory-bound time by op family, recomputation, communication, bubble, optimizer."""
     slow, mu = int(rows.slowest[0]), float(rows.micro_batches[0])
     on_stage = rows.counts[rows.pair[0], slow] * mu
-    parts, group = tables.parts, int(tables.group[0])
+    parts = tables.parts
     grounds = grounds_of(parts.times.grounds, scenario.system)
     compute, memory, again = Families(), Families(), Families()
     for run in runs_of(plans, tables, rows):
@@ -77,13 +78,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> L
     repeated = layers_only * share
     if mode == 1.0:
         again.add("attention", float((on_stage * parts.core_s[at]).sum()), 0.0)
-    exchanged = {}
-    for name, e in tables.exchanges.by_name.items():
-        modules = parts.waits_again[name] * layers_only if parts.waits_again else 0.0
-        once_more = on_stage + repeated + modules
-        exchanged[name] = float(
-            (once_more * e.forward_s[group] + on_stage * e.backward_s[group]).sum()
-        )
+    exchanged = _exchanged(tables, on_stage, repeated, layers_only)
     sends_s = mu * float(rows.send_s[0, 0])
     if rows.saved_s.shape[1] > 1 or rows.saved_s.any():
         sends_s = less_saved(exchanged, sends_s, float(rows.saved_s[0, slow]))
@@ -101,9 +96,6 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> L
     sums_s = mu * float(rows.sums_s[0, slow])
     bubble_s = float(rows.bubble_s[0])
     busy = [_node("compute", compute, grounds, base), _node("memory_bound", memory, grounds, base)]
-    idle = replace(node("bubble", busy), value=bubble_s, children=(), joules=base * bubble_s)
-    idle_share = bubble_s / max(sum(child.value for child in busy), 1e-30)
-    idle = replace(idle, interval=_scaled(node("busy", busy), idle_share))
     offload_s = float(rows.offload_s[0, slow])
     children = [
         *busy,
@@ -111,7 +103,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> L
         *(waits(name, seconds) for name, seconds in exchanged.items()),
         waits("pipeline_parallel", sends_s),
         waits("data_parallel", float(rows.data_s[0, slow])),
-        idle,
+        _bubble(busy, bubble_s, base),
         leaf("host", host_s, ("transferred", HOST), base * host_s),
         leaf("fixed", rows.fixed_s, ("transferred", HOST), base * rows.fixed_s),
         leaf(
@@ -130,6 +122,26 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> L
     others = iter(step.value + shared * (hosts_s[1:] - host_s))
     host = {key: (float(next(others)), float(next(others))) for key in spread}
     return whole(step, kind_of(scenario, plans.base, step), left_out, host)
+
+
+def _exchanged(
+    tables: Tables, on_stage: np.ndarray, repeated: np.ndarray, layers: np.ndarray
+) -> dict[str, float]:
+    """Seconds of each kind of exchange of the slowest stage: of its passes, and of what runs again."""
+    parts, group, found = tables.parts, int(tables.group[0]), {}
+    for name, e in tables.exchanges.by_name.items():
+        modules = parts.waits_again[name] * layers if parts.waits_again else 0.0
+        forwards = on_stage + repeated + modules
+        found[name] = float((forwards * e.forward_s[group] + on_stage * e.backward_s[group]).sum())
+    return found
+
+
+def _bubble(busy: list[Leaf], seconds: float, base_watts: float) -> Leaf:
+    """Waiting for other stages: as certain as the work that they wait for."""
+    work = node("busy", busy)
+    share = seconds / max(sum(child.value for child in busy), 1e-30)
+    idle = replace(node("bubble", busy), value=seconds, children=(), joules=base_watts * seconds)
+    return replace(idle, interval=_scaled(work, share))
 
 
 def _host_waits(

@@ -15,7 +15,8 @@ from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.cost.fusion import COLLECTIVE_HOST_S
 from foretell.network.collectives import collective_s, outermost, place, ring_step_s
 from foretell.network.library_records import Kind
-from foretell.parts import Parts, beside_host, stack
+from foretell.parts import Parts, beside_host
+from foretell.shapes import stack
 from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num

@@ -24,7 +24,8 @@ from foretell import units
 from foretell.cost.memory import weight_bytes
 from foretell.cost.power import chip_power
 from foretell.errors import BadInput, Problem, unknown
-from foretell.parts import Shape, part_table
+from foretell.parts import part_table
+from foretell.shapes import Shape
 from foretell.sharding.offload import LINK_SHARE
 from foretell.simulate.goodput import Goodput, Interruptions, best_interval_s, goodput
 from foretell.specs.plan import Plan

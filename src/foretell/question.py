@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +33,8 @@ _CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
 """`512`, and `512xH100`, which names the system too."""
 
 T = TypeVar("T")
+Settings = Mapping[str, object] | Sequence[str]
+"""`path=value` texts, or a mapping of paths to values."""
 
 
 def ask(
@@ -281,3 +283,10 @@ def default_batch(gpus: int, tokens_per_sequence: int) -> int:
     odd = gpus // (gpus & -gpus)
     wanted = DEFAULT_STEP_TOKENS / tokens_per_sequence / odd
     return int(odd * 2 ** max(round(math.log2(max(wanted, 1.0))), 0))
+
+
+def as_texts(settings: Settings) -> tuple[str, ...]:
+    """Settings as `path=value` texts, also where they come as a mapping."""
+    if isinstance(settings, Mapping):
+        return tuple(f"{path}={value}" for path, value in settings.items())
+    return tuple(settings)

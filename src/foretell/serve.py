@@ -12,7 +12,7 @@ from foretell.catalog.prices import price as catalogue_price
 from foretell.errors import BadInput, Problem
 from foretell.network.library_catalog import inner_tiers
 from foretell.overrides import apply_settings, parse_settings
-from foretell.question import ask
+from foretell.question import as_texts, ask
 from foretell.serving.formats import stored_formats
 from foretell.serving.layouts import best_layout
 from foretell.serving.played import read_play
@@ -250,10 +250,3 @@ def load_problems(load: Mapping[str, Any]) -> list[Problem]:
                     allowed="one of --concurrency and --rate")
         )  # fmt: skip
     return problems
-
-
-def as_texts(settings: Mapping[str, object] | Sequence[str]) -> tuple[str, ...]:
-    """Settings as `path=value` texts, also where they come as a mapping."""
-    if isinstance(settings, Mapping):
-        return tuple(f"{path}={value}" for path, value in settings.items())
-    return tuple(settings)

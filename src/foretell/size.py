@@ -12,8 +12,9 @@ from typing import Any
 
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.interop.engines import EXPORTS
+from foretell.question import as_texts
 from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
-from foretell.serve import as_texts, question_of
+from foretell.serve import question_of
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulated import Play, serve_simulated
 from foretell.specs.deployment_text import deployment_text

@@ -14,7 +14,8 @@ from foretell.cost.variation import slowest
 from foretell.exchanges import Exchanges, exchanges_of
 from foretell.network.collectives import occupancy
 from foretell.network.placement import as_filled, group_counts
-from foretell.parts import Parts, Shape, part_table
+from foretell.parts import Parts, part_table
+from foretell.shapes import Shape
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.network.collectives import Group, collective_s, place
 from foretell.network.library_records import Kind
-from foretell.parts import Parts, stack
+from foretell.parts import Parts
+from foretell.shapes import stack
 from foretell.sharding.data import split_counts
 from foretell.sharding.expert import REGION, SHARED
 from foretell.sharding.tensor2d import PanelProduct

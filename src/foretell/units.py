@@ -51,6 +51,7 @@ _SYMBOLS: dict[str, tuple[str, int, int, str]] = {
     "Wh": ("energy", 3600, 1, "k M G T"),
     "Hz": ("frequency", 1, 1, "k M G T"),
     "USD": ("money", 1, 1, "k M G"),
+    "g": ("mass", 1, 1, "m k"),
     "m": ("length", 1, 1, "n u m k"),
     "mm2": ("area", 1, 1, ""),
     "cm2": ("area", 100, 1, ""),
@@ -71,6 +72,7 @@ _WORDS = {
     "bit": "bit", "byte": "B", "gb": "GB", "mib": "MiB", "gib": "GiB", "flop": "FLOP",
     "tflop": "TFLOP", "watt": "W", "joule": "J", "kwh": "kWh", "mwh": "MWh", "hz": "Hz",
     "usd": "USD", "m": "m", "mm": "mm", "nm": "nm", "mm2": "mm2", "token": "token",
+    "gram": "g", "kg": "kg",
     "mtoken": "Mtoken", "gpu": "chip", **{noun: noun for noun in _NOUNS},
 }  # fmt: skip
 """Word of a field's name, in the singular -> symbol."""
@@ -86,7 +88,7 @@ _SPANS = {
 _EXAMPLES = {
     "time": "us ms s min h days", "data": "GB GiB MB MiB TB Gbit", "work": "GFLOP TFLOP PFLOP",
     "power": "W kW MW", "energy": "pJ J kJ kWh MWh", "frequency": "MHz GHz", "area": "mm2 cm2",
-    "money": "USD", "length": "nm mm m",
+    "money": "USD", "length": "nm mm m", "mass": "g kg",
 }  # fmt: skip
 
 _NUMBER = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?(?![0-9.])")

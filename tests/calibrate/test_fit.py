@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.calibrate import fit, fit_file, fit_plot, fit_report, measured_rows
+from foretell.calibrate import fit, fit_file, fit_report, measured_rows
 from foretell.catalog import system
 from foretell.catalog.chips import catalogue_chip
 from foretell.cost.kernels.backward import FAMILY as BACKWARD
@@ -29,6 +29,7 @@ from foretell.cost.kernels.gemm import seconds as gemm_seconds
 from foretell.cost.kernels.pointwise import Pointwise, pointwise_seconds
 from foretell.cost.kernels.spread import spread_of
 from foretell.errors import BadInput
+from foretell.report import fit_plot
 from tests.surfaces.command import foretell
 
 needs_torch = pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not installed")
@@ -261,7 +262,7 @@ def test_a_file_by_hand_is_checked() -> None:
 
 def test_the_picture_has_every_point(written: Callable[..., Path]) -> None:
     found = fit.calibrate(written(*products(), *streams()), "h200-sxm")
-    root = ElementTree.fromstring(fit_plot.svg(found))
+    root = ElementTree.fromstring(fit_plot.fit_picture(found).svg())
     name = "{http://www.w3.org/2000/svg}"
     dots = [c for group in root.findall(f"{name}g") for c in group.findall(f"{name}circle")]
     assert len(dots) == sum(each.surface.points for each in found.fits)

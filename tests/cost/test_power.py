@@ -28,7 +28,6 @@ from foretell.cost.power import (
     BITS,
     Load,
     Sustained,
-    burst_seconds,
     chip_power,
     clock_share,
     core_joules,
@@ -140,18 +139,6 @@ def test_the_clock_solves_the_balance(matrix: float, memory: float) -> None:
         spent = core_joules(load, numbers) * fall + memory_joules(load, numbers)
         time = 1e-3 * (0.1 + 0.9 / found.clock)
         assert np.isclose(power.base_watts + spent / time, power.limit_watts, rtol=5e-3)
-
-
-@given(st.floats(0.0, 0.9), st.floats(0.0, 0.5), SHARES)
-def test_bursts_come_back_from_what_they_sustain(
-    matrix: float, memory: float, clock: float
-) -> None:
-    power = chip_power(catalogue_chip("h200-sxm"))
-    load = shares_load("h200-sxm", 1e-3, matrix, memory, clock)
-    held = sustained(load, power, axis=None)
-    if held.clock > power.coefficients.voltage_floor:
-        again = burst_seconds(replace(load, seconds=held.seconds), power)
-        assert np.isclose(again, 1e-3, rtol=1e-3)
 
 
 def test_nothing_to_do_keeps_the_clock() -> None:

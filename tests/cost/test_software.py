@@ -8,7 +8,8 @@ import pytest
 from foretell.catalog.frameworks import frameworks
 from foretell.cost.software import BY_FRAMEWORK, software, spared_loss_bytes
 from foretell.estimate import Rows, evaluate_rows
-from foretell.specs.plan import FRAMEWORKS, batch_of, parse_plan
+from foretell.specs.plan import batch_of, parse_plan
+from foretell.specs.plan_words import FRAMEWORKS
 from foretell.tables import tables_of
 from tests.builders import make_scenario
 

@@ -5,13 +5,8 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.cost.optimizer import accumulate_s
-from foretell.estimate import (
-    evaluate_rows,
-    late_launches,
-    part_seconds,
-    pass_times,
-    stages_of_plans,
-)
+from foretell.estimate import evaluate_rows, stages_of_plans
+from foretell.pass_times import late_launches, part_seconds, pass_times
 from foretell.sharding.pipeline import chunk_sizes
 from foretell.simulate.events import ChunkTimes, play
 from foretell.simulate.schedules import schedule_named

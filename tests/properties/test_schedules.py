@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from foretell.api import check_choices
 from foretell.errors import BadInput
 from foretell.estimate import evaluate, evaluate_rows
+from foretell.plan_checks import check_choices
 from foretell.specs.plan import Plan, Plans, batch_of, parse_plan
 from foretell.tables import tables_of
 from tests.builders import make_scenario

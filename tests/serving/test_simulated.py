@@ -248,6 +248,6 @@ def test_chips_with_stages_draw_no_more_than_they_may() -> None:
 
 
 def test_a_picture_of_another_kind_is_refused() -> None:
-    done = command("size", "llama-3.1-8b", "--system", "h100-sxm", "--rate", "5", "--plot", "x.png")
+    done = command("size", "llama-3.1-8b", "--system", "h100-sxm", "--rate", "5", "--plot", "x.pdf")
     assert (done.code, done.out) == (2, "")
     assert ".svg" in done.err

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from foretell.parts import Shape, graph_parts, shapes_of
+from foretell.shapes import Shape, graph_parts, shapes_of
 from foretell.sharding.context import context_parallel, context_traffic
 from foretell.specs.plan import ContextMode, Plan
 from foretell.workload.build import build

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from foretell.parts import Shape, Shapes, shapes_of
+from foretell.shapes import Shape, Shapes, shapes_of
 from foretell.sharding.expert import distinct_share
 from foretell.specs.plan import Plan
 from foretell.workload.ops import Gemm, Op

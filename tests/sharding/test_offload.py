@@ -10,7 +10,6 @@ from foretell.sharding.offload import (
     Held,
     exposed_copies,
     host_copies,
-    in_host,
     on_chip,
 )
 from foretell.specs.plan_forms import OFFLOADS, joined
@@ -33,7 +32,6 @@ def test_nothing_offloaded_copies_nothing_even_without_a_link() -> None:
     exposed = exposed_copies(copies, make_chip(host_bytes_per_s=0.0), 0.0, 0.0, 0.0)
     assert (exposed.forward_s, exposed.backward_s, exposed.update_s) == (0.0, 0.0, 0.0)
     assert on_chip("none", "weights", 5.0, 1.0) == 5.0
-    assert in_host("none", held(1.0, 1.0, 1.0), 4.0) == 0.0
 
 
 def test_by_hand() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from foretell.answer import answer_of
 from foretell.errors import BadInput
 from foretell.estimate import evaluate, stages_of_plans
-from foretell.parts import Shape, graph_parts, shapes_of
 from foretell.reference.ops import Comm, LayerBatch, layer_ops
 from foretell.reference.ops import Op as PublishedOp
 from foretell.reference.records import Quirks, StudyModel
+from foretell.shapes import Shape, graph_parts, shapes_of
 from foretell.sharding.context import context_traffic
 from foretell.sharding.rules import broken
 from foretell.sharding.tensor2d import Grid, grid_parallel, grid_traffic, panel_count

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.specs.plan import AXES, Plan, batch_of, default_plan, parse_plan
+from foretell.specs.plan import Plan, batch_of, default_plan, parse_plan
+from foretell.specs.plan_words import AXES
 
 DEGREE = st.integers(1, 10**6)
 

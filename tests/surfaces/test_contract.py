@@ -19,6 +19,7 @@ RUN = (
     "--checkpoint-wait-s --storage-bandwidth"
 ).split()
 SILICON = "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
+PAID = "--rent --region --price --years --utilisation".split()
 
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--json"],
@@ -65,7 +66,17 @@ FLAGS = {
     "cost system": (
         "--system --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
     ),
-}
+    "sweep status": "--folder --json".split(),
+    "sweep resume": "--folder --workers --executor --json".split(),
+    "sweep export": "--folder --out --sql --json".split(),
+    "cost run": [
+        *QUESTION[:-1], *RUN, *PAID, "--sweep", "--plot", "--json",
+    ],
+    "cost token": [
+        *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
+        *PAID, "--sweep", "--plot", "--json",
+    ],
+}  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 
 ESTIMATE_KEYS = (

@@ -11,6 +11,8 @@ from foretell.economics.ask import PackageQuestion, package_cost
 from tests.surfaces.command import foretell
 
 LEAF_KEYS = "name value unit evidence low high note children".split()
+RUN = ("run", "llama-3.1-8b", "--gpus", "64xH100", "--plan", "mbs1 zero1", "--tokens", "1T")
+TOKEN = ("token", "llama-3.1-8b", "--system", "h100-sxm", "--gpus", "1")
 KEYS = "what name usd low_usd high_usd breakdown drivers assumptions overrides".split()
 
 
@@ -39,18 +41,47 @@ def leaves_sum(tree: dict[str, Any]) -> float:
         ("package", "--node", "N3", "--area", "800", "--dies", "4", "--package", "3D"),
         ("system", "hgx-h100", "--gpus", "512"),
         ("system", "perlmutter"),
+        RUN,
+        (*RUN, "--rent", "own", "--region", "iowa"),
+        TOKEN,
+        (*TOKEN, "--rent", "own", "--rate", "1"),
     ],
 )
 def test_json(arguments: tuple[str, ...]) -> None:
     record = answer(*arguments)
     assert set(KEYS) <= set(record)
     assert leaves_sum(record["breakdown"]) == pytest.approx(record["usd"])
-    for name in ("year", "hour"):
+    for name in ("year", "hour", "by_time", "energy", "carbon", "per_million_tokens"):
         if name in record:
             leaves_sum(record[name])
     for driver in record["drivers"]:
         assert driver["source"] or driver["path"].startswith("system.")
         assert driver["low"] < driver["high"]
+
+
+RESULTS = (
+    "gpu_hours usd_per_gpu_hour usd_per_million_tokens energy_mwh carbon_kg operational_carbon_kg "
+    "embodied_carbon_kg carbon_g_per_million_tokens tokens_per_usd tokens_per_joule flop_per_usd "
+    "flop_per_joule"
+).split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more"),
+    [
+        (RUN, ["usd_per_mfu_point"]),
+        (TOKEN, ["usd_per_million_input_tokens", "usd_per_million_output_tokens"]),
+    ],
+)
+def test_keys_of_work(arguments: tuple[str, ...], more: list[str]) -> None:
+    record = answer(*arguments)
+    plain = "system gpus plan plan_chosen paid region grams_per_kwh terms tokens_per_s".split()
+    assert set(plain) <= set(record)
+    for name in (*RESULTS, *more):
+        assert record[f"low_{name}"] <= record[name] <= record[f"high_{name}"]
+    assert {"term", "usd_per_gpu_hour", "usd", "usd_per_million_tokens", "source"} == set(
+        record["terms"][0]
+    )
 
 
 def test_python_is_the_command_line() -> None:
@@ -87,6 +118,49 @@ def test_pictures(tmp_path: Path) -> None:
     assert ">dies<" in path.read_text()
 
 
+def test_the_front_of_systems(tmp_path: Path) -> None:
+    path = tmp_path / "front.svg"
+    record = answer(
+        *TOKEN[:2], "--gpus", "8", "--sweep", "system=hgx-h100,dgx-b200", "--sweep",
+        "concurrency=8,64", "--plot", str(path),
+    )  # fmt: skip
+    rows = record["rows"]
+    assert len(rows) == 4
+    front = [row for row in rows if row["pareto"]]
+    assert 0 < len(front) < 4
+    for row in rows:
+        better = [
+            one for one in rows
+            if one["tokens_per_s_per_user"] > row["tokens_per_s_per_user"]
+            and one["usd_per_million_tokens"] < row["usd_per_million_tokens"]
+        ]  # fmt: skip
+        assert row["pareto"] == (not better)
+    drawn = ElementTree.fromstring(path.read_text())
+    marks = [part for part in drawn if part.tag.endswith("circle")]
+    hollow = [mark for mark in marks if mark.get("fill") == "#ffffff"]
+    assert (len(marks), len(hollow)) == (4, 4 - len(front))
+    assert ">dgx-b200<" in path.read_text()
+
+
+def test_a_run_over_a_number_and_a_way_to_pay(tmp_path: Path) -> None:
+    path = tmp_path / "run.svg"
+    sweeps = ("--sweep", "gpus=32,64", "--sweep", "rent=own,on-demand", "--plot", str(path))
+    record = answer(*RUN[:2], "--system", "hgx-h100", "--tokens", "1T", *sweeps)
+    assert [row["gpus"] for row in record["rows"]] == [32, 32, 64, 64]
+    assert record["given"] == {"model": "llama-3.1-8b", "system": "hgx-h100", "tokens": "1T"}
+    assert record["rows"][0]["usd"] < record["rows"][1]["usd"]
+    assert "USD per million tokens" in path.read_text()
+
+
+def test_work_as_text() -> None:
+    out = foretell("cost", *RUN, "--region", "france").out
+    for word in ("1T tokens in", "MFU", "MWh", "grid of france", "embodied", "paid", "FLOP for a"):
+        assert word in out
+    out = foretell("cost", *TOKEN).out
+    for word in ("a million output tokens", "input,", "prompts", "kWh", "answers"):
+        assert word in out
+
+
 def test_text_says_the_whole_its_range_and_what_moves_it() -> None:
     out = foretell("cost", "system", "hgx-h100", "--gpus", "1024").out
     assert out.startswith("system hgx-h100: ")
@@ -104,6 +178,11 @@ def test_text_says_the_whole_its_range_and_what_moves_it() -> None:
         (("package", "h100-sxm", "--plot", "/no/such/folder/a.svg"), 2, "no file can be written"),
         (("system", "tpu-v7x-pod"), 2, "--set system.node_price_usd"),
         (("system", "hgx-h100", "--set", "prices.fabric.nic=1"), 2, "no such field"),
+        (("run", "llama-3.1-405b", "--gpus", "8xH100"), 1, "GiB"),
+        ((*RUN, "--region", "frence"), 2, "did you mean france?"),
+        ((*RUN, "--rent", "3-year"), 2, "h100-sxm has no such offer"),
+        ((*TOKEN, "--rate", "1e6"), 1, ""),
+        ((*TOKEN, "--isl", "x", "--rent", "gift"), 2, "isl: not a usable number"),
     ],
 )
 def test_exit_codes(arguments: tuple[str, ...], code: int, said: str) -> None:

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 import foretell as package
-from foretell.report import bars
+from foretell.report import picture_files
+from foretell.report.bars import Bar, Panel, bar_panels
 from tests.surfaces.command import foretell
 
 LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64")
@@ -70,7 +71,11 @@ def test_whole_run() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("explain", *LLAMA, *PLAN, "--plot", "x.pdf"), 2, "plot: no such picture"),
+        (
+            ("explain", *LLAMA, *PLAN, "--plot", "x.pdf"),
+            2,
+            "plot: is no kind of file that is known",
+        ),
         (("explain", *LLAMA, "--plan", "tp3"), 1, "plan"),
         (("compare-plans", "tp8", *LLAMA), 2, "--model: missing"),
         (("compare-plans", "tp8 pp2", "tp3", *LLAMA), 1, "B: plan"),
@@ -105,14 +110,15 @@ def test_pictures(tmp_path: Path) -> None:
 
 
 def test_png_needs_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bars, "BROWSERS", ("no-such-browser",))
+    monkeypatch.setattr(picture_files, "BROWSERS", ("no-such-browser",))
     outcome = foretell("explain", *LLAMA, *PLAN, "--plot", str(tmp_path / "x.png"))
     assert (outcome.code, outcome.out) == (2, "")
     assert "needs a browser" in outcome.err
 
 
-@pytest.mark.skipif(bars.browser() is None, reason="no browser")
+@pytest.mark.skipif(picture_files.browser() is None, reason="no browser")
 def test_png(tmp_path: Path) -> None:
     file = tmp_path / "x.png"
-    bars.write(file, "t", [bars.Panel(title="p", bars=(bars.Bar(name="a", value=1.0, text="b"),))])
+    panel = Panel(title="p", bars=(Bar(name="a", value=1.0, text="b"),))
+    picture_files.write(file, bar_panels("t", [panel]))
     assert file.read_bytes().startswith(b"\x89PNG")

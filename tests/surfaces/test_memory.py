@@ -65,7 +65,7 @@ def test_a_plan_that_does_not_fit_is_shown_all_the_same() -> None:
     assert "does not fit" in foretell("memory", "llama-3.1-70b", *FITS[1:], "--plan", "tp8").out
 
 
-@pytest.mark.parametrize("name", ["step.png", "nowhere/step.svg", "step"])
+@pytest.mark.parametrize("name", ["step.pdf", "nowhere/step.svg", "step"])
 def test_files_that_cannot_be_written(name: str, tmp_path: Path) -> None:
     outcome = foretell("memory", *FITS, *PLAN, "--out", str(tmp_path / name))
     assert (outcome.code, outcome.out) == (2, "")

@@ -40,19 +40,6 @@ def patched(env: dict[str, str], folder: Path, code: str) -> dict[str, str]:
     return {**env, "PYTHONPATH": f"{folder}{os.pathsep}{env['PYTHONPATH']}"}
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_an_estimate_comes_within_a_second(env: dict[str, str], more: tuple[str, ...]) -> None:
-    run(env, *LLAMA, PLAN, *more)  # the first use compiles
-    seconds = []
-    for _ in range(5):  # the best of a few: others may be busy on this machine
-        began = time.perf_counter()
-        code, out, err = run(env, *LLAMA, PLAN, *more)
-        seconds.append(time.perf_counter() - began)
-        assert (code, err) == (0, "")
-        assert out
-    assert min(seconds) < 1.0
-
-
 def loaded(env: dict[str, str], *arguments: str) -> set[str]:
     """Packages that a command loads."""
     _, _, err = run({**env, "PYTHONPROFILEIMPORTTIME": "1"}, *arguments)
@@ -64,6 +51,12 @@ def test_what_is_not_needed_is_not_loaded(env: dict[str, str]) -> None:
     said = loaded(env, "--help")
     assert not said & {"numpy", "pydantic", "foretell.api"}
     told = loaded(env, *LLAMA, PLAN, "--json")
+    assert not told & {
+        "foretell.explain",
+        "foretell.simulation",
+        "foretell.serving",
+        "numpy.random",
+    }
     assert {"numpy", "foretell.api"} <= told
     assert not told & {"rich", "pydantic", "foretell.reference", "foretell.report"}
     assert "rich" in loaded(env, *LLAMA, PLAN)

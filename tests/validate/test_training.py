@@ -12,7 +12,8 @@ from foretell.catalog.frameworks import FILE, fitted_values, framework, framewor
 from foretell.errors import BadInput
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention
-from foretell.specs.plan import FRAMEWORKS, parse_plan
+from foretell.specs.plan import parse_plan
+from foretell.specs.plan_words import FRAMEWORKS
 from foretell.validate.training import score_rows, score_training, source_label, told_of
 from foretell.validate.training_model import Unsupported, model_of
 from foretell.validate.training_plan import laid_out, seq_len_of

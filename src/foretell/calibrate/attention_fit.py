@@ -6,7 +6,6 @@ writes the catalogue's kernels/attention.toml.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ from numpy.typing import NDArray
 
 from foretell.calibrate.kernel_files import read_kernels
 from foretell.calibrate.surfaces import (
-    QUANTILES,
     KernelRows,
-    errors,
     fit,
+    judged,
     left_out,
     write_surfaces,
 )
@@ -78,28 +76,9 @@ def surface(rows: KernelRows, source: str, when: str) -> Surface:
     rows = rows.take(physical(rows, engine))
     family = family_named(rows.family)
     record = fitted(rows, engine)
-    inside = errors(family.seconds(rows.dims, record, engine), rows.measured_s)
+    inside = family.seconds(rows.dims, record, engine)
     blind = left_out(family, rows, engine, fitter=lambda others: fitted(others, engine))
-    outside = errors(blind, rows.measured_s)
-    gaps = np.log(rows.measured_s / blind)
-    quantiles = np.quantile(gaps[np.isfinite(gaps)], QUANTILES)
-    return Surface(
-        family=rows.family,
-        dtype=rows.dtype,
-        chip=rows.chip,
-        architecture=chip.architecture,
-        software=rows.software,
-        version=rows.version,
-        coefficients={name: float(f"{value:.5g}") for name, value in asdict(record).items()},
-        points=len(rows.ids),
-        median_ape=round(inside[0], 4),
-        p90_ape=round(inside[1], 4),
-        left_out_median_ape=round(outside[0], 4),
-        left_out_p90_ape=round(outside[1], 4),
-        residuals=tuple(round(float(q), 4) for q in quantiles),
-        source=source,
-        date=when,
-    )
+    return judged(rows, record, (inside, blind), (chip.architecture, source, when))
 
 
 def surfaces_of(path: Path, when: str) -> list[Surface]:

@@ -1,4 +1,4 @@
-"""Figures of money: every number of silicon.toml, packages.toml and site.toml, with its range and source.
+"""Figures of money: every number of silicon, packages, site and carbon.toml, with its range and source.
 
 `sheet()` holds them flat by path (`processes.N5.wafer_usd`), so that any can be set by hand and each
 one's range can be carried through a formula; `kind_of` says which record a section's entries make.
@@ -15,12 +15,13 @@ from foretell.catalog.names import normalise
 from foretell.catalog.prices import operating
 from foretell.catalog.values import Fact, field_plan, read_facts
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs.carbon import Embodied, Fab, Grid
 from foretell.specs.cost import Figure
 from foretell.specs.package import Finish, Machine, PackageKind, Stacking, StackPrice
 from foretell.specs.silicon import Probe, Process, Wafer
 from foretell.specs.site import FabricParts, Finance, ServerParts, Site
 
-FILES = ("silicon.toml", "packages.toml", "site.toml")
+FILES = ("silicon.toml", "packages.toml", "site.toml", "carbon.toml")
 """What the sheet is read from."""
 NAMED: Mapping[str, type] = MappingProxyType(
     {
@@ -28,6 +29,8 @@ NAMED: Mapping[str, type] = MappingProxyType(
         "memories": StackPrice,
         "packages": PackageKind,
         "stackings": Stacking,
+        "grids": Grid,
+        "fabs": Fab,
     }
 )
 """Sections with an entry for each name."""
@@ -41,6 +44,7 @@ SINGLE: Mapping[str, type] = MappingProxyType(
         "fabric": FabricParts,
         "site": Site,
         "finance": Finance,
+        "embodied": Embodied,
     }
 )
 """Sections that are one record."""

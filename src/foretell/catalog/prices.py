@@ -97,6 +97,17 @@ def price(name: str, provider: str | None = None, term: str = "on-demand") -> Pr
     )
 
 
+def rent(chip_id: str, term: str) -> tuple[float, float, float, str] | None:
+    """Lowest, median and highest rent of a chip at the latest date of a term, and the source; or none."""
+    current = _latest([offer for offer in offers(chip_id) if offer.term == term])
+    if not current:
+        return None
+    low, middle, high = (
+        current[place].latest_usd_per_chip_hour for place in (0, (len(current) - 1) // 2, -1)
+    )
+    return low, middle, high, _said(current[(len(current) - 1) // 2], current)
+
+
 def _latest(found: list[Offer]) -> list[Offer]:
     """The trusted offers of the latest date, whole nodes where there are any, cheapest first."""
     trusted = [offer for offer in found if offer.last_seen not in offer.doubtful]

@@ -16,7 +16,8 @@ VERBS = {
     "network": "One collective on a system: time, bandwidths, algorithm.",
     "validate": "Measured tables beside our predictions.",
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
-    "cost": "What chips, packages and systems cost, part by part, with ranges.",
+    "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
+    "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -31,7 +32,7 @@ def make_app() -> App:
 
     app = App(
         name="foretell",
-        help="How long a transformer takes to train on a system, whether it fits, what limits it.",
+        help="How long a transformer takes to train or serve on a system, whether it fits, what it costs.",
         help_epilogue=EPILOGUE,
         version=f"foretell {__version__}",
         suppress_keyboard_interrupt=False,
@@ -76,5 +77,20 @@ def make_app() -> App:
     cost.command("foretell.cli.cost:chip", help="The dies of a chip.")
     cost.command("foretell.cli.cost:package", help="A package with its dies and memory.")
     cost.command("foretell.cli.cost:system", help="A cluster: capital, years, hours, renting.")
+    cost.command("foretell.cli.cost_work:run", help="A training run: money, energy, carbon.")
+    cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
+    app.command(_sweep())
     return app
+
+
+def _sweep() -> App:
+    """`sweep STUDY`, and what is asked of a folder with results."""
+    from foretell.cli.sweep import sweep as run
+
+    sweep = App(name="sweep", help=VERBS["sweep"])
+    sweep.default(run)
+    sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
+    sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
+    sweep.command("foretell.cli.sweep:export", help="The results as one file, or by SQL.")
+    return sweep

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json
+from foretell.cli.flags import Json, Plot
 from foretell.cli.output import write_json
 from foretell.errors import BadInput, Problem
 
@@ -79,20 +79,20 @@ def fit(
     out: Annotated[
         str, Parameter(metavar="FILE", help="The chip's file, for --system in every verb.")
     ],
-    plot: Annotated[
-        str, Parameter(metavar="FILE.svg", help="Predicted against measured, as a picture.")
-    ] = "",
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """Fit the kernels' surfaces to measurements; print what they miss, write the chip's file."""
-    from foretell.calibrate import fit_file, fit_plot, fit_report
+    from foretell.calibrate import fit_file, fit_report
     from foretell.calibrate.fit import calibrate
+    from foretell.report.fit_plot import fit_picture
+    from foretell.report.picture_files import write
 
     _check_targets({"out": out, **({"plot": plot} if plot else {})}, file)
     found = calibrate(Path(file), chip)
     Path(out).write_text(fit_file.chip_toml(found))
     if plot:
-        Path(plot).write_text(fit_plot.svg(found))
+        write(Path(plot), fit_picture(found))
     if json:
         write_json({**fit_report.to_dict(found), "out": out, "plot": plot or None})
     else:
@@ -106,11 +106,15 @@ def _check_targets(targets: dict[str, str], source: str) -> None:
     """Whether files can be written there, and none is what is read; scipy is there to fit with."""
     from importlib.util import find_spec
 
+    from foretell.report.picture_files import file_problem
+
     problems: list[Problem] = []
     allowed = "a file in a folder there is"
     for name, target in targets.items():
         path = Path(target)
-        if path.is_dir() or not path.absolute().parent.is_dir():
+        if name == "plot" and (problem := file_problem(name, target)):
+            problems.append(problem)
+        elif path.is_dir() or not path.absolute().parent.is_dir():
             what = "no file can be written there"
             problems.append(Problem(path=name, value=target, message=what, allowed=allowed))
         elif path.exists() and Path(source).exists() and path.samefile(source):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json
+from foretell.cli.flags import Json, Plot
 from foretell.cli.output import no_as_json, write_json
 from foretell.specs.cost import CostAnswer
 
@@ -35,12 +35,6 @@ Sweep = Annotated[
         metavar="FIELD=VALUES",
         show_default=False,
         help="A flag or --set path over a,b,c or low:high:steps[:log]; once or twice.",
-    ),
-]
-Plot = Annotated[
-    str,
-    Parameter(
-        metavar="FILE", show_default=False, help="A picture of the sweep (or of the parts), as SVG."
     ),
 ]
 Set = Annotated[
@@ -141,14 +135,14 @@ def chip(
     silicon: Silicon = NO_SILICON,
     set: Set = (),
     sweep: Sweep = (),
-    plot: Plot = "",
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """The dies of a chip, good and tested: wafers, defects, harvesting, NRE."""
     from foretell.economics.ask import PackageQuestion, chip_cost
 
     question = PackageQuestion(name=name, set=set, **_given(silicon))
-    return _answered(chip_cost, question, sweep, plot, json)
+    return answered(chip_cost, question, sweep, plot, json)
 
 
 def package(
@@ -157,14 +151,14 @@ def package(
     silicon: Silicon = NO_SILICON,
     set: Set = (),
     sweep: Sweep = (),
-    plot: Plot = "",
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """A whole package: dies, memory, carrier, substrate, losses in assembly, test, NRE."""
     from foretell.economics.ask import PackageQuestion, package_cost
 
     question = PackageQuestion(name=name, set=set, **_given(silicon))
-    return _answered(package_cost, question, sweep, plot, json)
+    return answered(package_cost, question, sweep, plot, json)
 
 
 def system(
@@ -173,31 +167,40 @@ def system(
     owning: Owning = NO_OWNING,
     set: Set = (),
     sweep: Sweep = (),
-    plot: Plot = "",
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """A cluster: servers, fabric, building, years, the hour of a chip, and renting beside it."""
     from foretell.economics.ask_system import SystemQuestion, system_cost
 
     question = SystemQuestion(system=system, set=set, **_given(owning))
-    return _answered(system_cost, question, sweep, plot, json)
+    return answered(system_cost, question, sweep, plot, json)
 
 
 def _given(flags: Any) -> dict[str, str]:
     return {field.name: getattr(flags, field.name) for field in fields(flags)}
 
 
-def _answered(
-    ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...], plot: str, json: bool
+def answered(
+    ask: Callable[[T], CostAnswer],
+    question: T,
+    sweep: tuple[str, ...],
+    plot: str | None,
+    json: bool,
 ) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
+    from foretell.report.picture_files import picture_file, write
+
+    file = picture_file("plot", plot) if plot else None
     with no_as_json(json):
         if sweep:
             found = _swept(ask, question, sweep)
         else:
             found = ask(question).to_dict()
-    if plot:
-        _draw(found, plot)
+    if file is not None:
+        from foretell.report.cost_charts import cost_picture
+
+        write(file, cost_picture(found))
     if json:
         write_json(found)
     else:
@@ -224,6 +227,10 @@ def _swept(ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...]) 
             rows.append({**values, **_row(answer)})
         except Infeasible as error:
             rows.append({**values, "usd": None, "problem": "; ".join(map(str, error.problems))})
+    if rows and any("tokens_per_s" in row for row in rows):
+        from foretell.economics.work import mark_front
+
+        mark_front(rows)
     return {
         "what": "" if first is None else first.what,
         "name": "" if first is None else first.name,
@@ -236,7 +243,12 @@ def _swept(ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...]) 
 def _fixed(question: Any, sweeps: Mapping[str, Any]) -> dict[str, str]:
     """Flags and settings that are the same in every row."""
     flags = {f.name: getattr(question, f.name) for f in fields(question) if f.name != "set"}
-    kept = {name: value for name, value in flags.items() if value != "" and name not in sweeps}
+    usual = {f.name: f.default for f in fields(question)}
+    kept = {
+        name: value
+        for name, value in flags.items()
+        if value != usual[name] and str(value) != str(usual[name]) and name not in sweeps
+    }
     paths = dict(text.partition("=")[::2] for text in question.set)
     return {**kept, **{path: value for path, value in paths.items() if path not in sweeps}}
 
@@ -265,17 +277,3 @@ def _row(answer: CostAnswer) -> dict[str, Any]:
         **plain,
         "parts_usd": parts,
     }
-
-
-def _draw(found: Mapping[str, Any], plot: str) -> None:
-    """The picture of a sweep, or of the parts of one answer."""
-    from pathlib import Path
-
-    from foretell.errors import BadInput, Problem
-    from foretell.report.cost_charts import picture
-
-    path = Path(plot)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        message, allowed = "no file can be written there", "a file in a folder there is"
-        raise BadInput([Problem(path="plot", value=plot, message=message, allowed=allowed)])
-    path.write_text(picture(found))

@@ -19,14 +19,14 @@ def explain(
 ) -> int:
     """Where time and memory go, largest first, what bounds each share, and what would move it."""
     from foretell import api
-    from foretell.report import bars
-    from foretell.report.explain import explain_panels, explain_text, explain_title
+    from foretell.report.explain import explain_picture, explain_text
+    from foretell.report.picture_files import picture_file, write
 
-    file = None if plot is None else bars.check_name(plot)
+    file = picture_file("plot", plot) if plot else None
     with no_as_json(json):
         found = api.explain(model, **question.arguments())
     if file is not None:
-        bars.write(file, explain_title(found), explain_panels(found))
+        write(file, explain_picture(found))
     if json:
         write_json(found.to_dict())
     else:

@@ -18,6 +18,27 @@ ModelName = Annotated[
         help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file."
     ),
 ]
+SystemName = Annotated[
+    str | None,
+    Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
+]
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(
+        negative="",
+        metavar="PATH=VALUE",
+        show_default=False,
+        help="Any field of any record, as in network.node.latency_s=2us; once for each.",
+    ),
+]
+PromptLength = Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")]
+AnswerLength = Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")]
+Engine = Annotated[
+    str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
+]
+Price = Annotated[
+    str | None, Parameter(metavar="USD", help="Rent of a chip-hour, else the catalogue's.")
+]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON.")]
 Plot = Annotated[
     str | None,
@@ -40,10 +61,7 @@ Workers = Annotated[str, Parameter(metavar="N", help="Processes.")]
 class Place:
     """What is asked of a model on a system, whatever the plan."""
 
-    system: Annotated[
-        str | None,
-        Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
-    ] = None
+    system: SystemName = None
     gpus: Annotated[
         str | None, Parameter(metavar="N", help="Chips; 512xH100 names the system too.")
     ] = None
@@ -57,15 +75,7 @@ class Place:
     target_len: Annotated[
         str | None, Parameter(metavar="N", help="Target tokens per sequence of an encoder-decoder.")
     ] = None
-    set: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            metavar="PATH=VALUE",
-            show_default=False,
-            help="Any field of any record, as in network.node.latency_s=2us; once for each.",
-        ),
-    ] = ()
+    set: Settings = ()
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of the Python functions."""

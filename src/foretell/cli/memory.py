@@ -1,17 +1,17 @@
 """`foretell memory`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from foretell.cli.flags import Json, ModelName, Question
 from foretell.cli.output import write_json
-from foretell.errors import BadInput, Problem
+
+if TYPE_CHECKING:
+    from foretell.memory_answer import MemoryAnswer
 
 NOTHING_SET = Question()
-KINDS = (".svg", ".html", ".json")
-"""Files that can be written."""
 
 
 def memory(
@@ -20,17 +20,18 @@ def memory(
     question: Question = NOTHING_SET,
     out: Annotated[
         str,
-        Parameter(metavar="FILE", help="A picture (.svg, .html), or everything as .json."),
+        Parameter(metavar="FILE", help="A picture (.svg, .html, .png), or everything as .json."),
     ] = "",
     json: Json = False,
 ) -> int:
     """Memory of every pipeline stage over one step: what it holds, its peak, and when."""
     from foretell import api
+    from foretell.report.picture_files import picture_file
 
-    _check(out)
+    file = picture_file("out", out, also=(".json",)) if out else None
     found = api.memory(model, **question.arguments())
-    if out:
-        _write(Path(out), found)
+    if file is not None:
+        _write(file, found)
     if json:
         write_json({**found.to_dict(), "out": out or None})
     else:
@@ -43,32 +44,14 @@ def memory(
     return 1 if found.estimate.fits == "no" else 0
 
 
-def _write(path: Path, found: object) -> None:
+def _write(file: Path, found: "MemoryAnswer") -> None:
     """The file by its ending."""
-    import json
+    from json import dumps
 
-    from foretell.memory_answer import MemoryAnswer
-    from foretell.report import memory_picture
+    from foretell.report.memory_picture import memory_picture
+    from foretell.report.picture_files import write
 
-    assert isinstance(found, MemoryAnswer)
-    kind = path.suffix.lower()
-    if kind == ".json":
-        path.write_text(json.dumps(found.to_dict(), allow_nan=False) + "\n")
+    if file.suffix.lower() == ".json":
+        file.write_text(dumps(found.to_dict(), allow_nan=False) + "\n")
     else:
-        path.write_text(memory_picture.svg(found) if kind == ".svg" else memory_picture.html(found))
-
-
-def _check(out: str) -> None:
-    """Whether a file can be written there, of a kind that is known."""
-    path = Path(out)
-    if not out:
-        return
-    if path.suffix.lower() not in KINDS:
-        message, allowed = (
-            "is no kind of file that is known",
-            "a name that ends in .svg, .html or .json",
-        )
-        raise BadInput([Problem(path="out", value=out, message=message, allowed=allowed)])
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        message, allowed = "no file can be written there", "a file in a folder there is"
-        raise BadInput([Problem(path="out", value=out, message=message, allowed=allowed)])
+        write(file, memory_picture(found))

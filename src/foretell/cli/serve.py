@@ -4,7 +4,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName
+from foretell.cli.flags import (
+    AnswerLength,
+    Engine,
+    Json,
+    ModelName,
+    Price,
+    PromptLength,
+    Settings,
+    SystemName,
+)
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.progress import late_bar
 from foretell.errors import BadInput, Problem
@@ -13,15 +22,12 @@ from foretell.errors import BadInput, Problem
 def serve(
     model: ModelName,
     *,
-    system: Annotated[
-        str | None,
-        Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
-    ] = None,
+    system: SystemName = None,
     gpus: Annotated[
         str | None, Parameter(metavar="N", help="Chips of all instances; 8xH100 names the system.")
     ] = None,
-    isl: Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")] = "1024",
-    osl: Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")] = "1024",
+    isl: PromptLength = "1024",
+    osl: AnswerLength = "1024",
     concurrency: Annotated[
         str | None, Parameter(metavar="N", help="Requests in flight, all instances together.")
     ] = None,
@@ -32,24 +38,12 @@ def serve(
         str | None,
         Parameter(metavar="WORDS", help='Words such as "tp4 weights=fp8 kv=fp8 max_batch=256".'),
     ] = None,
-    engine: Annotated[
-        str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
-    ] = "vllm",
-    price: Annotated[
-        str | None, Parameter(metavar="USD", help="Rent of a chip-hour, else the catalogue's.")
-    ] = None,
+    engine: Engine = "vllm",
+    price: Price = None,
     spread: Annotated[
         str, Parameter(metavar="X", help="Lengths are even between this share and the whole.")
     ] = "1.0",
-    set: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            metavar="PATH=VALUE",
-            show_default=False,
-            help="Any field of model, chip, system or network; once for each.",
-        ),
-    ] = (),
+    set: Settings = (),
     simulate: Annotated[
         bool,
         Parameter(

@@ -1,11 +1,20 @@
 """`foretell size`."""
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName
+from foretell.cli.flags import (
+    AnswerLength,
+    Engine,
+    Json,
+    ModelName,
+    Plot,
+    Price,
+    PromptLength,
+    Settings,
+    SystemName,
+)
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.serve import decimal
 from foretell.errors import BadInput, Problem, nearest_name
@@ -15,12 +24,9 @@ def size(
     model: ModelName,
     *,
     rate: Annotated[str, Parameter(metavar="R", help="Requests per second to be answered.")],
-    system: Annotated[
-        str | None,
-        Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
-    ] = None,
-    isl: Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")] = "1024",
-    osl: Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")] = "1024",
+    system: SystemName = None,
+    isl: PromptLength = "1024",
+    osl: AnswerLength = "1024",
     ttft: Annotated[str, Parameter(metavar="MS", help="Longest time to the first token.")] = "2000",
     tpot: Annotated[
         str, Parameter(metavar="MS", help="Longest time per output token, the first excluded.")
@@ -38,12 +44,8 @@ def size(
         str | None,
         Parameter(metavar="WORDS", help='What is fixed, such as "weights=fp8 kv=fp8".'),
     ] = None,
-    engine: Annotated[
-        str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
-    ] = "vllm",
-    price: Annotated[
-        str | None, Parameter(metavar="USD", help="Rent of a chip-hour, else the catalogue's.")
-    ] = None,
+    engine: Engine = "vllm",
+    price: Price = None,
     top: Annotated[str, Parameter(metavar="N", help="Options shown.")] = "10",
     simulate: Annotated[
         bool, Parameter(show_default=False, help="Play the best ones; else the closed form alone.")
@@ -52,23 +54,14 @@ def size(
         str | None,
         Parameter(metavar="ENGINE", help="Print the launch command: vllm, sglang or trtllm."),
     ] = None,
-    plot: Annotated[
-        str, Parameter(metavar="FILE", help="The Pareto front as an SVG picture.")
-    ] = "",
-    set: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            metavar="PATH=VALUE",
-            show_default=False,
-            help="Any field of model, chip, system or network; once for each.",
-        ),
-    ] = (),
+    plot: Plot = None,
+    set: Settings = (),
     json: Json = False,
 ) -> int:
     """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""
     from foretell.cli.flags import number
     from foretell.interop.engines import EXPORTS
+    from foretell.report.picture_files import picture_file, write
     from foretell.size import size as answer
 
     if export is not None and export not in EXPORTS:
@@ -77,15 +70,7 @@ def size(
             [Problem(path="--export", value=export, message="is no engine known here",
                      allowed=", ".join(EXPORTS), nearest=near)]
         )  # fmt: skip
-    if plot and not plot.endswith(".svg"):
-        message = "is no kind of picture that is drawn"
-        raise BadInput(
-            [
-                Problem(
-                    path="--plot", value=plot, message=message, allowed="a name that ends in .svg"
-                )
-            ]
-        )
+    file = picture_file("plot", plot) if plot else None
     with no_as_json(json):
         found = answer(
             model,
@@ -107,8 +92,8 @@ def size(
         )
     from foretell.report.size import pareto_picture, size_text
 
-    if plot:
-        Path(plot).write_text(pareto_picture(found), encoding="utf-8")
+    if file is not None:
+        write(file, pareto_picture(found))
     if json:
         write_json(found.to_dict() | ({"export": found.export(export)} if export else {}))
     elif export:

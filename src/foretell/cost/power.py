@@ -313,18 +313,3 @@ def clock_of(
     clock = _clock((still_s, clocked_s, core_j, memory_j), spare, power.coefficients)
     fall = np.maximum(clock, power.coefficients.voltage_floor) ** power.coefficients.clock_power
     return clock, np.where(clock < 1.0, fall, 1.0)
-
-
-def burst_seconds(load: Load, power: ChipPower) -> Array:
-    """Seconds at the clock of short bursts of kernels measured one by one in long loops.
-
-    The inverse of `sustained`: `load.seconds` are measured; a kernel that would draw more than the limit
-    ran at the clock where its joules just fitted, v(phi) = ((limit - base) seconds - memory) / core.
-    """
-    numbers = power.coefficients
-    core, memory = core_joules(load, numbers), memory_joules(load, numbers)
-    seconds, share = np.asarray(load.seconds, float), np.asarray(load.clock_share, float)
-    room = ((power.limit_watts - power.base_watts) * seconds - memory) / np.maximum(core, 1e-30)
-    lowest = numbers.voltage_floor**numbers.clock_power
-    phi = np.clip(room, lowest, 1.0) ** (1.0 / numbers.clock_power)
-    return np.asarray(seconds / (1.0 - share + share / phi))

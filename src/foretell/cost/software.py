@@ -49,6 +49,9 @@ BY_FRAMEWORK: Mapping[str, Software] = {
     "megatron": Software(),
     "megatron-te": Software(loss_fused=True, loss_fused_cut=True, placeholders=True, narrow=True),
     "megatron-core": Software(loss_fused=True, loss_fused_cut=True, placeholders=True, narrow=True),
+    "megatron-graphs": Software(
+        loss_fused=True, loss_fused_cut=True, placeholders=True, narrow=True
+    ),
     "megatron-deepspeed": Software(),
     "nanotron": Software(buckets=True, gathered_stay=True),
     "flash-attn": Software(loss_fused=True, loss_fused_cut=True),

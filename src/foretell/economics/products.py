@@ -22,8 +22,6 @@ from foretell.specs.silicon import Die
 
 BUILT_GIB = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 36, 48, 64)
 """Capacities in which stacks are built: what software sees is a little less."""
-TYPICAL_UNITS_SHARE = 0.5
-"""Share of a die that is cores, where no area model has its node."""
 
 
 def package_of_chip(chip: Chip, sheet: Sheet) -> tuple[Package, tuple[str, ...]]:

@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.estimate import Rows, late_launches, pass_times
+from foretell.estimate import Rows
 from foretell.held import LISTED
+from foretell.pass_times import late_launches, pass_times
 from foretell.simulate.program import EXCHANGES, Pass
 from foretell.specs.plan import Plans
 from foretell.tables import Tables

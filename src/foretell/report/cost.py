@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from foretell import units
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets
 
@@ -14,6 +15,23 @@ DRIVERS = 6
 """Inputs shown that move the answer; the JSON has more."""
 SMALL = 0.001
 """Parts below this share of the whole are not shown as text."""
+WORK_TREES = {
+    "energy": "Energy at the meter",
+    "carbon": "Carbon",
+}
+"""Trees of work that are shown besides its money."""
+RUN_COLUMNS = {
+    "USD": ("usd", 1.0), "from": ("low_usd", 1.0), "to": ("high_usd", 1.0),
+    "USD/M tokens": ("usd_per_million_tokens", 1.0), "tokens/s": ("tokens_per_s", 1.0),
+    "days": ("days", 1.0), "MWh": ("energy_mwh", 1.0), "t CO2e": ("carbon_kg", 1e-3),
+}  # fmt: skip
+"""What a sweep over runs shows: where it stands, and times what."""
+TOKEN_COLUMNS = {
+    "USD/M tokens": ("usd", 1.0), "from": ("low_usd", 1.0), "to": ("high_usd", 1.0),
+    "tokens/s": ("tokens_per_s", 1.0), "of a user": ("tokens_per_s_per_user", 1.0),
+    "kWh": ("energy_mwh", 1e3), "g CO2e": ("carbon_kg", 1e3),
+}  # fmt: skip
+"""What a sweep over services shows."""
 
 
 def cost_text(found: Mapping[str, Any]) -> "RenderableType":
@@ -26,6 +44,10 @@ def cost_text(found: Mapping[str, Any]) -> "RenderableType":
     parts: list[RenderableType] = [Text(said, "bold")]
     parts += [Text(line) for line in _facts(found)]
     parts += [Text(), _tree(found["breakdown"])]
+    if "carbon" in found:
+        for name, title in WORK_TREES.items():
+            parts += [Text(), Text(title, "bold"), _tree(found[name])]
+        parts += [Text(), _terms(found["terms"])]
     if "hour" in found:
         parts += [Text(), Text("An hour of a chip's work", "bold"), _tree(found["hour"])]
     if found.get("renting"):
@@ -37,16 +59,69 @@ def cost_text(found: Mapping[str, Any]) -> "RenderableType":
     return Group(*parts)
 
 
+def work_lines(found: Mapping[str, Any]) -> list[str]:
+    """Results of a run or of a million tokens."""
+
+    def ranged(name: str, scale: float = 1.0) -> str:
+        low, value, high = (number(found[p + name] * scale) for p in ("", "low_", "high_"))
+        return f"{low} ({value} to {high})"
+
+    place = f"{found['gpus']:,} GPUs of {found['system']}, {found['plan']}"
+    tokens, paid = ranged("usd_per_million_tokens"), f"paid: {found['paid']}"
+    if found["what"] == "run":
+        point = f"MFU {found['mfu']:.1%}: one point is worth {ranged('usd_per_mfu_point')} USD"
+        hours = f"{ranged('gpu_hours')} GPU-hours at {found['usd_per_gpu_hour']:.2f} USD"
+        lines = [
+            f"{units.format(found['tokens'], 'tokens')} in {found['days']:.4g} days on {place}",
+            f"{hours}, {paid}; goodput {found['goodput']:.1%}",
+            f"{tokens} USD per million tokens",
+            point,
+        ]
+        energy = f"{ranged('energy_mwh')} MWh; {ranged('carbon_kg', 1e-3)} t CO2e"
+    else:
+        split = ", ".join(
+            f"{ranged(f'usd_per_million_{way}_tokens')} {way}" for way in ("input", "output")
+        )
+        read = f"{found['input_tokens_per_output_token']:g} read for each written"
+        hours = f"{found['tokens_per_s']:,.0f} tokens/s; {found['usd_per_gpu_hour']:.2f} USD"
+        lines = [
+            f"a million output tokens, {read}, on {place}",
+            f"{hours} per GPU-hour, {paid}",
+            f"USD per million tokens: {split}",
+        ]
+        energy = f"{ranged('energy_mwh', 1e3)} kWh; {ranged('carbon_kg')} kg CO2e"
+    grid = f"on the grid of {found['region']} ({found['grams_per_kwh']:g} g/kWh)"
+    worth = (
+        f"{found['tokens_per_usd']:,.4g} tokens and {found['flop_per_usd']:.3g} FLOP for a USD, "
+        f"{found['tokens_per_joule']:.3g} tokens and {found['flop_per_joule']:.3g} FLOP for a joule"
+    )
+    return [*lines, f"{energy} {grid}", worth]
+
+
+def _terms(terms: Sequence[Mapping[str, Any]]) -> "Table":
+    heads = ("paid", "USD/GPU-hour", "USD", "USD per million tokens")
+    made = table(*heads, "listed by", right=heads[1:])
+    for term in terms:
+        cells = [number(term[key]) for key in ("usd", "usd_per_million_tokens")]
+        price = f"{term['usd_per_gpu_hour']:.2f}"
+        made.add_row(term["term"], price, *cells, _short(term["source"]))
+    return made
+
+
 def sweep_text(found: Mapping[str, Any]) -> "RenderableType":
     """A sweep as a table; rows that cannot be built say why."""
     names = list(found["sweep"])
+    if any("tokens_per_s" in row for row in found["rows"]):
+        return _work_sweep(found)
     hourly = any("usd_per_gpu_hour" in row for row in found["rows"])
     more = ("USD per GPU-hour",) if hourly else ()
     heads = (*names, "USD", "from", "to", *more, "")
     made = table(*heads, right=tuple(head for head in heads if head))
     most = max((row["usd"] or 0.0 for row in found["rows"]), default=0.0) or 1.0
     for row in found["rows"]:
-        head = [str(row[name]) for name in names]
+        head = [
+            f"{cell:g}" if isinstance(cell := row[name], float) else str(cell) for name in names
+        ]
         if row["usd"] is None:
             made.add_row(*head, "-", "-", "-", *("-" for _ in more), row["problem"])
             continue
@@ -56,8 +131,30 @@ def sweep_text(found: Mapping[str, Any]) -> "RenderableType":
     return made
 
 
+def _work_sweep(found: Mapping[str, Any]) -> "Table":
+    """A sweep over runs or services; a star marks the front of speed and price."""
+    names = list(found["sweep"])
+    columns = TOKEN_COLUMNS if found["what"] == "token" else RUN_COLUMNS
+    heads = (*names, *columns, "front")
+    made = table(*heads, "", right=heads)
+    for row in found["rows"]:
+        head = [f"{row[name]:g}" if _real(row[name]) else str(row[name]) for name in names]
+        if row["usd"] is None:
+            made.add_row(*head, *("-" for _ in columns), "", row["problem"])
+            continue
+        cells = [number(row[key] * scale) for key, scale in columns.values()]
+        made.add_row(*head, *cells, "*" if row["pareto"] else "")
+    return made
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, float)
+
+
 def _facts(found: Mapping[str, Any]) -> list[str]:
     """Numbers on the way, a line for each kind of die or for the cluster."""
+    if "carbon" in found:
+        return work_lines(found)
     lines = [
         f"{die['count']:g} x {die['name']}: {die['area_mm2']:.4g} mm2 of {die['node']}, "
         f"{die['dies_per_wafer']:.4g} a wafer, {die['perfect_share']:.1%} perfect, "
@@ -150,4 +247,6 @@ def number(value: float) -> str:
         return f"{value / 1e6:,.4g}M"
     if size >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.2f}" if size >= 1 else f"{value:.3f}"
+    if size >= 1:
+        return f"{value:.2f}"
+    return f"{value:.3f}" if size >= 0.1 or not size else f"{value:.3g}"

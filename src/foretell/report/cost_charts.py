@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from foretell.report.charts import Line, line_chart, stacked_bars
+from foretell.economics.work import speed_of
+from foretell.report.charts import Line, Mark, line_chart, pareto_chart, stacked_bars
+from foretell.report.svg import Picture
 
 TITLES = {
     "area": "silicon, all dies together (mm2)",
@@ -18,7 +20,7 @@ TITLES = {
 """What swept flags are called on an axis; paths are called by themselves."""
 
 
-def picture(found: Mapping[str, Any]) -> str:
+def cost_picture(found: Mapping[str, Any]) -> Picture:
     """The picture of a sweep (lines over its first number, or bars), or of one answer's parts."""
     if "sweep" not in found:
         whole = found["breakdown"]
@@ -27,10 +29,12 @@ def picture(found: Mapping[str, Any]) -> str:
         return stacked_bars(title, "", "USD", [found["name"]], [parts])
     first, *others = found["sweep"]
     rows = [row for row in found["rows"] if row["usd"] is not None]
-    key, unit = ("usd_per_gpu_hour", "USD per GPU-hour") if _hourly(rows) else ("usd", "USD")
+    key, unit = _drawn(rows)
     given = ", ".join(f"{name} {value}" for name, value in found["given"].items())
     given = given.removeprefix(f"{found['what']} ")
     title = f"Cost of a {found['what']}" + (f" ({given})" if given else "")
+    if rows and "pareto" in rows[0] and "system" in (first, *others):
+        return _front(title, rows, [name for name in (first, *others) if name != "system"])
     if not rows or not all(_is_number(row[first]) for row in rows):
         names = [" ".join(str(row[name]) for name in (first, *others)) for row in rows]
         stacks: list[dict[str, float]] = [row["parts_usd"] for row in rows] or [{}]
@@ -53,8 +57,32 @@ def _label(name: str, value: str) -> str:
     return f"{name.rsplit('.', 1)[-1]} {value}"
 
 
-def _hourly(rows: list[Mapping[str, Any]]) -> bool:
-    return bool(rows) and "usd_per_gpu_hour" in rows[0]
+def _front(title: str, rows: list[Mapping[str, Any]], others: list[str]) -> Picture:
+    """Performance and cost over systems: a mark for each row, and the front of those that none beats."""
+    marks = [
+        Mark(
+            group=str(row["system"]),
+            label=", ".join(
+                f"{cell:g}" if isinstance(cell := row[name], float) else str(cell)
+                for name in others
+            ),
+            x=speed_of(row),
+            y=row["usd_per_million_tokens"],
+            front=row["pareto"],
+        )
+        for row in rows
+    ]
+    speed = "tokens/s of a user" if "tokens_per_s_per_user" in rows[0] else "tokens/s"
+    return pareto_chart(title, speed, "USD per million tokens", marks)
+
+
+def _drawn(rows: list[Mapping[str, Any]]) -> tuple[str, str]:
+    """What is drawn over a swept number, and what it is called."""
+    if rows and "pareto" in rows[0]:
+        return "usd_per_million_tokens", "USD per million tokens"
+    if rows and "usd_per_gpu_hour" in rows[0]:
+        return "usd_per_gpu_hour", "USD per GPU-hour"
+    return "usd", "USD"
 
 
 def _is_number(text: object) -> bool:

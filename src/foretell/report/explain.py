@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING
 
 from foretell.explain import Explanation, OpShare, Share
-from foretell.report.bars import Bar, Panel
+from foretell.report.bars import Bar, Panel, bar_panels
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, gib, headline
+from foretell.report.svg import Picture
 from foretell.search.sensitivity import Sensitivity
 from foretell.units import format as show
 
@@ -89,8 +90,10 @@ def elasticity_table(found: Sensitivity) -> "Table":
     return made
 
 
-def explain_panels(found: Explanation) -> tuple[Panel, ...]:
+def explain_picture(found: Explanation) -> Picture:
     """The same as bars: time, operations, memory, and what better numbers would save."""
+    e = found.estimate
+    title = f"{e.model} on {e.gpus} x {e.system}, {e.plan}: {e.step_s * 1e3:,.1f} ms"
     time = [
         Bar(name=s.name, value=s.value, text=f"{s.value * 1e3:,.1f} ms, {s.share:.1%}, {s.bound}")
         for s in found.time
@@ -113,15 +116,10 @@ def explain_panels(found: Explanation) -> tuple[Panel, ...]:
         for e in sorted(found.sensitivity.numbers, key=lambda e: e.what_if)
         if e.number.kind != "joint" and abs(1.0 - e.what_if) >= 0.0005
     ]
-    return (
+    panels = (
         Panel(title="Time of a step", bars=tuple(time)),
         Panel(title="Operations", bars=tuple(ops)),
         Panel(title="Memory of the fullest chip", bars=tuple(memory)),
         Panel(title="Time saved with each number twice as good", bars=tuple(gains)),
     )
-
-
-def explain_title(found: Explanation) -> str:
-    """What the picture shows."""
-    e = found.estimate
-    return f"{e.model} on {e.gpus} x {e.system}, {e.plan}: {e.step_s * 1e3:,.1f} ms"
+    return bar_panels(title, panels)

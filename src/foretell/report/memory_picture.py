@@ -1,13 +1,27 @@
-"""Memory over one step as a picture: stacked areas, one panel a stage, in an SVG that needs nothing else."""
+"""Memory over one step as a picture: stacked areas, one panel a stage."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.memory_answer import MemoryAnswer, of_stage, thinned
+from foretell.report.svg import (
+    FRAME,
+    INK,
+    PALE,
+    Box,
+    Picture,
+    Point,
+    Scale,
+    area,
+    legend,
+    line,
+    ring,
+    text,
+    ticks,
+    y_ticks,
+)
 from foretell.timeline import StageLine
 
 Array = NDArray[np.float64]
@@ -21,7 +35,10 @@ LEAST = 0.2
 """Pixels of the smallest step that is drawn."""
 MOST_STAGES = 6
 """Panels of one picture: the first stages, the fullest and the last."""
-FONT = "font-family='Helvetica, Arial, sans-serif'"
+ROOM = 1.06
+"""The upper end of the axis over the highest line."""
+LIMIT = "#b8433f"
+"""Colour of what the chip has."""
 COLOURS: Mapping[str, str] = {
     "weights": "#24527a",
     "gradients": "#3f7fb0",
@@ -41,37 +58,27 @@ COLOURS: Mapping[str, str] = {
 """From what is always there (blue, grey) over what is kept (green) to what passes (orange, red)."""
 
 
-def svg(found: MemoryAnswer) -> str:
+def memory_picture(found: MemoryAnswer) -> Picture:
     """The picture."""
     stages = chosen(found.step.stages, found.step.fullest)
-    height = TOP + len(stages) * (PANEL + GAP + BOTTOM) + 10.0
-    size = f"width='{WIDTH:g}' height='{height:g}'"
     told = found.estimate
     title = f"Memory of one step: {told.model} on {told.gpus} x {told.system}"
-    parts = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' {size} viewBox='0 0 {WIDTH:g} {height:g}'>",
-        f"<title>{escape(title)}</title>",
-        f"<rect {size} fill='#ffffff'/>",
-        _text(LEFT, 28, title, size=17, weight="bold"),
-        _text(LEFT, 50, str(told.plan), size=12, colour="#555555"),
-    ]
     names = [n for n in COLOURS if any(n in stage.line.held_bytes for stage in stages)]
-    parts += _legend(names)
+    parts = [
+        text(LEFT, 28, title, size=15),
+        text(LEFT, 50, str(told.plan), colour=PALE),
+        # From the top as they are stacked.
+        *legend(WIDTH - LEGEND + 18.0, TOP + 16.0, [(n, COLOURS[n]) for n in reversed(names)]),
+    ]
     need = [_total(found, stage) for stage in stages]
     most = max(*need, found.step.capacity_bytes if _near(need, found) else 0.0)
+    pitch = PANEL + GAP + BOTTOM
     for row, stage in enumerate(stages):
-        top = TOP + row * (PANEL + GAP + BOTTOM) + GAP - 20.0
-        parts += _panel(found, stage, top, most)
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def html(found: MemoryAnswer) -> str:
-    """The picture on a page of its own."""
-    name = escape(f"Memory of one step: {found.estimate.model}")
-    return (
-        f"<!doctype html>\n<html lang='en'>\n<head><meta charset='utf-8'><title>{name}</title></head>\n"
-        f"<body style='margin:24px'>\n{svg(found)}</body>\n</html>\n"
-    )
+        top = TOP + row * pitch + GAP - 20.0
+        box = Box(left=LEFT, top=top, right=WIDTH - LEGEND, bottom=top + PANEL)
+        parts += _panel(found, stage, box, ROOM * most)
+    height = TOP + len(stages) * pitch + 10.0
+    return Picture(title=title, width=WIDTH, height=height, parts=tuple(parts))
 
 
 def chosen(stages: Sequence[StageLine], fullest: StageLine) -> list[StageLine]:
@@ -91,108 +98,54 @@ def _total(found: MemoryAnswer, stage: StageLine) -> float:
     return stage.closed_bytes + of_stage(found.estimate, stage.stage).get("lost", 0.0)
 
 
-def _panel(found: MemoryAnswer, stage: StageLine, top: float, most: float) -> Iterator[str]:
+def _panel(found: MemoryAnswer, stage: StageLine, box: Box, most: float) -> Iterator[str]:
     """One stage: axes, areas, the peak, what the device must have, what it has."""
-    right, bottom = WIDTH - LEGEND, top + PANEL
-    step_s = found.step.step_s
-    line = thinned(stage.line)
-    closed = of_stage(found.estimate, stage.stage)
-
-    def x(seconds: float) -> float:
-        return LEFT + seconds / step_s * (right - LEFT)
-
-    def y(size: float) -> float:
-        return bottom - size / (1.06 * most) * PANEL
-
+    step_s, have = found.step.step_s, found.step.capacity_bytes
+    x = Scale(low=0.0, high=step_s, start=box.left, end=box.right)
+    y = Scale(low=0.0, high=most, start=box.bottom, end=box.top)
     peak, when = stage.line.peak
     alike = f" and {stage.alike - 1} alike" if stage.alike > 1 else ""
     said = f"stage {stage.stage}{alike}: tensors take {peak / GIB:.1f} GiB at {when:.3g} s"
-    yield _text(LEFT, top - 10, said, size=13, weight="bold")
-    for tick in _ticks(1.06 * most / GIB):
-        yield _rule(LEFT, right, y(tick * GIB), "#e3e6ea")
-        yield _text(LEFT - 8, y(tick * GIB) + 4, f"{tick:g}", size=11, anchor="end")
-    yield from _areas(line.moments_s, line.held_bytes, x, y)
-    for at in np.linspace(0.0, step_s, 6):
-        yield _text(x(float(at)), bottom + 16, f"{at:.3g} s", size=11, anchor="middle")
-    yield _text(16, top + 4, "GiB", size=11)
-    need = _total(found, stage)
-    yield _rule(LEFT, right, y(need), "#333333", dashes="5 4")
-    lost = closed.get("lost", 0.0) / GIB
-    words = f"{need / GIB:.1f} GiB with allocator and framework (+{lost:.1f})"
-    yield _text(right - 4, y(need) - 5, words, size=11, anchor="end")
-    if found.step.capacity_bytes <= 1.06 * most:
-        have = found.step.capacity_bytes
-        yield _rule(LEFT, right, y(have), "#b8433f", dashes="2 3")
+    yield text(box.left, box.top - 10, said, size=13, bold=True)
+    yield from y_ticks(
+        box, y, [(t * GIB, f"{t:g}") for t in ticks(0.0, most / GIB) if t * GIB <= most]
+    )
+    held = thinned(stage.line)
+    yield from _areas(held.moments_s, held.held_bytes, x, y)
+    for at in np.linspace(0.0, step_s, 6).tolist():
+        yield text(x(at), box.bottom + 18, f"{at:.3g} s", anchor="middle")
+    yield text(16, box.top + 4, "GiB")
+    need, lost = _total(found, stage), of_stage(found.estimate, stage.stage).get("lost", 0.0)
+    yield line((box.left, y(need)), (box.right, y(need)), INK, dash="5 4")
+    words = f"{need / GIB:.1f} GiB with allocator and framework (+{lost / GIB:.1f})"
+    yield text(box.right - 4, y(need) - 5, words, size=11, anchor="end")
+    if have <= most:
+        yield line((box.left, y(have)), (box.right, y(have)), LIMIT, dash="2 3")
         words = f"the chip has {have / GIB:.1f} GiB"
-        yield _text(LEFT + 4, y(have) - 5, words, size=11, colour="#b8433f")
-    yield f"<circle cx='{x(when):.1f}' cy='{y(peak):.1f}' r='4' fill='none' stroke='#000000'/>"
-    yield _rule(LEFT, right, bottom, "#333333")
+        yield text(box.left + 4, y(have) - 5, words, size=11, colour=LIMIT)
+    yield ring(x(when), y(peak), 4.0, INK)
+    yield line((box.left, box.bottom), (box.right, box.bottom), FRAME)
 
 
-def _areas(
-    moments: Array,
-    held: Mapping[str, Array],
-    x: Callable[[float], float],
-    y: Callable[[float], float],
-) -> Iterator[str]:
+def _areas(moments: Array, held: Mapping[str, Array], x: Scale, y: Scale) -> Iterator[str]:
     """Stacked staircases, from what is always there to what passes."""
     base = np.zeros(len(moments))
     for name, colour in COLOURS.items():
         if name in held:
             top = base + held[name]
-            corners = [*_stairs(moments, top, x, y), *reversed(_stairs(moments, base, x, y))]
-            yield f"<polygon points='{' '.join(corners)}' fill='{colour}'/>"
+            yield area(
+                [*_stairs(moments, top, x, y), *reversed(_stairs(moments, base, x, y))], colour
+            )
             base = top
 
 
-def _stairs(
-    moments: Array, values: Array, x: Callable[[float], float], y: Callable[[float], float]
-) -> list[str]:
+def _stairs(moments: Array, values: Array, x: Scale, y: Scale) -> list[Point]:
     """Corners of a staircase, each value until the next moment; steps too small to see are left out."""
-    across = [round(x(at), 1) for at in moments.tolist()]
-    up = [round(y(size), 1) for size in values.tolist()]
-    corners, now = [f"{across[0]:g},{up[0]:g}"], up[0]
+    across = [x(at) for at in moments.tolist()]
+    up = [y(size) for size in values.tolist()]
+    corners, now = [(across[0], up[0])], up[0]
     for at, here in zip(across, up, strict=True):
         if abs(here - now) >= LEAST:
-            corners += [f"{at:g},{now:g}", f"{at:g},{here:g}"]
+            corners += [(at, now), (at, here)]
             now = here
-    return [*corners, f"{across[-1]:g},{now:g}"]
-
-
-def _legend(names: Sequence[str]) -> Iterator[str]:
-    """What the colours mean, top to bottom as they are stacked."""
-    left = WIDTH - LEGEND + 18.0
-    for i, name in enumerate(reversed(names)):
-        at = TOP + 16.0 + 21.0 * i
-        yield f"<rect x='{left:g}' y='{at:g}' width='13' height='13' fill='{COLOURS[name]}'/>"
-        yield _text(left + 20, at + 11, name, size=12)
-
-
-def _ticks(most: float) -> list[float]:
-    """Round numbers up to `most`, some five of them."""
-    step = 10.0 ** math.floor(math.log10(max(most, 1e-6) / 4.0))
-    step *= next(m for m in (1.0, 2.0, 5.0, 10.0) if most / (m * step) <= 6.0)
-    return [round(i * step, 9) for i in range(int(most / step) + 1)]
-
-
-def _rule(left: float, right: float, y: float, colour: str, dashes: str = "") -> str:
-    dashed = f" stroke-dasharray='{dashes}'" if dashes else ""
-    return (
-        f"<line x1='{left:g}' x2='{right:g}' y1='{y:.1f}' y2='{y:.1f}' stroke='{colour}'{dashed}/>"
-    )
-
-
-def _text(
-    x: float,
-    y: float,
-    words: str,
-    *,
-    size: int = 12,
-    anchor: str = "start",
-    weight: str = "normal",
-    colour: str = "#1c1c1c",
-) -> str:
-    return (
-        f"<text x='{x:.1f}' y='{y:.1f}' {FONT} font-size='{size}' text-anchor='{anchor}' "
-        f"font-weight='{weight}' fill='{colour}'>{escape(words)}</text>"
-    )
+    return [*corners, (across[-1], now)]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from foretell.report.charts import Line, line_chart
 from foretell.report.console import table
 from foretell.report.estimate import bullets
+from foretell.report.svg import Picture
 from foretell.size import Choice, Sizing
 from foretell.specs.deployment_text import deployment_text
 
@@ -89,7 +90,7 @@ def front_table(found: Sizing) -> "Table":
     return made
 
 
-def pareto_picture(found: Sizing) -> str:
+def pareto_picture(found: Sizing) -> Picture:
     """Tokens/s of a chip over tokens/s of a user."""
     osl = found.wanted.osl
     points = tuple(

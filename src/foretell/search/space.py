@@ -25,7 +25,6 @@ from foretell.simulate.schedules import schedule_named
 from foretell.simulate.schedules.base import Pipe
 from foretell.simulate.schedules.rules import ALL_RULES
 from foretell.specs.plan import (
-    AXES,
     BATCH_FIELDS,
     RECOMPUTE,
     USUAL_SCHEDULES,
@@ -35,6 +34,7 @@ from foretell.specs.plan import (
     joined,
     recompute_code,
 )
+from foretell.specs.plan_words import AXES
 from foretell.specs.scenario import Scenario
 
 Array = NDArray[np.float64]

@@ -10,11 +10,9 @@ sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one need
 is not kept.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from foretell.specs._base import Num, changed
+from foretell.specs._base import changed
 from foretell.specs.plan import Adapters
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
@@ -125,20 +123,3 @@ def backward_products(op: Op, rank: int) -> int:
     if is_trained(op, rank):
         return 2
     return 0 if isinstance(op, Lookup) else 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """Weights of a layer on one rank."""
-
-    trained: Num
-    """With gradients, states and master copy."""
-    frozen: Num
-    """Held in the working dtype alone."""
-
-
-def weights_of(graph: LayerGraph, rank: int) -> Weights:
-    """Trained and frozen weights; all are trained where there are no adapters."""
-    trained = sum((op.parameters for op in graph.ops if is_trained(op, rank)), start=0.0)
-    frozen = sum((op.parameters for op in graph.ops if not is_trained(op, rank)), start=0.0)
-    return Weights(trained=trained, frozen=frozen)

@@ -111,12 +111,3 @@ def on_chip(offload: str, name: str, all_bytes: Num, layer_bytes: Num) -> Array:
     if name not in offloads(offload):
         return np.asarray(all_bytes, float)
     return np.asarray(np.minimum(all_bytes, BUFFERED * layer_bytes))
-
-
-def in_host(offload: str, held: Held, flight: Num) -> Array:
-    """Bytes that one rank needs in the host's memory; `flight` micro-batches keep activations."""
-    names = offloads(offload)
-    total: Num = 0.0
-    total = total + (held.weight_bytes if "weights" in names else 0.0)
-    total = total + (held.state_bytes if "optimizer" in names else 0.0)
-    return np.asarray(total + (held.kept_bytes * flight if "activations" in names else 0.0))

@@ -99,30 +99,3 @@ def best_interval_s(given: Interruptions) -> Array:
     least = np.maximum(given.write_s - np.asarray(given.wait_s, float), 0.0)
     safe = np.where(rate > 0.0, rate, 1.0)
     return np.where(rate > 0.0, np.maximum(x / safe, least), np.inf)
-
-
-def played_goodput(
-    interval_s: float, given: Interruptions, failures: int, seed: int = 0
-) -> tuple[float, float]:
-    """Goodput of a run played through so many failures, and its standard error.
-
-    The same rules event by event, with nothing of the closed form: a failure is drawn, the run goes on
-    until it strikes, and what is safe by then is counted.
-    """
-    random = np.random.default_rng(seed)
-    rate, restart = float(given.failures_per_s), float(given.restart_s)
-    period, write = interval_s + float(given.wait_s), float(given.write_s)
-    kept, spent = np.zeros(failures), np.zeros(failures)
-    for i in range(failures):
-        while (until := random.exponential(1.0 / rate)) < restart:
-            spent[i] += until  # struck while it restarted
-        spent[i] += until
-        clock, safe_at = restart, []
-        while clock + period <= until:
-            clock += period
-            safe_at.append(clock + write)
-        kept[i] = interval_s * sum(at <= until for at in safe_at)
-    share = kept.sum() / spent.sum()
-    # Ratio of means: its error by the delta method.
-    error = np.std(kept - share * spent, ddof=1) / spent.mean() / np.sqrt(failures)
-    return float(share), float(error)

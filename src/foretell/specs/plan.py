@@ -14,13 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.specs.plan_forms import (
-    FORM_ALLOWED,
-    FORM_WORDS,
-    FORMS,
-    NUMBERS,
-    SEQUENCE_GRID,
-    as_written,
+from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, NUMBERS
+from foretell.specs.plan_words import (
+    AXES,
+    CHOICES,
+    DEGREES,
+    FACTORS,
+    LARGEST_DEGREE,
+    no_choice,
+    outside,
+    read_words,
 )
 
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"]
@@ -39,26 +42,6 @@ RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 """Bytes of one stored element."""
-AXES = ("tp", "cp", "dp", "pp")
-"""Groups that are laid on the network, innermost first by default."""
-FRAMEWORKS = (
-    "generic",
-    "megatron",
-    "megatron-te",
-    "megatron-core",
-    "megatron-graphs",
-    "megatron-deepspeed",
-    "nanotron",
-    "flash-attn",
-    "fsdp",
-    "fsdp-compiled",
-    "torchtitan",
-    "internevo",
-    "jax",
-    "pytorch-eager",
-    "pytorch-compiled",
-)
-"""Generations of training frameworks that the catalogue has a record of (catalog/frameworks.toml)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,45 +146,6 @@ class Plan:
         return plan_text(self)
 
 
-_NUMBERS = {
-    "tp": "tp",
-    "pp": "pp",
-    "vpp": "vpp",
-    "dp": "dp",
-    "cp": "cp",
-    "ep": "ep",
-    "etp": "etp",
-    "zero": "zero",
-    "mbs": "micro_batch",
-}
-_SWITCHES = ("sp", "flash", "fused", "reshard")
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
-    "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
-    "scaling": ("tensor", "row", "block"),
-    "adapters": ("all", "attention", "qkv"),
-    "reduce": ("auto", "step", "micro-batch"),
-    "wire": ("auto", "fp32", "bf16", "fp16"),
-    "gather": ("auto", "bf16", "fp8"),
-    "optimizer": ("adam", "adam8bit", "adafactor", "muon", "sgd"),
-    "attention": ("auto", "fa1", "fa2", "fa3", "cudnn"),
-    "tp_mode": ("1d", "summa"),
-    "tp_overlap": ("auto", "off", "on"),
-    "cp_mode": ("ring", "allgather", "ulysses"),
-    "dispatch": ("alltoall", "dedup"),
-    "ep_overlap": ("off", "on"),
-    "weights": ("fp32", "bf16", "fp16", "fp8"),
-    "gradients": ("fp32", "bf16", "fp16"),
-    "master": ("fp32", "bf16", "none"),
-    "states": ("fp32", "bf16", "fp8"),
-    "framework": FRAMEWORKS,
-}
-_FACTORS = {"capacity": (0.0, 100.0), "imbalance": (1.0, 1e4)}
-"""Keys whose value is any number, with its least and most."""
-LARGEST_DEGREE = 10**9
-"""Degrees above this are a typing error, not a plan."""
-
-
 def plan_text(plan: Plan) -> str:
     """Words for everything that is not the default a reader would fill in."""
     words = [f"tp{plan.tp}", f"pp{plan.pp}"]
@@ -217,12 +161,12 @@ def plan_text(plan: Plan) -> str:
     words += [f"recompute={plan.recompute}"]
     # The default precision is the chip's, so any other than the usual one is always said.
     words += [f"precision={plan.precision}"] if plan.precision != "bf16" else []
-    for key in _CHOICES:
+    for key in CHOICES:
         if key != "precision" and getattr(plan, key) != getattr(base, key):
             words.append(f"{key}={getattr(plan, key)}")
     words += [f"{key}={getattr(plan, key)}" for key in NUMBERS if getattr(plan, key)]
     words += [f"offload={plan.offload}"] if plan.offload != "none" else []
-    for key in _FACTORS:
+    for key in FACTORS:
         value = getattr(plan, key)
         words += [] if value == getattr(base, key) else [f"{key}={value!r}".removesuffix(".0")]
     words += [f"order={','.join(plan.order)}"] if plan.order != AXES else []
@@ -232,7 +176,7 @@ def plan_text(plan: Plan) -> str:
 def plan_problems(plan: Plan) -> list[Problem]:
     """Degrees, dtypes and order that no text could have given."""
     found = []
-    for field in _NUMBERS.values():
+    for field in DEGREES.values():
         low, high = (0, 3) if field == "zero" else (1, LARGEST_DEGREE)
         value = getattr(plan, field)
         if not low <= value <= high:
@@ -240,22 +184,15 @@ def plan_problems(plan: Plan) -> list[Problem]:
             found.append(
                 Problem(path=f"plan.{field}", value=value, message=message, allowed=allowed)
             )
-    for field, choices in _CHOICES.items():
+    for field, choices in CHOICES.items():
         value = getattr(plan, field)
         if value not in choices:
-            found.append(
-                Problem(
-                    path=f"plan.{field}",
-                    value=value,
-                    message="not a choice",
-                    allowed=", ".join(choices),
-                    nearest=nearest_name(str(value), choices),
-                )
-            )
+            near = nearest_name(str(value), choices)
+            found.append(no_choice(f"plan.{field}", value, ", ".join(choices), near))
     found += form_problems(plan)
     found += [
-        _outside(f"plan.{key}", getattr(plan, key), *ends)
-        for key, ends in _FACTORS.items()
+        outside(f"plan.{key}", getattr(plan, key), *ends)
+        for key, ends in FACTORS.items()
         if not ends[0] <= getattr(plan, key) <= ends[1]
     ]
     if sorted(plan.order) != sorted(AXES):
@@ -263,10 +200,6 @@ def plan_problems(plan: Plan) -> list[Problem]:
         value = ",".join(plan.order)
         found.append(Problem(path="plan.order", value=value, message=message, allowed=allowed))
     return found
-
-
-def _outside(path: str, value: object, low: float, high: float) -> Problem:
-    return Problem(path=path, value=value, message="out of range", allowed=f"{low:g} to {high:g}")
 
 
 def form_problems(plan: Plan) -> list[Problem]:
@@ -285,16 +218,7 @@ def form_problems(plan: Plan) -> list[Problem]:
         value = getattr(plan, key)
         if form(value) != value:
             near = form(value) or nearest_name(value, FORM_WORDS[key])
-            allowed = FORM_ALLOWED[key]
-            found.append(
-                Problem(
-                    path=f"plan.{key}",
-                    value=value,
-                    message="not a choice",
-                    allowed=allowed,
-                    nearest=near,
-                )
-            )
+            found.append(no_choice(f"plan.{key}", value, FORM_ALLOWED[key], near))
     return found
 
 
@@ -318,7 +242,7 @@ def parse_plan(text: str, gpus: int | None = None, precision: PrecisionName = "b
 @lru_cache(maxsize=4096)
 def _parsed(text: str, gpus: int | None, precision: PrecisionName) -> Plan:
     """Remembered: estimates of one plan on many systems parse it once."""
-    given, problems = _words(text)
+    given, problems = read_words(text)
     vpp = given.get("vpp", 1)
     base = default_plan(
         vpp=vpp if isinstance(vpp, int) else 1,
@@ -338,163 +262,7 @@ def _parsed(text: str, gpus: int | None, precision: PrecisionName) -> Plan:
 
 def named_fields(text: str) -> tuple[str, ...]:
     """Fields that a plan's text names, wrong words left out."""
-    return tuple(_words(text)[0])
-
-
-def _words(text: str) -> tuple[dict[str, object], list[Problem]]:
-    """Fields that the text names, and every word that is wrong."""
-    given: dict[str, object] = {}
-    problems: list[Problem] = []
-    for word in text.split():
-        try:
-            key, value = _word(word)
-        except BadInput as error:
-            problems += error.problems
-            continue
-        if key in given:
-            problems.append(
-                Problem(
-                    path="plan",
-                    value=word,
-                    message=f"`{key}` is given twice",
-                    allowed="each word once",
-                )
-            )
-        given[key] = value
-    return as_written(given, problems), problems
-
-
-def _word(word: str) -> tuple[str, object]:
-    """One word: a switch, a name with a number, or key=value."""
-    bare = word.lower()
-    if bare in _SWITCHES:
-        return bare, True
-    if bare.startswith("no-") and bare[3:] in _SWITCHES:
-        return bare[3:], False
-    if "=" in bare:
-        return _choice(word, *bare.split("=", 1))
-    name = bare.rstrip("0123456789")
-    digits = bare[len(name) :]
-    if name in _NUMBERS and digits and digits.isascii():
-        number = int(digits) if len(digits) < 12 else LARGEST_DEGREE + 1
-        low, high = (0, 3) if name == "zero" else (1, LARGEST_DEGREE)
-        if not low <= number <= high:
-            raise BadInput(
-                [
-                    Problem(
-                        path=f"plan.{name}",
-                        value=word,
-                        message="out of range",
-                        allowed=f"{low} to {high}",
-                    )
-                ]
-            )
-        return _NUMBERS[name], number
-    words = [
-        *(f"{n}{digits or 1}" for n in _NUMBERS),
-        *_SWITCHES,
-        *(f"no-{s}" for s in _SWITCHES),
-        *(f"{k}={v}" for k, vs in {**_CHOICES, **FORM_WORDS}.items() for v in vs),
-        "order=tp,cp,dp,pp",
-    ]
-    raise BadInput(
-        [
-            Problem(
-                path="plan",
-                value=word,
-                message="unknown word",
-                allowed="tp8 pp4 vpp2 dp16 zero1 mbs1 sp no-flash recompute=full ...",
-                nearest=nearest_name(bare, words),
-            )
-        ]
-    )
-
-
-def _choice(word: str, key: str, value: str) -> tuple[str, object]:
-    """key=value: one of its allowed values, or an order of the axes."""
-    if key == "order":
-        order = tuple(value.split(","))
-        if sorted(order) != sorted(AXES):
-            raise BadInput(
-                [
-                    Problem(
-                        path="plan.order",
-                        value=word,
-                        message="not an order of the groups",
-                        allowed="tp,cp,dp,pp in any order",
-                    )
-                ]
-            )
-        return key, order
-    if key in FORMS or key in NUMBERS:
-        return key, _form(key, value)
-    if key in _FACTORS:
-        return key, _factor(key, value)
-    if key not in _CHOICES:
-        keys = [*_CHOICES, *FORMS, *NUMBERS, *_FACTORS, "order"]
-        raise BadInput(
-            [
-                Problem(
-                    path="plan",
-                    value=word,
-                    message=f"unknown key `{key}`",
-                    allowed=", ".join(keys),
-                    nearest=nearest_name(key, keys),
-                )
-            ]
-        )
-    choices = (*_CHOICES[key], SEQUENCE_GRID) if key == "tp_mode" else _CHOICES[key]
-    if value not in choices:
-        raise BadInput(
-            [
-                Problem(
-                    path=f"plan.{key}",
-                    value=value,
-                    message="not a choice",
-                    allowed=", ".join(choices),
-                    nearest=nearest_name(value, choices),
-                )
-            ]
-        )
-    return key, value
-
-
-def _form(key: str, value: str) -> object:
-    """The value of a key with a form of its own: a whole number, or its one spelling."""
-    if key in NUMBERS:
-        whole = value.isascii() and value.isdigit() and len(value) < 12
-        if whole and int(value) <= LARGEST_DEGREE:
-            return int(value)
-        allowed = f"a whole number from 0 to {LARGEST_DEGREE}"
-        raise BadInput(
-            [Problem(path=f"plan.{key}", value=value, message="out of range", allowed=allowed)]
-        )
-    found = FORMS[key](value)
-    if found is not None:
-        return found
-    raise BadInput(
-        [
-            Problem(
-                path=f"plan.{key}",
-                value=value,
-                message="not a choice",
-                allowed=FORM_ALLOWED[key],
-                nearest=nearest_name(value, FORM_WORDS[key]),
-            )
-        ]
-    )
-
-
-def _factor(key: str, value: str) -> float:
-    """The value of a key that is any number between two ends."""
-    low, high = _FACTORS[key]
-    try:
-        number = float(value)
-    except ValueError:
-        number = float("nan")
-    if not low <= number <= high:
-        raise BadInput([_outside(f"plan.{key}", value, low, high)])
-    return number
+    return tuple(read_words(text)[0])
 
 
 USUAL_SCHEDULES = ("1f1b", "interleaved")

@@ -95,6 +95,8 @@ class Site:
     """Power of the building over that of what stands in it."""
     mean_load: Fraction
     """Mean draw over the highest while in use."""
+    rest_load: Fraction = 0.61
+    """Of a node in use besides its chips: mean draw over the highest."""
     idle_load: NotNegative
     """Draw over the highest while not in use."""
     maintenance_usd_per_node_year: NotNegative

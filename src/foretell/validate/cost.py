@@ -33,9 +33,6 @@ DIE_INPUTS = ("node_nm", "die_mm2")
 """Columns without which a table is not one of dies; wafer_usd and D0_per_cm2 may be the node's."""
 PACKAGE_INPUTS = ("node_nm", "partition_mm2", "package")
 """Columns without which a table is not one of packages."""
-PACKAGE_COLUMNS = (
-    "raw_chips", "defect_chips", "raw_package", "defect_package", "wasted_kgd", "total_usd",
-)  # fmt: skip
 _MONO = re.compile(r"\s*(?:mono(?:lithic)?|1\s*[x\u00d7])\s*([0-9.]+)\s*", re.IGNORECASE)
 _SEVERAL = re.compile(r"\s*([0-9]+)\s*[x\u00d7]\s*([0-9.]+)\s*", re.IGNORECASE)
 _ALPHA = re.compile(r"(?:alpha|_n|_a)([0-9.]+)$")

@@ -14,8 +14,8 @@ from statistics import median
 from typing import Any
 
 from foretell.answer import answer_of
-from foretell.api import check_choices
 from foretell.errors import ProblemsError
+from foretell.plan_checks import check_choices
 from foretell.question import ask, plan_of
 from foretell.specs.model import Model
 from foretell.validate.training_model import Cells, dense

@@ -16,9 +16,9 @@ from typing import Any, Literal
 import numpy as np
 
 from foretell.answer import answer_of
-from foretell.api import check_choices
 from foretell.catalog.frameworks import LEFT_OUT, fitted_values
 from foretell.errors import ProblemsError
+from foretell.plan_checks import check_choices
 from foretell.simulation import overlaps, played_step, with_step
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan

@@ -16,7 +16,6 @@ from foretell.cost.kernels.experts import (
     Experts,
     NarrowExperts,
     experts_seconds,
-    grouped_seconds,
     grouped_times,
 )
 from foretell.cost.kernels.experts_loads import loads_of
@@ -123,7 +122,7 @@ def test_a_batch_is_its_rows():
 def test_nothing_costs_nothing():
     assert experts_seconds(dims(tokens=0.0), Experts(), ENGINE) == 0.0
     none = {k: np.asarray(v) for k, v in {"groups": 8.0, "m": 0.0, "n": 64.0, "k": 64.0}.items()}
-    assert grouped_seconds(none, Experts(), ENGINE) == 0.0
+    assert grouped_times(none, Experts(), ENGINE)[0] == 0.0
 
 
 def test_rows_are_padded_to_whole_tiles():
@@ -132,7 +131,7 @@ def test_rows_are_padded_to_whole_tiles():
 
     def at(m):
         sizes = {"groups": 66.0, "m": m, "n": 1024.0, "k": 4096.0}
-        return grouped_seconds({k: np.asarray(v) for k, v in sizes.items()}, wide, ENGINE)
+        return grouped_times({k: np.asarray(v) for k, v in sizes.items()}, wide, ENGINE)[0]
 
     assert at(1152.0) / at(1025.0) < 1.02
     assert at(1025.0) / at(1024.0) > 1.05
@@ -168,12 +167,12 @@ def test_what_of_a_grouped_product_the_clock_stretches() -> None:
     shares = matrix / seconds
     assert shares[0] < 0.2
     assert shares[-1] > 0.9
-    assert np.array_equal(seconds, grouped_seconds(sizes, record, engine))
+    assert np.array_equal(seconds, grouped_times(sizes, record, engine)[0])
 
 
 def test_a_chip_that_lists_no_cache_reads_weights_once() -> None:
     """TPUs keep a tile's weights in memory of their own: compute binds large groups there."""
     engine = engine_of(catalogue_chip("tpu-v6e"), "bf16")
     sizes = {"groups": 8.0, "m": 4096.0, "n": 28672.0, "k": 4096.0}
-    seconds = grouped_seconds(sizes, Experts(), engine)
+    seconds = grouped_times(sizes, Experts(), engine)[0]
     assert seconds < 2.0 * 2.0 * 8.0 * 4096.0 * 28672.0 * 4096.0 / engine.flop_per_s

@@ -8,24 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.network.algorithms import Collective, Message, Schedule, find
+from foretell.network.algorithms import Collective, Schedule, find
 from foretell.network.algorithms.base import gather_schedule
 from foretell.network.algorithms.bucket import gather_over
 from foretell.network.algorithms.direct import (
-    distinct_places,
     gather_direct,
     moe_matrix_bytes,
     uneven_all_to_all_s,
 )
 from foretell.network.algorithms.hierarchical import (
-    all_to_all_cost,
-    best_pieces,
     hierarchical_cost,
-    pipelined_s,
 )
 from foretell.network.algorithms.ring import gather_one_way
-from foretell.network.topologies import Graph, Topology
-from foretell.network.topologies.base import both_ways
+from foretell.network.topologies import Topology
 from foretell.network.topologies.switch import Switch
 from foretell.testing.collective import check_promise
 from tests.network.player import play
@@ -227,61 +222,6 @@ def test_two_levels_with_a_tree_above_and_overlap() -> None:
     assert float(overlapped.s_per_byte) == pytest.approx(slowest)
 
 
-@pytest.mark.parametrize(("rails", "nodes"), [(2, 4), (4, 4), (8, 2), (3, 5)])
-def test_all_to_all_over_two_levels(rails: int, nodes: int) -> None:
-    """Over rails with inner forwarding, and where every chip has a port to all others."""
-    group = rail_clos(float(nodes), float(rails))
-    rates, latencies = (7 * RATE, RATE), (1e-6, ALPHA)
-    schedule = find("direct").schedule("all-to-all", group)
-    closed = all_to_all_cost((rails, nodes), rates, latencies, forwarded=True)
-    for size in (0.0, 1e9):
-        assert play(schedule, group.graph(), size) == pytest.approx(float(closed.seconds(size)))
-    n = rails * nodes
-    links = []
-    for m in range(n):
-        links += both_ways(m, n + m // rails, rates[0], latencies[0] / 2)
-        links += both_ways(m, n + nodes, rates[1], latencies[1] / 2, length=1.5)
-    flat = Graph(members=n, links=tuple(links))
-    closed = all_to_all_cost((rails, nodes), rates, latencies)
-    for size in (0.0, 1e9):
-        assert play(schedule, flat, size) == pytest.approx(float(closed.seconds(size)))
-    expected = max((rails - 1) / n / rates[0], (n - rails) / n / rates[1])
-    assert float(closed.s_per_byte) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("pieces", [1, 2, 5])
-def test_pieces_down_a_chain(pieces: int) -> None:
-    n, line = 5, grid(5)
-    steps = tuple(
-        tuple(
-            Message(source=i, destination=i + 1, chunks=(t - i,))
-            for i in range(n - 1)
-            if 0 <= t - i < pieces
-        )
-        for t in range(n - 2 + pieces)
-    )
-    schedule = Schedule(
-        collective="broadcast",
-        members=n,
-        weights=(1.0 / pieces,) * pieces,
-        owners=(0,) * pieces,
-        steps=steps,
-    )
-    check_promise(schedule)
-    closed = pipelined_s(line.chain(), n - 1, 1e6, pieces)
-    assert play(schedule, line.graph(), 1e6) == pytest.approx(float(closed))
-
-
-@given(st.integers(2, 64), st.floats(1e3, 1e10))
-def test_the_best_pieces(hops: int, size: float) -> None:
-    hop = switch(8.0).permutation()
-    best = float(best_pieces(hop, float(hops), size))
-    least = float(pipelined_s(hop, hops, size, best))
-    for other in (1.0, best / 1.5, best * 1.5):
-        if other >= 1.0:
-            assert least <= float(pipelined_s(hop, hops, size, other)) * (1 + 1e-12)
-
-
 UNEVEN = [
     switch(6.0),
     fully_connected(6.0),
@@ -335,14 +275,3 @@ def test_traffic_of_experts() -> None:
     batch = moe_matrix_bytes(np.array([1e6, 2e6]), np.stack([share, share]), 4)
     assert batch.shape == (2, 4, 4)
     assert uneven_all_to_all_s(np.swapaxes(matrix, -1, -2), switch(4.0)) == pytest.approx(hot)
-
-
-def test_places_of_a_tokens_experts() -> None:
-    """Draws with and without replacement, the latter by trying all pairs of eight experts."""
-    assert float(distinct_places(8, 1)) == pytest.approx(1.0)
-    assert float(distinct_places(4, 2)) == pytest.approx(4 * (1 - (3 / 4) ** 2))
-    pairs = [(a, b) for a in range(8) for b in range(8) if a != b]
-    counted = np.mean([len({a // 2, b // 2}) for a, b in pairs])
-    assert float(distinct_places(4, 2, 8)) == pytest.approx(counted)
-    assert float(distinct_places(8, 8, 8)) == pytest.approx(8.0)
-    assert distinct_places(np.array([1.0, 8.0]), 4, 64).tolist()[0] == pytest.approx(1.0)

@@ -1,11 +1,10 @@
 """Links shared by several groups at once."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.network.topologies.sharing import fair_rates, finish_s, shared_bytes_per_s
+from foretell.network.topologies.sharing import fair_rates, shared_taper
 
 RATE = 50e9
 
@@ -13,43 +12,17 @@ RATE = 50e9
 @given(st.floats(0.05, 1.0), st.integers(1, 64), st.integers(1, 64))
 def test_a_tapered_unit_gives_no_more_than_it_has(taper: float, unit: int, busy: int) -> None:
     busy = min(busy, unit)
-    each = float(shared_bytes_per_s(RATE, taper, unit, busy))
+    each = RATE * float(shared_taper(taper, unit, busy))
     assert each <= RATE
     assert each * busy <= unit * RATE * taper * (1 + 1e-12) or each == RATE
     assert each * busy <= unit * RATE * taper * (1 + 1e-12)
     if busy < unit:
-        assert each >= float(shared_bytes_per_s(RATE, taper, unit, busy + 1))
+        assert each >= RATE * float(shared_taper(taper, unit, busy + 1))
 
 
 def test_taper_does_not_hurt_one_group_alone() -> None:
-    assert float(shared_bytes_per_s(RATE, 0.25, 8, 1)) == RATE
-    assert float(shared_bytes_per_s(RATE, 0.25, 8, 8)) == RATE / 4
-
-
-def _play_sharing(work: list[float]) -> list[float]:
-    """Events: the link divided evenly over those not done."""
-    left = dict(enumerate(work))
-    now, done = 0.0, [0.0] * len(work)
-    while left:
-        first = min(left, key=lambda i: left[i])
-        step = left[first]
-        now += step * len(left)
-        left = {i: w - step for i, w in left.items()}
-        for i in [i for i, w in left.items() if w <= 1e-12]:
-            done[i] = now
-            del left[i]
-    return done
-
-
-@given(st.lists(st.integers(0, 1000).map(float), min_size=1, max_size=6))
-def test_even_sharing_is_the_play_of_it(work: list[float]) -> None:
-    assert finish_s(work).tolist() == pytest.approx(_play_sharing(work), abs=1e-6)
-    assert finish_s(work).max() == pytest.approx(sum(work))
-
-
-def test_sharing_in_a_batch() -> None:
-    times = finish_s([np.array([1.0, 2.0]), 1.0])
-    assert times.tolist() == [[2.0, 3.0], [2.0, 2.0]]
+    assert float(shared_taper(0.25, 8, 1)) == 1.0
+    assert float(shared_taper(0.25, 8, 8)) == 0.25
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.randoms(use_true_random=False))

@@ -128,16 +128,12 @@ def experts_seconds(dims: Dims, c: Experts, engine: Engine) -> Array:
     return np.asarray(np.where(tokens > 0.0, seconds, 0.0))
 
 
-def grouped_seconds(dims: Dims, c: Experts, engine: Engine) -> Array:
-    """Seconds of one grouped product: `groups` products of m x k by k x n, as training runs them.
-
-    With the coefficients of the layer; its launch is an equal part of the layer's.
-    """
-    return grouped_times(dims, c, engine)[0]
-
-
 def grouped_times(dims: Dims, c: Experts, engine: Engine) -> tuple[Array, Array]:
-    """The same, and what of it the matrix units alone would take: what stretches when the clock falls."""
+    """Seconds of one grouped product, and what of them the matrix units alone would take.
+
+    `groups` products of m x k by k x n, as training runs them, with the coefficients of the layer; its
+    launch is an equal part of the layer's. The second part stretches when the clock falls.
+    """
     groups, m = np.broadcast_arrays(dims["groups"], dims["m"])
     loads = Loads(
         rows=np.asarray(groups * m),

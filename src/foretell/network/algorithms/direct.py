@@ -92,25 +92,6 @@ def moe_matrix_bytes(
     return np.asarray(sent[..., None, None] * np.broadcast_to(to_rank[..., None, :], rows))
 
 
-def distinct_places(places: Num, choices: Num, experts: Num | None = None) -> Array:
-    """Places out of `places` that hold at least one of a token's `choices` experts, on average.
-
-    Z (1 - ((Z-1)/Z)^k) for choices made independently. Where the number of experts is given, k
-    different ones are drawn: Z (1 - C(E - E/Z, k) / C(E, k)).
-    """
-    spread = np.asarray(places, float)
-    k = np.asarray(choices, float)
-    if experts is None:
-        return np.asarray(spread * (1.0 - ((spread - 1.0) / spread) ** k))
-    total = np.asarray(experts, float)
-    others = total - total / spread
-    missed = np.ones(np.broadcast_shapes(spread.shape, k.shape, total.shape))
-    for i in range(int(np.max(k))):
-        drawn = np.maximum(others - i, 0.0) / np.maximum(total - i, 1.0)
-        missed = np.where(i < k, missed * drawn, missed)
-    return np.asarray(spread * (1.0 - missed))
-
-
 ALGORITHMS = (
     Algorithm(
         name="direct",

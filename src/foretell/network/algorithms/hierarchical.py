@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foretell.network.algorithms.base import Collective
-from foretell.network.topologies.base import Array, Cost
+from foretell.network.topologies.base import Cost
 from foretell.specs._base import Num
 
 
@@ -44,48 +44,3 @@ def hierarchical_cost(
         latency_s=latency,
         s_per_byte=np.asarray(np.max(loads, 0) if overlapped else np.sum(loads, 0)),
     )
-
-
-def all_to_all_cost(
-    members: Sequence[Num],
-    bandwidths_bytes_per_s: Sequence[Num],
-    latencies_s: Sequence[Num],
-    *,
-    forwarded: bool = False,
-) -> Cost:
-    """Each tier carries the blocks of pairs that first meet on it, all tiers at once.
-
-    Of the n blocks of S/n a member sends, C_i - C_(i-1) stay on tier i, C_i the members inside one
-    unit of it; the slowest tier sets the pace. With `forwarded` (rails) bytes for other units pass the
-    inner tiers too, to the member with the right port: S (n_1 - 1)/n_1 on the innermost.
-    """
-    total = np.prod(np.broadcast_arrays(*(np.asarray(m, float) for m in members)), 0)
-    inside: Num = 1.0
-    loads: list[Array] = []
-    for count, rate in zip(members, bandwidths_bytes_per_s, strict=True):
-        met = inside * (count - 1.0) / total
-        share = (count - 1.0) / np.asarray(count, float) if forwarded and not loads else met
-        loads.append(np.asarray(share / rate))
-        inside = inside * count
-    crossed = [
-        np.where(np.asarray(m) > 1, latency, 0.0)
-        for m, latency in zip(members, latencies_s, strict=True)
-    ]
-    latencies = np.broadcast_arrays(*crossed)
-    together = np.sum(latencies, 0) if forwarded else np.max(latencies, 0)
-    return Cost(
-        latency_s=np.asarray(together),
-        s_per_byte=np.asarray(np.max(np.broadcast_arrays(*loads), 0)),
-    )
-
-
-def pipelined_s(hop: Cost, hops: Num, size_bytes: Num, pieces: Num) -> Array:
-    """A message in equal pieces down a chain of hops: (hops + pieces - 1) steps of S/pieces."""
-    each = np.asarray(size_bytes) / pieces
-    return np.asarray((hops + pieces - 1.0) * hop.seconds(each))
-
-
-def best_pieces(hop: Cost, hops: Num, size_bytes: Num) -> Array:
-    """Pieces that make the chain fastest: sqrt((hops - 1) S β / α), at least one."""
-    work = np.maximum(hops - 1.0, 0.0) * np.asarray(size_bytes) * hop.s_per_byte
-    return np.asarray(np.maximum(np.sqrt(work / np.maximum(hop.latency_s, 1e-300)), 1.0))

@@ -5,8 +5,6 @@ depends on how many chips of the unit send at the same moment: taper does not hu
 does hurt many side by side.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from foretell.network.topologies.base import Array
@@ -20,23 +18,6 @@ def shared_taper(taper: Num, unit_chips: Num, sending_chips: Num) -> Array:
     """
     busy = np.maximum(sending_chips, 1e-300)
     return np.asarray(np.minimum(1.0, taper * unit_chips / busy))
-
-
-def shared_bytes_per_s(
-    bandwidth_bytes_per_s: Num, taper: Num, unit_chips: Num, sending_chips: Num
-) -> Array:
-    """Rate of each of `sending_chips` out of a unit: its port, or an even part of the up link."""
-    return np.asarray(bandwidth_bytes_per_s * shared_taper(taper, unit_chips, sending_chips))
-
-
-def finish_s(alone_s: Sequence[Num]) -> Array:
-    """When each of several messages is done that share one link evenly, from their times alone.
-
-    A message that needs w is done once every other has had as much of the link as it: sum of
-    min(w, w_other). The last is done after the sum of all, whatever the shares.
-    """
-    work = np.stack(np.broadcast_arrays(*(np.asarray(w, float) for w in alone_s)))
-    return np.asarray(np.minimum(work[:, None], work[None, :]).sum(1))
 
 
 def fair_rates(uses: Array, capacities: Array, limits: Array) -> Array:

@@ -1,0 +1,320 @@
+"""What a training run and an answered token cost: `run_cost`, `token_cost`.
+
+Each asks its question of `estimate` or `serve`, and hands hours of chips, watts and tokens to
+economics/work.py; figures of `prices.` are set there, everything else where speed is found.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from foretell import units
+from foretell.api import estimate
+from foretell.catalog.money import Sheet, sheet
+from foretell.economics.ask_system import OF_SPEED, RENT, with_flags
+from foretell.economics.settings import set_prices
+from foretell.economics.work import Paying, Work, billed, check_way
+from foretell.errors import BadInput, Infeasible, Problem
+from foretell.overrides import ROOTS, parse_settings
+from foretell.question import collect
+from foretell.serve import closed_form, question_of
+from foretell.specs.cost import CostAnswer
+from foretell.specs.result import Estimate
+from foretell.specs.run import Run
+from foretell.specs.served import Served
+from foretell.workload.parameters import count
+
+Number = str | float | None
+CONDITIONS = (
+    "tokens", "failures_per_gpu_day", "restart_s", "checkpoint", "checkpoint_interval",
+    "checkpoint_wait_s", "storage_bandwidth",
+)  # fmt: skip
+"""Of a run, as `estimate` takes them."""
+PLACE = ("system", "gpus", "global_batch", "seq_len", "target_len", "plan")
+"""The rest of its question."""
+MOST_RENT = 1e7
+"""A higher rent is a typing error."""
+LOAD = ("isl", "osl", "concurrency", "rate", "spread")
+"""Of a service, as `serve` takes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payment:
+    """How work is paid for, and where it runs; the same for every kind of work."""
+
+    rent: str = ""
+    """on-demand, spot, reserved, own or another term; on demand where a rent is known, else own."""
+    region: str = "world"
+    """Grid whose carbon counts: a country, or a region of a cloud."""
+    price: str | float = ""
+    """Rent of a chip for an hour, instead of the catalogue's."""
+    years: str | float = ""
+    """Years that servers are used."""
+    utilisation: str | float = ""
+    """Share of the hours in which owned or reserved chips work."""
+    set: Sequence[str] = ()
+    """Fields and figures set by hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuestion(Payment):
+    """A training run; fields as of `foretell.estimate`."""
+
+    model: Any
+    """Which."""
+    system: Any = None
+    """Where."""
+    gpus: Any = None
+    """Chips."""
+    global_batch: Any = None
+    """Sequences per step."""
+    seq_len: Any = None
+    """Tokens per sequence."""
+    target_len: Any = None
+    """Target tokens of an encoder-decoder."""
+    plan: Any = None
+    """The best where none is given."""
+    tokens: Number = None
+    """Of the whole run; compute-optimal where none are given."""
+    failures_per_gpu_day: Number = None
+    """Unplanned stops."""
+    restart_s: Number = None
+    """From a stop to reading."""
+    checkpoint: str | None = None
+    """async or sync."""
+    checkpoint_interval: Number = None
+    """Between two."""
+    checkpoint_wait_s: Number = None
+    """What all chips wait for each."""
+    storage_bandwidth: Number = None
+    """Of the storage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenQuestion(Payment):
+    """A service; fields as of `foretell.serve`."""
+
+    model: Any
+    """Which."""
+    system: Any = None
+    """Where."""
+    gpus: Any = None
+    """Chips of all instances."""
+    isl: Any = 1024
+    """Tokens of a prompt."""
+    osl: Any = 1024
+    """Tokens of an answer."""
+    concurrency: Any = None
+    """Requests in flight."""
+    rate: Any = None
+    """Requests per second, in the place of those."""
+    plan: Any = None
+    """The best layout where none is given."""
+    engine: str = "vllm"
+    """Engine, or a profile of one."""
+    spread: Any = 1.0
+    """Lengths are even between this share and the whole."""
+
+
+def run_cost(question: RunQuestion) -> CostAnswer:
+    """Money, energy and carbon of a training run to a number of tokens."""
+    speed, money = _settings(question.set)
+    given = {name: getattr(question, name) for name in (*PLACE, *CONDITIONS)}
+    given = {name: _whole(value) if name in PLACE else value for name, value in given.items()}
+    if given["tokens"] is None:
+        given["tokens"] = "chinchilla"
+    problems: list[Problem] = []
+    paid = collect(lambda: _payment(question, money), problems)
+    try:
+        result = collect(lambda: estimate(question.model, **given, set=speed), problems)
+    except Infeasible:
+        if problems:  # what cannot be read comes before what cannot be done
+            raise BadInput(problems) from None
+        raise
+    if problems or paid is None or result is None or result.run is None:
+        raise BadInput(problems)
+    return _billed(paid, _work_of_run(result, result.run), result.overrides, result.assumptions)
+
+
+def token_cost(question: TokenQuestion) -> CostAnswer:
+    """Money, energy and carbon of a million tokens answered, at a steady load."""
+    speed, money = _settings(question.set)
+    load = {name: _decimal(getattr(question, name)) for name in LOAD}
+    problems: list[Problem] = []
+    paid = collect(lambda: _payment(question, money), problems)
+    asked = collect(
+        lambda: question_of(
+            question.model,
+            system=question.system,
+            gpus=_whole(question.gpus),
+            plan=question.plan,
+            engine=question.engine,
+            settings=speed,
+            load={**load, "price": 1.0},  # of a unit rent, tokens in and out show their shares
+        ),
+        problems,
+    )
+    if problems or paid is None or asked is None:
+        raise BadInput(problems)
+    served = closed_form(*asked)
+    work = _work_of_tokens(served, asked[0].system, float(count(asked[0].model).active))
+    return _billed(paid, work, served.overrides, served.assumptions)
+
+
+def _payment(
+    question: RunQuestion | TokenQuestion, money: Sequence[str]
+) -> tuple[Sheet, Paying, dict[str, object]]:
+    """Figures, how they are paid, and what was set; every problem at once."""
+    problems: list[Problem] = []
+    seen: dict[str, object] = {}
+    settings = parse_settings(tuple(money))
+    figures = collect(lambda: set_prices(sheet(), settings, seen, (RENT,)), problems) or sheet()
+    flags = (question.years, question.utilisation)
+    figures = collect(lambda: with_flags(figures, *flags), problems) or figures
+    collect(lambda: figures.resolve("grids", question.region, "region"), problems)
+    collect(lambda: check_way(question.rent), problems)
+    texts = [question.price] if question.price != "" else []
+    texts += [s.text for s in settings if s.path == f"prices.{RENT}"]
+    price = collect(lambda: units.parse(texts[0], RENT, "price"), problems) if texts else None
+    if price is not None and not 0.0 < price < MOST_RENT:
+        message = "not a usable rent"
+        problems.append(Problem(path="price", value=texts[0], message=message, allowed="above 0"))
+    if problems:
+        raise BadInput(problems)
+    name = question.system if isinstance(question.system, str) else ""
+    paying = Paying(way=question.rent, price=price, region=question.region, name=name)
+    return figures, paying, seen
+
+
+def _billed(
+    paid: tuple[Sheet, Paying, dict[str, object]],
+    work: Work,
+    overrides: Mapping[str, object] | None,
+    assumptions: Sequence[str],
+) -> CostAnswer:
+    """Work with its payment."""
+    figures, paying, seen = paid
+    said = [text for text in assumptions if not text.startswith(OF_SPEED)]
+    return billed(work, paying, figures, {**(overrides or {}), **seen}, said)
+
+
+def _work_of_run(result: Estimate, run: Run) -> Work:
+    """A run as work: kept steps, and what failures and checkpoints take."""
+    assert result.scenario is not None
+    low, high = run.interval["p90"] if run.interval else (run.days, run.days)
+    ends = (run.gpu_hours * low / run.days, run.gpu_hours, run.gpu_hours * high / run.days)
+    seconds = run.gpu_hours * 3600.0
+    flop = result.tflops_per_gpu * 1e12 * result.step_s * result.gpus * run.steps
+    return Work(
+        what="run",
+        name=result.model,
+        system=result.scenario.system,
+        gpus=result.gpus,
+        gpu_hours=ends,
+        watts_per_gpu=None if run.energy_joules is None else run.energy_joules / seconds,
+        shares=_lost_time(run),
+        tokens=run.tokens,
+        flop=flop,
+        facts={
+            "plan": str(result.plan),
+            "plan_chosen": result.plan_chosen,
+            "fits": result.fits,
+            "tokens": run.tokens,
+            "days": run.days,
+            "goodput": run.goodput,
+            "mfu": result.mfu,
+            "step_s": result.step_s,
+            "tokens_per_s": result.tokens_per_s,
+            "model_flop": flop,
+        },
+    )
+
+
+def _lost_time(run: Run) -> dict[str, float]:
+    """Shares of the time: goodput is the product of what three losses leave, in this order."""
+    left = run.restart_share
+    waited = left * (1.0 - run.checkpoint_share)
+    again = left * run.checkpoint_share * (1.0 - run.rework_share)
+    return {
+        "steps": 1.0 - (1.0 - left) - waited - again,
+        "steps done again": again,
+        "checkpoints": waited,
+        "restarts": 1.0 - left,
+    }
+
+
+def _work_of_tokens(served: Served, system: Any, active: float) -> Work:
+    """A million answered tokens as work: reading prompts and writing answers."""
+    per_s = served.output_tokens_per_s
+    hours = served.gpus * 1e6 / per_s / 3600.0
+    low, high = _slower_and_faster(served)
+    prompts = _prompt_share(served)
+    return Work(
+        what="token",
+        name=served.model,
+        system=system,
+        gpus=served.gpus,
+        gpu_hours=(hours * low, hours, hours * high),
+        watts_per_gpu=served.joules_per_token * per_s / served.gpus,
+        shares={"prompts": prompts, "answers": 1.0 - prompts},
+        tokens=1e6,
+        flop=2.0 * active * 1e6 * (1.0 + served.isl / served.osl),
+        facts={
+            "plan": served.plan,
+            "plan_chosen": served.plan_chosen,
+            "replicas": served.replicas,
+            "profile": served.profile,
+            "isl": served.isl,
+            "osl": served.osl,
+            "concurrency": served.concurrency,
+            "rate": served.rate,
+            "ttft_ms": served.ttft_ms.mean,
+            "tpot_ms": served.tpot_ms.mean,
+            "requests_per_s": served.requests_per_s,
+            "tokens_per_s": per_s,
+            "tokens_per_s_per_user": served.output_tokens_per_s_per_user,
+            "prompt_share": prompts,
+            "input_tokens_per_output_token": served.isl / served.osl,
+        },
+    )
+
+
+def _prompt_share(served: Served) -> float:
+    """Share of the chips' time in steps that read prompts, from what a unit rent gives them."""
+    if served.usd_per_million_input_tokens is None:
+        return 0.0
+    read_per_hour = served.requests_per_s * served.isl * 3600.0 / 1e6
+    share = served.usd_per_million_input_tokens * read_per_hour / served.gpus
+    return min(max(share, 0.0), 1.0)
+
+
+def _slower_and_faster(served: Served) -> tuple[float, float]:
+    """Hours over the expected ones, nine times in ten: a given rate takes the same chips all the same."""
+    if served.rate is not None or served.interval is None:
+        return 1.0, 1.0
+    first, later = served.interval["ttft_ms"]["p90"], served.interval["tpot_ms"]["p90"]
+    steps = max(served.osl - 1.0, 0.0)
+    whole = served.ttft_ms.mean + steps * served.tpot_ms.mean
+    low, high = ((a + steps * b) / whole for a, b in zip(first, later, strict=True))
+    return min(low, 1.0), max(high, 1.0)
+
+
+def _settings(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Settings of speed, and those of money."""
+    parse_settings(tuple(texts), ROOTS)
+    money = tuple(text for text in texts if text.strip().startswith("prices."))
+    return tuple(text for text in texts if text not in money), money
+
+
+def _whole(value: Any) -> Any:
+    """A whole number where a text is one: sweeps and flags give texts."""
+    text = value.strip() if isinstance(value, str) else ""
+    return int(text) if text.isascii() and text.isdigit() else value
+
+
+def _decimal(value: Any) -> Any:
+    """A number where a text is one, else the text for `serve` to complain of."""
+    try:
+        return value if value is None else float(value)
+    except (TypeError, ValueError):
+        return value

@@ -1,0 +1,123 @@
+"""`foretell cost run` and `foretell cost token`: what work on a system costs."""
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from foretell.cli.cost import Sweep, answered
+from foretell.cli.flags import Conditions, Json, ModelName, Plot, Question
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paid:
+    """How work is paid for, and where it runs."""
+
+    rent: Annotated[
+        str,
+        Parameter(
+            metavar="TERM",
+            show_default=False,
+            help="on-demand, spot, reserved, 1-year, 3-year or own; else on-demand where it is known.",
+        ),
+    ] = ""
+    region: Annotated[
+        str,
+        Parameter(metavar="PLACE", help="Whose grid: a country, or a cloud's region."),
+    ] = "world"
+    price: Annotated[
+        str, Parameter(metavar="USD", show_default=False, help="Rent of a chip for an hour.")
+    ] = ""
+    years: Annotated[
+        str, Parameter(metavar="N", show_default=False, help="Years that servers are used.")
+    ] = ""
+    utilisation: Annotated[
+        str,
+        Parameter(
+            metavar="SHARE",
+            show_default=False,
+            help="Share of the hours in which owned or reserved chips work.",
+        ),
+    ] = ""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What is asked of a deployment."""
+
+    system: Annotated[
+        str | None,
+        Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
+    ] = None
+    gpus: Annotated[
+        str | None, Parameter(metavar="N", help="Chips of all instances; 8xH100 names the system.")
+    ] = None
+    isl: Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")] = "1024"
+    osl: Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")] = "1024"
+    concurrency: Annotated[
+        str | None, Parameter(metavar="N", help="Requests in flight, all instances together.")
+    ] = None
+    rate: Annotated[
+        str | None, Parameter(metavar="R", help="Requests per second, in the place of those.")
+    ] = None
+    plan: Annotated[
+        str | None,
+        Parameter(metavar="WORDS", help='Words such as "tp4 weights=fp8 kv=fp8 max_batch=256".'),
+    ] = None
+    engine: Annotated[
+        str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
+    ] = "vllm"
+    spread: Annotated[
+        str, Parameter(metavar="X", help="Lengths are even between this share and the whole.")
+    ] = "1.0"
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            metavar="PATH=VALUE",
+            show_default=False,
+            help="Any field or figure, as in prices.site.pue=1.1; once for each.",
+        ),
+    ] = ()
+
+
+NOTHING_SET, NO_RUN, NO_SERVICE, NOT_PAID = Question(), Conditions(), Service(), Paid()
+
+
+def run(
+    model: ModelName,
+    *,
+    question: Question = NOTHING_SET,
+    conditions: Conditions = NO_RUN,
+    paid: Paid = NOT_PAID,
+    sweep: Sweep = (),
+    plot: Plot = None,
+    json: Json = False,
+) -> int:
+    """A training run: money, energy and carbon, each part by part; compute-optimal without --tokens."""
+    from foretell.bills import RunQuestion, run_cost
+
+    asked = RunQuestion(model=model, **_given(question), **_given(conditions), **_given(paid))
+    return answered(run_cost, asked, sweep, plot, json)
+
+
+def token(
+    model: ModelName,
+    *,
+    service: Service = NO_SERVICE,
+    paid: Paid = NOT_PAID,
+    sweep: Sweep = (),
+    plot: Plot = None,
+    json: Json = False,
+) -> int:
+    """A million answered tokens at a steady load: money, energy and carbon, each part by part."""
+    from foretell.bills import TokenQuestion, token_cost
+
+    asked = TokenQuestion(model=model, **_given(service), **_given(paid))
+    return answered(token_cost, asked, sweep, plot, json)
+
+
+def _given(flags: Any) -> dict[str, Any]:
+    return {field.name: getattr(flags, field.name) for field in fields(flags)}

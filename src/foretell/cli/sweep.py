@@ -1,0 +1,145 @@
+"""`foretell sweep`: a study's points, how far they are, and what came of them."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from foretell.cli.flags import Json, Workers, number
+from foretell.cli.output import write_json
+
+if TYPE_CHECKING:
+    from foretell.sweep.run import SweepStatus
+
+Study = Annotated[str, Parameter(metavar="STUDY.toml", help="The study's file (docs/sweep.md).")]
+Folder = Annotated[str, Parameter(metavar="DIR", help="The folder that `sweep --out` wrote.")]
+Out = Annotated[str, Parameter(metavar="DIR", help="Where the results go.")]
+OutFile = Annotated[str, Parameter(metavar="FILE", help="What is written: .csv or .parquet.")]
+Sql = Annotated[
+    str | None,
+    Parameter(metavar="QUERY", help='What to write of the table "sweep"; else all of it.'),
+]
+Runner = Annotated[
+    str,
+    Parameter(metavar="NAME", help="process; dask, a cluster of our own; or dask://host:port."),
+]
+Yes = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Ask more than 100 000 points.")
+]
+EVERY_S = 10.0
+"""Between two lines of progress where nobody watches."""
+
+
+def sweep(
+    study: Study,
+    *,
+    out: Out,
+    workers: Workers = "1",
+    executor: Runner = "process",
+    yes: Yes = False,
+    json: Json = False,
+) -> int:
+    """Ask every point of a study; killed, it goes on where it was."""
+    from foretell.sweep.run import sweep as run
+
+    with _watched() as progress:
+        found = run(
+            study, out=out, workers=number(workers), executor=executor, yes=yes, progress=progress
+        )
+    return _told(found, json)
+
+
+def resume(
+    folder: Folder,
+    *,
+    workers: Workers = "1",
+    executor: Runner = "process",
+    json: Json = False,
+) -> int:
+    """Go on with a sweep from its folder; what is whole is kept, what is corrupt is done again."""
+    from foretell.sweep.run import resume as run
+
+    with _watched() as progress:
+        found = run(folder, workers=number(workers), executor=executor, progress=progress)
+    return _told(found, json)
+
+
+def status(folder: Folder, *, json: Json = False) -> int:
+    """How far a sweep is, how fast, and whether its shards are whole."""
+    from foretell.sweep.run import status as look
+
+    return _told(look(folder), json)
+
+
+def export(folder: Folder, *, out: OutFile, sql: Sql = None, json: Json = False) -> int:
+    """The results as one file, sorted by point, or what an SQL query makes of them."""
+    from foretell.sweep.export import export as write
+
+    found = write(folder, out=out, sql=sql)
+    if not found.complete:
+        missing = f"{found.points_done:,} of {found.points:,} points are there"
+        print(f"warning: the sweep is not complete: {missing}", file=sys.stderr)
+    if json:
+        write_json(found.to_dict())
+    else:
+        print(f"{found.out}: {found.rows:,} rows, {len(found.columns)} columns")
+    return 0
+
+
+def _told(found: "SweepStatus", json: bool) -> int:
+    """How far a sweep is, as text or JSON."""
+    if json:
+        write_json(found.to_dict())
+        return 0
+    state = "complete" if found.complete else "running" if found.running else "not complete"
+    shards = f"{found.shards_done:,} of {found.shards:,} shards"
+    print(f"{found.folder}: {state}, {found.points_done:,} of {found.points:,} points, {shards}")
+    if found.points_per_s is not None and not found.complete:
+        print(f"{found.points_per_s:,.3g} points/s, {_time(found.seconds_left)} left")
+    for name in found.corrupt:
+        print(f"corrupt, to be done again: {name}")
+    if not found.complete and not found.running:
+        print(f"go on: foretell sweep resume {found.folder}")
+    return 0
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown time"
+    return f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 3600:,.1f} h"
+
+
+@contextmanager
+def _watched() -> Iterator[Callable[[int, int], None]]:
+    """A bar with rate and time left on a terminal; else now and then a line on standard error."""
+    start = time.monotonic()
+    state: dict[str, float] = {"first": -1.0, "last": start}
+
+    def line(done: int, total: int) -> str:
+        if state["first"] < 0:
+            state["first"] = done
+        spent = time.monotonic() - start
+        rate = (done - state["first"]) / spent if spent > 0.0 else 0.0
+        left = _time((total - done) / rate if rate else None)
+        return f"{done:,} of {total:,} points, {rate:,.3g} points/s, {left} left"
+
+    def report(done: int, total: int) -> None:
+        said, now = line(done, total), time.monotonic()
+        if bar is None and now - state["last"] >= EVERY_S:
+            state["last"] = now
+            print(f"sweep: {said}", file=sys.stderr, flush=True)
+        elif bar is not None:
+            bar.update(f"sweep: {said}")
+
+    if not sys.stderr.isatty():
+        bar = None
+        yield report
+        return
+    from rich.console import Console
+
+    bar = Console(stderr=True).status("sweep")
+    with bar:
+        yield report

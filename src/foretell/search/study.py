@@ -1,0 +1,423 @@
+"""From a study's file to a study: every problem of every table is reported at once.
+
+The file has `[study]` (kind, plan, mode, samples, seed), `[base]` (the verb's flags in snake case, and
+`--set` paths in quotes), `[vary]` (a flag or path = a list of values, or ends and steps),
+`[objectives]`, `[limits]` and any number of `[[workload]]` (docs/sweep.md).
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from foretell import units
+from foretell.catalog.files import read_table
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.overrides import ROOTS
+from foretell.search.plan_words import word_of
+from foretell.specs.plan import named_fields, parse_plan
+from foretell.specs.study import (
+    BEST,
+    Axis,
+    Direction,
+    Mode,
+    Study,
+    StudyKind,
+    Verb,
+    Workload,
+)
+
+PLACE = ("model", "system", "gpus", "plan", "set")
+LOAD = ("isl", "osl", "rate", "engine", "price")
+LEVELS = ("ttft", "tpot", "headroom", "percentile")
+"""Flags of `size` that make a question of serving one of size."""
+RUN = (
+    "tokens", "failures_per_gpu_day", "restart_s", "checkpoint", "checkpoint_interval",
+    "checkpoint_wait_s", "storage_bandwidth",
+)  # fmt: skip
+"""Flags of a whole run."""
+SILICON = ("name", "node", "area", "dies", "package", "die_to_die", "volume", "set")
+FLAGS: dict[str, tuple[str, ...]] = {
+    "estimate": (*PLACE, "global_batch", "seq_len", "target_len", *RUN),
+    "serve": (*PLACE, *LOAD, "concurrency", "spread"),
+    "size": (*PLACE, *LOAD, *LEVELS, "simulate"),
+    "cost chip": SILICON,
+    "cost package": SILICON,
+    "cost system": ("system", "gpus", "price", "years", "utilisation", "watts", "set"),
+}
+"""Flags of each verb that a study can give."""
+WHOLE = ("gpus", "global_batch", "seq_len", "target_len", "dies")
+"""Flags that are whole numbers."""
+DEGREES = ("tp", "pp", "vpp", "dp", "cp", "ep", "etp", "zero", "micro_batch", "shard", "lora")
+"""Fields of a plan that are whole numbers."""
+KEYS = ("kind", "plan", "mode", "samples", "seed", "what")
+TABLES = ("study", "base", "vary", "objectives", "limits", "workload")
+RANGE = ("low", "high", "steps", "scale")
+MOST_STEPS = 100_000
+"""Steps of one range; more are a typing error."""
+
+
+def read_study(given: str | Path | Mapping[str, Any]) -> Study:
+    """A study from its file or its table; BadInput with all that is wrong."""
+    folder = Path.cwd()
+    if not isinstance(given, Mapping):
+        path = Path(given)
+        folder, given = path.absolute().parent, read_table(path)
+    table = {name: given[name] for name in given}
+    problems = [
+        _unknown(name, table[name], TABLES, "no such table") for name in table if name not in TABLES
+    ]
+    problems += [
+        Problem(path=name, value=table[name], message="not a table")
+        for name in TABLES
+        if not isinstance(table.get(name, {}), Mapping) and name != "workload"
+    ]
+    if problems:
+        raise BadInput(problems)
+    return _Reader(table, folder, problems).study()
+
+
+class _Reader:
+    """One reading: the tables, and what is wrong with them so far."""
+
+    def __init__(self, table: Mapping[str, Any], folder: Path, problems: list[Problem]) -> None:
+        self.folder, self.problems = folder, problems
+        self.head, self.vary = dict(table.get("study", {})), dict(table.get("vary", {}))
+        self.base = self._with_paths(dict(table.get("base", {})))
+        self.mix: Any = table.get("workload", [])
+        self.objectives = dict(table.get("objectives", {}))
+        self.limits = dict(table.get("limits", {}))
+
+    def study(self) -> Study:
+        """The study, or BadInput."""
+        for name in self.head:
+            if name not in KEYS:
+                self.problems.append(
+                    _unknown(f"study.{name}", self.head[name], KEYS, "no such key")
+                )
+        kind = self._choice("kind", get_args(StudyKind), None)
+        mode = self._choice("mode", get_args(Mode), "product")
+        mix = self._workloads()
+        verb = self._verb(kind, mix)
+        if verb is not None:
+            self._check_flags(verb, mix)
+        plan, axes = self._plan(verb), self._axes(mode)
+        self._contradictions(mode, plan, axes, mix)
+        self._wishes()
+        if self.problems or verb is None:
+            raise BadInput(self.problems)
+        return Study(
+            kind=kind,
+            verb=verb,
+            plan=plan,
+            mode=mode,
+            samples=self.head.get("samples", 0),
+            seed=self.head.get("seed", 0),
+            base={n: v for n, v in self.base.items() if "." not in n and n not in ("set", "plan")},
+            settings=settings_of(self.base),
+            axes=axes,
+            objectives=self.objectives,
+            limits={name: float(value) for name, value in self.limits.items()},
+            workloads=mix,
+            table=self._table(mix),
+        )
+
+    def _table(self, mix: Sequence[Workload]) -> dict[str, Any]:
+        whole = {
+            "study": self.head,
+            "base": self.base,
+            "vary": self.vary,
+            "objectives": self.objectives,
+            "limits": self.limits,
+            "workload": [{"name": w.name, "weight": w.weight, **w.base} for w in mix],
+        }
+        return {name: value for name, value in whole.items() if value}
+
+    def _with_paths(self, flags: dict[str, Any]) -> dict[str, Any]:
+        """Flags with files that stand beside the study under their full names."""
+        for name in ("model", "system"):
+            text = flags.get(name)
+            if isinstance(text, str) and (self.folder / text).exists():
+                flags[name] = str((self.folder / text).resolve())
+        return flags
+
+    def _bad(self, path: str, value: object, message: str, allowed: str | None = None) -> None:
+        self.problems.append(Problem(path=path, value=value, message=message, allowed=allowed))
+
+    def _choice(self, name: str, choices: Sequence[str], default: str | None) -> Any:
+        value = self.head.get(name, default)
+        if value not in choices:
+            message = "missing" if value is None else "not a choice"
+            self.problems.append(
+                Problem(
+                    path=f"study.{name}",
+                    value=value,
+                    message=message,
+                    allowed=", ".join(choices),
+                    nearest=None if value is None else nearest_name(str(value), choices),
+                )
+            )
+        return value
+
+    def _workloads(self) -> tuple[Workload, ...]:
+        if not isinstance(self.mix, list) or not all(isinstance(w, Mapping) for w in self.mix):
+            self._bad("workload", self.mix, "not a list of tables", "[[workload]]")
+            return ()
+        found = []
+        for place, given in enumerate(self.mix):
+            rest = {k: v for k, v in given.items() if k not in ("weight", "name")}
+            weight = given.get("weight", 1.0)
+            if not _is_number(weight) or not weight > 0.0:
+                self._bad(f"workload.{place}.weight", weight, "not a usable number", "above 0")
+                weight = 1.0
+            found.append(
+                Workload(
+                    name=str(given.get("name", place)),
+                    weight=float(weight),
+                    base=self._with_paths(rest),
+                )
+            )
+        names = [w.name for w in found]
+        for name in sorted({n for n in names if names.count(n) > 1}):
+            self._bad("workload.name", name, "two workloads have this name")
+        return tuple(found)
+
+    def _verb(self, kind: str | None, mix: Sequence[Workload]) -> Verb | None:
+        """The verb that the kind and the flags come to."""
+        given = {*self.base, *self.vary, *(name for w in mix for name in w.base)}
+        what = self.head.get("what")
+        if what is not None and (kind != "cost" or what not in ("chip", "package", "system")):
+            self._bad("study.what", what, "not a choice", "chip, package, system; for kind cost")
+        match kind:
+            case "training":
+                return "estimate"
+            case "serving":
+                return "size" if given & {*LEVELS} else "serve"
+            case "cost" if what == "chip":
+                return "cost chip"
+            case "cost" if what == "package" or (what is None and "system" not in given):
+                return "cost package"
+            case "cost":
+                return "cost system"
+            case _:
+                return None
+
+    def _check_flags(self, verb: Verb, mix: Sequence[Workload]) -> None:
+        """Names that are no flag of the verb and no path."""
+        tables = {"base": self.base, "vary": self.vary}
+        tables |= {f"workload.{i}": dict(w.base) for i, w in enumerate(mix)}
+        for where, table in tables.items():
+            for name, value in table.items():
+                root = name.split(".", 1)[0]
+                known = FLAGS[verb] if where != "vary" else [f for f in FLAGS[verb] if f != "set"]
+                if "." in name and root in ROOTS:
+                    continue
+                names = ROOTS if "." in name else known
+                if name not in known:
+                    what = "no such record" if "." in name else f"no flag of `{verb}`"
+                    word = root if "." in name else name
+                    allowed = ", ".join(known if "." not in name else ROOTS)
+                    near = nearest_name(word, names)
+                    self.problems.append(
+                        Problem(
+                            path=f"{where}.{name}",
+                            value=value,
+                            message=what,
+                            allowed=f"{allowed}; or a --set path",
+                            nearest=near,
+                        )
+                    )
+                elif where != "vary" and isinstance(value, list | dict) and name != "set":
+                    self._bad(f"{where}.{name}", value, "has one value here", "lists: in [vary]")
+
+    def _plan(self, verb: Verb | None) -> str:
+        """The plan of all points: of [study], or the flag of [base]."""
+        given = [t["plan"] for t in (self.head, self.base) if "plan" in t]
+        if len(given) == 2 and given[0] != given[1]:
+            self._bad("base.plan", given[1], f"contradicts study.plan, {given[0]!r}")
+        plan = given[0] if given else BEST
+        if not isinstance(plan, str):
+            self._bad("study.plan", plan, "not a text", 'best, or words such as "tp8 pp4"')
+            return BEST
+        if verb == "estimate" and plan != BEST:
+            self._collect("study.plan", lambda: parse_plan(plan))
+        return plan
+
+    def _collect(self, path: str, make: Any) -> None:
+        try:
+            make()
+        except BadInput as error:
+            self.problems += [
+                Problem(
+                    path=path,
+                    value=p.value,
+                    message=p.message,
+                    allowed=p.allowed,
+                    nearest=p.nearest,
+                )
+                for p in error.problems
+            ]
+
+    def _axes(self, mode: str) -> tuple[Axis, ...]:
+        if not self.vary:
+            self._bad("vary", None, "nothing varies", "a flag or --set path = a list of values")
+        return tuple(a for n, v in self.vary.items() if (a := self._axis(n, v, mode)) is not None)
+
+    def _axis(self, name: str, given: Any, mode: str) -> Axis | None:
+        """One line of [vary]."""
+        path, last = f"vary.{name}", name.rsplit(".", 1)[-1]
+        whole = name in WHOLE or (name.startswith("plan.") and last in DEGREES)
+        unit = unit_of(name)
+        if isinstance(given, Mapping):
+            return self._range(name, given, mode, whole)
+        if not isinstance(given, list):
+            self._bad(path, given, "neither a list nor ends", "[1, 2] or {low, high, steps}")
+            return None
+        if not given:
+            self._bad(path, given, "an empty list: there are no points", "at least one value")
+            return None
+        before = len(self.problems)
+        values: list[Any] = []
+        for value in given:
+            if isinstance(value, Mapping) or (isinstance(value, list) and last != "order"):
+                self._bad(path, value, "not a plain value")
+            elif isinstance(value, float) and not np.isfinite(value):
+                self._bad(path, value, "not a finite number")
+            elif isinstance(value, str) and unit:
+                self._collect(path, lambda text=value: values.append(units.parse(text, unit)))
+            else:
+                values.append(",".join(map(str, value)) if isinstance(value, list) else value)
+        doubled = {repr(v) for v in values if values.count(v) > 1}
+        if doubled and mode == "product":
+            self._bad(path, ", ".join(sorted(doubled)), "a value stands twice", "each value once")
+        if name.startswith("plan.") and len(self.problems) == before and not self._of_serving():
+            for value in values:
+                self._collect(path, lambda value=value: parse_plan(word_of(last, value)))
+        return Axis(path=name, values=tuple(values), whole=whole) if values else None
+
+    def _of_serving(self) -> bool:
+        return self.head.get("kind") != "training"
+
+    def _range(self, name: str, given: Mapping[str, Any], mode: str, whole: bool) -> Axis | None:
+        """Two ends, and the steps between them or none."""
+        path, before = f"vary.{name}", len(self.problems)
+        for key in given:
+            if key not in RANGE:
+                self.problems.append(_unknown(f"{path}.{key}", given[key], RANGE, "no such key"))
+        ends: list[float] = []
+        for key in ("low", "high"):
+            value: Any = given.get(key)
+            if isinstance(value, str):
+                self._collect(
+                    f"{path}.{key}", lambda v=value: ends.append(units.parse(v, unit_of(name)))
+                )
+            elif _is_number(value) and np.isfinite(value):
+                ends.append(float(value))
+            else:
+                self._bad(f"{path}.{key}", value, "not a number" if key in given else "missing")
+        scale, steps = given.get("scale", "linear"), given.get("steps")
+        if scale not in ("linear", "log"):
+            self._bad(f"{path}.scale", scale, "not a choice", "linear, log")
+        if len(ends) == 2 and ends[0] > ends[1]:
+            self._bad(path, ends, "low is above high")
+        if scale == "log" and ends and min(ends) <= 0.0:
+            self._bad(f"{path}.low", min(ends), "no logarithm", "above 0")
+        if steps is None and mode != "sample":
+            self._bad(f"{path}.steps", None, "missing", "a whole number from 1")
+        elif steps is not None and (type(steps) is not int or not 1 <= steps <= MOST_STEPS):
+            self._bad(
+                f"{path}.steps", steps, "not usable", f"a whole number from 1 to {MOST_STEPS}"
+            )
+        if len(self.problems) > before:
+            return None
+        low, high, log = ends[0], ends[1], scale == "log"
+        values = () if steps is None else spaced(low, high, steps, log=log, whole=whole)
+        return Axis(path=name, values=values, low=low, high=high, log=log, whole=whole)
+
+    def _contradictions(
+        self, mode: str, plan: str, axes: Sequence[Axis], mix: Sequence[Workload]
+    ) -> None:
+        """What is said twice, or cannot be together."""
+        fixed = {s.partition("=")[0]: "base.set" for s in settings_of(self.base)}
+        fixed |= dict.fromkeys(self.base, "base")
+        fixed |= {name: f"workload {w.name}" for w in mix for name in w.base}
+        if "plan" in self.head:
+            fixed["plan"] = "study"
+        for axis in axes:
+            if axis.path in fixed:
+                self._bad(f"vary.{axis.path}", None, f"is fixed in [{fixed[axis.path]}] too")
+        varied = {axis.path for axis in axes}
+        named = named_fields(plan) if plan != BEST and isinstance(plan, str) else ()
+        for name in named:
+            if f"plan.{name}" in varied:
+                self._bad(f"vary.plan.{name}", None, f"the plan {plan!r} fixes {name} too")
+        if "plan" in varied and any(p.startswith("plan.") for p in varied):
+            self._bad("vary.plan", None, "varies beside fields of the plan", "one of the two")
+        if mode == "list" and len({len(a.values) for a in axes if a.values}) > 1:
+            lengths = ", ".join(f"{a.path} {len(a.values)}" for a in axes)
+            self._bad("vary", lengths, "lists of unequal length in mode list")
+        samples = self.head.get("samples")
+        if mode == "sample" and (type(samples) is not int or samples < 1):
+            self._bad("study.samples", samples, "not usable", "a whole number from 1")
+        if mode != "sample" and samples is not None:
+            self._bad("study.samples", samples, f"has no effect in mode {mode}", 'mode = "sample"')
+        seed = self.head.get("seed", 0)
+        if type(seed) is not int or seed < 0:
+            self._bad("study.seed", seed, "not usable", "a whole number from 0")
+
+    def _wishes(self) -> None:
+        """Objectives and limits; that their columns exist is looked at where columns are known."""
+        for name, value in self.objectives.items():
+            if value not in get_args(Direction):
+                self._bad(f"objectives.{name}", value, "not a choice", "min, max")
+        for name, value in self.limits.items():
+            if not _is_number(value):
+                self._bad(f"limits.{name}", value, "not a number", "the largest value")
+
+
+def spaced(low: float, high: float, steps: int, *, log: bool, whole: bool) -> tuple[Any, ...]:
+    """Values from low to high, ends included; whole numbers once each."""
+    made = np.geomspace(low, high, steps) if log else np.linspace(low, high, steps)
+    # Twelve digits: 8, 16, 32 rather than 15.999999999999998.
+    found = [float(f"{value:.12g}") for value in made]
+    if whole:
+        return tuple(dict.fromkeys(round(value) for value in found))
+    return tuple(dict.fromkeys(found))
+
+
+def unit_of(path: str) -> str:
+    """The unit in a path's last name, or in the one before (`chip.matrix_flop_per_s.bf16`); "" if none."""
+    if "." not in path:
+        return ""
+    names = path.split(".")[1:]
+    found = [units.field_unit(name) for name in names[-2:]]
+    return next((unit for unit in reversed(found) if unit), "")
+
+
+def settings_of(base: Mapping[str, Any]) -> tuple[str, ...]:
+    """The `--set` texts of a table: its paths, and what stands under `set`."""
+    texts = [f"{name}={text_of(value)}" for name, value in base.items() if "." in name]
+    given = base.get("set", ())
+    if isinstance(given, Mapping):
+        return (*texts, *(f"{name}={text_of(value)}" for name, value in given.items()))
+    return (*texts, *map(str, [given] if isinstance(given, str) else given))
+
+
+def text_of(value: Any) -> str:
+    """A value as `--set` takes it: numbers with all their digits, switches in small letters."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _unknown(path: str, value: object, names: Sequence[str], message: str) -> Problem:
+    near = nearest_name(path.rsplit(".", 1)[-1], names)
+    allowed = ", ".join(names)
+    return Problem(path=path, value=value, message=message, allowed=allowed, nearest=near)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

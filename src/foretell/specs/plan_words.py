@@ -1,0 +1,208 @@
+"""The words of a plan's text: which there are, and what each says of one field.
+
+A word is a degree (`tp8`), a switch (`sp`, `no-flash`), or key=value: one of a few choices, a number between
+two ends, an order of the groups, or a form of its own (plan_forms.py).
+"""
+
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs.plan_forms import (
+    FORM_ALLOWED,
+    FORM_WORDS,
+    FORMS,
+    NUMBERS,
+    SEQUENCE_GRID,
+    as_written,
+)
+
+AXES = ("tp", "cp", "dp", "pp")
+"""Groups that are laid on the network, innermost first by default."""
+FRAMEWORKS = (
+    "generic",
+    "megatron",
+    "megatron-te",
+    "megatron-core",
+    "megatron-graphs",
+    "megatron-deepspeed",
+    "nanotron",
+    "flash-attn",
+    "fsdp",
+    "fsdp-compiled",
+    "torchtitan",
+    "internevo",
+    "jax",
+    "pytorch-eager",
+    "pytorch-compiled",
+)
+"""Generations of training frameworks that the catalogue has a record of (catalog/frameworks.toml)."""
+DEGREES = {
+    "tp": "tp",
+    "pp": "pp",
+    "vpp": "vpp",
+    "dp": "dp",
+    "cp": "cp",
+    "ep": "ep",
+    "etp": "etp",
+    "zero": "zero",
+    "mbs": "micro_batch",
+}
+"""Words that a number follows, and their fields."""
+SWITCHES = ("sp", "flash", "fused", "reshard")
+"""Words that are on by themselves and off after no-."""
+CHOICES: dict[str, tuple[str, ...]] = {
+    "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
+    "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
+    "scaling": ("tensor", "row", "block"),
+    "adapters": ("all", "attention", "qkv"),
+    "reduce": ("auto", "step", "micro-batch"),
+    "wire": ("auto", "fp32", "bf16", "fp16"),
+    "gather": ("auto", "bf16", "fp8"),
+    "optimizer": ("adam", "adam8bit", "adafactor", "muon", "sgd"),
+    "attention": ("auto", "fa1", "fa2", "fa3", "cudnn"),
+    "tp_mode": ("1d", "summa"),
+    "tp_overlap": ("auto", "off", "on"),
+    "cp_mode": ("ring", "allgather", "ulysses"),
+    "dispatch": ("alltoall", "dedup"),
+    "ep_overlap": ("off", "on"),
+    "weights": ("fp32", "bf16", "fp16", "fp8"),
+    "gradients": ("fp32", "bf16", "fp16"),
+    "master": ("fp32", "bf16", "none"),
+    "states": ("fp32", "bf16", "fp8"),
+    "framework": FRAMEWORKS,
+}
+"""Keys whose value is one of a few."""
+FACTORS = {"capacity": (0.0, 100.0), "imbalance": (1.0, 1e4)}
+"""Keys whose value is any number, with its least and most."""
+LARGEST_DEGREE = 10**9
+"""Degrees above this are a typing error, not a plan."""
+
+
+def outside(path: str, value: object, low: float, high: float) -> Problem:
+    """A number that is not between two ends."""
+    return Problem(path=path, value=value, message="out of range", allowed=f"{low:g} to {high:g}")
+
+
+def no_choice(path: str, value: object, allowed: str, nearest: str | None) -> Problem:
+    """A value that is none of its key's."""
+    return Problem(path=path, value=value, message="not a choice", allowed=allowed, nearest=nearest)
+
+
+def read_words(text: str) -> tuple[dict[str, object], list[Problem]]:
+    """Fields that the text names, and every word that is wrong."""
+    given: dict[str, object] = {}
+    problems: list[Problem] = []
+    for word in text.split():
+        try:
+            key, value = _word(word)
+        except BadInput as error:
+            problems += error.problems
+            continue
+        if key in given:
+            message = f"`{key}` is given twice"
+            problems.append(
+                Problem(path="plan", value=word, message=message, allowed="each word once")
+            )
+        given[key] = value
+    return as_written(given, problems), problems
+
+
+def _word(word: str) -> tuple[str, object]:
+    """One word: a switch, a name with a number, or key=value."""
+    bare = word.lower()
+    if bare in SWITCHES:
+        return bare, True
+    if bare.startswith("no-") and bare[3:] in SWITCHES:
+        return bare[3:], False
+    if "=" in bare:
+        return _choice(word, *bare.split("=", 1))
+    name = bare.rstrip("0123456789")
+    digits = bare[len(name) :]
+    if name in DEGREES and digits and digits.isascii():
+        number = int(digits) if len(digits) < 12 else LARGEST_DEGREE + 1
+        low, high = (0, 3) if name == "zero" else (1, LARGEST_DEGREE)
+        if not low <= number <= high:
+            allowed = f"{low} to {high}"
+            raise BadInput(
+                [Problem(path=f"plan.{name}", value=word, message="out of range", allowed=allowed)]
+            )
+        return DEGREES[name], number
+    words = [
+        *(f"{n}{digits or 1}" for n in DEGREES),
+        *SWITCHES,
+        *(f"no-{s}" for s in SWITCHES),
+        *(f"{k}={v}" for k, vs in {**CHOICES, **FORM_WORDS}.items() for v in vs),
+        "order=tp,cp,dp,pp",
+    ]
+    raise BadInput(
+        [
+            Problem(
+                path="plan",
+                value=word,
+                message="unknown word",
+                allowed="tp8 pp4 vpp2 dp16 zero1 mbs1 sp no-flash recompute=full ...",
+                nearest=nearest_name(bare, words),
+            )
+        ]
+    )
+
+
+def _choice(word: str, key: str, value: str) -> tuple[str, object]:
+    """key=value: one of its allowed values, or an order of the axes."""
+    if key == "order":
+        order = tuple(value.split(","))
+        if sorted(order) != sorted(AXES):
+            message, allowed = "not an order of the groups", "tp,cp,dp,pp in any order"
+            raise BadInput(
+                [Problem(path="plan.order", value=word, message=message, allowed=allowed)]
+            )
+        return key, order
+    if key in FORMS or key in NUMBERS:
+        return key, _form(key, value)
+    if key in FACTORS:
+        return key, _factor(key, value)
+    if key not in CHOICES:
+        keys = [*CHOICES, *FORMS, *NUMBERS, *FACTORS, "order"]
+        raise BadInput(
+            [
+                Problem(
+                    path="plan",
+                    value=word,
+                    message=f"unknown key `{key}`",
+                    allowed=", ".join(keys),
+                    nearest=nearest_name(key, keys),
+                )
+            ]
+        )
+    choices = (*CHOICES[key], SEQUENCE_GRID) if key == "tp_mode" else CHOICES[key]
+    if value not in choices:
+        near = nearest_name(value, choices)
+        raise BadInput([no_choice(f"plan.{key}", value, ", ".join(choices), near)])
+    return key, value
+
+
+def _form(key: str, value: str) -> object:
+    """The value of a key with a form of its own: a whole number, or its one spelling."""
+    if key in NUMBERS:
+        whole = value.isascii() and value.isdigit() and len(value) < 12
+        if whole and int(value) <= LARGEST_DEGREE:
+            return int(value)
+        allowed = f"a whole number from 0 to {LARGEST_DEGREE}"
+        raise BadInput(
+            [Problem(path=f"plan.{key}", value=value, message="out of range", allowed=allowed)]
+        )
+    found = FORMS[key](value)
+    if found is not None:
+        return found
+    near = nearest_name(value, FORM_WORDS[key])
+    raise BadInput([no_choice(f"plan.{key}", value, FORM_ALLOWED[key], near)])
+
+
+def _factor(key: str, value: str) -> float:
+    """The value of a key that is any number between two ends."""
+    low, high = FACTORS[key]
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not low <= number <= high:
+        raise BadInput([outside(f"plan.{key}", value, low, high)])
+    return number

@@ -4,6 +4,7 @@ Closed form first (search/sizing.py), then the best of it is played (serving/sim
 level at the percentile asked for gets another replica and is played again.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,7 +70,7 @@ class Choice:
             "requests_per_s": o.requests_per_s,
             "headroom": self.headroom,
             "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(osl),
-            "output_tokens_per_s_per_user": 1e3 / self.tpot_ms,
+            "output_tokens_per_s_per_user": 1e3 / (self.tpot_ms or self.ttft_ms),
             "usd_per_hour": self.usd_per_hour,
             "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
         }
@@ -199,7 +200,7 @@ def size(
         raise BadInput(problems)
     wanted = Wanted(
         rate=float(rate), isl=float(isl), osl=float(osl), ttft_ms=float(ttft), tpot_ms=float(tpot),
-        headroom=float(headroom), most_gpus=question.gpus,
+        headroom=float(headroom), most_gpus=question.gpus, degrees=degrees_of(plan or ""),
     )  # fmt: skip
     q = question
     found = sized(q.model, q.system, q.deployment, q.profile, wanted)
@@ -221,6 +222,12 @@ def size(
         price_source=q.prices.source,
         assumptions=q.assumptions,
     )
+
+
+def degrees_of(plan: str) -> tuple[tuple[str, int], ...]:
+    """The degrees that a plan's words name."""
+    words = (re.fullmatch(r"(tp|pp|dp|ep|cp)([0-9]+)", word) for word in plan.split())
+    return tuple((word[1], int(word[2])) for word in words if word)
 
 
 def _problems(

@@ -223,3 +223,31 @@ def test_chips_for_answers_are_laid_out_whole(
             "llama-3.1-70b", system="h100-sxm", gpus=16, rate=1.0, plan=plan, simulate=options
         )
     assert [problem.path for problem in caught.value.problems] == [path]
+
+
+def test_degrees_that_are_given_hold_in_a_sizing() -> None:
+    found = foretell.size(
+        "llama-3.1-8b", system="h100-sxm", rate=20.0, isl=500, osl=100, plan="tp2", simulate=False
+    )
+    assert {choice.option.instance.deployment.tp for choice in found.choices} == {2}
+
+
+def test_a_model_that_writes_nothing_is_sized_by_its_first_token() -> None:
+    found = foretell.size("bert-large", system="h100-sxm", rate=500.0, isl=512, osl=1, top=2)
+    assert found.best.meets
+    assert found.best.option.kind == "aggregated"
+    assert found.to_dict()["best"]["output_tokens_per_s_per_user"] > 0.0
+
+
+def test_chips_with_stages_draw_no_more_than_they_may() -> None:
+    found = foretell.serve(
+        "llama-3.1-70b", system="polaris-ss11", gpus=8, plan="tp4 pp2", engine="trtllm",
+        isl=1000, osl=200, concurrency=128,
+    )  # fmt: skip
+    assert found.joules_per_token * found.output_tokens_per_s / 8 < 400.0
+
+
+def test_a_picture_of_another_kind_is_refused() -> None:
+    done = command("size", "llama-3.1-8b", "--system", "h100-sxm", "--rate", "5", "--plot", "x.pdf")
+    assert (done.code, done.out) == (2, "")
+    assert ".svg" in done.err

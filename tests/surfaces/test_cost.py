@@ -200,3 +200,11 @@ def test_validate_cost(tmp_path: Path) -> None:
     assert told == {"dies_per_wafer": 571.71, "Y_poisson": 0.9231}
     assert (record["rows"], record["scored"], record["median_ape"]) == (1, 1, 0.0)
     assert foretell("validate", "cost", str(tmp_path / "x.csv")).code == 2
+
+
+@pytest.mark.parametrize("flag", ["--price", "--watts"])
+@pytest.mark.parametrize("value", ["0", "-5"])
+def test_a_rent_or_a_draw_is_above_nothing(flag: str, value: str) -> None:
+    told = foretell("cost", "system", "hgx-h100", "--gpus", "64", flag, value)
+    assert (told.code, told.out) == (2, "")
+    assert "above 0" in told.err

@@ -110,13 +110,20 @@ def with_flags(figures: Sheet, years: str | float, utilisation: str | float) -> 
 
 
 def _watts(question: SystemQuestion) -> float:
-    return 0.0 if question.watts == "" else units.parse(question.watts, "watts", "watts")
+    return 0.0 if question.watts == "" else _above_0(question.watts, "watts", "watts")
 
 
 def _rent(question: SystemQuestion, set_texts: Sequence[str]) -> float | None:
     """The rent that was given by hand."""
     texts = [question.price] if question.price != "" else list(set_texts)
-    return units.parse(texts[0], RENT, "price") if texts else None
+    return _above_0(texts[0], RENT, "price") if texts else None
+
+
+def _above_0(text: str | float, unit: str, path: str) -> float:
+    value = units.parse(text, unit, path)
+    if not value > 0.0:
+        raise BadInput([Problem(path=path, value=text, message="out of range", allowed="above 0")])
+    return value
 
 
 def _gpus(asked: str | int, system: System) -> float:

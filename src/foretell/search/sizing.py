@@ -59,6 +59,8 @@ class Wanted:
     """Share of the rate that must be there besides."""
     most_gpus: int = 64
     """Chips of one instance at most."""
+    degrees: tuple[tuple[str, int], ...] = ()
+    """Degrees of an instance that are given, such as ("tp", 2); the others are searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,8 @@ def sized(
     options = _aggregated(together, wanted)
     fronts = [one for times, _ in table for one in _prompts(times, wanted)]
     backs = [one for times, _ in table for one in _answers(times, wanted)]
-    options += _disaggregated(fronts, backs, model, system, wanted)
+    if wanted.osl > 1.0:
+        options += _disaggregated(fronts, backs, model, system, wanted)
     options.sort(key=lambda o: (o.gpus, o.tpot_ms + o.ttft_ms))
     return Sized(
         options=tuple(options),
@@ -175,12 +178,17 @@ def sized(
 def _instances(
     model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: Wanted
 ) -> Iterable[tuple[StepTimes, list[Instance]]]:
-    for layout in instances(model, system, base, profile, wanted.most_gpus):
+    every = instances(model, system, base, profile, wanted.most_gpus)
+    given = [d for d in every if all(getattr(d, name) == n for name, n in wanted.degrees)]
+    # A layout that is not among those tried is looked at as it is given.
+    for layout in given or [base]:
         times = step_times(model, system, layout, profile)
         memory = memory_of(model, system, layout, profile)
         traffic = Traffic(isl=wanted.isl, osl=wanted.osl, concurrency=BATCHES, waves=1e9)
         state = steady(times, memory, traffic)
         ok = state.fit_batch >= BATCHES
+        # After an answer of one token nothing is interrupted: what counts is a step.
+        token_s = state.tpot_s if wanted.osl > 1.0 else state.token_s
         yield (
             times,
             [
@@ -188,7 +196,7 @@ def _instances(
                     deployment=layout,
                     batch=int(BATCHES[i]),
                     ttft_ms=1e3 * float(state.ttft_steady_s[i]),
-                    tpot_ms=1e3 * float(state.tpot_s[i]),
+                    tpot_ms=1e3 * float(token_s[i]),
                     requests_per_s=float(state.requests_per_s[i]),
                 )
                 for i in np.flatnonzero(ok)

@@ -154,8 +154,12 @@ class StepTimes:
         spent = spent + at(tables.experts_joules, on.stage) + at(tables.head_joules, on.rows)
         spent = spent + decode(tables.decode_joules) + prefill(tables.prefill_joules)
         base = chip_power(self.system.chip).base_watts * self.deployment.gpus
-        # Stages have their part of the sequences each, one after the other.
-        return np.asarray(spent + base * self.seconds(load))
+        # Stages have their part of the sequences each, one after the other; prompts pass them side by side.
+        held = self.seconds(load)
+        if self.deployment.pp > 1:
+            beside = self.seconds(replace(load, prefill_tokens=0.0, past_tokens=0.0, prompts=0.0))
+            held = beside + (held - beside) / self.deployment.pp
+        return np.asarray(spent + base * held)
 
     def _places(self, on: "Spread") -> tuple[Reader, Reader]:
         """Readers of the tables of decoding sequences and of prompts, where a load stands in them."""

@@ -127,3 +127,12 @@ def test_coefficients_may_have_been_averaged(shape) -> None:
     dims = sizes(**shape)
     taken = float(seconds(dims, record, H200))
     assert seconds(dims, blurred, H200) == pytest.approx(taken, rel=1e-9)
+
+
+@pytest.mark.parametrize("chip", ["tpu-v5p", "tpu-v6e", "trainium2"])
+def test_few_wide_cores_read_about_as_fast_as_many_narrow_ones(chip):
+    """The cores of such a chip take many sequences side by side: a full batch is bound by the memory."""
+    engine = engine_of(catalogue_chip(chip), "bf16")
+    dims = sizes(batch=64, heads=32, kv_heads=8)
+    ideal_s = cache_bytes(dims) / engine.bytes_per_s
+    assert float(seconds(dims, start("", "vllm", "bf16"), engine)) < 3.0 * float(ideal_s)

@@ -103,6 +103,19 @@ def engine_of(chip: Chip, dtype: str) -> Engine:
     )
 
 
+CORE_FLOP_PER_S = 16e12
+"""Most that one core of the chips measured does in 16 bits (15.2e12, B200). Where a chip lists fewer and
+wider cores, or none, each takes several tiles at once, and they are counted by this rate."""
+MANY_CORES = 32.0
+"""Cores from which a chip's own number counts."""
+
+
+def cores_alike(engine: Engine) -> Num:
+    """Cores as those of the chips measured: a few wide ones count as several each."""
+    wide = np.maximum(engine.cores, engine.half_flop_per_s / CORE_FLOP_PER_S)
+    return np.where(np.asarray(engine.cores) >= MANY_CORES, engine.cores, wide)
+
+
 def attainable(engine: Engine, chip: Chip) -> Engine:
     """The same with no more arithmetic than the best measured matrix rate of the chip tells.
 

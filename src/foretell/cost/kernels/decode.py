@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foretell.cost.kernels.base import Array, Dims, Engine, Family, p_norm
+from foretell.cost.kernels.base import Array, Dims, Engine, Family, cores_alike, p_norm
 from foretell.cost.kernels.prefill import ROUNDING, whole
 from foretell.specs._base import Num
 
@@ -85,7 +85,8 @@ def seconds(dims: Dims, c: Decode, engine: Engine) -> Array:
     lanes = dims["batch"] * np.where(packed, dims["kv_heads"], dims["heads"] * dims["q_len"])
     kv, width = dims["kv_len"], dims["qk_dim"] + dims["v_dim"]
     tiles = whole(kv / c.tile)
-    waves = lanes / engine.cores
+    cores = cores_alike(engine)
+    waves = lanes / cores
     split = (kv > c.split_from + 0.5) & (waves < 1.0)
     most = np.maximum(np.minimum(c.splits, tiles), 1.0)
     parts = np.where(split, np.clip(1.0 / np.maximum(waves, 1e-9), 1.0, most), 1.0)
@@ -93,7 +94,7 @@ def seconds(dims: Dims, c: Decode, engine: Engine) -> Array:
     rows = np.where(packed, 1.0 + c.grow * (whole(group * dims["q_len"] / c.row) - 1.0), 1.0)
     plain_step = c.plain_step_flop * np.where(split, c.plain_split, 1.0)
     step = np.where(packed, c.step_flop, plain_step)
-    element_s = step / engine.vector_flop_per_s * engine.cores
+    element_s = step / engine.vector_flop_per_s * cores
     keys_s = np.maximum(waves * parts, 1.0) * tiles / parts * c.tile * width * element_s
     # Below one wave blocks run beside each other; above, one after the other on each core.
     block_s = np.where(packed, c.block_s, c.plain_block_s) * waves**2 / (1.0 + waves)

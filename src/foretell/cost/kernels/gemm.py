@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.cost.kernels.base import Array, Dims, Engine, Family, p_norm
+from foretell.cost.kernels.base import Array, Dims, Engine, Family, cores_alike, p_norm
 from foretell.specs._base import Num
 
 TILES = (
@@ -35,11 +35,6 @@ SPLITS, CHUNK = 32.0, 256.0
 """Most parts that k is cut into, and the least length of a part."""
 LONG_S = 1e-3
 """Seconds at the peak after which a product counts as long for the power limit."""
-CORE_FLOP_PER_S = 16e12
-"""Most that one core of the chips measured does in 16 bits (15.2e12, B200). Where a chip lists fewer and
-wider cores, or none, each takes several tiles at once, and they are counted by this rate."""
-MANY_CORES = 32.0
-"""Cores from which a chip's own number counts."""
 ROW_PASS = 2048.0
 """Elements of a row that one pass of a quantisation kernel covers (256 threads of 8)."""
 RAGGED_ROWS, RAGGED_COLUMNS = 128.0, 16.0
@@ -88,8 +83,7 @@ def seconds(dims: Dims, coefficients: Any, engine: Engine) -> Array:
     m, n, k = (np.asarray(dims[name], dtype=np.float64) for name in ("m", "n", "k"))
     batch = np.asarray(dims.get("batch", 1.0), dtype=np.float64)
     form, bandwidth = engine.dtype, engine.bytes_per_s
-    wide = np.maximum(engine.cores, engine.half_flop_per_s / CORE_FLOP_PER_S)
-    cores = np.where(np.asarray(engine.cores) >= MANY_CORES, engine.cores, wide)
+    cores = cores_alike(engine)
     result_bytes = batch * m * n * max(2.0, form.activation_bytes)
     operand_bytes = batch * k * (n * form.weight_bytes + m * form.activation_bytes)
     memory_s = (operand_bytes / c.memory + result_bytes / c.store) / bandwidth

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from foretell.cost.kernels import prefill
-from foretell.cost.kernels.base import Array, Dims, Engine, Family, p_norm
+from foretell.cost.kernels.base import Array, Dims, Engine, Family, cores_alike, p_norm
 from foretell.cost.kernels.decode import missed_share
 from foretell.cost.kernels.prefill import whole
 
@@ -69,7 +69,8 @@ def seconds(dims: Dims, c: LatentDecode, engine: Engine) -> Array:
     query_rows = dims["heads"] * dims["q_len"]
     lanes = dims["batch"] * whole(query_rows / c.row)
     tiles = whole(kv / c.tile)
-    waves = lanes / engine.cores
+    cores = cores_alike(engine)
+    waves = lanes / cores
     split = (kv > c.split_from + 0.5) & (waves < 1.0)
     parts = np.where(
         split, np.clip(1.0 / np.maximum(waves, 1e-9), 1.0, np.maximum(tiles, 1.0)), 1.0

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from foretell.errors import Infeasible, Problem
-from foretell.specs.result import Estimate
 
 
 def write_json(record: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -21,6 +20,8 @@ def write_json(record: Mapping[str, Any] | Sequence[Any]) -> None:
 
 def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, Any]:
     """The answer no: `fits` and why, on top of what was computed all the same."""
+    from foretell.specs.result import Estimate
+
     known = answer.to_dict() if isinstance(answer, Estimate) else {}
     return {**known, "fits": "no", "problems": [_problem(problem) for problem in problems]}
 

@@ -6,7 +6,22 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from foretell.cli.cost import Sweep, answered
-from foretell.cli.flags import Conditions, Json, ModelName, Plot, Question
+from foretell.cli.flags import (
+    AnswerLength,
+    Concurrency,
+    Conditions,
+    Engine,
+    Instances,
+    Json,
+    Layout,
+    ModelName,
+    Plot,
+    PromptLength,
+    Question,
+    Rate,
+    Spread,
+    SystemName,
+)
 
 
 @Parameter(name="*")
@@ -47,31 +62,15 @@ class Paid:
 class Service:
     """What is asked of a deployment."""
 
-    system: Annotated[
-        str | None,
-        Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
-    ] = None
-    gpus: Annotated[
-        str | None, Parameter(metavar="N", help="Chips of all instances; 8xH100 names the system.")
-    ] = None
-    isl: Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")] = "1024"
-    osl: Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")] = "1024"
-    concurrency: Annotated[
-        str | None, Parameter(metavar="N", help="Requests in flight, all instances together.")
-    ] = None
-    rate: Annotated[
-        str | None, Parameter(metavar="R", help="Requests per second, in the place of those.")
-    ] = None
-    plan: Annotated[
-        str | None,
-        Parameter(metavar="WORDS", help='Words such as "tp4 weights=fp8 kv=fp8 max_batch=256".'),
-    ] = None
-    engine: Annotated[
-        str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
-    ] = "vllm"
-    spread: Annotated[
-        str, Parameter(metavar="X", help="Lengths are even between this share and the whole.")
-    ] = "1.0"
+    system: SystemName = None
+    gpus: Instances = None
+    isl: PromptLength = "1024"
+    osl: AnswerLength = "1024"
+    concurrency: Concurrency = None
+    rate: Rate = None
+    plan: Layout = None
+    engine: Engine = "vllm"
+    spread: Spread = "1.0"
     set: Annotated[
         tuple[str, ...],
         Parameter(

@@ -33,6 +33,22 @@ Settings = Annotated[
 ]
 PromptLength = Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")]
 AnswerLength = Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")]
+Instances = Annotated[
+    str | None, Parameter(metavar="N", help="Chips of all instances; 8xH100 names the system.")
+]
+Concurrency = Annotated[
+    str | None, Parameter(metavar="N", help="Requests in flight, all instances together.")
+]
+Rate = Annotated[
+    str | None, Parameter(metavar="R", help="Requests per second, in the place of those.")
+]
+Layout = Annotated[
+    str | None,
+    Parameter(metavar="WORDS", help='Words such as "tp4 weights=fp8 kv=fp8 max_batch=256".'),
+]
+Spread = Annotated[
+    str, Parameter(metavar="X", help="Lengths are even between this share and the whole.")
+]
 Engine = Annotated[
     str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
 ]
@@ -132,3 +148,11 @@ class Conditions:
 def number(text: str | None) -> Any:
     """A whole number where the text is one, else the text itself for the function to complain of."""
     return int(text) if text is not None and _WHOLE.fullmatch(text) else text
+
+
+def decimal(text: str | None) -> Any:
+    """A number where the text is one, else the text itself for the function to complain of."""
+    try:
+        return float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return text

@@ -6,13 +6,19 @@ from cyclopts import Parameter
 
 from foretell.cli.flags import (
     AnswerLength,
+    Concurrency,
     Engine,
+    Instances,
     Json,
+    Layout,
     ModelName,
     Price,
     PromptLength,
+    Rate,
     Settings,
+    Spread,
     SystemName,
+    decimal,
 )
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.progress import late_bar
@@ -23,26 +29,15 @@ def serve(
     model: ModelName,
     *,
     system: SystemName = None,
-    gpus: Annotated[
-        str | None, Parameter(metavar="N", help="Chips of all instances; 8xH100 names the system.")
-    ] = None,
+    gpus: Instances = None,
     isl: PromptLength = "1024",
     osl: AnswerLength = "1024",
-    concurrency: Annotated[
-        str | None, Parameter(metavar="N", help="Requests in flight, all instances together.")
-    ] = None,
-    rate: Annotated[
-        str | None, Parameter(metavar="R", help="Requests per second, in the place of those.")
-    ] = None,
-    plan: Annotated[
-        str | None,
-        Parameter(metavar="WORDS", help='Words such as "tp4 weights=fp8 kv=fp8 max_batch=256".'),
-    ] = None,
+    concurrency: Concurrency = None,
+    rate: Rate = None,
+    plan: Layout = None,
     engine: Engine = "vllm",
     price: Price = None,
-    spread: Annotated[
-        str, Parameter(metavar="X", help="Lengths are even between this share and the whole.")
-    ] = "1.0",
+    spread: Spread = "1.0",
     set: Settings = (),
     simulate: Annotated[
         bool,
@@ -143,11 +138,3 @@ def without_simulate(name: str, value: str) -> Problem:
     return Problem(
         path=flag, value=value, message="says how requests are played", allowed="--simulate"
     )
-
-
-def decimal(text: str | None) -> float:
-    """A number where the text is one, else the text itself for the function to complain of."""
-    try:
-        return float(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return text  # type: ignore[return-value]

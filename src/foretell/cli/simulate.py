@@ -1,10 +1,10 @@
 """`foretell simulate`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName, Question, number
+from foretell.cli.flags import Json, ModelName, Question, decimal, number
 from foretell.cli.output import no_as_json, write_json
 
 NOTHING_SET = Question()
@@ -64,11 +64,3 @@ def simulate(
 
         show(simulation_text(result, trace))
     return 0
-
-
-def decimal(text: str) -> Any:
-    """A number where the text is one, else the text itself for the function to complain of."""
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -14,9 +14,9 @@ from foretell.cli.flags import (
     PromptLength,
     Settings,
     SystemName,
+    decimal,
 )
 from foretell.cli.output import no_as_json, write_json
-from foretell.cli.serve import decimal
 from foretell.errors import BadInput, Problem, nearest_name
 
 

@@ -89,13 +89,18 @@ def serve_one(q: ServeQuestion) -> Served:
     times = step_times(q.model, q.system, q.deployment, q.profile)
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
     check_memory(q, memory)
-    own = replace(q.traffic, concurrency=np.maximum(q.traffic.concurrency / q.replicas, 1.0))
-    if q.rate is None:
-        state, flight = steady(times, memory, own), float(np.asarray(own.concurrency))
-    else:
-        state, flight = with_rate(times, memory, own, q.rate / q.replicas)
+    state, flight = state_of(q, times, memory)
+    if q.rate is not None:
         check_load(q, state)
     return answered(q, times, memory, state, flight)
+
+
+def state_of(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[Steady, float]:
+    """One instance under its share of the load, and the requests in flight there."""
+    if q.rate is not None:
+        return with_rate(times, memory, q.traffic, q.rate / q.replicas)
+    flight = np.maximum(np.asarray(q.traffic.concurrency) / q.replicas, 1.0)
+    return steady(times, memory, replace(q.traffic, concurrency=flight)), float(flight)
 
 
 def check_memory(q: ServeQuestion, memory: Memory) -> None:

@@ -9,6 +9,7 @@ latencies are those of the requests.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,7 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.serving.clock import SampledClock
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
-from foretell.serving.serve import ServeQuestion, answered, check_memory, intervals
-from foretell.serving.steady import steady, with_rate
+from foretell.serving.serve import ServeQuestion, answered, check_memory, intervals, state_of
 from foretell.serving.steps import step_times
 from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
@@ -34,7 +34,9 @@ from foretell.simulate.requests.records import (
 from foretell.simulate.requests.run import play
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
+from foretell.specs.model import Model
 from foretell.specs.served import Percentiles, Served
+from foretell.specs.system import System
 
 SWAP_BYTES_PER_S = 50e9
 """Between chip and host, one way: PCIe 5 x16 as copies reach it."""
@@ -159,8 +161,19 @@ def fleet_of(
 def clock_of(q: ServeQuestion, layout: Deployment, rules: Rules) -> SampledClock:
     """Steps of a layout."""
     longer = (UNEVEN - 0.5) * float(np.asarray(q.traffic.osl))
-    times = step_times(q.model, q.system, layout, q.profile)
-    return SampledClock(times, rules.max_batch, longer)
+    return _sampled(q.model, q.system, layout, q.profile, (rules.max_batch, longer))
+
+
+@lru_cache(maxsize=16)
+def _sampled(
+    model: Model,
+    system: System,
+    layout: Deployment,
+    profile: EngineProfile,
+    sizes: tuple[int, float],
+) -> SampledClock:
+    """Remembered: sizing plays one layout with more and more replicas of it."""
+    return SampledClock(step_times(model, system, layout, profile), *sizes)
 
 
 def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) -> Rules:
@@ -192,14 +205,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
 def told(q: ServeQuestion, found: Levels, played: Played, fleet: Fleet, memory: Memory) -> Served:
     """The record of the closed form at the rate that was played, with the latencies of the play."""
     times = step_times(q.model, q.system, q.deployment, q.profile)
-    if q.rate is None:
-        own = replace(
-            q.traffic,
-            concurrency=np.maximum(np.asarray(q.traffic.concurrency) / q.replicas, 1.0),
-        )
-        state, flight = steady(times, memory, own), float(np.asarray(own.concurrency))
-    else:
-        state, flight = with_rate(times, memory, q.traffic, q.rate / q.replicas)
+    state, flight = state_of(q, times, memory)
     base = answered(q, times, memory, state, flight)
     tokens = found.output_tokens_per_s
     return replace(

@@ -106,11 +106,11 @@ def matches(expected: tuple[str, ...], printed: str) -> bool:
 def workspace(folder: Path) -> None:
     """A folder that looks like the repository and whose two commands are quick to start.
 
-    Entries are links, so that what a command writes beside them stays here. `./test` within the
-    tests would never end: here it says its usage.
+    Entries are links, so that what a command writes beside them stays here; `results`, where a user's own
+    runs lie, is none. `./test` within the tests would never end: here it says its usage.
     """
     for entry in ROOT.iterdir():
-        if entry.name not in ("foretell", "test", ".git", ".venv"):
+        if entry.name not in ("foretell", "test", ".git", ".venv", "results"):
             (folder / entry.name).symlink_to(entry)
     python = shlex.quote(sys.executable)
     source = shlex.quote(str(ROOT / "src"))

@@ -93,4 +93,5 @@ def _sweep() -> App:
     sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
     sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
     sweep.command("foretell.cli.sweep:export", help="The results as one file, or by SQL.")
+    sweep.command("foretell.cli.sweep:plot", help="The results as a figure.")
     return sweep

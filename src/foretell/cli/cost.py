@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from foretell.cli.flags import Json, Plot
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.cost import CostAnswer
 
 T = TypeVar("T")
@@ -189,18 +190,15 @@ def answered(
     json: bool,
 ) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
-    from foretell.report.picture_files import picture_file, write
+    from foretell.report.cost_charts import cost_picture
 
-    file = picture_file("plot", plot) if plot else None
+    file = plot_file(plot, drawn=True)
     with no_as_json(json):
         if sweep:
             found = _swept(ask, question, sweep)
         else:
             found = ask(question).to_dict()
-    if file is not None:
-        from foretell.report.cost_charts import cost_picture
-
-        write(file, cost_picture(found))
+    write_plot(file, "cost", lambda: found, lambda: cost_picture(found))
     if json:
         write_json(found)
     else:

@@ -1,7 +1,8 @@
 """`foretell search`."""
 
-from foretell.cli.flags import Json, ModelName, Over, Question, Top, Workers, number
+from foretell.cli.flags import Json, ModelName, Over, Plot, Question, Top, Workers, number
 from foretell.cli.output import no_as_dict, no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
 from foretell.cli.run import complain
 from foretell.errors import Problem
@@ -17,11 +18,13 @@ def search(
     top: Top = "10",
     over: Over = "",
     workers: Workers = "1",
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """Every plan ranked, best first; --plan fixes what it names."""
     from foretell import api
 
+    file = plot_file(plot)
     with no_as_json(json), late_bar("plans") as progress:
         found = api.search(
             model,
@@ -32,6 +35,7 @@ def search(
             progress=progress,
         )
     problems = [] if found.plans else [nothing(found)]
+    write_plot(file, "search", found.to_dict)
     if json:
         write_json(found.to_dict() | (no_as_dict(problems) if problems else {}))
     elif found.plans:

@@ -77,6 +77,10 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--sweep", "--plot", "--json",
     ],
+    "sensitivity": [
+        *QUESTION[:-1], *"--isl --osl --concurrency --rate --engine".split(),
+        *"--factor --replan --rent --price --plot --json".split(),
+    ],
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

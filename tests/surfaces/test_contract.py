@@ -48,6 +48,7 @@ FLAGS = {
         "--model --strategy --chip --fast-domain --gpus --global-batch --top --json".split()
     ),
     "reference study": ["--out", "--workers", "--json"],
+    "reference sensitivity": "--out --gpus --maps --no-maps --json".split(),
     "network": (
         "--system --collective --bytes --group --placement --algorithm --neighbours --imbalance --json"
     ).split(),

@@ -57,6 +57,7 @@ def make_app() -> App:
     reference = App(name="reference", help=VERBS["reference"])
     reference.command("foretell.cli.reference:search", help="One published search.")
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
+    reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
     app.command("foretell.cli.network:network", help=VERBS["network"])
     validate = App(name="validate", help=VERBS["validate"])

@@ -5,7 +5,7 @@ second, memory, disk; after a first small one, so that loading is not counted). 
 its own, whose highest memory is then that row's. Rates are of processor time, which a machine that others use
 too stretches less than the clock; ratios of one run say how cost grows.
 
-    PYTHONPATH=src:. OMP_NUM_THREADS=1 python tests/bench/bench_scale.py [--largest 1e7] [--json FILE]
+    PYTHONPATH=src:. OMP_NUM_THREADS=1 python tests/bench/bench_scale.py [--largest 1e7] [--plot FILE]
 """
 
 import argparse
@@ -169,11 +169,39 @@ def queries() -> list[dict[str, Any]]:
     return rows
 
 
+def picture(found: dict[str, list[dict[str, Any]]], path: str) -> None:
+    """Both tables as one figure."""
+    from foretell.report.figures.files import write_figure
+    from foretell.report.figures.lines import lines
+    from foretell.report.figures.panels import panels
+
+    sizes = [
+        {
+            "plans": row["points"],
+            "rate": row["points"] / row["cpu_s"],
+            "held": row["highest_bytes"] / 2**30,
+        }
+        for row in found["sweeps"]
+    ]
+    counts = [
+        {"gpus": row["gpus"], "ms": row["estimate_s"] * 1e3, "rate": row["plans"] / row["search_s"]}
+        for row in found["gpus"]
+    ]
+    parts = [
+        lines(sizes, "plans", "rate", title="Sweeps", y_title="plans/s of one core"),
+        lines(sizes, "plans", "held", title="Memory of a sweep", y_title="memory (GiB)"),
+        lines(counts, "gpus", "rate", title="Searches", y_title="plans/s of one core"),
+        lines(counts, "gpus", "ms", title="One estimate", y_title="time (ms)"),
+    ]
+    write_figure(panels(parts, "What a query costs, by its size and by GPUs", 2, 340), path)
+
+
 def main() -> None:
     """Both tables, or one row of one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--largest", type=float, default=1e8, help="plans of the largest sweep")
     parser.add_argument("--json", help="a file for all rows")
+    parser.add_argument("--plot", help="a figure: .html, .svg or .png")
     parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.row:
@@ -186,6 +214,8 @@ def main() -> None:
     found["sweeps"] = sweeps(asked.largest)
     if asked.json:
         Path(asked.json).write_text(json.dumps(found) + "\n")
+    if asked.plot:
+        picture(found, asked.plot)
 
 
 if __name__ == "__main__":

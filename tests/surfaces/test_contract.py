@@ -76,6 +76,8 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--sweep", "--plot", "--json",
     ],
+    "sweep front": "--folder --plot --json".split(),
+    "codesign": "--study --out --plot --workers --executor --yes --json".split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

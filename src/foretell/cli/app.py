@@ -18,6 +18,7 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "codesign": "Performance and cost together over architectural choices: the exact front.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -81,6 +82,7 @@ def make_app() -> App:
     cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     app.command(_sweep())
+    app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
     return app
 
 
@@ -92,5 +94,6 @@ def _sweep() -> App:
     sweep.default(run)
     sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
     sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
+    sweep.command("foretell.cli.codesign:front", help="The points that no other beats.")
     sweep.command("foretell.cli.sweep:export", help="The results as one file, or by SQL.")
     return sweep

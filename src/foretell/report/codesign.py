@@ -34,6 +34,8 @@ def codesign_text(found: "Codesign") -> "RenderableType":
         parts += [Text(), front_table(found)]
         if len(told["front"]) > MOST_ROWS:
             parts.append(Text(f"and {len(told['front']) - MOST_ROWS} more; --json has all", "dim"))
+    if len(told["best"]) > 1:
+        parts += [Text(), Text("Best for each workload alone", "bold"), _best(found, told["best"])]
     if told["reasons"]:
         parts += [Text(), Text("Cannot be", "bold")]
         parts += [Text(f"{r['points']:>6,}  {_cut(r['problem'])}") for r in told["reasons"]]
@@ -42,7 +44,7 @@ def codesign_text(found: "Codesign") -> "RenderableType":
 
 def front_table(found: "Codesign") -> "Table":
     """One point of the front a row: what varies, what was asked, and the plans."""
-    axes = [name for name, column in found.table.values.items() if len(set(map(str, column))) > 1]
+    axes = _varied(found.table.values)
     columns = [name for name in found.asked if name not in axes]
     plans = list(found.table.plans)
     heads = {name: short(name) for name in (*axes, *columns)}
@@ -53,6 +55,19 @@ def front_table(found: "Codesign") -> "Table":
         cells += [number(float(found.value(name)[place])) for name in columns]
         cells += [str(found.table.plans[name][place] or "") for name in plans]
         made.add_row(str(int(found.table.points[place])), *cells)
+    return made
+
+
+def _best(found: "Codesign", rows: Sequence[Mapping[str, Any]]) -> "Table":
+    """The point that each workload would choose."""
+    axes = _varied(found.table.values)
+    heads = {name: short(name) for name in axes}
+    right = ("point", *heads.values(), "value")
+    made = table("workload", "point", *heads.values(), "value", "of", right=right)
+    for row in rows:
+        cells = [cell(name, row["values"][name]) for name in axes]
+        value = number(row["value"])
+        made.add_row(row["workload"], str(row["point"]), *cells, value, row["column"])
     return made
 
 
@@ -79,8 +94,9 @@ def codesign_picture(found: "Codesign", title: str) -> Picture:
         names.append(names[0])
     axes = found.table.values
     groups = _grouping(axes)
-    places = [int(place) for place in found.chosen.within.nonzero()[0]]
     front = {int(place) for place in found.chosen.front.nonzero()[0]}
+    within = [int(place) for place in found.chosen.within.nonzero()[0]]
+    places = sorted(within, key=lambda place: place in front)  # the front lies on top
     marks = [
         Mark(
             group=f"{short(groups)} {cell(groups, axes[groups][place])}" if groups else "points",
@@ -96,6 +112,11 @@ def codesign_picture(found: "Codesign", title: str) -> Picture:
     return pareto_chart(title, titles[1], titles[0], marks)
 
 
+def _varied(axes: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Flags and paths with more than one value."""
+    return [name for name, column in axes.items() if len(set(map(str, column))) > 1]
+
+
 def _grouping(axes: Mapping[str, Sequence[Any]]) -> str:
     """What colours the marks: the first thing that varies and has few values."""
     several = [n for n, column in axes.items() if 1 < len(set(map(str, column))) <= 10]
@@ -103,7 +124,7 @@ def _grouping(axes: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _label(axes: Mapping[str, Sequence[Any]], groups: str, place: int) -> str:
-    varied = [n for n, column in axes.items() if n != groups and len(set(map(str, column))) > 1]
+    varied = [name for name in _varied(axes) if name != groups]
     return ", ".join(cell(name, axes[name][place]) for name in varied)
 
 

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 """Points of a front that are shown as text; the JSON has all."""
+HEADS = {
+    "usd_per_million_work_tokens": "USD/M tokens",
+    "work_tokens_per_s_per_gpu": "tokens/s/GPU",
+    "joules_per_work_token": "J/token",
+    "carbon_g_per_million_work_tokens": "g CO2e/M tokens",
+    "bandwidth_bytes_per_s": "bandwidth",
+    "die_to_die_bytes_per_s": "die_to_die",
+    "scale_up_bytes_per_s": "scale_up",
+}
+"""What columns and fields with long names are called at the head of a column."""
 REASON = 160
 """Characters of a reason that are shown."""
 
@@ -34,6 +44,8 @@ def codesign_text(found: "Codesign") -> "RenderableType":
         parts += [Text(), front_table(found)]
         if len(told["front"]) > MOST_ROWS:
             parts.append(Text(f"and {len(told['front']) - MOST_ROWS} more; --json has all", "dim"))
+        if found.table.plans:
+            parts += [Text(), plans_table(found)]
     if len(told["best"]) > 1:
         parts += [Text(), Text("Best for each workload alone", "bold"), _best(found, told["best"])]
     if told["reasons"]:
@@ -43,18 +55,28 @@ def codesign_text(found: "Codesign") -> "RenderableType":
 
 
 def front_table(found: "Codesign") -> "Table":
-    """One point of the front a row: what varies, what was asked, and the plans."""
+    """One point of the front a row: what varies and what was asked."""
     axes = _varied(found.table.values)
     columns = [name for name in found.asked if name not in axes]
-    plans = list(found.table.plans)
     heads = {name: short(name) for name in (*axes, *columns)}
-    plan_heads = [f"plan of {name}" if name else "plan" for name in plans]
-    made = table("point", *heads.values(), *plan_heads, right=("point", *heads.values()))
+    made = table("point", *heads.values(), right=("point", *heads.values()))
     for place in found.order[:MOST_ROWS]:
         cells = [cell(name, found.table.values[name][place]) for name in axes]
         cells += [number(float(found.value(name)[place])) for name in columns]
-        cells += [str(found.table.plans[name][place] or "") for name in plans]
         made.add_row(str(int(found.table.points[place])), *cells)
+    return made
+
+
+def plans_table(found: "Codesign") -> "Table":
+    """The plans of the front's points, each once."""
+    made = table("workload", "plan", "points")
+    for workload, plans in found.table.plans.items():
+        points: dict[str, list[str]] = {}
+        for place in found.order[:MOST_ROWS]:
+            text = str(plans[place] or "")
+            points.setdefault(text, []).append(str(int(found.table.points[place])))
+        for text, held in points.items():
+            made.add_row(workload or "all", text, " ".join(held))
     return made
 
 
@@ -67,16 +89,17 @@ def _best(found: "Codesign", rows: Sequence[Mapping[str, Any]]) -> "Table":
     for row in rows:
         cells = [cell(name, row["values"][name]) for name in axes]
         value = number(row["value"])
-        made.add_row(row["workload"], str(row["point"]), *cells, value, row["column"])
+        made.add_row(row["workload"], str(row["point"]), *cells, value, short(row["column"]))
     return made
 
 
 def short(path: str) -> str:
     """What a flag, path or column is called at the head of a column: its last names."""
     words = path.split(".")
+    words[-1] = HEADS.get(words[-1], words[-1])
     if path.startswith("network."):
         return ".".join(words[1:])
-    return words[-1] if path.startswith(("chip.design.", "prices.")) or len(words) == 1 else path
+    return words[-1] if path.startswith(("chip.design.", "prices.")) else ".".join(words)
 
 
 def cell(path: str, value: Any) -> str:

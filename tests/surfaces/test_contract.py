@@ -78,6 +78,7 @@ FLAGS = {
     ],
     "sweep front": "--folder --plot --json".split(),
     "codesign": "--study --out --plot --workers --executor --yes --json".split(),
+    "optimise": "--study --trials --storage --out --resume --plot --json".split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

@@ -19,6 +19,7 @@ VERBS = {
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
     "codesign": "Performance and cost together over architectural choices: the exact front.",
+    "optimise": "The same over fields of any value between two ends, by trial, resumable.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -83,6 +84,7 @@ def make_app() -> App:
     app.command(cost)
     app.command(_sweep())
     app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
+    app.command("foretell.cli.optimise:optimise", help=VERBS["optimise"])
     return app
 
 

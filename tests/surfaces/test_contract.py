@@ -76,6 +76,7 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--sweep", "--plot", "--json",
     ],
+    "ui": "--port --host --workers --browser --no-browser --json".split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

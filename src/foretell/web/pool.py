@@ -145,18 +145,15 @@ class Pool:
 
 
 class Inline:
-    """The same without processes: questions are answered one at a time in a thread of this one."""
+    """The same without processes: questions are answered in threads of this one."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._thread = ThreadPoolExecutor(1)
 
     async def ask(self, question: str, gone: Callable[[], Awaitable[bool]]) -> Reply | None:
         """The reply to `[verb, flags]` in JSON."""
         verb, given = json.loads(question)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, answer, verb, given, self._limits)
+        return await asyncio.to_thread(answer, verb, given, self._limits)
 
     def stop(self) -> None:
-        """End the thread."""
-        self._thread.shutdown(wait=True)
+        """Nothing is held."""

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from foretell import __version__
 from foretell.errors import Problem
-from foretell.web import answers
-from foretell.web.fields import Flag, Table, Text, body_model, given
+from foretell.web import answers, figures
+from foretell.web.fields import Flag, Table, Text, body_model, figure_model, given
 from foretell.web.guard import Guard
 from foretell.web.limits import Limits
 from foretell.web.pool import Busy, Inline, Pool
@@ -101,6 +101,17 @@ def _add_verbs(
     bodies["/api/simulate/trace"] = traced
     _add(app, "/api/simulate/trace", _endpoint("simulate trace", traced, pools), "simulate trace")
     _add_cost(app, known, pools)
+    _add_figures(app, known, pools, bodies)
+
+
+def _add_figures(
+    app: Any, known: Table, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]
+) -> None:
+    """A route for every figure: up to four questions side by side."""
+    for name, kind in figures.KINDS.items():
+        verb = f"figures {name}"
+        bodies[_path(verb)] = figure_model(verb, bodies[_path(kind.verb)], figures.MOST_QUESTIONS)
+        _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)
 
 
 def _add_cost(app: Any, known: Table, pools: list[Pool | Inline]) -> None:
@@ -176,6 +187,12 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
     async def published(request: Request) -> Any:
         return await _reply(pools, "validate published", {}, request)
 
+    async def accuracy(
+        request: Request, find: Text = "", theme: Literal["light", "dark"] = "light"
+    ) -> Any:
+        return await _reply(pools, "figures accuracy", {"find": find, "theme": theme}, request)
+
+    _add(app, "/api/figures/accuracy", accuracy, "figures accuracy", "GET")
     _add(app, "/api/catalog/show/{name:path}", shown, "catalog show", "GET")
     _add(app, "/api/catalog/{kind}", catalogue, "catalog", "GET")
     _add(app, "/api/validate/published", published, "validate published", "GET")

@@ -6,7 +6,7 @@ stands only what JSON adds: which are numbers, which are names or objects, and w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -34,6 +34,7 @@ TEXT_LENGTH, LIST_LENGTH = 2000, 64
 """Longest text, and most entries of a list."""
 
 Text = Annotated[str, Field(max_length=TEXT_LENGTH)]
+Name = Annotated[str, Field(max_length=80)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Amount = Whole | Finite | Text
@@ -122,7 +123,29 @@ def kind_of(flag: Flag) -> Any:
     return Text
 
 
+def figure_model(verb: str, question: type[BaseModel], most: int) -> type[Strict]:
+    """The request body of a figure of several questions."""
+    title = "".join(word.title() for word in verb.replace("-", " ").split())
+    many: Any = list[question]  # type: ignore[valid-type]
+    fields: dict[str, Any] = {
+        "questions": (
+            Annotated[many, Field(min_length=1, max_length=most)],
+            Field(description="Flags of each, side by side."),
+        ),
+        "names": (Annotated[list[Name], Field(max_length=most)] | None, None),
+        "theme": (Literal["light", "dark"] | None, None),
+    }
+    made: type[Strict] = create_model(title, __base__=Strict, **fields)
+    return made
+
+
 def given(body: BaseModel) -> dict[str, Any]:
     """The flags that a body has, less those that are null."""
     held = body.model_dump(exclude_unset=True)
+    if "questions" in held:
+        held["questions"] = [_known(question) for question in held["questions"]]
+    return _known(held)
+
+
+def _known(held: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in held.items() if value is not None}

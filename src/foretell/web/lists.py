@@ -41,9 +41,28 @@ def published(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**asdict(run), "error": run.error} for run in runs()]
 
 
+def published_figure(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as a figure; `find` keeps the rows that have all of its words."""
+    from foretell.report.figures.look import template
+    from foretell.web.drawn import beside
+
+    words = str(given.get("find") or "").lower().split()
+    kept = [row for row in published({}) if all(word in row_text(row) for word in words)]
+    made = beside(kept)
+    made["layout"]["template"] = template(given.get("theme") or "light")
+    return made
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """What a search looks through."""
+    return " ".join(str(row[name]) for name in SEARCHED).lower()
+
+
+SEARCHED = ("table", "source", "model", "chip", "gpus", "global_batch", "seq_len", "plan")
 LISTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "catalog": catalogue,
     "catalog show": shown,
     "validate published": published,
+    "figures accuracy": published_figure,
 }
 """Questions without flags, as a worker knows them."""

@@ -17,6 +17,8 @@ from foretell.web.limits import ELSEWHERE, Limits, TooMuch, check_work
 Reply = tuple[int, str, bytes]
 """Status, content type, content."""
 JSON = "application/json"
+FIGURE = "figures "
+"""What a verb that asks for a figure begins with."""
 
 
 def work(pipe: Connection, limits: Limits) -> None:
@@ -69,11 +71,13 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
 
 def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
     from foretell.question import as_texts
-    from foretell.web import answers, files, lists
+    from foretell.web import answers, figures, files, lists
     from foretell.web.names import safe
 
     if verb in lists.LISTS:
         return json_reply(200, lists.LISTS[verb](given))
+    if verb.startswith(FIGURE):
+        return json_reply(200, figures.drawn(verb.removeprefix(FIGURE), given, limits))
     flags = dict(given)
     check_work(flags, limits)
     flags = safe(flags)

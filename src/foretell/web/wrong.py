@@ -42,7 +42,8 @@ def problems_of(
         body = bodies.get(route)
         if body is None and where and f"{route}/{where[0]}" in bodies:
             body, where = bodies[f"{route}/{where[0]}"], where[1:]
-        path = str(where[0]) if where else ""
+        nested = len(where) > 2 and where[0] == "questions"
+        path = ".".join(map(str, where[: 3 if nested else 1]))
         if error["type"] == "json_invalid":
             path = ""
         if error["type"].startswith("union_tag"):

@@ -4,8 +4,6 @@ from foretell.cli.flags import Json, ModelName, Over, Question, Top, Workers, nu
 from foretell.cli.output import no_as_dict, no_as_json, write_json
 from foretell.cli.progress import late_bar
 from foretell.cli.run import complain
-from foretell.errors import Problem
-from foretell.search.search import Search
 
 NOTHING_SET = Question()
 
@@ -31,7 +29,11 @@ def search(
             over=over,
             progress=progress,
         )
-    problems = [] if found.plans else [nothing(found)]
+    problems = []
+    if not found.plans:
+        from foretell.report.no import nothing_found
+
+        problems = [nothing_found(found)]
     if json:
         write_json(found.to_dict() | (no_as_dict(problems) if problems else {}))
     elif found.plans:
@@ -41,14 +43,3 @@ def search(
         show(search_text(found))
     complain(problems)
     return 1 if problems else 0
-
-
-def nothing(found: Search) -> Problem:
-    """Why no plan came back."""
-    if found.plans_evaluated:
-        message = f"none of {found.plans_evaluated} plans fits in memory"
-        allowed = "more chips, or chips with more memory"
-    else:
-        reasons = ", ".join(f"{rule} ({count})" for rule, count in found.rejected.items())
-        message, allowed = f"no plan satisfies the rules: {reasons}", "other chips or batch"
-    return Problem(path="plan", value=None, message=message, allowed=allowed)

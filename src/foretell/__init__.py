@@ -23,6 +23,7 @@ _WHERE = {
     "serve": "foretell.serve",
     "size": "foretell.size",
     "sweep": "foretell.sweep.run",
+    "scaling": "foretell.scaling.run",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from foretell.catalog import system as system
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
+    from foretell.scaling.run import scaling as scaling
     from foretell.serve import serve as serve
     from foretell.size import size as size
     from foretell.specs.chip import Chip as Chip

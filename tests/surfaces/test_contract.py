@@ -77,6 +77,10 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--sweep", "--plot", "--json",
     ],
+    "scaling": (
+        "--system --gpus --strategies --mode --plan --micro-batch --batch-per-gpu --global-batch "
+        "--seq-len --target-len --floor --set --study --picture --json"
+    ).split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

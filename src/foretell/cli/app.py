@@ -18,6 +18,7 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -82,6 +83,7 @@ def make_app() -> App:
     cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     app.command(_sweep())
+    app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
     return app
 
 

@@ -81,6 +81,7 @@ FLAGS = {
         "--system --gpus --strategies --mode --plan --micro-batch --batch-per-gpu --global-batch "
         "--seq-len --target-len --floor --set --study --picture --json"
     ).split(),
+    "ui": "--port --host --workers --browser --no-browser --json".split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

@@ -19,6 +19,7 @@ VERBS = {
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
+    "ui": "The page and the JSON API, on this machine.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -84,6 +85,7 @@ def make_app() -> App:
     app.command(cost)
     app.command(_sweep())
     app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
+    app.command("foretell.cli.ui:ui", help=VERBS["ui"])
     return app
 
 

@@ -34,6 +34,7 @@ _WHERE = {
     "Chip": "foretell.specs.chip",
     "BadInput": "foretell.errors",
     "Infeasible": "foretell.errors",
+    "codesign": "foretell.sweep.codesign",
 }
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from foretell.specs.plan import Plan as Plan
     from foretell.specs.plan import parse_plan as parse_plan
     from foretell.specs.system import System as System
+    from foretell.sweep.codesign import codesign as codesign
     from foretell.sweep.run import sweep as sweep
 
 

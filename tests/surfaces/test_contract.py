@@ -82,6 +82,8 @@ FLAGS = {
         "--seq-len --target-len --floor --set --study --picture --json"
     ).split(),
     "ui": "--port --host --workers --browser --no-browser --json".split(),
+    "sweep front": "--folder --plot --json".split(),
+    "codesign": "--study --out --plot --workers --executor --yes --json".split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

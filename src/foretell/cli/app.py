@@ -20,6 +20,7 @@ VERBS = {
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
     "ui": "The page and the JSON API, on this machine.",
+    "codesign": "Performance and cost together over architectural choices: the exact front.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -86,6 +87,7 @@ def make_app() -> App:
     app.command(_sweep())
     app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
     app.command("foretell.cli.ui:ui", help=VERBS["ui"])
+    app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
     return app
 
 
@@ -97,6 +99,7 @@ def _sweep() -> App:
     sweep.default(run)
     sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
     sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
+    sweep.command("foretell.cli.codesign:front", help="The points that no other beats.")
     sweep.command("foretell.cli.sweep:export", help="The results as one file, or by SQL.")
     sweep.command("foretell.cli.sweep:plot", help="The results as a figure.")
     return sweep

@@ -76,6 +76,8 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--sweep", "--plot", "--json",
     ],
+    "doctor": "--folder --results --json".split(),
+    "completion": "--shell --json".split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

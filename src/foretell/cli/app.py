@@ -18,6 +18,8 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
+    "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -82,6 +84,8 @@ def make_app() -> App:
     cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     app.command(_sweep())
+    app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
+    app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     return app
 
 

@@ -84,6 +84,8 @@ FLAGS = {
     "ui": "--port --host --workers --browser --no-browser --json".split(),
     "sweep front": "--folder --plot --json".split(),
     "codesign": "--study --out --plot --workers --executor --yes --json".split(),
+    "doctor": "--folder --results --json".split(),
+    "completion": "--shell --json".split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

@@ -21,6 +21,8 @@ VERBS = {
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
     "ui": "The page and the JSON API, on this machine.",
     "codesign": "Performance and cost together over architectural choices: the exact front.",
+    "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
+    "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -88,6 +90,8 @@ def make_app() -> App:
     app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
     app.command("foretell.cli.ui:ui", help=VERBS["ui"])
     app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
+    app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
+    app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     return app
 
 

@@ -10,17 +10,24 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from foretell.cli import names
+
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 
 ModelName = Annotated[
     str,
     Parameter(
-        help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file."
+        completer=names.models,
+        help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file.",
     ),
 ]
 SystemName = Annotated[
     str | None,
-    Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
+    Parameter(
+        completer=names.systems,
+        metavar="ID|PATH",
+        help="A system's or a chip's id or alias, or a TOML file.",
+    ),
 ]
 Settings = Annotated[
     tuple[str, ...],

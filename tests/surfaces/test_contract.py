@@ -76,6 +76,9 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--sweep", "--plot", "--json",
     ],
+    "characterize run": (
+        "--config --out --dry-run --resume --timeout --system --node --master --json".split()
+    ),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

@@ -18,6 +18,7 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "characterize": "Real training and its traces beside the prediction.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -81,6 +82,11 @@ def make_app() -> App:
     cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     app.command(_sweep())
+    characterize = App(name="characterize", help=VERBS["characterize"])
+    characterize.command(
+        "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
+    )
+    app.command(characterize)
     return app
 
 

@@ -260,17 +260,19 @@ class Table(nn.Module):  # type: ignore[misc, unused-ignore]
 
 
 class Head(nn.Module):  # type: ignore[misc, unused-ignore]
-    """Last norm, scores, mean cross-entropy in 32 bits."""
+    """Last norm, scores, mean cross-entropy: in 32 bits where a master copy is, else as the scores are."""
 
     def __init__(self, sizes: Sizes, cut: Cut) -> None:
         super().__init__()
         self.cut, self.rows = cut, sizes.vocab // cut.parts
+        self.wide = cut.groups.plan.master != "none"
         self.norm = norm_of(sizes)
         self.scores = Columns(sizes.hidden, sizes.vocab, False, cut)
 
     def forward(self, x: Tensor, targets: Tensor) -> Tensor:
         """The loss of a micro-batch."""
-        scores = self.scores(self.norm(x)).float().flatten(0, 1)
+        scores = self.scores(self.norm(x)).flatten(0, 1)
+        scores = scores.float() if self.wide else scores
         if self.cut.parts == 1:
             return functional.cross_entropy(scores, targets.flatten())
         return self._cut_loss(scores, targets.flatten())

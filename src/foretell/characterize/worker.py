@@ -122,6 +122,7 @@ class World:
             limit = timedelta(seconds=self.settings.timeout_s + 60.0)
             dist.init_process_group(backend, timeout=limit)
             self.dist = dist
+        self.environment = self._environment() if self.rank == 0 else {}
         line.tell("hello", device=self.device, torch=torch.__version__)
 
     def threads(self) -> int:
@@ -189,26 +190,23 @@ class World:
             "key": told["key"],
             "point": told["point"],
             "settings": self.settings.to_dict(),
-            "environment": self.environment(),
+            "environment": {**self.environment, "date": _now()},
             "ranks": rows,
         }
         write_whole(Path(self.task.out) / "points" / f"{told['key']}.json", json.dumps(content))
 
-    def environment(self) -> dict[str, Any]:
-        """Versions, card, driver, host and date."""
+    def _environment(self) -> dict[str, Any]:
+        """Versions, card, driver and host."""
         from foretell.calibrate.measure.bench import open_bench
         from foretell.calibrate.measure.environment import environment
 
-        told = environment(open_bench(self.device, True, 1))  # type: ignore[arg-type]
+        bench = open_bench(self.device, True, self.world)  # type: ignore[arg-type]
+        told = environment(bench)
+        if self.device == "cuda":  # a bench measures on a stream of its own
+            self.torch.cuda.set_stream(self.torch.cuda.default_stream())
         backend = ("nccl" if self.device == "cuda" else "gloo") if self.world > 1 else ""
         names = ("foretell", "chip", "software", "device", "host", "libraries", "card")
-        known = {name: told[name] for name in names}
-        return {
-            **known,
-            "world": self.world,
-            "backend": backend,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+        return {**{name: told[name] for name in names}, "world": self.world, "backend": backend}
 
     # ---- one point -------------------------------------------------------------------------------
 
@@ -234,17 +232,20 @@ class World:
             if self.device == "cuda":
                 held["max_allocated"] = float(torch.cuda.max_memory_allocated())
                 held["max_reserved"] = float(torch.cuda.max_memory_reserved())
-            if self.settings.profile and self.rank == 0:
-                self._trace(trainer, point)
-            elif self.settings.profile:
-                trainer.step()
+            trace = self._trace(trainer) if self.settings.profile else None
         final = trainer.stage == point.plan.pp - 1
         loss = float(trainer.loss) * point.micro_batches * point.plan.dp if final else None
         place = {"rank": self.rank, "stage": trainer.stage, **trainer.groups.at}
         weights = sum(flat.count for flat in trainer.flats)
         trainer.close()
-        rows = [{"shares_s": shares, "collectives": sent} for shares, sent in found]
-        return {"place": place, "held_bytes": held, "steps": rows, "loss": loss, "weights": weights}
+        return {
+            "place": place,
+            "held_bytes": held,
+            "steps": [{"shares_s": shares, "collectives": sent} for shares, sent in found],
+            "loss": loss,
+            "weights": weights,
+            "trace": trace,
+        }
 
     def _warm(self, trainer: Any) -> int:
         """Steps before the clock counts; how many to time, which the first process decides."""
@@ -266,16 +267,26 @@ class World:
         many = max(self.settings.steps, int(self.settings.seconds / max(each_s, 1e-6)))
         return int(self.shared(min(many, MOST_STEPS)))
 
-    def _trace(self, trainer: Any, point: Point) -> None:
-        """One step under PyTorch's profiler."""
+    def _trace(self, trainer: Any) -> str:
+        """One step under PyTorch's profiler, on every rank; the file's name, or why there is none."""
         from torch.profiler import ProfilerActivity, profile
 
         kinds = [ProfilerActivity.CPU]
         kinds += [ProfilerActivity.CUDA] if self.device == "cuda" else []
+        folder = Path(self.task.out) / "traces"
+        name = f"{self.key}.rank{self.rank}.json.gz"
         with profile(activities=kinds) as seen:
             trainer.step()
             if self.device == "cuda":
                 self.torch.cuda.synchronize()
-        folder = Path(self.task.out) / "traces"
-        folder.mkdir(exist_ok=True)
-        seen.export_chrome_trace(str(folder / f"{self.key}.rank{self.rank}.json.gz"))
+        self.line.beat()
+        try:
+            folder.mkdir(exist_ok=True)
+            seen.export_chrome_trace(str(folder / name))
+        except (OSError, RuntimeError) as error:
+            return f"not written: {error}"
+        return name
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

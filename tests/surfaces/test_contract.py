@@ -86,6 +86,9 @@ FLAGS = {
     "codesign": "--study --out --plot --workers --executor --yes --json".split(),
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),
+    "characterize run": (
+        "--config --out --dry-run --resume --timeout --system --node --master --json".split()
+    ),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

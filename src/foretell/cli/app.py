@@ -23,6 +23,7 @@ VERBS = {
     "codesign": "Performance and cost together over architectural choices: the exact front.",
     "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
     "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
+    "characterize": "Real training and its traces beside the prediction.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -92,6 +93,11 @@ def make_app() -> App:
     app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
     app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
+    characterize = App(name="characterize", help=VERBS["characterize"])
+    characterize.command(
+        "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
+    )
+    app.command(characterize)
     return app
 
 

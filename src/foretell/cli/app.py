@@ -18,6 +18,7 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "translate": "Train a translation model on two line-aligned files, and translate with it.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -81,6 +82,15 @@ def make_app() -> App:
     cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     app.command(_sweep())
+    translate = App(name="translate", help=VERBS["translate"])
+    translate.command("foretell.cli.translate:train", help="Train; a run that was ended goes on.")
+    translate.command("foretell.cli.translate:run", help="Translate lines with a trained model.")
+    translate.command(
+        "foretell.cli.translate:make_text",
+        name="make-text",
+        help="Write text in two made-up languages with grammar.",
+    )
+    app.command(translate)
     return app
 
 

@@ -61,7 +61,7 @@ def train(
 ) -> int:
     """Train on two line-aligned files; the same command goes on with a run that was ended."""
     from foretell.translate.models import Sizes
-    from foretell.translate.train import Settings
+    from foretell.translate.settings import Settings
     from foretell.translate.train import train as run
 
     settings = Settings(

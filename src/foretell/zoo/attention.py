@@ -94,7 +94,8 @@ class SoftmaxAttention(Module):
     def _map(self, inputs: int, outputs: int, bias: bool) -> Module:
         """A map before the scores, dense or by its factors."""
         shape = MapShape(name="map", inputs=inputs, outputs=outputs, bias=bias)
-        return map_module(shape, self.spec.factor)
+        made: Module = map_module(shape, self.spec.factor)
+        return made
 
     def _make_norms(self) -> None:
         spec = self.spec

@@ -89,6 +89,13 @@ FLAGS = {
     "characterize run": (
         "--config --out --dry-run --resume --timeout --system --node --master --json".split()
     ),
+    "translate train": (
+        "--source --target --out --model --vocab --width --layers --heads --ffn --form --batch --rate "
+        "--dropout --max-source --max-target --held-out --epochs --steps --evaluate-every --patience "
+        "--checkpoint-every --seed --precision --device --json"
+    ).split(),
+    "translate run": "--folder --file --batch --device --last --json".split(),
+    "translate make-text": "--source --target --lines --words --seed --json".split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

@@ -24,6 +24,7 @@ VERBS = {
     "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
     "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
     "characterize": "Real training and its traces beside the prediction.",
+    "translate": "Train a translation model on two line-aligned files, and translate with it.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -98,6 +99,15 @@ def make_app() -> App:
         "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
     )
     app.command(characterize)
+    translate = App(name="translate", help=VERBS["translate"])
+    translate.command("foretell.cli.translate:train", help="Train; a run that was ended goes on.")
+    translate.command("foretell.cli.translate:run", help="Translate lines with a trained model.")
+    translate.command(
+        "foretell.cli.translate:make_text",
+        name="make-text",
+        help="Write text in two made-up languages with grammar.",
+    )
+    app.command(translate)
     return app
 
 

@@ -4,6 +4,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from foretell.cli.exchange import (
+    ExportEngine,
+    Import,
+    Lines,
+    MaybeModel,
+    append,
+    asked,
+    check_tool,
+    lines_file,
+    note,
+)
 from foretell.cli.flags import (
     AnswerLength,
     Concurrency,
@@ -11,8 +22,8 @@ from foretell.cli.flags import (
     Instances,
     Json,
     Layout,
-    ModelName,
     Price,
+    PriceList,
     PromptLength,
     Rate,
     Settings,
@@ -26,7 +37,7 @@ from foretell.errors import BadInput, Problem
 
 
 def serve(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     system: SystemName = None,
     gpus: Instances = None,
@@ -35,8 +46,9 @@ def serve(
     concurrency: Concurrency = None,
     rate: Rate = None,
     plan: Layout = None,
-    engine: Engine = "vllm",
+    engine: Engine = None,
     price: Price = None,
+    prices: PriceList = "",
     spread: Spread = "1.0",
     set: Settings = (),
     simulate: Annotated[
@@ -82,13 +94,21 @@ def serve(
     tpot: Annotated[
         str | None, Parameter(metavar="MS", help="Service level, for the goodput.")
     ] = None,
+    import_: Import = None,
+    export: ExportEngine = None,
+    jsonl: Lines = None,
     json: Json = False,
 ) -> int:
     """TTFT, TPOT, throughput, memory, cost, energy of one deployment; the best layout where none is given."""
     from foretell.cli.flags import number
+    from foretell.interop.launch import SERVING
+    from foretell.serve import DEFAULT_ENGINE, launch_command
     from foretell.serve import serve as answer
 
-    given = {
+    check_tool(export, SERVING)
+    file = lines_file(jsonl)
+
+    playing = {
         "arrivals": arrivals,
         "requests": requests,
         "seed": seed,
@@ -102,28 +122,38 @@ def serve(
         "ttft_ms": ttft,
         "tpot_ms": tpot,
     }
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in playing.items() if value is not None}
     with no_as_json(json), late_bar("requests") as progress:
         if options and not simulate:
             raise BadInput([without_simulate(name, value) for name, value in options.items()])
+        place = {"system": system, "gpus": number(gpus), "plan": plan, "engine": engine, "set": set}
+        named, given = asked(model, place, import_, serving=True)
+        given["engine"] = given["engine"] or DEFAULT_ENGINE
         found = answer(
-            model,
+            named,
             simulate=options if simulate else False,
             progress=progress,
-            system=system,
-            gpus=number(gpus),
             isl=decimal(isl),
             osl=decimal(osl),
             concurrency=decimal(concurrency),
             rate=decimal(rate),
-            plan=plan,
-            engine=engine,
             price=decimal(price),
+            prices=prices,
             spread=decimal(spread),
-            set=set,
+            **given,
         )
+    written = None
+    if export:
+        given.pop("plan")
+        written = launch_command(export, found, named, **given)
+    if file is not None:
+        append(file, found.to_json_line())
     if json:
-        write_json(found.to_dict())
+        told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
+        write_json({**found.to_dict(), **told})
+    elif written is not None:
+        print(written.text)
+        note(written.notes)
     else:
         from foretell.report.console import show
         from foretell.report.serve import serve_text

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName, Question, decimal, number
+from foretell.cli.exchange import Import, MaybeModel, asked
+from foretell.cli.flags import Json, Question, decimal, number
 from foretell.cli.output import no_as_json, write_json
 
 NOTHING_SET = Question()
@@ -29,7 +30,7 @@ Seed = Annotated[str, Parameter(metavar="N", help="Seed of the draws.")]
 
 
 def simulate(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     trace: Trace = None,
@@ -39,15 +40,17 @@ def simulate(
     slowdown: Slowdown = "1.3",
     repeats: Repeats = "20",
     seed: Seed = "0",
+    import_: Import = None,
     json: Json = False,
 ) -> int:
     """One training step played event by event, beside the closed form."""
     from foretell import api
 
     with no_as_json(json):
+        named, given = asked(model, question.arguments(), import_)
         result = api.simulate(
-            model,
-            **question.arguments(),
+            named,
+            **given,
             jitter=decimal(jitter),
             stragglers=decimal(stragglers),
             slowdown=decimal(slowdown),

@@ -52,7 +52,7 @@ def read_script(text: str) -> Script:
             at = end + 1
             continue
         if match and not raw[at].startswith("-"):
-            scalars.setdefault(match[1], match[2])
+            scalars.setdefault(match[1], _own_default(match[1], match[2]))
         if not raw[at].startswith("\0"):
             words.append(raw[at])
         at += 1
@@ -86,6 +86,12 @@ def _words(text: str) -> list[str]:
                 piece = re.sub(r'\\(["\\$`])', r"\1", piece).replace("\\\n", "")
             word = (word or "") + piece.replace("\0", "")
     return [*words, *([word] if word is not None else [])]
+
+
+def _own_default(name: str, value: str) -> str:
+    """`NAME=${NAME:-8}` is 8 where nothing outside the text sets it."""
+    match = _VARIABLE.fullmatch(value)
+    return match[2] if match and match[1] == name and match[2] is not None else value
 
 
 def _named(word: str) -> list[str]:

@@ -71,7 +71,7 @@ SIGNS: Mapping[Tool, tuple[str, ...]] = {
     "trtllm": (
         "max_batch_size", "max_num_tokens", "enable_attention_dp", "free_gpu_memory_fraction",
         "kv_cache_free_gpu_memory_fraction", "cuda_graph_config", "kv_cache_config", "batch_sizes",
-        "moe_expert_parallel_size", "tp_size", "pp_size", "ep_size", "decoding_type",
+        "moe_expert_parallel_size", "tensor_parallel_size", "tp_size", "pp_size", "ep_size", "decoding_type",
     ),
 }  # fmt: skip
 """Keys by which arguments without a program are known."""

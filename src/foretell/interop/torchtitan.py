@@ -286,12 +286,12 @@ def _models(keys: Keys) -> tuple[str, ...]:
     family, flavor = keys.text("model.name", "module"), keys.text("model.flavor")
     config = keys.text("config")
     path = keys.text("model.hf_assets_path", "hf_assets_path", "model.hf_assets_path") or ""
-    names = [path.rstrip("/").rpartition("/")[2], config or ""]
+    names = [path.rstrip("/").rpartition("/")[2]]
     if family and flavor:
         stem = family.replace("llama3", "llama-3.1").replace("_", "-")
         names = [names[0], f"{stem}-{flavor}", f"{family}-{flavor}", *names[1:]]
     if config:
-        names.append(config.replace("llama3_", "llama-3.1-").replace("_", "-"))
+        names += [config.replace("llama3_", "llama-3.1-").replace("_", "-"), config]
     return tuple(dict.fromkeys(name.strip("\"'") for name in names if name.strip("\"'")))
 
 

@@ -23,6 +23,7 @@ _WHERE = {
     "serve": "foretell.serve",
     "size": "foretell.size",
     "sweep": "foretell.sweep.run",
+    "scaling": "foretell.scaling.run",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -33,6 +34,7 @@ _WHERE = {
     "Chip": "foretell.specs.chip",
     "BadInput": "foretell.errors",
     "Infeasible": "foretell.errors",
+    "codesign": "foretell.sweep.codesign",
 }
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from foretell.catalog import system as system
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
+    from foretell.scaling.run import scaling as scaling
     from foretell.serve import serve as serve
     from foretell.size import size as size
     from foretell.specs.chip import Chip as Chip
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from foretell.specs.plan import Plan as Plan
     from foretell.specs.plan import parse_plan as parse_plan
     from foretell.specs.system import System as System
+    from foretell.sweep.codesign import codesign as codesign
     from foretell.sweep.run import sweep as sweep
 
 

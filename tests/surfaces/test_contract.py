@@ -22,19 +22,19 @@ SILICON = "--name --node --area --dies --package --die-to-die --volume --set --s
 PAID = "--rent --region --price --years --utilisation".split()
 
 FLAGS = {
-    "estimate": [*QUESTION[:-1], *RUN, "--json"],
-    "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--json"],
+    "estimate": [*QUESTION[:-1], *RUN, "--plot", "--json"],
+    "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--plot", "--json"],
     "memory": [*QUESTION[:-1], "--out", "--json"],
     "simulate": [
         *QUESTION[:-1],
-        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --json".split(),
+        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --plot --json".split(),
     ],
     "explain": [*QUESTION[:-1], "--plot", "--json"],
     "compare-plans": [*QUESTION[:-2], "--json"],
     "serve": (
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --spread --set "
         "--simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens --routing "
-        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --json"
+        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --plot --json"
     ).split(),
     "size": (
         "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
@@ -69,6 +69,7 @@ FLAGS = {
     "sweep status": "--folder --json".split(),
     "sweep resume": "--folder --workers --executor --json".split(),
     "sweep export": "--folder --out --sql --json".split(),
+    "sweep plot": "--folder --out --x --y --value --json".split(),
     "cost run": [
         *QUESTION[:-1], *RUN, *PAID, "--sweep", "--plot", "--json",
     ],
@@ -76,6 +77,13 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--sweep", "--plot", "--json",
     ],
+    "scaling": (
+        "--system --gpus --strategies --mode --plan --micro-batch --batch-per-gpu --global-batch "
+        "--seq-len --target-len --floor --set --study --picture --json"
+    ).split(),
+    "ui": "--port --host --workers --browser --no-browser --json".split(),
+    "sweep front": "--folder --plot --json".split(),
+    "codesign": "--study --out --plot --workers --executor --yes --json".split(),
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),
 }  # fmt: skip

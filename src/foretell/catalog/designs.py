@@ -16,6 +16,7 @@ import numpy as np
 from foretell.catalog.design_checks import contradictions, doubts, shortfalls
 from foretell.catalog.design_model import (
     Parts,
+    away_share,
     cache_mm2,
     chip_of,
     core_mm2,
@@ -137,8 +138,7 @@ def completed(design: ChipDesign, parts: Parts) -> tuple[ChipDesign, Mapping[str
     )
     if not design.matrix_flop_per_clock:
         whole = replace(whole, matrix_flop_per_clock=node.matrix_flop_per_clock)
-    # Between dies goes what a die reads of memory that is not its own: all of it where none is.
-    away = 1.0 if whole.io_dies else 1 - 1 / whole.compute_dies
+    away = away_share(whole)
     share = whole.memory_stacks * whole.memory_stack_bytes_per_s / whole.compute_dies
     whole = _filled(whole, vector_clock_hz=whole.clock_hz, die_to_die_bytes_per_s=away * share)
     whole = _sized(whole, parts)

@@ -18,6 +18,9 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
+    "ui": "The page and the JSON API, on this machine.",
+    "codesign": "Performance and cost together over architectural choices: the exact front.",
     "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
     "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
 }
@@ -84,6 +87,9 @@ def make_app() -> App:
     cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     app.command(_sweep())
+    app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
+    app.command("foretell.cli.ui:ui", help=VERBS["ui"])
+    app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
     app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     return app
@@ -97,5 +103,7 @@ def _sweep() -> App:
     sweep.default(run)
     sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
     sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
+    sweep.command("foretell.cli.codesign:front", help="The points that no other beats.")
     sweep.command("foretell.cli.sweep:export", help="The results as one file, or by SQL.")
+    sweep.command("foretell.cli.sweep:plot", help="The results as a figure.")
     return sweep

@@ -1,7 +1,8 @@
 """`foretell estimate`."""
 
-from foretell.cli.flags import Conditions, Json, ModelName, Question
+from foretell.cli.flags import Conditions, Json, ModelName, Plot, Question
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 
 NOTHING_SET, NO_RUN = Question(), Conditions()
 
@@ -11,13 +12,16 @@ def estimate(
     *,
     question: Question = NOTHING_SET,
     run: Conditions = NO_RUN,
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """Time, rate and memory of one training step; the best plan where none is given."""
     from foretell import api
 
+    file = plot_file(plot)
     with no_as_json(json):
         result = api.estimate(model, **question.arguments(), **run.arguments())
+    write_plot(file, "estimate", result.to_dict)
     if json:
         write_json(result.to_dict())
     else:

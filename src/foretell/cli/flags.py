@@ -65,7 +65,9 @@ Price = Annotated[
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON.")]
 Plot = Annotated[
     str | None,
-    Parameter(metavar="FILE", help="Write a picture: .svg, .html, or .png where a browser is."),
+    Parameter(
+        metavar="FILE", help="Write a figure: .html, .json, or .svg and .png where a browser is."
+    ),
 ]
 Top = Annotated[str, Parameter(metavar="N", help="How many plans to keep.")]
 Over = Annotated[

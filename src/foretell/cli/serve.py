@@ -12,6 +12,7 @@ from foretell.cli.flags import (
     Json,
     Layout,
     ModelName,
+    Plot,
     Price,
     PromptLength,
     Rate,
@@ -21,6 +22,7 @@ from foretell.cli.flags import (
     decimal,
 )
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
 from foretell.errors import BadInput, Problem
 
@@ -82,6 +84,7 @@ def serve(
     tpot: Annotated[
         str | None, Parameter(metavar="MS", help="Service level, for the goodput.")
     ] = None,
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """TTFT, TPOT, throughput, memory, cost, energy of one deployment; the best layout where none is given."""
@@ -103,6 +106,7 @@ def serve(
         "tpot_ms": tpot,
     }
     options = {name: value for name, value in given.items() if value is not None}
+    file = plot_file(plot)
     with no_as_json(json), late_bar("requests") as progress:
         if options and not simulate:
             raise BadInput([without_simulate(name, value) for name, value in options.items()])
@@ -122,6 +126,7 @@ def serve(
             spread=decimal(spread),
             set=set,
         )
+    write_plot(file, "serve", found.to_dict)
     if json:
         write_json(found.to_dict())
     else:

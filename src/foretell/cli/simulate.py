@@ -1,11 +1,15 @@
 """`foretell simulate`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName, Question, decimal, number
+from foretell.cli.flags import Json, ModelName, Plot, Question, decimal, number
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
+
+if TYPE_CHECKING:
+    from foretell.simulation import Simulation
 
 NOTHING_SET = Question()
 
@@ -39,11 +43,13 @@ def simulate(
     slowdown: Slowdown = "1.3",
     repeats: Repeats = "20",
     seed: Seed = "0",
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """One training step played event by event, beside the closed form."""
     from foretell import api
 
+    file = plot_file(plot)
     with no_as_json(json):
         result = api.simulate(
             model,
@@ -56,6 +62,7 @@ def simulate(
             trace=trace,
             detail=detail,
         )
+    write_plot(file, "simulate", lambda: _with_events(result))
     if json:
         write_json({**result.to_dict(), "trace": trace})
     else:
@@ -64,3 +71,13 @@ def simulate(
 
         show(simulation_text(result, trace))
     return 0
+
+
+def _with_events(result: "Simulation") -> dict[str, Any]:
+    """The answer, and what ran when."""
+    from foretell.report.trace import trace_events
+
+    return {
+        **result.to_dict(),
+        "traceEvents": list(trace_events(result.laid, result.played, "tasks")),
+    }

@@ -17,6 +17,7 @@ from foretell.cli.flags import (
     decimal,
 )
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 from foretell.errors import BadInput, Problem, nearest_name
 
 
@@ -61,7 +62,6 @@ def size(
     """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""
     from foretell.cli.flags import number
     from foretell.interop.engines import EXPORTS
-    from foretell.report.picture_files import picture_file, write
     from foretell.size import size as answer
 
     if export is not None and export not in EXPORTS:
@@ -70,7 +70,7 @@ def size(
             [Problem(path="--export", value=export, message="is no engine known here",
                      allowed=", ".join(EXPORTS), nearest=near)]
         )  # fmt: skip
-    file = picture_file("plot", plot) if plot else None
+    file = plot_file(plot, drawn=True)
     with no_as_json(json):
         found = answer(
             model,
@@ -92,8 +92,7 @@ def size(
         )
     from foretell.report.size import pareto_picture, size_text
 
-    if file is not None:
-        write(file, pareto_picture(found))
+    write_plot(file, "size", found.to_dict, lambda: pareto_picture(found))
     if json:
         write_json(found.to_dict() | ({"export": found.export(export)} if export else {}))
     elif export:

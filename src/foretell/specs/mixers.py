@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from foretell.specs.block import MixerBlock
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexer:
@@ -161,4 +163,4 @@ class Replacement:
     """Whether it has a bias."""
 
 
-Mixer = Attention | LatentAttention | Mamba2 | DeltaNet | Replacement
+Mixer = Attention | LatentAttention | Mamba2 | DeltaNet | Replacement | MixerBlock

@@ -12,10 +12,10 @@ from foretell.zoo.parts import (
     Norm,
     Options,
     attend,
-    fused_attention,
     join_heads,
     linear,
     rotate,
+    seen,
     split_heads,
     visible,
 )
@@ -126,10 +126,9 @@ class SoftmaxAttention(Module):
         spec, fused = self.spec, self.options.fused
         if spec.indexer is not None:
             return attend(*qkv, self.indexer(x, inputs, carry), fused)
-        if spec.cross:
-            return attend(*qkv, None, fused)
-        if fused and spec.causal and spec.window is None:
-            return fused_attention(*qkv, causal=True)
+        if spec.cross or spec.window is None:
+            mask, causal = seen(x, carry, causal=spec.causal, cross=spec.cross)
+            return attend(*qkv, mask, fused, causal)
         mask = visible(
             x.shape[1], x.device, causal=spec.causal, window=spec.window, chunked=spec.chunked
         )

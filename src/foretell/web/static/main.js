@@ -135,6 +135,7 @@ function open(fresh = true) {
   document.title = `${chosen.title} · Foretell`;
   document.getElementById("views").replaceChildren(...Object.entries(VIEWS).map(([name, { title }]) => h("li", {},
     h("a", { href: address(name), "aria-current": name === state.view ? "page" : undefined, onclick: (event) => go(event, name) }, title))));
+  document.querySelector("nav [aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
   document.querySelector(".desk").classList.toggle("alone", groups().length === 0);
   drawForm(groups(), soon);
   drawScenarios(pick, add, remove);

@@ -89,6 +89,36 @@ def export(folder: Folder, *, out: OutFile, sql: Sql = None, json: Json = False)
     return 0
 
 
+def plot(
+    folder: Folder,
+    *,
+    out: Annotated[
+        str, Parameter(metavar="FILE", help="What is written: .html, .json, .svg, .png.")
+    ],
+    x: Annotated[str | None, Parameter(metavar="COLUMN", help="Across; else what varies.")] = None,
+    y: Annotated[str | None, Parameter(metavar="COLUMN", help="Up; else what is wanted.")] = None,
+    value: Annotated[
+        str | None, Parameter(metavar="COLUMN", help="Of a heat map over the two.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Results as a figure: lines over a varied field, a heat map over two, a front of two results."""
+    from foretell.cli.plots import plot_file
+    from foretell.report.figures.files import write_figure
+    from foretell.report.figures.sweep_rows import study_figure
+
+    file = plot_file(out, "out")
+    figure, told = study_figure(folder, {"x": x, "y": y, "value": value})
+    if file is not None:
+        write_figure(figure, file)
+    if json:
+        write_json({**told, "out": out})
+    else:
+        words = " over ".join(name for name in (told["value"], told["y"], told["x"]) if name)
+        print(f"{out}: {words}, {told['rows']:,} rows")
+    return 0
+
+
 def _told(found: "SweepStatus", json: bool) -> int:
     """How far a sweep is, as text or JSON."""
     if json:

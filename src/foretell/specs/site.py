@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from annotated_types import Ge, Le
-
 from foretell.specs._base import Fraction, NotNegative, Num, Positive
+from foretell.specs.ranges import Ge, Le
 
 Margin = Annotated[Num, Ge(0), Le(0.99)]
 """A share of a price that is not cost."""

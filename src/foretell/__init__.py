@@ -24,6 +24,7 @@ _WHERE = {
     "size": "foretell.size",
     "sweep": "foretell.sweep.run",
     "scaling": "foretell.scaling.run",
+    "sensitivities": "foretell.sensitivities",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from foretell.errors import Infeasible as Infeasible
     from foretell.launches import read_launch as read_launch
     from foretell.scaling.run import scaling as scaling
+    from foretell.sensitivities import sensitivities as sensitivities
     from foretell.serve import serve as serve
     from foretell.size import size as size
     from foretell.specs.chip import Chip as Chip

@@ -18,6 +18,7 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "characterize": "Real training beside its prediction: runs of your own, and traces.",
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
 }
 """Verbs and what they answer."""
@@ -83,6 +84,9 @@ def make_app() -> App:
     cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     app.command(_sweep())
+    characterize = App(name="characterize", help=VERBS["characterize"])
+    characterize.command("foretell.cli.traces:trace", help="Break traces of training down.")
+    app.command(characterize)
     app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
     return app
 

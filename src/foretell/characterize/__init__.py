@@ -1,0 +1,1 @@
+"""Real training beside its prediction: the runner, and readers of traces (traces/)."""

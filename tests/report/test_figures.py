@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 import foretell
 from foretell.errors import BadInput
 from foretell.report.figures import files
+from foretell.report.figures.answers import FIGURES
 from foretell.report.figures.breakdown import serve_bars, shares_bars, time_bars
 from foretell.report.figures.files import html, write_figure
 from foretell.report.figures.heatmap import heat_map
 from foretell.report.figures.lines import latency_bars, lines
 from foretell.report.figures.look import COLOURS, THEMES, title_of
 from foretell.report.figures.memory import memory_bars, memory_over_step
+from foretell.report.figures.panels import panels
 from foretell.report.figures.pareto import pareto
-from foretell.report.figures.roofline import roofline
+from foretell.report.figures.roofline import op_roofline, roofline
 from foretell.report.figures.scaling import strong_scaling, weak_scaling
+from foretell.report.figures.sweep import chosen_columns
 from foretell.report.figures.timeline import timeline
 from foretell.report.figures.tornado import elasticity_rows, tornado
 from foretell.report.picture_files import browser
@@ -266,3 +269,83 @@ def test_pictures_by_a_browser(tmp_path: Path) -> None:
     )  # fmt: skip
     assert b'class="main-svg"' in shown.stdout
     assert html(figure).startswith("<!doctype html>")
+
+
+def test_operations_stay_under_their_roofs(answers: dict[str, Any]) -> None:
+    figure = op_roofline(answers["explain"])
+    roofs = [t for t in figure["data"] if t["mode"] == "lines"]
+    assert [t["name"] for t in roofs] == ["matrix units", "plain units"]
+    numbers = {row["path"]: row["value"] for row in answers["explain"]["elasticities"]}
+    drawn_points = sum(len(t["x"]) for t in figure["data"] if t["mode"] == "markers")
+    ops = [op for op in answers["explain"]["ops"] if op["flop"] > 0.0]
+    assert drawn_points == len(ops) > 10
+    for op in ops:
+        run_s = op["seconds"] / op["count"]
+        assert run_s >= op["flop"] / numbers["chip.matrix_flop_per_s"]
+        # What the cache still holds of the kernel before need not come from memory.
+        moved = op["moved_bytes"] - numbers["chip.l2_bytes"]
+        assert run_s >= moved / numbers["chip.memory_bandwidth_bytes_per_s"]
+
+
+def test_panels_keep_traces_and_axes_apart(answers: dict[str, Any]) -> None:
+    from plotly.graph_objects import Figure
+
+    parts = [
+        memory_bars(answers["estimates"][0]),
+        latency_bars([answers["serve"]]),
+        tornado(elasticity_rows(answers["explain"])),
+    ]
+    whole = panels(parts, "all", columns=2)
+    Figure(whole)
+    assert len(whole["data"]) == sum(len(part["data"]) for part in parts)
+    axes = {key: axis for key, axis in whole["layout"].items() if key[1:5] == "axis"}
+    assert len(axes) == 2 * (1 + 2 + 1)
+    boxes = [
+        (*axes["xaxis" + n]["domain"], *axes["yaxis" + n]["domain"]) for n in ("", "2", "3", "4")
+    ]
+    for i, (left, right, bottom, top) in enumerate(boxes):
+        assert 0.0 <= left < right <= 1.0
+        assert 0.0 <= bottom < top <= 1.0
+        for other in boxes[:i]:
+            across = min(right, other[1]) - max(left, other[0])
+            up = min(top, other[3]) - max(bottom, other[2])
+            assert min(across, up) <= 0.0
+    used = [(trace["xaxis"], trace["yaxis"]) for trace in whole["data"]]
+    assert set(used) == {("x", "y"), ("x2", "y2"), ("x3", "y3"), ("x4", "y4")}
+    assert whole["layout"]["shapes"][0]["yref"] == "y"  # the capacity stays in its own panel
+
+
+@pytest.mark.parametrize("verb", ["estimate", "explain", "memory", "serve"])
+def test_the_figure_of_a_verb(verb: str, answers: dict[str, Any]) -> None:
+    from plotly.graph_objects import Figure
+
+    answer = answers["estimates"][0] if verb == "estimate" else answers[verb]
+    Figure(FIGURES[verb](answer))
+
+
+KNOWN = ["plan.tp", "plan.pp", "seq_len", "step_s", "energy_joules", "mfu"]
+VARIED = KNOWN[:3]
+
+
+@pytest.mark.parametrize(
+    ("goals", "asked", "expected"),
+    [
+        (["step_s"], {}, ("plan.tp", "plan.pp", "step_s")),
+        (["step_s", "energy_joules"], {}, ("step_s", "energy_joules", None)),
+        (["step_s"], {"x": "seq_len"}, ("seq_len", "step_s", None)),
+        (["step_s"], {"y": "mfu"}, ("plan.tp", "mfu", None)),
+        (["step_s"], {"value": "mfu"}, ("plan.tp", "plan.pp", "mfu")),
+        (["step_s"], {"x": "seq_len", "value": "mfu"}, ("seq_len", "plan.tp", "mfu")),
+        (["step_s"], {"x": "mfu", "y": "step_s"}, ("mfu", "step_s", None)),
+    ],
+)
+def test_what_a_sweep_shows(goals: list[str], asked: dict[str, str], expected: Any) -> None:
+    all_asked = {"x": None, "y": None, "value": None, **asked}
+    assert chosen_columns(VARIED, goals, KNOWN, all_asked) == expected
+
+
+def test_a_sweep_without_such_columns_says_so() -> None:
+    with pytest.raises(BadInput, match=r"plan\.tp"):
+        chosen_columns(VARIED, ["step_s"], KNOWN, {"x": "plan.tpp", "y": None, "value": None})
+    with pytest.raises(BadInput, match="what to draw"):
+        chosen_columns([], ["step_s"], KNOWN, {"x": None, "y": None, "value": None})

@@ -13,7 +13,9 @@ def main() -> None:
     import gc
     import sys
 
-    gc.set_threshold(100_000, 50, 50)  # loading makes no garbage: looking for it takes a tenth longer
+    gc.set_threshold(
+        100_000, 50, 50
+    )  # loading makes no garbage: looking for it takes a tenth longer
 
     from foretell.cli.run import run
 

@@ -6,8 +6,10 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
+from foretell.cli import names
 from foretell.cli.flags import Json, Plot
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.cost import CostAnswer
 
 T = TypeVar("T")
@@ -23,6 +25,7 @@ Name = Annotated[
 SystemName = Annotated[
     str,
     Parameter(
+        completer=names.systems,
         metavar="ID|PATH",
         show_default=False,
         help="A system's or a chip's id or alias, or a TOML file.",
@@ -190,18 +193,15 @@ def answered(
 ) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
     from foretell.economics.sweeps import swept
-    from foretell.report.picture_files import picture_file, write
+    from foretell.report.cost_charts import cost_picture
 
-    file = picture_file("plot", plot) if plot else None
+    file = plot_file(plot, drawn=True)
     with no_as_json(json):
         if sweep:
             found = swept(ask, question, sweep)
         else:
             found = ask(question).to_dict()
-    if file is not None:
-        from foretell.report.cost_charts import cost_picture
-
-        write(file, cost_picture(found))
+    write_plot(file, "cost", lambda: found, lambda: cost_picture(found))
     if json:
         write_json(found)
     else:

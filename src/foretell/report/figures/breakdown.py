@@ -70,7 +70,7 @@ def shares_bars(explained: Answer, title: str = "") -> Figure:
         "orientation": "h",
         "name": "time",
         "x": values,
-        "y": [s["name"] for s in shares],
+        "y": [s["name"].replace("_", " ") for s in shares],
         "text": [f"{s['share']:.1%}, {s['bound']}" for s in shares],
         "textposition": "outside",
         "cliponaxis": False,

@@ -16,19 +16,26 @@ from foretell.report.figures.look import (
 
 
 def heat_map(
-    rows: Sequence[Mapping[str, Any]], x: str, y: str, value: str, title: str = ""
+    rows: Sequence[Mapping[str, Any]],
+    x: str,
+    y: str,
+    value: str,
+    title: str = "",
+    best: str = "min",
 ) -> Figure:
     """Rows of a sweep as cells; cells without a row, or with an unknown value, are empty.
 
-    Where several rows share a cell (a third field varies) the least value is shown.
+    Where several rows share a cell (a third field varies) the best value is shown: the
+    least, or with `best` max the largest.
     """
     across, up = _values(rows, x), _values(rows, y)
-    factor = shown_in(value)[0]
+    factor, better = shown_in(value)[0], max if best == "max" else min
     cells: dict[tuple[Any, Any], float] = {}
     for row in rows:
         if row.get(value) is not None:
             key = row[x], row[y]
-            cells[key] = min(factor * float(row[value]), cells.get(key, float("inf")))
+            shown = factor * float(row[value])
+            cells[key] = better(shown, cells.get(key, shown))
     grid = [[cells.get((column, line)) for column in across] for line in up]
     map_ = {
         "type": "heatmap",

@@ -10,7 +10,6 @@ from foretell.report.figures.look import (
     counts_axis,
     error_bars,
     figure,
-    gap_of,
     sentence,
     shown_in,
     shown_value,
@@ -19,6 +18,8 @@ from foretell.report.figures.look import (
 )
 
 Rows = Sequence[Mapping[str, Any]]
+
+PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
 
 
 def lines(
@@ -72,18 +73,18 @@ def latency_bars(answers: Rows, names: Sequence[str] = (), title: str = "") -> F
     traces = [
         {
             "type": "bar",
-            "name": percentile,
-            "x": labels,
-            "y": [answer[name][percentile] for answer in answers],
+            "name": label,
+            "x": list(PERCENTILES),
+            "y": [answer[name][percentile] for percentile in PERCENTILES],
             "xaxis": f"x{side}",
             "yaxis": f"y{side}",
-            "legendgroup": percentile,
+            "legendgroup": label,
             "showlegend": not side,
-            "marker": {"color": COLOURS[i]},
+            "marker": {"color": COLOURS[i % len(COLOURS)]},
             "hovertemplate": "%{y:.4g} ms",
         }
         for name, side in (("ttft_ms", ""), ("tpot_ms", "2"))
-        for i, percentile in enumerate(("p50", "p90", "p99"))
+        for i, (label, answer) in enumerate(zip(labels, answers, strict=True))
     ]
     first = answers[0] if answers else {}
     place = f"{first.get('model')} on {first.get('gpus')} x {first.get('system')}"
@@ -95,7 +96,7 @@ def latency_bars(answers: Rows, names: Sequence[str] = (), title: str = "") -> F
         {"text": "time to the first token, TTFT (ms)", "rangemode": "tozero"},
         xaxis2=axis({"text": "", "type": "category", "domain": right}),
         yaxis2=axis({"text": "time per token after it, TPOT (ms)", **y}),
-        barmode="group", bargap=gap_of(len(answers)),
+        barmode="group",
     )  # fmt: skip
 
 

@@ -46,17 +46,20 @@ NAMES = {
     "tflops_per_gpu": "TFLOP/s per GPU",
     "tokens_per_s": "tokens/s",
     "tokens_per_s_per_gpu": "tokens/s per GPU",
+    "tokens_per_s_per_user": "tokens/s per user",
     "output_tokens_per_s": "output tokens/s",
     "output_tokens_per_s_per_gpu": "output tokens/s per GPU",
     "output_tokens_per_s_per_user": "output tokens/s per user",
     "usd_per_million_tokens": "USD per million tokens",
     "usd_per_million_output_tokens": "USD per million output tokens",
-    "seq_len": "sequence length (tokens)",
-    "global_batch": "global batch (sequences)",
+    "seq_len": "sequence length",
+    "global_batch": "global batch",
 }
 """Fields whose own words, in snake case, would not read well."""
 
 
+COUNTED = {"seq_len": "tokens", "isl": "tokens", "osl": "tokens", "global_batch": "sequences"}
+"""Fields that count something their names do not end in."""
 UNITS = {
     "bytes": (2.0**-30, "GiB"),
     "bytes_per_s": (1e-9, "GB/s"),
@@ -167,7 +170,7 @@ def shown_in(field: str) -> tuple[float, str]:
     """A factor for a field's values, and the unit that they then have."""
     unit = field_unit(field.rsplit(".", 1)[-1])
     if field in NAMES and unit != "s":
-        return 1.0, ""
+        return 1.0, COUNTED.get(field, "")
     return UNITS.get(unit, (1.0, symbol(unit) if unit else ""))
 
 

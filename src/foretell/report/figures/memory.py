@@ -106,10 +106,11 @@ def _part(stage: Mapping[str, Any], name: str) -> float:
 
 def _level(gib: float) -> dict[str, Any]:
     """A line across at what the chip has."""
-    ends = {"x0": 0.0, "x1": 1.0, "xref": "paper", "y0": gib, "y1": gib}
+    ends = {"x0": 0.0, "x1": 1.0, "xref": "x domain", "yref": "y", "y0": gib, "y1": gib}
     return {"type": "line", **ends, "line": {"color": LIMIT, "dash": "dash", "width": 1.5}}
 
 
 def _level_name(gib: float) -> dict[str, Any]:
     told = note(f"capacity {gib:.4g} GiB", 1.0, gib)
-    return {**told, "yref": "y", "xanchor": "right", "yanchor": "bottom", "font": {"color": LIMIT}}
+    told |= {"xref": "x domain", "yref": "y"}
+    return {**told, "xanchor": "right", "yanchor": "bottom", "font": {"color": LIMIT}}

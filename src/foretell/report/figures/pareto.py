@@ -10,6 +10,7 @@ from foretell.report.figures.look import (
     figure,
     sentence,
     shown_in,
+    shown_value,
     title_of,
     words_of,
 )
@@ -66,7 +67,10 @@ def pareto(
 
 
 def _group(row: Mapping[str, Any], group: str | None) -> str:
-    return "" if group is None else str(row.get(group))
+    if group is None:
+        return ""
+    value = shown_value(group, row.get(group))
+    return f"{words_of(group)} {value}" if isinstance(row.get(group), int | float) else value
 
 
 def _points(

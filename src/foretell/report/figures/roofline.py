@@ -9,6 +9,8 @@ Roof = Mapping[str, Any]
 """`name`, `flop_per_s` and `bytes_per_s`."""
 Point = Mapping[str, Any]
 """`name`, `flop_per_byte` and `flop_per_s`; `group` (a colour) and `share` (of the time) where known."""
+UNITS = {"chip.matrix_flop_per_s": "matrix units", "chip.vector_flop_per_s": "plain units"}
+"""Numbers of a chip that are roofs, and what they are called."""
 ROOM = 3.0
 """How far the axis goes beyond the points and the ridges, as a factor."""
 
@@ -57,6 +59,30 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point], title: str = "Roofl
     y = log_axis("rate (TFLOP/s)", [value for trace in traces for value in trace["y"]])
     x = log_axis("operations per byte of device memory (FLOP/B)", [low, high])
     return figure(traces, title, x, y, showlegend=True, legend={"itemsizing": "constant"})
+
+
+def op_roofline(explained: Mapping[str, Any], title: str = "") -> Figure:
+    """The operations of one step (JSON of `explain`) under the roofs of its chip."""
+    numbers = {row["path"]: float(row["value"]) for row in explained["elasticities"]}
+    bytes_per_s = numbers["chip.memory_bandwidth_bytes_per_s"]
+    roofs = [
+        {"name": words, "flop_per_s": numbers[path], "bytes_per_s": bytes_per_s}
+        for path, words in UNITS.items()
+        if path in numbers
+    ]
+    points = [
+        {
+            "name": f"{op['op']}, {op['phase']}",
+            "group": op["family"],
+            "flop_per_byte": op["flop"] / op["moved_bytes"],
+            "flop_per_s": op["flop"] * op["count"] / op["seconds"],
+            "share": op["share"],
+        }
+        for op in explained["ops"]
+        if op["flop"] > 0.0 and op["moved_bytes"] > 0.0
+    ]
+    place = f"{explained['model']} on {explained['gpus']:,} x {explained['system']}"
+    return roofline(roofs, points, title or f"Operations of one step: {place}")
 
 
 def _told(point: Point) -> str:

@@ -25,6 +25,7 @@ _WHERE = {
     "sweep": "foretell.sweep.run",
     "scaling": "foretell.scaling.run",
     "sensitivities": "foretell.sensitivities",
+    "characterize_trace": "foretell.characterize.traces.run",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from foretell.catalog import chip as chip
     from foretell.catalog import model as model
     from foretell.catalog import system as system
+    from foretell.characterize.traces.run import characterize_trace as characterize_trace
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
     from foretell.launches import read_launch as read_launch

@@ -81,6 +81,7 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--import", "--sweep", "--plot", "--json",
     ],
+    "characterize trace": [*QUESTION[:-1], "--step", "--picture", "--json"],
     "scaling": (
         "--system --gpus --strategies --mode --plan --micro-batch --batch-per-gpu --global-batch "
         "--seq-len --target-len --floor --set --study --picture --json"

@@ -102,6 +102,7 @@ def make_app() -> App:
     characterize.command(
         "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
     )
+    characterize.command("foretell.cli.traces:trace", help="Break traces of training down.")
     app.command(characterize)
     translate = App(name="translate", help=VERBS["translate"])
     translate.command("foretell.cli.translate:train", help="Train; a run that was ended goes on.")

@@ -321,7 +321,7 @@ def _contract_graph(shape: MapShape, chain: Chain, rows: Num, split: Split) -> L
         if step.order is not None:
             name = f"{shape.name}.turn{place}"
             ops.append(_copy(name, rows * step.rest * step.k, split))
-        if place or step.order is not None:
+        if place or (step.order is not None and not shape.alone):
             kept += step.rest * step.k
         ops.append(
             Gemm(

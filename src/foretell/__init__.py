@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 
 _WHERE = {
     "estimate": "foretell.api",
@@ -23,6 +23,7 @@ _WHERE = {
     "serve": "foretell.serve",
     "size": "foretell.size",
     "sweep": "foretell.sweep.run",
+    "scaling": "foretell.scaling.run",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -34,6 +35,7 @@ _WHERE = {
     "read_launch": "foretell.launches",
     "BadInput": "foretell.errors",
     "Infeasible": "foretell.errors",
+    "codesign": "foretell.sweep.codesign",
 }
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
     from foretell.launches import read_launch as read_launch
+    from foretell.scaling.run import scaling as scaling
     from foretell.serve import serve as serve
     from foretell.size import size as size
     from foretell.specs.chip import Chip as Chip
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from foretell.specs.plan import Plan as Plan
     from foretell.specs.plan import parse_plan as parse_plan
     from foretell.specs.system import System as System
+    from foretell.sweep.codesign import codesign as codesign
     from foretell.sweep.run import sweep as sweep
 
 

@@ -23,12 +23,12 @@ EXCHANGE = "--import --export --jsonl".split()
 PAID = "--rent --region --price --prices --years --utilisation".split()
 
 FLAGS = {
-    "estimate": [*QUESTION[:-1], *RUN, *EXCHANGE, "--json"],
-    "search": [*QUESTION[:-1], "--top", "--over", "--workers", *EXCHANGE, "--json"],
+    "estimate": [*QUESTION[:-1], *RUN, "--plot", *EXCHANGE, "--json"],
+    "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--plot", *EXCHANGE, "--json"],
     "memory": [*QUESTION[:-1], "--out", "--import", "--json"],
     "simulate": [
         *QUESTION[:-1],
-        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --import --json".split(),
+        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --plot --import --json".split(),
     ],
     "explain": [*QUESTION[:-1], "--plot", "--import", "--json"],
     "compare-plans": [*QUESTION[:-2], "--json"],
@@ -36,7 +36,7 @@ FLAGS = {
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices --spread "
         "--set "
         "--simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens --routing "
-        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --import --export --jsonl --json"
+        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --plot --import --export --jsonl --json"
     ).split(),
     "size": (
         "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
@@ -72,6 +72,7 @@ FLAGS = {
     "sweep status": "--folder --json".split(),
     "sweep resume": "--folder --workers --executor --json".split(),
     "sweep export": "--folder --out --sql --json".split(),
+    "sweep plot": "--folder --out --x --y --value --json".split(),
     "cost run": [
         *QUESTION[:-1], *RUN, *PAID, "--import", "--sweep", "--plot", "--json",
     ],
@@ -79,6 +80,25 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--import", "--sweep", "--plot", "--json",
     ],
+    "scaling": (
+        "--system --gpus --strategies --mode --plan --micro-batch --batch-per-gpu --global-batch "
+        "--seq-len --target-len --floor --set --study --picture --json"
+    ).split(),
+    "ui": "--port --host --workers --browser --no-browser --json".split(),
+    "sweep front": "--folder --plot --json".split(),
+    "codesign": "--study --out --plot --workers --executor --yes --json".split(),
+    "doctor": "--folder --results --json".split(),
+    "completion": "--shell --json".split(),
+    "characterize run": (
+        "--config --out --dry-run --resume --timeout --system --node --master --json".split()
+    ),
+    "translate train": (
+        "--source --target --out --model --vocab --width --layers --heads --ffn --form --batch --rate "
+        "--dropout --max-source --max-target --held-out --epochs --steps --evaluate-every --patience "
+        "--checkpoint-every --seed --precision --device --json"
+    ).split(),
+    "translate run": "--folder --file --batch --device --last --json".split(),
+    "translate make-text": "--source --target --lines --words --seed --json".split(),
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

@@ -11,8 +11,9 @@ from foretell.cli.exchange import (
     lines_file,
     note,
 )
-from foretell.cli.flags import Conditions, Json, Question
+from foretell.cli.flags import Conditions, Json, Plot, Question
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 
 NOTHING_SET, NO_RUN = Question(), Conditions()
 
@@ -22,6 +23,7 @@ def estimate(
     *,
     question: Question = NOTHING_SET,
     run: Conditions = NO_RUN,
+    plot: Plot = None,
     import_: Import = None,
     export: Export = None,
     jsonl: Lines = None,
@@ -32,13 +34,14 @@ def estimate(
     from foretell.interop.launch import TRAINING
 
     check_tool(export, TRAINING)
-    file = lines_file(jsonl)
+    lines, file = lines_file(jsonl), plot_file(plot)
     with no_as_json(json):
         named, given = asked(model, question.arguments(), import_)
         result = api.estimate(named, **given, **run.arguments())
+    write_plot(file, "estimate", result.to_dict)
     written = result.export(export) if export else None
-    if file is not None:
-        append(file, result.to_json_line())
+    if lines is not None:
+        append(lines, result.to_json_line())
     if json:
         told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
         write_json({**result.to_dict(), **told})

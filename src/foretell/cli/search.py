@@ -11,12 +11,11 @@ from foretell.cli.exchange import (
     lines_file,
     note,
 )
-from foretell.cli.flags import Json, Over, Question, Top, Workers, number
+from foretell.cli.flags import Json, Over, Plot, Question, Top, Workers, number
 from foretell.cli.output import no_as_dict, no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
 from foretell.cli.run import complain
-from foretell.errors import Problem
-from foretell.search.search import Search
 
 NOTHING_SET = Question()
 
@@ -28,6 +27,7 @@ def search(
     top: Top = "10",
     over: Over = "",
     workers: Workers = "1",
+    plot: Plot = None,
     import_: Import = None,
     export: Export = None,
     jsonl: Lines = None,
@@ -38,7 +38,7 @@ def search(
     from foretell.interop.launch import TRAINING
 
     check_tool(export, TRAINING)
-    file = lines_file(jsonl)
+    lines, file = lines_file(jsonl), plot_file(plot)
     with no_as_json(json), late_bar("plans") as progress:
         named, given = asked(model, question.arguments(), import_)
         found = api.search(
@@ -49,9 +49,14 @@ def search(
             over=over,
             progress=progress,
         )
-    problems = [] if found.plans else [nothing(found)]
+    write_plot(file, "search", found.to_dict)
+    problems = []
+    if not found.plans:
+        from foretell.report.no import nothing_found
+
+        problems = [nothing_found(found)]
     written = found.best.export(export) if export and found.plans else None
-    append(file, "".join(plan.to_json_line() for plan in found.plans))
+    append(lines, "".join(plan.to_json_line() for plan in found.plans))
     if json:
         told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
         write_json(found.to_dict() | told | (no_as_dict(problems) if problems else {}))
@@ -65,14 +70,3 @@ def search(
         show(search_text(found))
     complain(problems)
     return 1 if problems else 0
-
-
-def nothing(found: Search) -> Problem:
-    """Why no plan came back."""
-    if found.plans_evaluated:
-        message = f"none of {found.plans_evaluated} plans fits in memory"
-        allowed = "more chips, or chips with more memory"
-    else:
-        reasons = ", ".join(f"{rule} ({count})" for rule, count in found.rejected.items())
-        message, allowed = f"no plan satisfies the rules: {reasons}", "other chips or batch"
-    return Problem(path="plan", value=None, message=message, allowed=allowed)

@@ -22,6 +22,7 @@ from foretell.cli.flags import (
     Instances,
     Json,
     Layout,
+    Plot,
     Price,
     PriceList,
     PromptLength,
@@ -32,6 +33,7 @@ from foretell.cli.flags import (
     decimal,
 )
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
 from foretell.errors import BadInput, Problem
 
@@ -94,6 +96,7 @@ def serve(
     tpot: Annotated[
         str | None, Parameter(metavar="MS", help="Service level, for the goodput.")
     ] = None,
+    plot: Plot = None,
     import_: Import = None,
     export: ExportEngine = None,
     jsonl: Lines = None,
@@ -106,8 +109,7 @@ def serve(
     from foretell.serve import serve as answer
 
     check_tool(export, SERVING)
-    file = lines_file(jsonl)
-
+    lines = lines_file(jsonl)
     playing = {
         "arrivals": arrivals,
         "requests": requests,
@@ -123,6 +125,7 @@ def serve(
         "tpot_ms": tpot,
     }
     options = {name: value for name, value in playing.items() if value is not None}
+    file = plot_file(plot)
     with no_as_json(json), late_bar("requests") as progress:
         if options and not simulate:
             raise BadInput([without_simulate(name, value) for name, value in options.items()])
@@ -142,12 +145,13 @@ def serve(
             spread=decimal(spread),
             **given,
         )
+    write_plot(file, "serve", found.to_dict)
     written = None
     if export:
         given.pop("plan")
         written = launch_command(export, found, named, **given)
-    if file is not None:
-        append(file, found.to_json_line())
+    if lines is not None:
+        append(lines, found.to_json_line())
     if json:
         told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
         write_json({**found.to_dict(), **told})

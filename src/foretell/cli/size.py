@@ -19,6 +19,7 @@ from foretell.cli.flags import (
     decimal,
 )
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 
 
 def size(
@@ -61,12 +62,11 @@ def size(
     """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""
     from foretell.cli.flags import number
     from foretell.interop.launch import SERVING
-    from foretell.report.picture_files import picture_file, write
     from foretell.size import size as answer
 
     check_tool(export, SERVING)
     lines = lines_file(jsonl)
-    file = picture_file("plot", plot) if plot else None
+    file = plot_file(plot, drawn=True)
     with no_as_json(json):
         found = answer(
             model,
@@ -89,8 +89,7 @@ def size(
         )
     from foretell.report.size import pareto_picture, size_text
 
-    if file is not None:
-        write(file, pareto_picture(found))
+    write_plot(file, "size", found.to_dict, lambda: pareto_picture(found))
     written = found.export(export) if export else None
     if lines is not None:
         append(lines, found.to_json_line())

@@ -18,6 +18,7 @@ from foretell.serving.formats import weight_width
 from foretell.serving.tables import ROUTED, kinds_of
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num
+from foretell.specs.block import MixerBlock
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Dense, Experts
@@ -176,6 +177,10 @@ def kv_bytes(
     total: Num = 0.0
     for layer, many in kinds_of(model.stack):
         for mixer in layer.mixers:
+            if isinstance(mixer, MixerBlock):
+                kept = mixer.cache_elements(model.stack.hidden, np.asarray(context, float), cross)
+                total = total + many * kept * KV_BYTES[deployment.kv] / deployment.tp
+                continue
             total = total + many * mixer_bytes(mixer, deployment, context, windows, cross)
     return np.asarray(total / deployment.pp)
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Le
-
 from foretell.specs._base import Fraction, NotNegative, Num, Positive
+from foretell.specs.ranges import Ge, Le
 
 CountRule = Literal["grid", "actuary", "classic", "google"]
 """How dies on a wafer are counted: a real grid of dies, or one of three published formulas."""

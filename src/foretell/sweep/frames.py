@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from foretell.search.points import Column, columns, point_count
-from foretell.specs.study import BEST, Axis, Study, Workload
+from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.sweep.batches import Varied, batch_frame, plan_row
 from foretell.sweep.columns import (
     POINT,
@@ -21,8 +21,9 @@ from foretell.sweep.columns import (
 from foretell.sweep.questions import answer_row, question
 from foretell.tables import distinct
 
-SHARD_POINTS = {
+SHARD_POINTS: dict[Verb, int] = {
     "estimate": 256, "serve": 32, "size": 2, "cost system": 64, "cost chip": 64, "cost package": 64,
+    "cost run": 2, "cost token": 16,
 }  # fmt: skip
 """Points of one shard, by the verb: about a second's work."""
 SHARD_SEARCHES = 2
@@ -35,7 +36,7 @@ def shard_points(study: Study) -> int:
     """Points of one shard."""
     if batch_axes(study):
         return SHARD_PLANS
-    return SHARD_SEARCHES if searches(study) else SHARD_POINTS[study.verb]
+    return SHARD_SEARCHES if searches(study) else min(SHARD_POINTS[verb] for verb in study.verbs)
 
 
 def shard_count(study: Study) -> int:
@@ -66,7 +67,9 @@ def shard_frame(study: Study, number: int) -> Any:
         frames.append(pl.concat([left, frame], how="horizontal"))
     whole = pl.concat(frames).select(*all_columns(study))
     if study.limits:
-        within = [pl.col(name) <= most for name, most in study.limits.items()]
+        # A limit of one workload, or of the mix, is looked at where a point's rows stand together.
+        rows = {name: most for name, most in study.limits.items() if name in whole.columns}
+        within = [pl.col(name) <= most for name, most in rows.items()]
         within.append(pl.col("problem").is_null())
         whole = whole.with_columns(within_limits=pl.all_horizontal(within).fill_null(False))
     return whole if len(mix) == 1 else whole.sort(POINT, maintain_order=True)

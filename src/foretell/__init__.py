@@ -32,6 +32,7 @@ _WHERE = {
     "Model": "foretell.specs.model",
     "System": "foretell.specs.system",
     "Chip": "foretell.specs.chip",
+    "read_launch": "foretell.launches",
     "BadInput": "foretell.errors",
     "Infeasible": "foretell.errors",
     "codesign": "foretell.sweep.codesign",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from foretell.catalog import system as system
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
+    from foretell.launches import read_launch as read_launch
     from foretell.scaling.run import scaling as scaling
     from foretell.serve import serve as serve
     from foretell.size import size as size

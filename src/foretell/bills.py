@@ -49,6 +49,8 @@ class Payment:
     """Grid whose carbon counts: a country, or a region of a cloud."""
     price: str | float = ""
     """Rent of a chip for an hour, instead of the catalogue's."""
+    prices: str = ""
+    """A price list in SkyPilot's form, instead of the catalogue's offers."""
     years: str | float = ""
     """Years that servers are used."""
     utilisation: str | float = ""
@@ -208,7 +210,13 @@ def _payment(
     if problems:
         raise BadInput(problems)
     name = system if isinstance(system, str) else ""
-    paying = Paying(way=question.rent, price=price, region=question.region, name=name)
+    paying = Paying(
+        way=question.rent,
+        price=price,
+        region=question.region,
+        name=name,
+        listed=question.prices if price is None else "",
+    )
     return figures, paying, seen
 
 

@@ -1,6 +1,6 @@
 """Anthe and its baselines: step time, memory and gradient bytes, measured and predicted, side by side.
 
-    PYTHONPATH=src:. python tests/bench/bench_anthe.py --out anthe.json                  # one GPU, 2 to 3 minutes
+    PYTHONPATH=src:. python tests/bench/bench_anthe.py --out anthe.json   # one GPU, 2 to 3 minutes
     PYTHONPATH=src:. python tests/bench/bench_anthe.py --device cpu --small --out cpu.json
 
 A step is forward, cross-entropy, backward and AdamW on random ids of WMT's lengths (source 100, target

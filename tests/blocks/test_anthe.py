@@ -11,6 +11,7 @@ from foretell.blocks.tensor_chain import TensorChain
 from foretell.catalog.models import model
 from foretell.interop.own_model import read_table, write_toml
 from foretell.specs.ffn import Dense
+from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
 from foretell.workload.build import build
 from foretell.workload.parameters import count
@@ -43,9 +44,13 @@ def small(form: str = "auto", length: int = 2, ends: str = "soft") -> Model:
         mixers=(replace(causal, causal=False),), ffn=feed, norm_kind="layer", post_norm=True
     )
     decoder = Layer(
-        mixers=(causal, GatedAttention(heads=4, causal=False, cross=True, bias=False)),
+        mixers=(
+            Attention(heads=6, kv_heads=2, head_dim=5, q_bias=True, factor=chain),
+            Attention(heads=3, kv_heads=3, head_dim=8, cross=True, causal=False, factor=chain),
+            GatedAttention(heads=4, causal=False, cross=True, bias=False),
+        ),
         ffn=replace(feed, gated=False, factor=replace(chain, bond=5)),
-        norms=3,
+        norms=4,
         norm_kind="layer",
         post_norm=True,
     )

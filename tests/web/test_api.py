@@ -41,6 +41,12 @@ SAME: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ),
     ("search", {**WHERE, "plan": "tp8 pp2", "top": 3}, ("search", *WORDS, "--plan", "tp8 pp2", "--top", "3")),
     ("search", {**WHERE, "gpus": 1, "plan": "tp1"}, ("search", *WORDS[:4], "1", "--plan", "tp1")),
+    (
+        "estimate",
+        {**WHERE, "plan": PLAN, "export": "megatron"},
+        ("estimate", *WORDS, "--plan", PLAN, "--export", "megatron"),
+    ),
+    ("serve", {**SERVED, "export": "vllm"}, ("serve", *SERVED_WORDS, "--export", "vllm")),
     ("explain", {**WHERE, "plan": PLAN}, ("explain", *WORDS, "--plan", PLAN)),
     (
         "memory",

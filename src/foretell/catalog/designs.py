@@ -32,7 +32,7 @@ from foretell.catalog.design_model import (
 )
 from foretell.catalog.technology import named, technology
 from foretell.catalog.values import missing, read_fields
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, Shortfall
 from foretell.specs._base import Num
 from foretell.specs.check import problems_of
 from foretell.specs.design import BuiltChip, ChipDesign
@@ -89,12 +89,17 @@ def build(design: ChipDesign, *, tech: Technology | None = None, path: str = "de
         sram_bytes_per_s=whole.cores * whole.sram_bytes_per_clock_per_core * whole.clock_hz,
         assumptions=(),
     )
-    problems += shortfalls(design, built, parts.node, parts.io_node, path)
+    problems += [_shortfall(p) for p in shortfalls(design, built, parts.node, parts.io_node, path)]
     problems = problems or problems_of(built.chip, path)  # numbers out of every range
     if problems:
         raise BadInput(problems)
     said = (*_introduction(whole, filled), *doubts(built, parts.node))
     return replace(built, assumptions=said)
+
+
+def _shortfall(problem: Problem) -> Problem:
+    names = ("path", "value", "message", "allowed", "nearest")
+    return Shortfall(**{name: getattr(problem, name) for name in names})
 
 
 def look_up(

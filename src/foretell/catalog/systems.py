@@ -167,13 +167,15 @@ def _own_links(table: Mapping[str, Any], chip: Chip | None, said: list[str]) -> 
     named = list(tiers.items()) if isinstance(tiers, dict) else []
     if named and _is_package(named[0][1]):
         named = named[1:]
-    if not named or not isinstance(named[0][1], dict) or chip is None:
+    if not named or not isinstance(named[0][1], dict):
         return table
     name, tier = named[0]
-    if "bandwidth_bytes_per_s" in tier or not float(chip.scale_up_bytes_per_s):
+    # Where the chip cannot be built, that is what is said.
+    rate = 1.0 if chip is None else float(chip.scale_up_bytes_per_s)
+    if "bandwidth_bytes_per_s" in tier or not rate:
         return table
     said.append(f"The {name} is joined by the chip's own links, at their rate.")
-    filled = {**tier, "bandwidth_bytes_per_s": float(chip.scale_up_bytes_per_s)}
+    filled = {**tier, "bandwidth_bytes_per_s": rate}
     return {**table, "network": {**tiers, name: filled}}
 
 

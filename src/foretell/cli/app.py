@@ -23,6 +23,8 @@ VERBS = {
     "codesign": "Performance and cost together over architectural choices: the exact front.",
     "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
     "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
+    "characterize": "Real training and its traces beside the prediction.",
+    "translate": "Train a translation model on two line-aligned files, and translate with it.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -92,6 +94,20 @@ def make_app() -> App:
     app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
     app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
+    characterize = App(name="characterize", help=VERBS["characterize"])
+    characterize.command(
+        "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
+    )
+    app.command(characterize)
+    translate = App(name="translate", help=VERBS["translate"])
+    translate.command("foretell.cli.translate:train", help="Train; a run that was ended goes on.")
+    translate.command("foretell.cli.translate:run", help="Translate lines with a trained model.")
+    translate.command(
+        "foretell.cli.translate:make_text",
+        name="make-text",
+        help="Write text in two made-up languages with grammar.",
+    )
+    app.command(translate)
     return app
 
 

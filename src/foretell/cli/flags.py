@@ -57,10 +57,19 @@ Spread = Annotated[
     str, Parameter(metavar="X", help="Lengths are even between this share and the whole.")
 ]
 Engine = Annotated[
-    str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
+    str | None,
+    Parameter(
+        metavar="NAME", help="vllm (where none is named), trtllm, sglang, or the id of a profile."
+    ),
 ]
 Price = Annotated[
     str | None, Parameter(metavar="USD", help="Rent of a chip-hour, else the catalogue's.")
+]
+PriceList = Annotated[
+    str,
+    Parameter(
+        metavar="FILE", show_default=False, help="Rents of a CSV in SkyPilot's form, not ours."
+    ),
 ]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON.")]
 Plot = Annotated[

@@ -262,14 +262,19 @@ def _tier(
         above = float(over.taper) if over is not None else 0.0
         switches, far = clos(ends / units, ports, tier.taper, planes, above)
         switches, far = switches * units, far * units
-    else:
-        first = float(np.asarray(direct_links(tier, units)))
+    rate: Num = card_gbit_s(system)
+    direct = name not in CLOS | GROUPS
+    if direct and over_name not in GROUPS:
+        # The cards of a member are its links; members that are not there have none.
+        whole = float(np.asarray(direct_links(tier, 1.0)))
+        first = whole * float(np.asarray(members * units)) / float(tier.size)
+        rate = rate * cards(system, below) * float(tier.size) / max(2.0 * whole, 1.0)
     return TierParts(
         name=tier.name,
         topology=tier.topology,
         switches=switches,
         end_links=first,
         far_links=far,
-        gbit_s=card_gbit_s(system),
-        direct=name not in CLOS | GROUPS,
+        gbit_s=rate,
+        direct=direct,
     )

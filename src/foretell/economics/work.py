@@ -16,6 +16,7 @@ from typing import Any
 from foretell.catalog.designs import build
 from foretell.catalog.dies import dies_apart, system_of_packages
 from foretell.catalog.money import Sheet
+from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import TERMS, rent
 from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
@@ -81,6 +82,8 @@ class Paying:
     """Whose grid."""
     name: str = ""
     """What the user called the system: a file may hold a design."""
+    listed: str = ""
+    """A price list in the place of the catalogue's offers (catalog/price_files.py)."""
 
 
 def billed(
@@ -227,7 +230,8 @@ def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tup
         kept = next(iter(RESERVED)) if way == "reserved" else way or "on-demand"
         held = (paying.price, paying.price, paying.price, "set by hand")
         return kept, _with_rent(figures, held, "set")
-    offered = {term: found for term in TERMS if (found := rent(chip, term)) is not None}
+    listed = rent_in(paying.listed, chip) if paying.listed else None
+    offered = {term: found for term in TERMS if (found := rent(chip, term, listed)) is not None}
     if not way:
         way = "on-demand" if "on-demand" in offered else "own"
         said.append(
@@ -239,7 +243,7 @@ def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tup
         return way, figures
     if way not in offered:
         known = ", ".join(["own", *offered])
-        message = f"{chip} has no such offer in the catalogue"
+        message = f"{chip} has no such offer in {paying.listed or 'the catalogue'}"
         raise BadInput(
             [
                 Problem(

@@ -225,6 +225,9 @@ def _rules(model: Model, path: str, problems: list[Problem]) -> None:
                 if isinstance(mixer, Attention) and mixer.heads % mixer.kv_heads:
                     message = f"{mixer.heads} heads cannot share {mixer.kv_heads} kv_heads evenly"
                     _say(problems, f"{path}{name}.layers", message)
+                if isinstance(mixer, Attention) and mixer.factor and _low_rank(mixer):
+                    message = "maps cannot be factorised beside low ranks, gates or shared keys"
+                    _say(problems, f"{path}{name}.layers", message)
             if isinstance(layer.ffn, Experts) and layer.ffn.top_k > layer.ffn.experts:
                 message = f"top_k = {layer.ffn.top_k} of {layer.ffn.experts} experts"
                 _say(problems, f"{path}{name}.layers", message)
@@ -233,6 +236,12 @@ def _rules(model: Model, path: str, problems: list[Problem]) -> None:
     if model.head.tied and model.head.outputs != model.embedding.vocab:
         message = f"tied to a table of {model.embedding.vocab} rows"
         _say(problems, f"{path}head.outputs", message, model.head.outputs)
+
+
+def _low_rank(mixer: Attention) -> bool:
+    """Whether the maps before the scores are others than queries, keys and values."""
+    plain = mixer.owns_kv and not mixer.value_is_key and mixer.output_gate != "element"
+    return not plain or mixer.q_rank is not None
 
 
 def _say(

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 """Points of a front that are shown as text; the JSON has all."""
+HEADS = {
+    "usd_per_million_work_tokens": "USD/M tokens",
+    "work_tokens_per_s_per_gpu": "tokens/s/GPU",
+    "joules_per_work_token": "J/token",
+    "carbon_g_per_million_work_tokens": "g CO2e/M tokens",
+    "bandwidth_bytes_per_s": "bandwidth",
+    "die_to_die_bytes_per_s": "die_to_die",
+    "scale_up_bytes_per_s": "scale_up",
+}
+"""What columns and fields with long names are called at the head of a column."""
 REASON = 160
 """Characters of a reason that are shown."""
 
@@ -34,6 +44,10 @@ def codesign_text(found: "Codesign") -> "RenderableType":
         parts += [Text(), front_table(found)]
         if len(told["front"]) > MOST_ROWS:
             parts.append(Text(f"and {len(told['front']) - MOST_ROWS} more; --json has all", "dim"))
+        if found.table.plans:
+            parts += [Text(), plans_table(found)]
+    if len(told["best"]) > 1:
+        parts += [Text(), Text("Best for each workload alone", "bold"), _best(found, told["best"])]
     if told["reasons"]:
         parts += [Text(), Text("Cannot be", "bold")]
         parts += [Text(f"{r['points']:>6,}  {_cut(r['problem'])}") for r in told["reasons"]]
@@ -41,27 +55,51 @@ def codesign_text(found: "Codesign") -> "RenderableType":
 
 
 def front_table(found: "Codesign") -> "Table":
-    """One point of the front a row: what varies, what was asked, and the plans."""
-    axes = [name for name, column in found.table.values.items() if len(set(map(str, column))) > 1]
+    """One point of the front a row: what varies and what was asked."""
+    axes = _varied(found.table.values)
     columns = [name for name in found.asked if name not in axes]
-    plans = list(found.table.plans)
     heads = {name: short(name) for name in (*axes, *columns)}
-    plan_heads = [f"plan of {name}" if name else "plan" for name in plans]
-    made = table("point", *heads.values(), *plan_heads, right=("point", *heads.values()))
+    made = table("point", *heads.values(), right=("point", *heads.values()))
     for place in found.order[:MOST_ROWS]:
         cells = [cell(name, found.table.values[name][place]) for name in axes]
         cells += [number(float(found.value(name)[place])) for name in columns]
-        cells += [str(found.table.plans[name][place] or "") for name in plans]
         made.add_row(str(int(found.table.points[place])), *cells)
+    return made
+
+
+def plans_table(found: "Codesign") -> "Table":
+    """The plans of the front's points, each once."""
+    made = table("workload", "plan", "points")
+    for workload, plans in found.table.plans.items():
+        points: dict[str, list[str]] = {}
+        for place in found.order[:MOST_ROWS]:
+            text = str(plans[place] or "")
+            points.setdefault(text, []).append(str(int(found.table.points[place])))
+        for text, held in points.items():
+            made.add_row(workload or "all", text, " ".join(held))
+    return made
+
+
+def _best(found: "Codesign", rows: Sequence[Mapping[str, Any]]) -> "Table":
+    """The point that each workload would choose."""
+    axes = _varied(found.table.values)
+    heads = {name: short(name) for name in axes}
+    right = ("point", *heads.values(), "value")
+    made = table("workload", "point", *heads.values(), "value", "of", right=right)
+    for row in rows:
+        cells = [cell(name, row["values"][name]) for name in axes]
+        value = number(row["value"])
+        made.add_row(row["workload"], str(row["point"]), *cells, value, short(row["column"]))
     return made
 
 
 def short(path: str) -> str:
     """What a flag, path or column is called at the head of a column: its last names."""
     words = path.split(".")
+    words[-1] = HEADS.get(words[-1], words[-1])
     if path.startswith("network."):
         return ".".join(words[1:])
-    return words[-1] if path.startswith(("chip.design.", "prices.")) or len(words) == 1 else path
+    return words[-1] if path.startswith(("chip.design.", "prices.")) else ".".join(words)
 
 
 def cell(path: str, value: Any) -> str:
@@ -79,8 +117,9 @@ def codesign_picture(found: "Codesign", title: str) -> Picture:
         names.append(names[0])
     axes = found.table.values
     groups = _grouping(axes)
-    places = [int(place) for place in found.chosen.within.nonzero()[0]]
     front = {int(place) for place in found.chosen.front.nonzero()[0]}
+    within = [int(place) for place in found.chosen.within.nonzero()[0]]
+    places = sorted(within, key=lambda place: place in front)  # the front lies on top
     marks = [
         Mark(
             group=f"{short(groups)} {cell(groups, axes[groups][place])}" if groups else "points",
@@ -96,6 +135,11 @@ def codesign_picture(found: "Codesign", title: str) -> Picture:
     return pareto_chart(title, titles[1], titles[0], marks)
 
 
+def _varied(axes: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Flags and paths with more than one value."""
+    return [name for name, column in axes.items() if len(set(map(str, column))) > 1]
+
+
 def _grouping(axes: Mapping[str, Sequence[Any]]) -> str:
     """What colours the marks: the first thing that varies and has few values."""
     several = [n for n, column in axes.items() if 1 < len(set(map(str, column))) <= 10]
@@ -103,7 +147,7 @@ def _grouping(axes: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _label(axes: Mapping[str, Sequence[Any]], groups: str, place: int) -> str:
-    varied = [n for n, column in axes.items() if n != groups and len(set(map(str, column))) > 1]
+    varied = [name for name in _varied(axes) if name != groups]
     return ", ".join(cell(name, axes[name][place]) for name in varied)
 
 

@@ -21,6 +21,7 @@ from foretell.sweep.export import results
 from foretell.sweep.mix import (
     Chosen,
     Mixed,
+    best_of,
     chosen,
     column_of,
     mix_columns,
@@ -85,6 +86,11 @@ class Codesign:
                 for w in self.study.workloads
             ],
             "front": [self._whole(place) for place in self.order],
+            "best": [
+                {"workload": workload, **self._point(place), "column": name,
+                 "value": _plain(self.table.columns[f"{workload}.{name}"][place])}
+                for workload, (name, place) in best_of(self.study, table, found).items()
+            ],
             "rows": [
                 {**self._point(place), "possible": bool(table.possible[place]),
                  "within_limits": bool(found.within[place]), "front": place in front,

@@ -6,6 +6,7 @@ since each share of the tokens takes its own time. What is bought once (capital,
 most demanding workload asks for. One workload alone is its own mix.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ PAID_WISHES: Mapping[str, Direction] = {
     "work_tokens_per_s_per_gpu": "max",
 }
 """What is wanted of a study that is paid for and says nothing."""
+_DIGITS = re.compile(r"[0-9][0-9.,]*")
 REASONS = 6
 """Reasons that are told why points cannot be."""
 
@@ -85,8 +87,8 @@ def mixed(study: Study, frame: Any) -> Mixed:
         for name, kind in columns_of(study, workload.verb).items():
             if kind in ("float", "int"):
                 columns[f"{workload.name}.{name}"] = _numbers(parts[workload.name][name])
-    told = [_problems(part, rows) for part, rows in parts.items()]
-    problems = tuple("; ".join(filter(None, one)) for one in zip(*told, strict=True))
+    told = [_problems(rows) for rows in parts.values()]
+    problems = tuple(_said(dict(zip(parts, one, strict=True))) for one in zip(*told, strict=True))
     return Mixed(
         points=first[POINT].to_numpy(),
         values={axis.path: first[axis.path].to_list() for axis in study.axes},
@@ -160,9 +162,30 @@ def column_of(table: Mixed, name: str) -> Array:
     return np.array([float(value) for value in table.values[name]])
 
 
+def best_of(study: Study, table: Mixed, found: Chosen) -> dict[str, tuple[str, int]]:
+    """Of each workload by itself, what is looked at and the place of the point that is best for it.
+
+    That is the first objective where it is a column of the workload.
+    """
+    best: dict[str, tuple[str, int]] = {}
+    places = np.flatnonzero(found.within)
+    for workload in study.workloads if len(places) else ():
+        for name, way in found.objectives.items():
+            column = table.columns.get(f"{workload.name}.{name}")
+            if column is None or np.isnan(column[places]).all():
+                continue
+            values = column[places] * (-1.0 if way == "max" else 1.0)
+            best[workload.name] = (name, int(places[np.nanargmin(values)]))
+            break
+    return best
+
+
 def reasons(table: Mixed) -> list[tuple[str, int]]:
-    """Why points cannot be, the most frequent first."""
-    return Counter(text for text in table.problems if text).most_common(REASONS)
+    """Why points cannot be, the most frequent first; of those that differ in numbers alone, one of them."""
+    told = [text for text in table.problems if text]
+    alike = [_DIGITS.sub("#", text) for text in told]
+    first = dict(zip(reversed(alike), reversed(told), strict=True))
+    return [(first[key], many) for key, many in Counter(alike).most_common(REASONS)]
 
 
 def _numbers(column: Any) -> Array:
@@ -171,12 +194,18 @@ def _numbers(column: Any) -> Array:
     return np.asarray(column.cast(pl.Float64).fill_null(float("nan")).to_numpy(), float)
 
 
-def _problems(part: str, rows: Any) -> list[str]:
+def _problems(rows: Any) -> list[str]:
     """Of each point, why a workload has no answer there, or ''."""
     fits = rows["fits"].to_list() if "fits" in rows.columns else ["yes"] * len(rows)
-    said = rows["problem"].to_list()
-    named = f"{part}: " if part else ""
     return [
-        f"{named}{text or 'does not fit in memory'}" if text or fit == "no" else ""
-        for text, fit in zip(said, fits, strict=True)
+        text or ("does not fit in memory" if fit == "no" else "")
+        for text, fit in zip(rows["problem"].to_list(), fits, strict=True)
     ]
+
+
+def _said(by_part: Mapping[str, str]) -> str:
+    """What is wrong at one point: once where all workloads say the same."""
+    texts = {*by_part.values()}
+    if len(texts) == 1:
+        return texts.pop()
+    return "; ".join(f"{part}: {text}" for part, text in by_part.items() if text)

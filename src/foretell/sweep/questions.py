@@ -19,7 +19,7 @@ from foretell.bills import (
 from foretell.catalog.prices import price
 from foretell.economics.ask import PackageQuestion, chip_cost, package_cost
 from foretell.economics.ask_system import SystemQuestion, system_cost
-from foretell.errors import BadInput, ForetellError, ProblemsError
+from foretell.errors import BadInput, ForetellError, ProblemsError, Shortfall
 from foretell.long_run import asked_run, conditions_of, with_run
 from foretell.overrides import apply_settings, parse_settings
 from foretell.question import ask, plan_of
@@ -101,7 +101,9 @@ def question(
             fields.append((axis.path.removeprefix("plan."), value))
         else:
             settings[axis.path] = text_of(value)
-    plan = str(flags.pop("plan", study.plan))
+    # The words of a plan for one kind of question say nothing to another.
+    alike = workload is None or workload.kind in ("", study.kind)
+    plan = str(flags.pop("plan", study.plan if alike else BEST))
     verb = study.verb_of(workload)
     flags = {name: value for name, value in flags.items() if name in FLAGS[verb]}
     if verb in ("estimate", "cost run") and plan == BEST:
@@ -239,8 +241,11 @@ def check(asked: Question) -> None:
                 scenario_of(asked)
             case _:
                 _priced(asked)
-    except BadInput:
-        raise
+    except BadInput as error:
+        # A chip that cannot be built is a point whose answer is no.
+        wrong = [problem for problem in error.problems if not isinstance(problem, Shortfall)]
+        if wrong:
+            raise BadInput(wrong) from None
     except ForetellError:
         return
 

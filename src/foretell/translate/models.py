@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from foretell.blocks.gated_attention import GatedAttention
 from foretell.blocks.tensor_chain import TensorChain
@@ -10,6 +10,9 @@ from foretell.errors import BadInput, Problem
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention, Mixer
 from foretell.specs.model import Layer, Model, Stack
+
+Form = Literal["auto", "build", "contract"]
+"""Of tensor chains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +51,10 @@ def resized(model: Model, sizes: Sizes) -> Model:
     return found
 
 
-def with_form(model: Model, form: str) -> Model:
+def with_form(model: Model, form: Form) -> Model:
     """The same with every tensor chain in one form: auto, build or contract."""
-    return chains(model, lambda chain: replace(chain, form=form))
+    changed: Model = chains(model, lambda chain: replace(chain, form=form))
+    return changed
 
 
 def chains(record: Any, change: Callable[[TensorChain], TensorChain]) -> Any:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from foretell.specs.block import MapShape
 from foretell.specs.mixers import Attention, Indexer
 from foretell.specs.model import NormKind
 from foretell.zoo.parts import (
@@ -14,6 +15,7 @@ from foretell.zoo.parts import (
     attend,
     join_heads,
     linear,
+    map_module,
     rotate,
     seen,
     split_heads,
@@ -71,15 +73,15 @@ class SoftmaxAttention(Module):
         if spec.q_rank:
             self.q_down = linear(hidden, spec.q_rank)
             self.q_norm = Norm("rms", spec.q_rank)
-        self.q = linear(inputs, q_width, spec.q_bias)
+        self.q = self._map(inputs, q_width, spec.q_bias)
         if spec.output_gate == "element":
             self.gate = linear(inputs, q_width)
         elif spec.output_gate == "head":
             self.gate = linear(hidden, spec.heads)
         if spec.owns_kv:
-            self.k = linear(source, spec.kv_heads * spec.head_dim, spec.k_bias)
+            self.k = self._map(source, spec.kv_heads * spec.head_dim, spec.k_bias)
             if not spec.value_is_key:
-                self.v = linear(source, spec.kv_heads * value_dim, spec.v_bias)
+                self.v = self._map(source, spec.kv_heads * value_dim, spec.v_bias)
         self._make_norms()
         if spec.o_rank:
             ranks = spec.o_groups * spec.o_rank
@@ -88,6 +90,12 @@ class SoftmaxAttention(Module):
         self.o = linear(out_width, hidden, spec.o_bias)
         if spec.indexer is not None:
             self.indexer = IndexerModule(spec.indexer, hidden)
+
+    def _map(self, inputs: int, outputs: int, bias: bool) -> Module:
+        """A map before the scores, dense or by its factors."""
+        shape = MapShape(name="map", inputs=inputs, outputs=outputs, bias=bias)
+        made: Module = map_module(shape, self.spec.factor)
+        return made
 
     def _make_norms(self) -> None:
         spec = self.spec

@@ -111,6 +111,8 @@ install() { # EXTRAS; the lock is held
     fi
     : >"$venv/.unfinished" # others wait while it is there, and a set-up that was killed is started afresh
     (cd "$root" && run_pip -e ".[$extras]") || install_failed
+    # Also where the caller's Python is told to write no compiled files: each start would compile anew.
+    "$venv/bin/python" -m compileall -q "$root/src" >>"$setup_log" 2>&1 </dev/null || true
     fingerprint >"$(stamp_file "$extras")"
     [[ $extras == all,* ]] && fingerprint >"$(stamp_file all)"
     rm -f "$venv/.unfinished" "$setup_log"

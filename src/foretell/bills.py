@@ -4,6 +4,7 @@ Each asks its question of `estimate` or `serve`, and hands hours of chips, watts
 economics/work.py; figures of `prices.` are set there, everything else where speed is found.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,12 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.overrides import ROOTS, parse_settings
 from foretell.question import collect
 from foretell.serve import closed_form, question_of
-from foretell.specs.cost import CostAnswer
+from foretell.serving.serve import ServeQuestion
+from foretell.specs.cost import CostAnswer, Driver
 from foretell.specs.result import Estimate
 from foretell.specs.run import Run
 from foretell.specs.served import Served
+from foretell.specs.system import System
 from foretell.workload.parameters import count
 
 Number = str | float | None
@@ -48,6 +51,8 @@ class Payment:
     """Grid whose carbon counts: a country, or a region of a cloud."""
     price: str | float = ""
     """Rent of a chip for an hour, instead of the catalogue's."""
+    prices: str = ""
+    """A price list in SkyPilot's form, instead of the catalogue's offers."""
     years: str | float = ""
     """Years that servers are used."""
     utilisation: str | float = ""
@@ -124,7 +129,7 @@ def run_cost(question: RunQuestion) -> CostAnswer:
     if given["tokens"] is None:
         given["tokens"] = "chinchilla"
     problems: list[Problem] = []
-    paid = collect(lambda: _payment(question, money), problems)
+    paid = collect(lambda: _payment(question, money, question.system), problems)
     try:
         result = collect(lambda: estimate(question.model, **given, set=speed), problems)
     except Infeasible:
@@ -141,7 +146,7 @@ def token_cost(question: TokenQuestion) -> CostAnswer:
     speed, money = _settings(question.set)
     load = {name: _decimal(getattr(question, name)) for name in LOAD}
     problems: list[Problem] = []
-    paid = collect(lambda: _payment(question, money), problems)
+    paid = collect(lambda: _payment(question, money, question.system), problems)
     asked = collect(
         lambda: question_of(
             question.model,
@@ -161,8 +166,93 @@ def token_cost(question: TokenQuestion) -> CostAnswer:
     return _billed(paid, work, served.overrides, served.assumptions)
 
 
+def check_payment(question: Payment, system: Any = None) -> None:
+    """Raise BadInput where a way to pay, a place or a figure is not known."""
+    _payment(question, _settings(question.set)[1], system)
+
+
+def estimate_bill(result: Estimate, paid: Payment) -> CostAnswer:
+    """Money, energy and carbon of an estimate: of its whole run, or of a million tokens without one."""
+    assert result.scenario is not None
+    work = _work_of_step(result) if result.run is None else _work_of_run(result, result.run)
+    payment = _payment(paid, _settings(paid.set)[1], result.scenario.system)
+    return _billed(payment, work, result.overrides, result.assumptions)
+
+
+def service_bill(served: Served, scenario: ServeQuestion, paid: Payment) -> CostAnswer:
+    """Money, energy and carbon of a million tokens of a service, asked with a rent of 1."""
+    work = _work_of_tokens(served, scenario.system, float(count(scenario.model).active))
+    payment = _payment(paid, _settings(paid.set)[1], scenario.system)
+    return _billed(payment, work, served.overrides, served.assumptions)
+
+
+def speed_settings(texts: Sequence[str]) -> tuple[str, ...]:
+    """Settings without those of money."""
+    return _settings(texts)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidHour:
+    """What an hour of a chip at work costs, by what it draws: base + per_watt x watts."""
+
+    way: str
+    """own, on-demand or another term."""
+    base_usd: float
+    """At no draw: all of a rent; capital, building and upkeep of what is owned."""
+    usd_per_watt: float
+    """For each watt that a chip draws on average; 0 where the chip is rented."""
+    watts: float
+    """The draw at which `slopes` hold."""
+    slopes: Mapping[str, float]
+    """Figure of the prices -> d ln(usd of an hour) / d ln(figure), over the figure's own range."""
+    assumptions: tuple[str, ...]
+    """Where the figures come from."""
+
+    def usd(self, hours: float, watts: float) -> float:
+        """So many hours of chips at a mean draw."""
+        return hours * (self.base_usd + self.usd_per_watt * watts)
+
+
+def paid_hour(payment: Payment, name: str, system: System, gpus: int, watts: float) -> PaidHour:
+    """An hour of a chip of a cluster; money is linear in hours and in the draw, so two answers tell it."""
+    money = _settings(payment.set)[1]
+    paid = _payment(payment, money, name)
+
+    def ask(draw: float) -> CostAnswer:
+        work = Work(
+            what="run",
+            name=name,
+            system=system,
+            gpus=gpus,
+            gpu_hours=(1.0, 1.0, 1.0),
+            watts_per_gpu=draw,
+            shares={"steps": 1.0},
+            tokens=1.0,
+            flop=1.0,
+        )
+        return _billed(paid, work, {}, ())
+
+    now, more = ask(watts), ask(2.0 * watts)
+    per_watt = (more.usd - now.usd) / watts
+    return PaidHour(
+        way=str(now.facts["paid"]),
+        base_usd=now.usd - per_watt * watts,
+        usd_per_watt=per_watt,
+        watts=watts,
+        slopes={d.path: _driver_slope(d) for d in now.drivers if d.path.split(".")[0] != "work"},
+        assumptions=now.assumptions,
+    )
+
+
+def _driver_slope(d: Driver) -> float:
+    """The elasticity over a figure's range; 0 where it has none above zero."""
+    if not 0.0 < d.low < d.high or min(d.usd_at_low, d.usd_at_high) <= 0.0:
+        return 0.0
+    return math.log(d.usd_at_high / d.usd_at_low) / math.log(d.high / d.low)
+
+
 def _payment(
-    question: RunQuestion | TokenQuestion, money: Sequence[str]
+    question: Payment, money: Sequence[str], system: Any = None
 ) -> tuple[Sheet, Paying, dict[str, object]]:
     """Figures, how they are paid, and what was set; every problem at once."""
     problems: list[Problem] = []
@@ -181,8 +271,14 @@ def _payment(
         problems.append(Problem(path="price", value=texts[0], message=message, allowed="above 0"))
     if problems:
         raise BadInput(problems)
-    name = question.system if isinstance(question.system, str) else ""
-    paying = Paying(way=question.rent, price=price, region=question.region, name=name)
+    name = system if isinstance(system, str) else ""
+    paying = Paying(
+        way=question.rent,
+        price=price,
+        region=question.region,
+        name=name,
+        listed=question.prices if price is None else "",
+    )
     return figures, paying, seen
 
 
@@ -227,6 +323,28 @@ def _work_of_run(result: Estimate, run: Run) -> Work:
             "tokens_per_s": result.tokens_per_s,
             "model_flop": flop,
         },
+    )
+
+
+def _work_of_step(result: Estimate) -> Work:
+    """A million tokens of steps: nothing fails, nothing is saved."""
+    assert result.scenario is not None
+    seconds = 1e6 / result.tokens_per_s
+    hours = result.gpus * seconds / 3600.0
+    low, high = (result.interval or {}).get("p90", (result.step_s, result.step_s))
+    flop = result.tflops_per_gpu * 1e12 * seconds * result.gpus
+    joules = result.energy_joules
+    return Work(
+        what="run",
+        name=result.model,
+        system=result.scenario.system,
+        gpus=result.gpus,
+        gpu_hours=(hours * low / result.step_s, hours, hours * high / result.step_s),
+        watts_per_gpu=None if joules is None else joules / result.step_s / result.gpus,
+        shares={"steps": 1.0},
+        tokens=1e6,
+        flop=flop,
+        facts={"plan": str(result.plan), "mfu": result.mfu, "tokens_per_s": result.tokens_per_s},
     )
 
 

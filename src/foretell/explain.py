@@ -13,8 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.breakdown import Phase, runs_of, time_tree
+from foretell.cost.calls import ACTIVATION_BYTES
+from foretell.cost.fusion import kind_of
+from foretell.cost.op_times import traffic_factor
 from foretell.cost.power import chip_power
 from foretell.estimate import Rows, evaluate
+from foretell.parts import CORE
 from foretell.search.search import rank
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -30,9 +34,13 @@ from foretell.search.sensitivity import (
     sensitivity_of,
 )
 from foretell.search.space import enumerate_plans
+from foretell.sharding.lora import backward_products
+from foretell.specs._base import Num
+from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.result import Estimate, Evidence, Leaf
 from foretell.specs.scenario import Scenario
 from foretell.tables import select
+from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
 
 Array = NDArray[np.float64]
 
@@ -100,6 +108,10 @@ class OpShare:
     """What its seconds answer to most."""
     bound_elasticity: float
     """d ln(seconds) / d ln(that number)."""
+    flop: float
+    """Operations of one run, of the matrix and the plain units."""
+    moved_bytes: float
+    """What one run moves through the device memory, as its kernels are fused."""
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
@@ -273,7 +285,8 @@ def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
                 names = {"op": op.name, "part": parts.names[part], "family": op.family}
                 bound = bound_of(slopes[:, row], numbers)
                 seconds = count * float(total[row, 0])
-                found.append(_op(names, run.phase, count, seconds, step_s, bound))
+                work = _work(op, run.phase, batch.plans.base)
+                found.append(_op(names, run.phase, count, seconds, step_s, bound, work))
     if float(batch.plans.recompute[0]) == 1.0:
         cores = parts.core_s * runs[0].counts
         all_s = cores.sum(axis=1)
@@ -281,8 +294,34 @@ def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
             names = {"op": "attention cores", "part": "all layers", "family": "attention"}
             many = float((runs[0].counts * (cores[0] > 0.0)).sum())
             bound = bound_of(elasticities(all_s, numbers), numbers)
-            found.append(_op(names, "recompute", many, float(all_s[0]), step_s, bound))
+            sums = np.zeros(2)
+            for count, ops in zip(runs[0].counts, parts.ops, strict=True):
+                works = [
+                    _work(op, "recompute", batch.plans.base) for op in ops if op.family in CORE
+                ]
+                sums += float(count) * np.array(works).reshape(-1, 2).sum(axis=0)
+            mean = (float(sums[0]) / many, float(sums[1]) / many)
+            found.append(_op(names, "recompute", many, float(all_s[0]), step_s, bound, mean))
     return tuple(sorted(found, key=lambda s: -s.seconds))
+
+
+def _work(op: Op, phase: Phase, plan: Plan) -> tuple[float, float]:
+    """Operations, and bytes through the device memory, of one run on the system as it is."""
+    if phase == "backward" and isinstance(op, Gemm):
+        done, times = op.forward(), float(backward_products(op, plan.lora))
+    else:
+        done, times = op.backward() if phase == "backward" else op.forward(), 1.0
+    flop = _first(done.matrix_flop) + _first(done.vector_flop)
+    moved = _first(done.activation_elements) * ACTIVATION_BYTES
+    moved += _first(done.weight_elements) * DTYPE_BYTES[plan.weights]
+    if isinstance(op, Pointwise | Lookup):
+        moved *= traffic_factor(kind_of(op), phase == "backward", plan)
+    return times * flop, times * moved
+
+
+def _first(value: Num) -> float:
+    """Of an array over systems the first: all have one plan."""
+    return float(np.ravel(value)[0])
 
 
 def _op(
@@ -292,6 +331,7 @@ def _op(
     seconds: float,
     step_s: float,
     bound: tuple[str, float],
+    work: tuple[float, float],
 ) -> OpShare:
     return OpShare(
         **names,
@@ -301,6 +341,8 @@ def _op(
         share=seconds / step_s,
         bound=bound[0],
         bound_elasticity=bound[1],
+        flop=work[0],
+        moved_bytes=work[1],
     )
 
 

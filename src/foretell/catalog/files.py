@@ -4,6 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from foretell.catalog.parsed import stored
 from foretell.errors import BadInput, Problem
 
 Table = dict[str, Any]
@@ -28,13 +29,15 @@ def catalogue_table(kind: str, entry_id: str) -> Table:
 
 def read_table(path: Path) -> Table:
     """The file's table; BadInput naming the file where it cannot be read or is no TOML."""
-    import tomllib  # only a question that reads a file pays for it
-
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
         if len(content) > LARGEST_BYTES:
             raise _bad(path, f"is longer than {LARGEST_BYTES} bytes")
+        if ROOT in path.parents and (table := stored(content)) is not None:
+            return table
+        import tomllib  # only what was not stored when the package was built pays for it
+
         return tomllib.loads(content.decode())
     except FileNotFoundError:
         raise _bad(path, "there is no such file") from None

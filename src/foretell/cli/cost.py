@@ -1,13 +1,15 @@
 """`foretell cost`: what chips, packages and systems cost."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
+from foretell.cli import names
 from foretell.cli.flags import Json, Plot
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.cost import CostAnswer
 
 T = TypeVar("T")
@@ -23,6 +25,7 @@ Name = Annotated[
 SystemName = Annotated[
     str,
     Parameter(
+        completer=names.systems,
         metavar="ID|PATH",
         show_default=False,
         help="A system's or a chip's id or alias, or a TOML file.",
@@ -189,18 +192,16 @@ def answered(
     json: bool,
 ) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
-    from foretell.report.picture_files import picture_file, write
+    from foretell.economics.sweeps import swept
+    from foretell.report.cost_charts import cost_picture
 
-    file = picture_file("plot", plot) if plot else None
+    file = plot_file(plot, drawn=True)
     with no_as_json(json):
         if sweep:
-            found = _swept(ask, question, sweep)
+            found = swept(ask, question, sweep)
         else:
             found = ask(question).to_dict()
-    if file is not None:
-        from foretell.report.cost_charts import cost_picture
-
-        write(file, cost_picture(found))
+    write_plot(file, "cost", lambda: found, lambda: cost_picture(found))
     if json:
         write_json(found)
     else:
@@ -209,71 +210,3 @@ def answered(
 
         console.show(sweep_text(found) if sweep else cost_text(found))
     return 0
-
-
-def _swept(ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...]) -> dict[str, Any]:
-    """An answer for every combination; what cannot be built is a row that says so."""
-    from foretell.economics.settings import combinations, parse_sweeps
-    from foretell.errors import Infeasible
-
-    flags = [f.name for f in fields(question) if f.name != "set"]  # type: ignore[arg-type]
-    sweeps = parse_sweeps(sweep, flags)
-    rows: list[dict[str, Any]] = []
-    first: CostAnswer | None = None
-    for values in combinations(sweeps):
-        try:
-            answer = ask(_changed(question, values))
-            first = first or answer
-            rows.append({**values, **_row(answer)})
-        except Infeasible as error:
-            rows.append({**values, "usd": None, "problem": "; ".join(map(str, error.problems))})
-    if rows and any("tokens_per_s" in row for row in rows):
-        from foretell.economics.work import mark_front
-
-        mark_front(rows)
-    return {
-        "what": "" if first is None else first.what,
-        "name": "" if first is None else first.name,
-        "given": _fixed(question, sweeps),
-        "sweep": {name: list(values) for name, values in sweeps.items()},
-        "rows": rows,
-    }
-
-
-def _fixed(question: Any, sweeps: Mapping[str, Any]) -> dict[str, str]:
-    """Flags and settings that are the same in every row."""
-    flags = {f.name: getattr(question, f.name) for f in fields(question) if f.name != "set"}
-    usual = {f.name: f.default for f in fields(question)}
-    kept = {
-        name: value
-        for name, value in flags.items()
-        if value != usual[name] and str(value) != str(usual[name]) and name not in sweeps
-    }
-    paths = dict(text.partition("=")[::2] for text in question.set)
-    return {**kept, **{path: value for path, value in paths.items() if path not in sweeps}}
-
-
-def _changed(question: T, values: Mapping[str, str]) -> T:
-    """The question with swept flags and paths in place."""
-    flags = {name: value for name, value in values.items() if "." not in name}
-    paths = tuple(f"{name}={value}" for name, value in values.items() if "." in name)
-    held: tuple[str, ...] = tuple(question.set)  # type: ignore[attr-defined]
-    kept = tuple(text for text in held if text.partition("=")[0].strip() not in values)
-    return replace(question, **flags, set=(*kept, *paths))  # type: ignore[type-var]
-
-
-def _row(answer: CostAnswer) -> dict[str, Any]:
-    """An answer as one row: sums, ranges, first parts, and numbers on the way."""
-    plain = {
-        name: value
-        for name, value in answer.facts.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-    }
-    parts = {child.name: child.value for child in answer.breakdown.children}
-    return {
-        "usd": answer.usd,
-        "low_usd": answer.low_usd,
-        "high_usd": answer.high_usd,
-        **plain,
-        "parts_usd": parts,
-    }

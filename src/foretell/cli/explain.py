@@ -4,29 +4,31 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from foretell.cli.exchange import Import, MaybeModel, asked
 from foretell.cli.flags import Json, ModelName, Place, Plot, Question
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 
 NOTHING_SET, NOWHERE_SET = Question(), Place()
 
 
 def explain(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     plot: Plot = None,
+    import_: Import = None,
     json: Json = False,
 ) -> int:
     """Where time and memory go, largest first, what bounds each share, and what would move it."""
     from foretell import api
     from foretell.report.explain import explain_picture, explain_text
-    from foretell.report.picture_files import picture_file, write
 
-    file = picture_file("plot", plot) if plot else None
+    file = plot_file(plot, drawn=True)
     with no_as_json(json):
-        found = api.explain(model, **question.arguments())
-    if file is not None:
-        write(file, explain_picture(found))
+        named, given = asked(model, question.arguments(), import_)
+        found = api.explain(named, **given)
+    write_plot(file, "explain", found.to_dict, lambda: explain_picture(found))
     if json:
         write_json(found.to_dict())
     else:

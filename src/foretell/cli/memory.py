@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName, Question
+from foretell.cli.exchange import Import, MaybeModel, asked
+from foretell.cli.flags import Json, Question
 from foretell.cli.output import write_json
+from foretell.cli.plots import plot_file, write_plot
 
 if TYPE_CHECKING:
     from foretell.memory_answer import MemoryAnswer
@@ -15,21 +17,22 @@ NOTHING_SET = Question()
 
 
 def memory(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     out: Annotated[
         str,
-        Parameter(metavar="FILE", help="A picture (.svg, .html, .png), or everything as .json."),
+        Parameter(metavar="FILE", help="A figure (.svg, .html, .png), or everything as .json."),
     ] = "",
+    import_: Import = None,
     json: Json = False,
 ) -> int:
     """Memory of every pipeline stage over one step: what it holds, its peak, and when."""
     from foretell import api
-    from foretell.report.picture_files import picture_file
 
-    file = picture_file("out", out, also=(".json",)) if out else None
-    found = api.memory(model, **question.arguments())
+    file = plot_file(out, "out", drawn=True)
+    named, given = asked(model, question.arguments(), import_)
+    found = api.memory(named, **given)
     if file is not None:
         _write(file, found)
     if json:
@@ -49,9 +52,8 @@ def _write(file: Path, found: "MemoryAnswer") -> None:
     from json import dumps
 
     from foretell.report.memory_picture import memory_picture
-    from foretell.report.picture_files import write
 
     if file.suffix.lower() == ".json":
         file.write_text(dumps(found.to_dict(), allow_nan=False) + "\n")
     else:
-        write(file, memory_picture(found))
+        write_plot(file, "memory", found.to_dict, lambda: memory_picture(found))

@@ -1,7 +1,6 @@
 """What goes to standard output: a record as JSON or as text."""
 
 import json
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,21 +19,9 @@ def write_json(record: Mapping[str, Any] | Sequence[Any]) -> None:
 
 def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, Any]:
     """The answer no: `fits` and why, on top of what was computed all the same."""
-    from foretell.specs.result import Estimate
+    from foretell.report import no  # a plain answer starts without it
 
-    known = answer.to_dict() if isinstance(answer, Estimate) else {}
-    return {**known, "fits": "no", "problems": [_problem(problem) for problem in problems]}
-
-
-def _problem(problem: Problem) -> dict[str, Any]:
-    """A problem as JSON; a value that JSON lacks is given as its text."""
-    keys = ("path", "value", "message", "allowed", "nearest")
-    told = {key: getattr(problem, key) for key in keys}
-    value = problem.value
-    plain = value is None or isinstance(value, str | int)
-    if not plain and not (isinstance(value, float) and math.isfinite(value)):
-        told["value"] = str(value)
-    return told
+    return no.no_as_dict(problems, answer)
 
 
 @contextmanager

@@ -1,11 +1,16 @@
 """`foretell simulate`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName, Question, decimal, number
+from foretell.cli.exchange import Import, MaybeModel, asked
+from foretell.cli.flags import Json, Plot, Question, decimal, number
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
+
+if TYPE_CHECKING:
+    from foretell.simulation import Simulation
 
 NOTHING_SET = Question()
 
@@ -29,7 +34,7 @@ Seed = Annotated[str, Parameter(metavar="N", help="Seed of the draws.")]
 
 
 def simulate(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     trace: Trace = None,
@@ -39,15 +44,19 @@ def simulate(
     slowdown: Slowdown = "1.3",
     repeats: Repeats = "20",
     seed: Seed = "0",
+    plot: Plot = None,
+    import_: Import = None,
     json: Json = False,
 ) -> int:
     """One training step played event by event, beside the closed form."""
     from foretell import api
 
+    file = plot_file(plot)
     with no_as_json(json):
+        named, given = asked(model, question.arguments(), import_)
         result = api.simulate(
-            model,
-            **question.arguments(),
+            named,
+            **given,
             jitter=decimal(jitter),
             stragglers=decimal(stragglers),
             slowdown=decimal(slowdown),
@@ -56,6 +65,7 @@ def simulate(
             trace=trace,
             detail=detail,
         )
+    write_plot(file, "simulate", lambda: _with_events(result))
     if json:
         write_json({**result.to_dict(), "trace": trace})
     else:
@@ -64,3 +74,13 @@ def simulate(
 
         show(simulation_text(result, trace))
     return 0
+
+
+def _with_events(result: "Simulation") -> dict[str, Any]:
+    """The answer, and what ran when."""
+    from foretell.report.trace import trace_events
+
+    return {
+        **result.to_dict(),
+        "traceEvents": list(trace_events(result.laid, result.played, "tasks")),
+    }

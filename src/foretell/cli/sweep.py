@@ -45,7 +45,7 @@ def sweep(
     """Ask every point of a study; killed, it goes on where it was."""
     from foretell.sweep.run import sweep as run
 
-    with _watched() as progress:
+    with watched() as progress:
         found = run(
             study, out=out, workers=number(workers), executor=executor, yes=yes, progress=progress
         )
@@ -62,7 +62,7 @@ def resume(
     """Go on with a sweep from its folder; what is whole is kept, what is corrupt is done again."""
     from foretell.sweep.run import resume as run
 
-    with _watched() as progress:
+    with watched() as progress:
         found = run(folder, workers=number(workers), executor=executor, progress=progress)
     return _told(found, json)
 
@@ -89,6 +89,36 @@ def export(folder: Folder, *, out: OutFile, sql: Sql = None, json: Json = False)
     return 0
 
 
+def plot(
+    folder: Folder,
+    *,
+    out: Annotated[
+        str, Parameter(metavar="FILE", help="What is written: .html, .json, .svg, .png.")
+    ],
+    x: Annotated[str | None, Parameter(metavar="COLUMN", help="Across; else what varies.")] = None,
+    y: Annotated[str | None, Parameter(metavar="COLUMN", help="Up; else what is wanted.")] = None,
+    value: Annotated[
+        str | None, Parameter(metavar="COLUMN", help="Of a heat map over the two.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Results as a figure: lines over a varied field, a heat map over two, a front of two results."""
+    from foretell.cli.plots import plot_file
+    from foretell.report.figures.files import write_figure
+    from foretell.report.figures.sweep_rows import study_figure
+
+    file = plot_file(out, "out")
+    figure, told = study_figure(folder, {"x": x, "y": y, "value": value})
+    if file is not None:
+        write_figure(figure, file)
+    if json:
+        write_json({**told, "out": out})
+    else:
+        words = " over ".join(name for name in (told["value"], told["y"], told["x"]) if name)
+        print(f"{out}: {words}, {told['rows']:,} rows")
+    return 0
+
+
 def _told(found: "SweepStatus", json: bool) -> int:
     """How far a sweep is, as text or JSON."""
     if json:
@@ -99,6 +129,9 @@ def _told(found: "SweepStatus", json: bool) -> int:
     print(f"{found.folder}: {state}, {found.points_done:,} of {found.points:,} points, {shards}")
     if found.points_per_s is not None and not found.complete:
         print(f"{found.points_per_s:,.3g} points/s, {_time(found.seconds_left)} left")
+    if found.complete and found.objectives:
+        print(f"wanted: {', '.join(f'{way} {name}' for name, way in found.objectives.items())}")
+        print(f"the front: foretell sweep front {found.folder}")
     for name in found.corrupt:
         print(f"corrupt, to be done again: {name}")
     if not found.complete and not found.running:
@@ -113,7 +146,7 @@ def _time(seconds: float | None) -> str:
 
 
 @contextmanager
-def _watched() -> Iterator[Callable[[int, int], None]]:
+def watched(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
     """A bar with rate and time left on a terminal; else now and then a line on standard error."""
     start = time.monotonic()
     state: dict[str, float] = {"first": -1.0, "last": start}
@@ -130,9 +163,9 @@ def _watched() -> Iterator[Callable[[int, int], None]]:
         said, now = line(done, total), time.monotonic()
         if bar is None and now - state["last"] >= EVERY_S:
             state["last"] = now
-            print(f"sweep: {said}", file=sys.stderr, flush=True)
+            print(f"{verb}: {said}", file=sys.stderr, flush=True)
         elif bar is not None:
-            bar.update(f"sweep: {said}")
+            bar.update(f"{verb}: {said}")
 
     if not sys.stderr.isatty():
         bar = None
@@ -140,6 +173,6 @@ def _watched() -> Iterator[Callable[[int, int], None]]:
         return
     from rich.console import Console
 
-    bar = Console(stderr=True).status("sweep")
+    bar = Console(stderr=True).status(verb)
     with bar:
         yield report

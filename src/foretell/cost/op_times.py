@@ -144,6 +144,12 @@ def _passes(stack: CallStack, plan: Plan) -> tuple[Array, Array]:
     return np.array(factor)[:, None], np.array(kernels)[:, None]
 
 
+def traffic_factor(kind: str, backward: bool, plan: Plan) -> float:
+    """Bytes that a kind of pass over memory moves, over the least."""
+    told = _passes_apart(plan).get(kind) or passes(kind, plan.fused)
+    return told.backward if backward else told.forward
+
+
 def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
     """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
     weights that are kept in 16 bits have a loss in 16 bits."""

@@ -16,7 +16,8 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from foretell.records import dataclass
 
 PLAIN_LOSS_BYTES, FUSED_LOSS_BYTES = 12.0, 4.0
 """Bytes held for each score, the score itself included."""

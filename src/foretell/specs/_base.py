@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from annotated_types import Ge, Le
+from foretell.specs.ranges import Ge, Le
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from annotated_types import Ge, Gt, Le
-
 from foretell.errors import Problem, nearest_name
+from foretell.specs.ranges import Ge, Le
 
 
 def problems_of(record: Any, path: str) -> list[Problem]:
@@ -85,10 +84,6 @@ def _check_choice(value: Any, choices: tuple[Any, ...], path: str) -> list[Probl
 
 def _check_range(value: Any, marks: list[Any], path: str) -> list[Problem]:
     for mark in marks:
-        if isinstance(mark, Gt) and not value > mark.gt:
-            return [
-                Problem(path=path, value=value, message="too small", allowed=f"above {mark.gt}")
-            ]
         if isinstance(mark, Ge) and not value >= mark.ge:
             return [
                 Problem(path=path, value=value, message="too small", allowed=f"at least {mark.ge}")

@@ -1,11 +1,10 @@
 """What a die costs to make: the wafer it comes from, the process, and the die itself."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Le
-
+from foretell.records import dataclass
 from foretell.specs._base import Fraction, NotNegative, Num, Positive
+from foretell.specs.ranges import Ge, Le
 
 CountRule = Literal["grid", "actuary", "classic", "google"]
 """How dies on a wafer are counted: a real grid of dies, or one of three published formulas."""

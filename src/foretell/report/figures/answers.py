@@ -1,0 +1,127 @@
+"""The figure of each verb's answer, from its JSON: what `--plot` writes and what the page shows."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from foretell.report.figures.breakdown import serve_bars, shares_bars, time_bars
+from foretell.report.figures.cost import cost_figure
+from foretell.report.figures.lines import latency_bars
+from foretell.report.figures.look import Figure, sentence
+from foretell.report.figures.memory import memory_bars, memory_over_step
+from foretell.report.figures.panels import panels
+from foretell.report.figures.pareto import pareto
+from foretell.report.figures.roofline import op_roofline
+from foretell.report.figures.timeline import timeline
+from foretell.report.figures.tornado import elasticity_rows, result_rows, tornado
+from foretell.units import field_unit
+from foretell.units import format as show
+
+Answer = Mapping[str, Any]
+
+MOST_STAGES = 6
+"""Panels of a picture of memory: the first stages, the fullest and the last."""
+
+
+def estimate_figure(answer: Answer) -> Figure:
+    """Where time and memory go, side by side."""
+    time = time_bars([answer], ["step"], title="Time of a step")
+    return panels([time, memory_bars(answer, title="Memory of each stage")], _title(answer), 2)
+
+
+def search_figure(answer: Answer) -> Figure:
+    """Time against memory of the plans that came back."""
+    plans = answer["plans"]
+    title = f"Plans of {_place(plans[0])}" if plans else "Plans"
+    return pareto(plans, "step_s", "peak_memory_bytes", ("min", "min"), title=title)
+
+
+def explain_figure(answer: Answer) -> Figure:
+    """Shares of the step, its operations under the chip's roofs, and what would move it."""
+    moves = tornado(
+        elasticity_rows(answer),
+        "What would move it",
+        "the time of a step, each number twice as good",
+    )
+    parts = [
+        shares_bars(answer, title="Where the time goes"),
+        op_roofline(answer, title="Operations under the chip's roofs"),
+        {**moves, "layout": {**moves["layout"], "showlegend": False}},
+    ]
+    return panels(parts, _title(answer), 1, 460)
+
+
+def memory_figure(answer: Answer) -> Figure:
+    """Stages over a step: the first, the fullest and the last."""
+    numbers = [stage["stage"] for stage in answer["stages"]]
+    kept = {*numbers[: MOST_STAGES - 2], answer["fullest_stage"], *numbers[-1:]}
+    figures = [
+        memory_over_step(answer, number, title=f"Stage {number}")
+        for number in numbers
+        if number in kept
+    ]
+    return panels(figures, f"Memory of one step: {_title(answer)}", 1, 360)
+
+
+def serve_figure(answer: Answer) -> Figure:
+    """Latencies at their percentiles, and where a decode step goes."""
+    step = serve_bars([answer], ["decode step"], title="Where a decode step goes")
+    return panels([step, latency_bars([answer], title="Latencies")], _title(answer), 1, 420)
+
+
+def simulate_figure(answer: Answer) -> Figure:
+    """The step over time; `traceEvents` are the trace's events."""
+    return timeline(answer["traceEvents"], f"One step: {_title(answer)}")
+
+
+def size_figure(answer: Answer) -> Figure:
+    """What a chip gives against what a user gets, over single instances."""
+    title = (
+        f"{answer['model']} on {answer['system']}, {answer['isl']:g} tokens in, "
+        f"{answer['osl']:g} out: one instance"
+    )
+    x, y = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
+    return pareto(answer["pareto"], x, y, ("max", "max"), title=title)
+
+
+def sensitivity_figure(answer: Answer) -> Figure:
+    """What would move each result."""
+    how = "plans chosen anew" if answer["replanned"] else "plan held"
+    parts = [
+        tornado(
+            result_rows(answer, name),
+            f"{sentence(words)}, now {told(name, answer['results'][name])}",
+            words,
+            factor=answer["factor"],
+        )
+        for name, words in answer["result_words"].items()
+    ]
+    return panels(parts, f"{_title(answer)} ({how})", 1, 480)
+
+
+FIGURES: Mapping[str, Callable[[Answer], Figure]] = {
+    "estimate": estimate_figure,
+    "search": search_figure,
+    "explain": explain_figure,
+    "memory": memory_figure,
+    "serve": serve_figure,
+    "simulate": simulate_figure,
+    "size": size_figure,
+    "cost": cost_figure,
+    "sensitivity": sensitivity_figure,
+}
+"""Verb -> the figure of its answer."""
+
+
+def told(name: str, value: float) -> str:
+    """A result as people write it."""
+    if "usd" in name:
+        return f"{value:.4g} USD"
+    return show(value, field_unit(name))
+
+
+def _place(answer: Answer) -> str:
+    return f"{answer['model']} on {answer['gpus']:,} x {answer['system']}"
+
+
+def _title(answer: Answer) -> str:
+    return f"{_place(answer)}, {answer['plan']}" if answer.get("plan") else _place(answer)

@@ -1,0 +1,169 @@
+"""Figures as files: .html and .json anywhere, .png and .svg where a browser is.
+
+The HTML file holds plotly.js itself (the copy that the page serves), so that it opens without a network and
+asks nothing of another host. It follows the reader's choice of light or dark.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from html import escape, unescape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from foretell.errors import BadInput, Problem
+from foretell.report.figures.look import HEIGHT, THEMES, WIDTH, Figure, Theme, template
+from foretell.report.picture_files import BROWSERS, browser, file_problem
+from foretell.report.svg import Picture
+
+KINDS = (".svg", ".html", ".png", ".json")
+"""Endings of figures' files."""
+PLOTLY = ("web", "static", "vendor", "plotly-cartesian.min.js")
+"""Where the package has plotly.js."""
+PATIENCE_S = 120
+"""How long a browser may take."""
+LOADING_MS = 20_000
+"""Of the page's own clock, which runs ahead when nothing is left to do."""
+INSTALL = (
+    "install chromium (apt install chromium, brew install --cask chromium) or Google Chrome, "
+    "or write .html"
+)
+
+
+def figure_file(flag: str, name: str, *, drawn: bool = False) -> Path:
+    """The file to write, whose ending says what it is; BadInput where that cannot be.
+
+    `drawn` says that there is a drawing of our own for .svg, which needs no browser.
+    """
+    problem = file_problem(flag, name, also=(".json",))
+    if problem is None and Path(name).suffix.lower() == ".svg" and not drawn and browser() is None:
+        problem = no_browser(flag, name)
+    if problem is not None:
+        raise BadInput([problem])
+    return Path(name)
+
+
+def write_figure(
+    figure: Mapping[str, Any], path: str | Path, picture: Picture | None = None
+) -> Path:
+    """Write a figure as the file's ending says; .svg is `picture` where there is one."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind == ".json":
+        path.write_text(json.dumps(figure, allow_nan=False) + "\n", encoding="utf-8")
+    elif kind == ".html":
+        path.write_text(html(figure), encoding="utf-8")
+    elif kind == ".svg" and picture is not None:
+        path.write_text(picture.svg(), encoding="utf-8")
+    elif kind in (".png", ".svg"):
+        _browse(figure, path)
+    else:
+        message = "is no kind of file that is known"
+        allowed = "a name that ends in " + ", ".join(KINDS)
+        raise BadInput([Problem(path="path", value=str(path), message=message, allowed=allowed)])
+    return path
+
+
+def no_browser(flag: str, name: str) -> Problem:
+    """Why no .png or .svg can be made of a figure here."""
+    message = "a picture of a figure needs a browser, and none of these is here: "
+    return Problem(path=flag, value=name, message=message + ", ".join(BROWSERS), allowed=INSTALL)
+
+
+def html(figure: Mapping[str, Any], *, still: bool = False) -> str:
+    """A page of its own; `still`: always light, of the size of a picture, without controls."""
+    title = str((figure["layout"].get("title") or {}).get("text") or "Foretell")
+    themes: tuple[Theme, ...] = ("light", "dark")
+    told = {
+        "figure": figure,
+        "templates": {theme: template(theme) for theme in themes},
+        "still": still,
+        "size": size(figure),
+    }
+    light, dark = (THEMES[theme]["ground"] for theme in themes)
+    style = f"body{{margin:0;background:{light}}}"
+    if not still:
+        style += f"@media(prefers-color-scheme:dark){{body{{background:{dark}}}}}"
+    plotly = files("foretell").joinpath(*PLOTLY).read_text(encoding="utf-8")
+    return (
+        f"<!doctype html>\n<html lang='en'>\n<head><meta charset='utf-8'>"
+        f"<meta name='viewport' content='width=device-width'>"
+        f"<title>{escape(title)}</title>\n<style>{style}</style></head>\n"
+        f"<body><div id='figure'></div>\n<script>{plotly}</script>\n"
+        f"<script type='application/json' id='told'>{_inside_script(told)}</script>\n"
+        f"<script>{SHOW}</script></body>\n</html>\n"
+    )
+
+
+def size(figure: Mapping[str, Any]) -> tuple[int, int]:
+    """Pixels of the figure, across and up."""
+    layout = figure["layout"]
+    return int(layout.get("width") or WIDTH), int(layout.get("height") or HEIGHT)
+
+
+SHOW = """
+const told = JSON.parse(document.getElementById("told").textContent);
+const place = document.getElementById("figure"), { data, layout } = told.figure;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+if (told.still) {
+  [layout.width, layout.height] = told.size;
+  layout.template = told.templates.light;
+  Plotly.newPlot(place, data, layout, { staticPlot: true })
+    .then(() => Plotly.toImage(place, { format: "svg", width: layout.width, height: layout.height }))
+    .then((url) => {
+      const holder = document.createElement("template");
+      holder.id = "svg";
+      holder.content.append(decodeURIComponent(url.slice(url.indexOf(",") + 1)));
+      document.body.append(holder);
+    });
+} else {
+  if (!layout.height) place.style.height = "100vh";
+  const themed = () => ({ ...layout, template: told.templates[dark.matches ? "dark" : "light"] });
+  const options = { responsive: true, displaylogo: false };
+  Plotly.newPlot(place, data, themed(), options);
+  dark.addEventListener("change", () => Plotly.react(place, data, themed(), options));
+}
+"""
+"""What the page runs: the figure in the reader's theme, or still with its SVG beside it."""
+
+
+def _inside_script(told: Mapping[str, Any]) -> str:
+    """JSON that cannot end the script it stands in."""
+    return json.dumps(told, allow_nan=False).replace("<", "\\u003c")
+
+
+def _browse(figure: Mapping[str, Any], path: Path) -> None:
+    """A browser's picture of the figure."""
+    if browser() is None:
+        raise BadInput([no_browser("path", str(path))])
+    width, height = size(figure)
+    with tempfile.TemporaryDirectory() as folder:
+        page, target = Path(folder) / "page.html", Path(folder) / "page.png"
+        page.write_text(html(figure, still=True), encoding="utf-8")
+        if path.suffix.lower() == ".png":
+            _chromium(folder, page, f"--window-size={width},{height}", f"--screenshot={target}")
+            shutil.copyfile(target, path)
+            return
+        shown = _chromium(folder, page, "--dump-dom")
+    found = re.search(r'<template id="svg">(.*?)</template>', shown, re.DOTALL)
+    if found is None:
+        raise RuntimeError("the browser drew no SVG")
+    path.write_text(unescape(found.group(1)) + "\n", encoding="utf-8")
+
+
+def _chromium(folder: str, page: Path, *more: str) -> str:
+    """Run the browser without a window; what it prints."""
+    words: Sequence[str] = [
+        str(browser()), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+        f"--virtual-time-budget={LOADING_MS}", f"--user-data-dir={folder}/profile",
+        *more, page.as_uri(),
+    ]  # fmt: skip
+    ran = subprocess.run(words, check=True, capture_output=True, timeout=PATIENCE_S)
+    return ran.stdout.decode("utf-8", "replace")
+
+
+__all__ = ["KINDS", "Figure", "figure_file", "html", "no_browser", "size", "write_figure"]

@@ -1,0 +1,224 @@
+"""What all figures share: colours, axes, units in titles, intervals as error bars.
+
+Colours of traces read on white and on near-black, and are told apart by who sees few colours (Okabe and Ito,
+Color Universal Design, 2008, with the yellow darkened, since lines of it vanish on white, and grey in the
+place of black). Everything else of a theme stands in `layout.template`: for the dark one replace it by
+`template("dark")`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from foretell.units import field_unit, symbol
+
+Figure = dict[str, Any]
+"""`{"data": [...], "layout": {...}}`."""
+Theme = Literal["light", "dark"]
+
+COLOURS = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C7AE0", "#B8A100",
+    "#8A929C", "#A0673A",
+)  # fmt: skip
+"""One a trace, in this order."""
+GREY = "#8A929C"
+"""Of what is there for comparison: ideals, limits."""
+LIMIT = "#D55E00"
+"""Of what must not be crossed."""
+SCALE = [[0.0, "#440154"], [0.25, "#3B528B"], [0.5, "#21918C"], [0.75, "#5EC962"], [1.0, "#FDE725"]]
+"""Low to high in a heat map: viridis, even in lightness for everyone."""
+FONT = "Helvetica, Arial, sans-serif"
+THEMES: Mapping[Theme, Mapping[str, str]] = {
+    "light": {"ink": "#1c2530", "ground": "#ffffff", "grid": "#e3e6ea", "axis": "#59636e"},
+    "dark": {"ink": "#e6e9ed", "ground": "#14181d", "grid": "#2b323a", "axis": "#8a929c"},
+}
+WIDTH, HEIGHT = 960, 560
+"""Pixels of a picture of a figure."""
+PERCENTILE = "p90"
+"""Which interval error bars show."""
+NAMES = {
+    "step_s": "time of a step",
+    "mfu": "MFU",
+    "hfu": "HFU",
+    "gpus": "GPUs",
+    "isl": "prompt",
+    "osl": "answer",
+    "tflops_per_gpu": "TFLOP/s per GPU",
+    "tokens_per_s": "tokens/s",
+    "tokens_per_s_per_gpu": "tokens/s per GPU",
+    "tokens_per_s_per_user": "tokens/s per user",
+    "output_tokens_per_s": "output tokens/s",
+    "output_tokens_per_s_per_gpu": "output tokens/s per GPU",
+    "output_tokens_per_s_per_user": "output tokens/s per user",
+    "usd_per_million_tokens": "USD per million tokens",
+    "usd_per_million_output_tokens": "USD per million output tokens",
+    "seq_len": "sequence length",
+    "global_batch": "global batch",
+}
+"""Fields whose own words, in snake case, would not read well."""
+
+
+COUNTED = {"seq_len": "tokens", "isl": "tokens", "osl": "tokens", "global_batch": "sequences"}
+"""Fields that count something their names do not end in."""
+UNITS = {
+    "bytes": (2.0**-30, "GiB"),
+    "bytes_per_s": (1e-9, "GB/s"),
+    "flop_per_s": (1e-12, "TFLOP/s"),
+    "joules": (1e-6, "MJ"),
+}
+"""Units in which people read what we keep in SI: factor and symbol."""
+
+
+def template(theme: Theme = "light") -> dict[str, Any]:
+    """What `layout.template` holds: all that differs between themes."""
+    colours = THEMES[theme]
+    axis = {
+        "gridcolor": colours["grid"],
+        "linecolor": colours["axis"],
+        "zerolinecolor": colours["axis"],
+        "tickcolor": colours["axis"],
+        "automargin": True,
+    }
+    return {
+        "layout": {
+            "font": {"family": FONT, "size": 13, "color": colours["ink"]},
+            "paper_bgcolor": colours["ground"],
+            "plot_bgcolor": colours["ground"],
+            "colorway": list(COLOURS),
+            "xaxis": axis,
+            "yaxis": axis,
+        }
+    }
+
+
+def figure(
+    traces: Sequence[Mapping[str, Any]],
+    title: str,
+    x: str | Mapping[str, Any],
+    y: str | Mapping[str, Any],
+    **layout: Any,
+) -> Figure:
+    """Traces under a title; an axis is its title, or a mapping with it as `text` and what else differs."""
+    data = [dict(trace) for trace in traces]
+    named = [trace for trace in data if trace.get("showlegend", True) and trace.get("name")]
+    base = {
+        "title": {"text": title, "x": 0.02, "xanchor": "left", "font": {"size": 16}},
+        "xaxis": axis(x),
+        "yaxis": axis(y),
+        "margin": {"l": 70, "r": 24, "t": 56, "b": 72},
+        "legend": {"traceorder": "normal"},
+        "showlegend": len(named) > 1,
+        "template": template(),
+    }
+    if not data:
+        base["annotations"] = [note("nothing to show", 0.5, 0.5)]
+    return {"data": data, "layout": {**base, **layout}}
+
+
+def axis(told: str | Mapping[str, Any]) -> dict[str, Any]:
+    """An axis of Plotly's from its title, or from a mapping with `text`."""
+    words = {"text": told} if isinstance(told, str) else dict(told)
+    return {"title": {"text": words.pop("text", ""), "standoff": 12}, **words}
+
+
+def gap_of(bars: int) -> float:
+    """The share of the axis between upright bars: few bars do not become broad."""
+    return 0.45 if bars > 3 else 1.0 - 0.14 * bars - 0.1
+
+
+def note(words: str, x: float, y: float) -> dict[str, Any]:
+    """Words at a place of the paper, 0 to 1 from the lower left."""
+    return {"text": words, "x": x, "y": y, "xref": "paper", "yref": "paper", "showarrow": False}
+
+
+def counts_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis with a tick at every value that is there (GPU counts and the like)."""
+    at = sorted({float(value) for value in values})
+    while len(at) > 12:
+        at = at[::2]
+    words = [f"{value:,.0f}" if value >= 1 else f"{value:g}" for value in at]
+    return {"text": text, "type": "log", "tickvals": at, "ticktext": words}
+
+
+def log_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis with ticks at 1, 2 and 5 of each power of ten."""
+    known = [value for value in values if value > 0.0]
+    low, high = min(known, default=1.0), max(known, default=10.0)
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    some = (1, 2, 5) if len(powers) <= 5 else (1,)
+    at = [digit * 10.0**power for power in powers for digit in some]
+    return {"text": text, "type": "log", "tickvals": at, "ticktext": [f"{v:,.6g}" for v in at]}
+
+
+def words_of(field: str) -> str:
+    """What a field or a `--set` path is called, without its unit."""
+    if field in NAMES:
+        return NAMES[field]
+    name = field.rsplit(".", 1)[-1]
+    unit = field_unit(name)
+    bare = name.removesuffix(unit).rstrip("_") if unit else name
+    above = " ".join(field.split(".")[1:-1])
+    return " ".join(part for part in (above, bare.replace("_", " ")) if part) or field
+
+
+def sentence(words: str) -> str:
+    """Words with a capital first letter, and no other changed."""
+    return words[:1].upper() + words[1:]
+
+
+def shown_in(field: str) -> tuple[float, str]:
+    """A factor for a field's values, and the unit that they then have."""
+    unit = field_unit(field.rsplit(".", 1)[-1])
+    if field in NAMES and unit != "s":
+        return 1.0, COUNTED.get(field, "")
+    return UNITS.get(unit, (1.0, symbol(unit) if unit else ""))
+
+
+def title_of(field: str) -> str:
+    """What a field or a `--set` path is called on an axis, with the unit of `shown_in`."""
+    unit = shown_in(field)[1]
+    return words_of(field) + (f" ({unit})" if unit else "")
+
+
+def shown_value(field: str, value: Any) -> str:
+    """A value in the unit of `shown_in`, in few characters; words stay as they are."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    number = value * shown_in(field)[0]
+    whole = number == int(number) and abs(number) < 1e15
+    return f"{number:,.0f}" if whole else f"{number:.4g}"
+
+
+def unit_of_seconds(values: Sequence[float]) -> tuple[float, str]:
+    """A factor and a unit in which the largest of these seconds reads well."""
+    most = max((abs(value) for value in values), default=1.0)
+    for least, factor, unit in ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "us")):
+        if most >= least:
+            return factor, unit
+    return 1.0, "s"
+
+
+def error_bars(
+    values: Sequence[float], intervals: Sequence[Any], factor: float = 1.0
+) -> dict[str, Any]:
+    """Error bars from intervals (`{"p50": [low, high], "p90": ...}` or none); all as one record of Plotly's.
+
+    `values` are already times the factor; the ends of the intervals are not.
+    """
+    ends = [(one or {}).get(PERCENTILE) for one in intervals]
+    if not any(ends):
+        return {"visible": False}
+    above, below = [], []
+    for value, end in zip(values, ends, strict=True):
+        low, high = (end[0] * factor, end[1] * factor) if end else (value, value)
+        above.append(max(high - value, 0.0))
+        below.append(max(value - low, 0.0))
+    return {
+        "type": "data",
+        "array": above,
+        "arrayminus": below,
+        "symmetric": False,
+        "thickness": 1.2,
+        "width": 4,
+        "visible": True,
+    }

@@ -1,0 +1,116 @@
+"""What chips hold: bars of parts against the capacity, and areas over a step."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from foretell.report.figures.look import (
+    COLOURS,
+    GREY,
+    LIMIT,
+    Figure,
+    figure,
+    gap_of,
+    note,
+    unit_of_seconds,
+)
+
+GIB = 2.0**30
+KNOWN: Mapping[str, str] = {
+    "weights": "#24527a",
+    "gradients": "#3f7fb0",
+    "states": "#7fb0d6",
+    "gathered weights": "#a9c8e4",
+    "gradient placeholders": "#9aa7b4",
+    "messages": "#b3bac2",
+    "workspaces": "#d0d5da",
+    "buffers": "#b3bac2",
+    "layer entries": "#1d6b45",
+    "activations": "#3f9a68",
+    "attention": "#3f9a68",
+    "mixer": "#5fae7f",
+    "feed-forward": "#8fca9f",
+    "experts": "#bfe0c4",
+    "backward pass": "#d9822b",
+    "scores": "#b8433f",
+    "lost": GREY,
+}
+"""From what is always there (blue, grey) over what is kept (green) to what passes (orange, red)."""
+
+
+def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
+    """A bar for each distinct stage of an estimate (`memory_by_stage`), and what the chip has."""
+    stages = answer.get("memory_by_stage") or ([answer["memory"]] if answer.get("memory") else [])
+    kinds = list(dict.fromkeys(part["name"] for stage in stages for part in stage["children"]))
+    names = [stage["name"] for stage in stages]
+    traces = [
+        {
+            "type": "bar",
+            "name": kind,
+            "x": names,
+            "y": [_part(stage, kind) / GIB for stage in stages],
+            "marker": {"color": KNOWN.get(kind, COLOURS[i % len(COLOURS)])},
+            "hovertemplate": "%{y:.4g} GiB",
+        }
+        for i, kind in enumerate(kinds)
+    ]
+    heading = title or f"Memory: {answer['model']} on {answer['gpus']:,} x {answer['system']}"
+    capacity = answer.get("memory_capacity_bytes")
+    return figure(
+        traces, heading, {"text": "", "type": "category"}, "held at the peak (GiB)",
+        barmode="stack", bargap=gap_of(len(names)), legend={"traceorder": "reversed"},
+        shapes=[] if not capacity else [_level(capacity / GIB)],
+        annotations=[] if not capacity else [_level_name(capacity / GIB)],
+    )  # fmt: skip
+
+
+def memory_over_step(
+    answer: Mapping[str, Any], stage: int | None = None, title: str = ""
+) -> Figure:
+    """One stage (the fullest) over a step, from the JSON of `memory`."""
+    wanted = answer["fullest_stage"] if stage is None else stage
+    line = next(one for one in answer["stages"] if one["stage"] == wanted)
+    factor, unit = unit_of_seconds(line["moments_s"])
+    held = line["held_bytes"]
+    kinds = [kind for kind in KNOWN if kind in held]
+    kinds += [kind for kind in held if kind not in kinds]
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "stackgroup": "held",
+            "name": kind,
+            "x": [moment * factor for moment in line["moments_s"]],
+            "y": [value / GIB for value in held[kind]],
+            "line": {"shape": "hv", "width": 0.5, "color": KNOWN.get(kind, COLOURS[i % 10])},
+            "fillcolor": KNOWN.get(kind, COLOURS[i % len(COLOURS)]),
+            "hovertemplate": "%{y:.4g} GiB",
+        }
+        for i, kind in enumerate(kinds)
+    ]
+    heading = title or (
+        f"Memory of stage {wanted}: {answer['model']} on {answer['gpus']:,} x {answer['system']}"
+    )
+    capacity = answer["memory_capacity_bytes"]
+    return figure(
+        traces, heading, f"time in the step ({unit})",
+        {"text": "held (GiB)", "rangemode": "tozero"},
+        hovermode="x unified", legend={"traceorder": "reversed"},
+        shapes=[_level(capacity / GIB)], annotations=[_level_name(capacity / GIB)],
+    )  # fmt: skip
+
+
+def _part(stage: Mapping[str, Any], name: str) -> float:
+    parts: Sequence[Mapping[str, Any]] = stage["children"]
+    return sum(float(part["value"]) for part in parts if part["name"] == name)
+
+
+def _level(gib: float) -> dict[str, Any]:
+    """A line across at what the chip has."""
+    ends = {"x0": 0.0, "x1": 1.0, "xref": "x domain", "yref": "y", "y0": gib, "y1": gib}
+    return {"type": "line", **ends, "line": {"color": LIMIT, "dash": "dash", "width": 1.5}}
+
+
+def _level_name(gib: float) -> dict[str, Any]:
+    told = note(f"capacity {gib:.4g} GiB", 1.0, gib)
+    told |= {"xref": "x domain", "yref": "y"}
+    return {**told, "xanchor": "right", "yanchor": "bottom", "font": {"color": LIMIT}}

@@ -106,6 +106,20 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
     assert sent.bus_bytes_per_s == pytest.approx(1.5 * 2e6 / 30e-6)
 
 
+def test_ranges(tmp_path: Path) -> None:
+    """Annotations of one's own: what ran while they were open."""
+    events = [
+        *one_step(),
+        note("attention", 20.0, 45.0, on_gpu=True),
+        note("attention", 95.0, 50.0, on_gpu=True),
+    ]
+    (step,) = steps_of(written(tmp_path / "t.json", trace(events)))
+    (one,) = step.ranges
+    assert one.name == "attention"
+    told = (one.seconds, one.compute_s, one.communication_s)
+    assert told == pytest.approx((50e-6, 35e-6, 15e-6))
+
+
 def test_order_of_events_does_not_matter(tmp_path: Path) -> None:
     events = one_step()
     known = steps_of(written(tmp_path / "t.json", trace(events)))

@@ -231,6 +231,19 @@ def test_a_trace_without_steps_is_one(tmp_path: Path) -> None:
     assert {f.phase for f in step.compute} == {""}
 
 
+def test_categories_of_old_releases(tmp_path: Path) -> None:
+    old = {
+        "kernel": "Kernel",
+        "gpu_memcpy": "Memcpy",
+        "gpu_memset": "Memset",
+        "cpu_op": "Operator",
+        "cuda_runtime": "Runtime",
+    }
+    events = [{**event, "cat": old.get(event["cat"], event["cat"])} for event in one_step()]
+    known = steps_of(written(tmp_path / "t.json", trace(one_step())))
+    assert steps_of(written(tmp_path / "u.json", trace(events))) == known
+
+
 def test_graphs_hide_the_pass(tmp_path: Path) -> None:
     events = [launch(0.0, 2.0, 1, name="cudaGraphLaunch"), kernel(GEMM, 5.0, 10.0, key=1)]
     (step,) = steps_of(written(tmp_path / "t.json", trace(events)))

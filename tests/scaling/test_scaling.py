@@ -277,5 +277,8 @@ def test_the_study() -> None:
     assert slowest == sorted(slowest, reverse=True)
     assert slowest[0] > 4.0 * slowest[-1]
     assert rates["polaris-ss10", "pp8 zero1"] > 0.9 * rates["thetagpu-sophia", "pp8 zero1"]
+    for row in found.measured:
+        assert (row.p90 is None) == (row.quantity not in ("samples/s", "step s"))
+        assert row.p90 is None or row.p90[0] < row.predicted < row.p90[1]
     buses = [abs(row.error) for row in found.measured if row.quantity == "bus GB/s"]
     assert sorted(buses)[len(buses) // 2] < 0.06

@@ -10,8 +10,16 @@ from foretell.characterize.traces.intervals import Times
 
 KEPT = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of what an accelerator runs."""
-LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "Runtime")
+LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime")
 """Categories of calls into its driver."""
+OLD = {
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Operator": "cpu_op",
+    "Runtime": "cuda_runtime",
+}
+"""What releases of 2021 called their categories."""
 GPU_NOTE = "gpu_user_annotation"
 NOTE = "user_annotation"
 HOST_OP = "cpu_op"
@@ -119,10 +127,11 @@ def nanoseconds(value: Any) -> int | None:
 
 def take(columns: Columns, event: Mapping[str, Any]) -> bool:
     """Keep an event of the PyTorch profiler; False where it has no usable times."""
-    category = event.get("cat")
+    category = str(event.get("cat"))
+    category = OLD.get(category, category)
     if category in KEPT:
         return _take_work(columns, event, KEPT.index(category))
-    table = columns.tables.get(str(category))
+    table = columns.tables.get(category)
     if table is None:
         return True
     times = _times(event)

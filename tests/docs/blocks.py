@@ -138,14 +138,15 @@ def run_page(page: str, folder: Path, *, full: bool = False) -> int:
             continue
         count += 1
         if block.language == "python":
-            printed = _run_python(block, names, folder)
+            printed = run_python(block, names, folder)
         else:
             for command in commands(block):
                 _run_command(command, block, folder)
     return count
 
 
-def _run_python(block: Block, names: dict[str, object], folder: Path) -> str:
+def run_python(block: Block, names: dict[str, object], folder: Path) -> str:
+    """Run a Python block in a folder and a namespace, and give what it prints."""
     source = "\n" * block.line + "\n".join(block.lines)  # so that a traceback gives the page's line
     output = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(output):

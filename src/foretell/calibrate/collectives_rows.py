@@ -9,12 +9,12 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from foretell.catalog.files import unzipped
 from foretell.errors import BadInput, Problem
 from foretell.network.library_records import Kind
+from foretell.records import dataclass
 
 OPS: Mapping[str, Kind] = {
     "all_reduce": "all-reduce",

@@ -8,11 +8,11 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from foretell.catalog.files import unzipped
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 KINDS = (
     "max_throughput", "online_concurrency", "online_serving", "online_sharegpt", "online_trace",

@@ -18,7 +18,8 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from foretell.records import dataclass
 
 from foretell.specs.plan import DTYPE_BYTES, Plan
 

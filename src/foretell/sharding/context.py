@@ -17,10 +17,9 @@ rank then expands all of it (its up-projection is not cut, and its keys and valu
 work that is not conserved over the ranks. Recurrences exchange heads for tokens in every mode.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.specs.plan import ContextMode
 from foretell.workload.graph import LayerGraph, Saved

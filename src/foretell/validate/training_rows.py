@@ -8,12 +8,13 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from foretell.catalog.files import unzipped
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 NEEDED = ("chip_id", "n_gpus", "framework_id")
 """Columns without which a file is no table of training runs."""

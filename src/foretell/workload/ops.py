@@ -6,11 +6,11 @@ how to be cut for tensor parallelism; it knows no chip, no plan and no dtype. Wo
 each input is read once and each output written once.
 """
 
-from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 
 Split = Literal["none", "col", "row", "heads", "width", "tokens"]

@@ -6,7 +6,8 @@
 A step is forward, cross-entropy, backward and AdamW on random ids of WMT's lengths (source 100, target
 101, no padding, no dropout). Times are medians by CUDA events (the host's clock on a CPU) after a
 warm-up; memory is the allocator's peak. `--no-predict` leaves the predictions out, `--predict FILE`
-adds them to a file that was measured elsewhere.
+adds them to a file that was measured elsewhere. On a CPU give `--system` the file that `foretell calibrate
+fit` wrote for it.
 """
 
 import argparse
@@ -38,7 +39,7 @@ PLANS: dict[str, str | None] = {
     "bf16-autocast": "weights=fp32 gradients=fp32 master=none states=fp32",
     "fp32": None,
 }
-"""Plan words of each precision; products in 32 bits are not predicted."""
+"""Plan words of each precision; a GPU's products in 32 bits are not predicted."""
 SMALL = Sizes(width=64, layers=2, heads=4, ffn=256, vocab=1024)
 SHAPES = {
     "qkv 0.07": (512, 512, 0.07),
@@ -181,6 +182,10 @@ def predict(case: Case, system: str) -> dict[str, Any]:
     import foretell
 
     record, words = record_of(case), PLANS[case.precision]
+    if words is None and system.endswith(
+        ".toml"
+    ):  # a CPU's, whose kernels were measured in 32 bits
+        words = PLANS["bf16-autocast"]
     told: dict[str, Any] = {"weights": count(record).total, "step_s": None, "peak_bytes": None}
     if words is None:
         return {**told, "gradient_bytes": 4.0 * count(record).total}

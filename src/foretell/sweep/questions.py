@@ -16,6 +16,7 @@ from foretell.bills import (
     speed_settings,
     token_cost,
 )
+from foretell.catalog.names import exists
 from foretell.catalog.prices import price
 from foretell.economics.ask import PackageQuestion, chip_cost, package_cost
 from foretell.economics.ask_system import SystemQuestion, system_cost
@@ -29,6 +30,7 @@ from foretell.search.study import settings_of, text_of
 from foretell.serve import closed_form, question_of, serve
 from foretell.serving.serve import ServeQuestion
 from foretell.size import size
+from foretell.specs.prices import Prices
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
@@ -126,7 +128,8 @@ def scenario_of(asked: Question) -> Scenario:
 
 def rent_of(scenario: Scenario) -> float:
     """What a chip is rented for, by the hour: set by hand, or the catalogue's; 0 where unknown."""
-    known = price(scenario.system.chip.id)
+    chip = scenario.system.chip.id
+    known = price(chip) if exists(chip) else Prices()
     given = [f"{p}={v}" for p, v in scenario.overrides.items() if p.startswith("prices.")]
     return float(apply_settings(known, parse_settings(given), "prices").usd_per_chip_hour)
 

@@ -33,6 +33,11 @@ Family = Literal[
 """Kernel family: what a measured surface is fitted for and what a breakdown groups by."""
 
 
+ONCE = ".once"
+"""Ends the names of operations, and of tensors kept, that are of weights alone: made once a pass,
+however many tokens there are, and whole on every rank that has a part of the tokens."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """Floating-point operations and elements moved through device memory."""

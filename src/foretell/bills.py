@@ -19,6 +19,7 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.overrides import ROOTS, parse_settings
 from foretell.question import collect
 from foretell.serve import closed_form, question_of
+from foretell.serving.serve import ServeQuestion
 from foretell.specs.cost import CostAnswer, Driver
 from foretell.specs.result import Estimate
 from foretell.specs.run import Run
@@ -50,6 +51,8 @@ class Payment:
     """Grid whose carbon counts: a country, or a region of a cloud."""
     price: str | float = ""
     """Rent of a chip for an hour, instead of the catalogue's."""
+    prices: str = ""
+    """A price list in SkyPilot's form, instead of the catalogue's offers."""
     years: str | float = ""
     """Years that servers are used."""
     utilisation: str | float = ""
@@ -126,7 +129,7 @@ def run_cost(question: RunQuestion) -> CostAnswer:
     if given["tokens"] is None:
         given["tokens"] = "chinchilla"
     problems: list[Problem] = []
-    paid = collect(lambda: _payment(question, question.system, money), problems)
+    paid = collect(lambda: _payment(question, money, question.system), problems)
     try:
         result = collect(lambda: estimate(question.model, **given, set=speed), problems)
     except Infeasible:
@@ -143,7 +146,7 @@ def token_cost(question: TokenQuestion) -> CostAnswer:
     speed, money = _settings(question.set)
     load = {name: _decimal(getattr(question, name)) for name in LOAD}
     problems: list[Problem] = []
-    paid = collect(lambda: _payment(question, question.system, money), problems)
+    paid = collect(lambda: _payment(question, money, question.system), problems)
     asked = collect(
         lambda: question_of(
             question.model,
@@ -161,6 +164,31 @@ def token_cost(question: TokenQuestion) -> CostAnswer:
     served = closed_form(*asked)
     work = _work_of_tokens(served, asked[0].system, float(count(asked[0].model).active))
     return _billed(paid, work, served.overrides, served.assumptions)
+
+
+def check_payment(question: Payment, system: Any = None) -> None:
+    """Raise BadInput where a way to pay, a place or a figure is not known."""
+    _payment(question, _settings(question.set)[1], system)
+
+
+def estimate_bill(result: Estimate, paid: Payment) -> CostAnswer:
+    """Money, energy and carbon of an estimate: of its whole run, or of a million tokens without one."""
+    assert result.scenario is not None
+    work = _work_of_step(result) if result.run is None else _work_of_run(result, result.run)
+    payment = _payment(paid, _settings(paid.set)[1], result.scenario.system)
+    return _billed(payment, work, result.overrides, result.assumptions)
+
+
+def service_bill(served: Served, scenario: ServeQuestion, paid: Payment) -> CostAnswer:
+    """Money, energy and carbon of a million tokens of a service, asked with a rent of 1."""
+    work = _work_of_tokens(served, scenario.system, float(count(scenario.model).active))
+    payment = _payment(paid, _settings(paid.set)[1], scenario.system)
+    return _billed(payment, work, served.overrides, served.assumptions)
+
+
+def speed_settings(texts: Sequence[str]) -> tuple[str, ...]:
+    """Settings without those of money."""
+    return _settings(texts)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +216,7 @@ class PaidHour:
 def paid_hour(payment: Payment, name: str, system: System, gpus: int, watts: float) -> PaidHour:
     """An hour of a chip of a cluster; money is linear in hours and in the draw, so two answers tell it."""
     money = _settings(payment.set)[1]
-    paid = _payment(payment, name, money)
+    paid = _payment(payment, money, name)
 
     def ask(draw: float) -> CostAnswer:
         work = Work(
@@ -224,7 +252,7 @@ def _driver_slope(d: Driver) -> float:
 
 
 def _payment(
-    question: Payment, system: object, money: Sequence[str]
+    question: Payment, money: Sequence[str], system: Any = None
 ) -> tuple[Sheet, Paying, dict[str, object]]:
     """Figures, how they are paid, and what was set; every problem at once."""
     problems: list[Problem] = []
@@ -244,7 +272,13 @@ def _payment(
     if problems:
         raise BadInput(problems)
     name = system if isinstance(system, str) else ""
-    paying = Paying(way=question.rent, price=price, region=question.region, name=name)
+    paying = Paying(
+        way=question.rent,
+        price=price,
+        region=question.region,
+        name=name,
+        listed=question.prices if price is None else "",
+    )
     return figures, paying, seen
 
 
@@ -289,6 +323,28 @@ def _work_of_run(result: Estimate, run: Run) -> Work:
             "tokens_per_s": result.tokens_per_s,
             "model_flop": flop,
         },
+    )
+
+
+def _work_of_step(result: Estimate) -> Work:
+    """A million tokens of steps: nothing fails, nothing is saved."""
+    assert result.scenario is not None
+    seconds = 1e6 / result.tokens_per_s
+    hours = result.gpus * seconds / 3600.0
+    low, high = (result.interval or {}).get("p90", (result.step_s, result.step_s))
+    flop = result.tflops_per_gpu * 1e12 * seconds * result.gpus
+    joules = result.energy_joules
+    return Work(
+        what="run",
+        name=result.model,
+        system=result.scenario.system,
+        gpus=result.gpus,
+        gpu_hours=(hours * low / result.step_s, hours, hours * high / result.step_s),
+        watts_per_gpu=None if joules is None else joules / result.step_s / result.gpus,
+        shares={"steps": 1.0},
+        tokens=1e6,
+        flop=flop,
+        facts={"plan": str(result.plan), "mfu": result.mfu, "tokens_per_s": result.tokens_per_s},
     )
 
 

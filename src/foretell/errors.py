@@ -38,6 +38,15 @@ class Problem:
         return _one_line(text)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortfall(Problem):
+    """Why something that is understood cannot be built: among many points, an answer that is no."""
+
+    def __str__(self) -> str:
+        """As of any problem."""
+        return Problem.__str__(self)
+
+
 class ForetellError(Exception):
     """Base of every error that Foretell raises on purpose."""
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog import system as catalog_system
+from foretell.catalog.systems import no_design
 from foretell.errors import BadInput, Problem
 from foretell.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.specs.check import field_types, problems_of
@@ -31,6 +32,9 @@ LARGEST_SYSTEM = 10**15
 """Chips that a network may join: above this, counts are no longer exact."""
 _CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
 """`512`, and `512xH100`, which names the system too."""
+
+DESIGN = "chip.design."
+"""How a path begins that sets a field of the design that a chip is built from."""
 
 T = TypeVar("T")
 Settings = Mapping[str, object] | Sequence[str]
@@ -99,7 +103,8 @@ def ask(
 
 def _of_system(system: System, settings: Sequence[Setting]) -> list[str]:
     """What was assumed of the system; where its numbers were set by hand, that this came before."""
-    touched = any(s.root in ("chip", "system", "network") for s in settings)
+    by_hand = [s for s in settings if not s.path.startswith(DESIGN)]
+    touched = any(s.root in ("chip", "system", "network") for s in by_hand)
     return [f"before --set: {text}" if touched else text for text in system.assumptions]
 
 
@@ -174,8 +179,32 @@ def _check_model(model: Model) -> None:
         raise BadInput([problem]) from None
 
 
-def _system(given: Any, settings: Sequence[Setting], seen: dict[str, object]) -> System:
-    system = given if isinstance(given, System) else catalog_system(given)
+def designed(
+    given: Any, settings: Sequence[Setting], seen: dict[str, object]
+) -> tuple[System, list[Setting]]:
+    """The system with its chip's design changed as settings of `chip.design` say, and the other settings."""
+    changes = {s.path.removeprefix(DESIGN): s.text for s in settings if s.path.startswith(DESIGN)}
+    beside = [s.path for s in settings if s.path.startswith("system.design.")]
+    if beside:
+        message = "a design is set where its chip is built"
+        allowed = "chip.design."
+        raise BadInput(
+            [
+                Problem(path=f"--set {p}", value=None, message=message, allowed=allowed)
+                for p in beside
+            ]
+        )
+    if isinstance(given, System):
+        if changes:
+            raise BadInput(no_design(changes))
+        return given, list(settings)
+    system = catalog_system(given, design=changes)
+    seen |= {f"{DESIGN}{name}": text for name, text in changes.items()}
+    return system, [s for s in settings if not s.path.startswith(DESIGN)]
+
+
+def _system(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
+    system, settings = designed(given, every, seen)
     chip = apply_settings(system.chip, settings, "chip", seen)
     network = apply_settings(system.network, settings, "network", seen)
     system = replace(system, chip=chip, network=network)

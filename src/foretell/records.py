@@ -8,6 +8,7 @@ and `asdict`, and to `pickle`, a record is what the standard library's decorator
 
 import dataclasses
 from operator import attrgetter
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -39,24 +40,25 @@ def _record(plain: type) -> type:
     return made  # type: ignore[no-any-return]
 
 
-def _init_of(made: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
-    """`__init__`, compiled: a signature with the defaults, and one assignment for each field."""
-    names: dict[str, Any] = {"_set": object.__setattr__, "_absent": dataclasses.MISSING}
-    taken, body = [], []
+def _init_of(made: type, fields: tuple[dataclasses.Field[Any], ...]) -> FunctionType:
+    """`__init__`, compiled: keywords, and one assignment for each field."""
+    known: dict[str, Any] = {"_set": object.__setattr__, "_absent": dataclasses.MISSING}
+    defaults: dict[str, Any] = {}
+    body = []
     for field in fields:
         name = value = field.name
-        default = ""
-        if field.default is not dataclasses.MISSING:
-            names[f"_default_{name}"] = field.default
-            default = f"=_default_{name}"
-        elif field.default_factory is not dataclasses.MISSING:
-            names[f"_make_{name}"] = field.default_factory
-            default, value = "=_absent", f"_make_{name}() if {name} is _absent else {name}"
-        taken.append(name + default)
-        body.append(f" _set(self, {name!r}, {value})")
-    head = "self, *, " + ", ".join(taken) if taken else "self"
-    exec(f"def __init__({head}):\n" + ("\n".join(body) or " pass"), names)
-    init = names["__init__"]
+        if field.default_factory is not dataclasses.MISSING:
+            known[f"_make_{name}"] = field.default_factory
+            defaults[name] = dataclasses.MISSING
+            value = f"_make_{name}() if {name} is _absent else {name}"
+        elif field.default is not dataclasses.MISSING:
+            defaults[name] = field.default
+        body.append(f" _set(self, {name!r}, {value})\n")
+    head = ", ".join(["self", *(["*"] if fields else []), *(field.name for field in fields)])
+    module = compile(f"def __init__({head}):\n{''.join(body) or ' pass'}", made.__module__, "exec")
+    code = next(part for part in module.co_consts if isinstance(part, CodeType))
+    init = FunctionType(code, known, "__init__")
+    init.__kwdefaults__ = defaults
     init.__qualname__, init.__module__ = f"{made.__qualname__}.__init__", made.__module__
     init.__annotations__ = {**{field.name: field.type for field in fields}, "return": None}
     return init

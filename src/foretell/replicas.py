@@ -1,13 +1,12 @@
 """Data parallelism in time: what its groups send, and what of it a step waits for."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.network.collectives import Group, collective_s, contention_s, outermost, place
 from foretell.network.library_records import Kind
+from foretell.records import dataclass
 from foretell.sharding.data import (
     DataTraffic,
     data_parallel,
@@ -123,6 +122,23 @@ def data_seconds(
     if framework(plans.base.framework).gather_copies:
         sent = sent + sum_of([copy_seconds(scenario, plans, share) for share in shares])
     return sent
+
+
+def sent_seconds(
+    scenario: Scenario, plans: Plans, tables: Tables, shares: tuple[Share, ...]
+) -> Array:
+    """Data-parallel messages of a step one after the other, hidden or not; (plans, stages)."""
+    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
+    alike = distinct(tables.spot, tables.pair, grade)
+    found = []
+    for share in shares:
+        sent, traffic = data_messages(scenario, plans, tables, share, alike), share.traffic
+        reduces = (traffic.all_reduces + traffic.scatters)[:, None]
+        # A gather backward goes with its reduction; those of other micro-batches go alone.
+        alone = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
+        forward = traffic.gathers_forward[:, None] * sent.gather_s
+        found.append(sent.pieces * (reduces * sent.reduce_s + alone * sent.again_s + forward))
+    return sum_of(found)
 
 
 def copy_seconds(scenario: Scenario, plans: Plans, share: Share) -> Array:

@@ -8,13 +8,17 @@ from typing import Any
 
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.names import exists
+from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
 from foretell.errors import BadInput, Problem
+from foretell.exports import export_deployment
+from foretell.interop.launch import Written
 from foretell.network.library_catalog import inner_tiers
 from foretell.overrides import apply_settings, parse_settings
 from foretell.question import as_texts, ask
 from foretell.serving.formats import stored_formats
 from foretell.serving.layouts import best_layout
+from foretell.serving.memory import fraction_for, memory_of
 from foretell.serving.played import read_play
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.serving.simulated import serve_simulated
@@ -50,6 +54,7 @@ def serve(
     plan: str | Deployment | None = None,
     engine: str = DEFAULT_ENGINE,
     price: float | None = None,
+    prices: str | Path = "",
     spread: float = 1.0,
     set: Mapping[str, object] | Sequence[str] = (),
     simulate: bool | Mapping[str, Any] = False,
@@ -57,14 +62,15 @@ def serve(
 ) -> Served:
     """One deployment under one load; the best layout where no plan is given.
 
-    `simulate` plays requests through the engine: True, or what is known of them (serving/played.py).
+    `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` plays
+    requests through the engine: True, or what is known of them (serving/played.py).
 
     Raises BadInput for what cannot be understood and Infeasible where the answer is no.
     """
     question, given = question_of(
         model, system=system, gpus=gpus, plan=plan, engine=engine, settings=as_texts(set),
         load={"isl": isl, "osl": osl, "concurrency": concurrency, "rate": rate, "price": price,
-              "spread": spread},
+              "prices": prices, "spread": spread},
     )  # fmt: skip
     if simulate is not False:
         return play_of(question, given, {} if simulate is True else simulate, progress)
@@ -131,7 +137,7 @@ def question_of(
         asked = DEFAULT_CONCURRENCY
         said.append(f"{asked:g} requests in flight: neither a concurrency nor a rate was given")
     said += unheeded(scenario.model, deployment, float(load["isl"]) + float(load["osl"]))
-    prices = rent_of(chip.id, load["price"], settings)
+    prices = rent_of(chip.id, load["price"], settings, load.get("prices", ""))
     if not isinstance(plan, str) or "weights=" not in plan:
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
     traffic = Traffic(
@@ -194,6 +200,49 @@ def names_layout(plan: str) -> bool:
     return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
 
 
+def launch_command(
+    tool: str,
+    found: Served,
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    engine: str = DEFAULT_ENGINE,
+    set: Mapping[str, object] | Sequence[str] = (),
+) -> Written:
+    """The command that starts one instance of an answered deployment; the question as of `serve`."""
+    question = _asked_again(model, system, gpus, found.plan, engine, as_texts(set))
+    return export_deployment(question, tool)
+
+
+def fraction_between(
+    model: str | Path | Model,
+    system: str | Path | System | None,
+    gpus: int | str | None,
+    plan: str,
+    engines: tuple[str, str],
+) -> float:
+    """The memory fraction by a second engine's rule that leaves the cache as large as a first one's."""
+    first, second = (_asked_again(model, system, gpus, plan, name, ()) for name in engines)
+    memory = memory_of(first.model, first.system, first.deployment, first.profile)
+    return round(fraction_for(second.profile.memory_rule, memory), 4)
+
+
+def _asked_again(
+    model: str | Path | Model,
+    system: str | Path | System | None,
+    gpus: int | str | None,
+    plan: str,
+    engine: str,
+    settings: Sequence[str],
+) -> ServeQuestion:
+    """The question of a deployment, whatever the load."""
+    load = {"isl": 1.0, "osl": 1.0, "concurrency": None, "rate": None, "price": None, "spread": 1.0}
+    return question_of(
+        model, system=system, gpus=gpus, plan=plan, engine=engine, settings=settings, load=load
+    )[0]
+
+
 def unheeded(model: Model, d: Deployment, longest: float) -> list[str]:
     """Words that say nothing of this model, and requests beyond what it was made for."""
     said = []
@@ -217,11 +266,14 @@ def said_of(profile: EngineProfile, architecture: str) -> list[str]:
     return said
 
 
-def rent_of(chip: str, given: float | None, settings: Sequence[str] = ()) -> Prices:
-    """The catalogue's rent, or the one given by hand; chips of one's own have none."""
+def rent_of(
+    chip: str, given: float | None, settings: Sequence[str] = (), listed: str | Path = ""
+) -> Prices:
+    """The catalogue's rent, a price list's, or the one given by hand; chips of one's own have none."""
     found = Prices(source=f"no rent of {chip} is known")
     if exists(chip, ("chip",)):
-        found = catalogue_price(chip)
+        offers = rent_in(listed, chip) if listed and given is None else None
+        found = catalogue_price(chip, listed=offers)
     if given is not None:
         return replace(found, usd_per_chip_hour=float(given), source="given by hand")
     return apply_settings(found, parse_settings(settings), "prices")

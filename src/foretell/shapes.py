@@ -192,7 +192,7 @@ def graph_parts(graph: Graph) -> tuple[LayerGraph, ...]:
 def tied_weights(head: LayerGraph) -> Num:
     """Weights that the last stage borrows from the token table: a tied head, the input of predictions."""
     for op in head.ops:
-        if isinstance(op, Gemm) and op.tied:
+        if isinstance(op, Gemm) and op.tied and op.name == "head.scores":
             return op.groups * op.k * op.n / op.weight_parts
     return 0.0
 

@@ -6,12 +6,14 @@ level at the percentile asked for gets another replica and is played again.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Infeasible, Problem
-from foretell.interop.engines import EXPORTS
+from foretell.exports import export_deployment
+from foretell.interop.launch import Written
+from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.question import as_texts
 from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
 from foretell.serve import question_of
@@ -100,25 +102,43 @@ class Sizing:
     """Where the rent comes from."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
+    question: ServeQuestion | None = field(default=None, repr=False, compare=False)
+    """The question, from which launch commands are written; no part of the JSON."""
 
     @property
     def best(self) -> Choice:
         """The one with the fewest chips."""
         return self.choices[0]
 
-    def export(self, engine: str) -> str:
+    def export(self, engine: str) -> Written:
         """The commands that start the best one."""
-        make, o = EXPORTS[engine], self.best.option
-        lines = [
-            f"# {o.replicas} of these",
-            make(self.model, o.instance.deployment, o.instance.batch),
-        ]
+        assert self.question is not None
+        o = self.best.option
+        parts = [(f"# {o.replicas} of these", o.instance)]
         if o.prefill is not None:
-            lines += [
-                f"# and {o.prefill_replicas} of these, for prompts alone",
-                make(self.model, o.prefill.deployment, o.prefill.batch),
-            ]
-        return "\n".join(lines)
+            parts.append((f"# and {o.prefill_replicas} of these, for prompts alone", o.prefill))
+        made = [
+            export_deployment(replace(self.question, deployment=one.deployment), engine, one.batch)
+            for _, one in parts
+        ]
+        lines = [f"{said}\n{each.text}" for (said, _), each in zip(parts, made, strict=True)]
+        notes = dict.fromkeys(text for each in made for text in each.notes)
+        return Written(tool=made[0].tool, text="\n".join(lines), notes=tuple(notes))
+
+    def to_flat(self) -> dict[str, float]:
+        """Numbers of the best one under slash-separated keys, for experiment trackers."""
+        return choice_metrics(self.best.to_dict(self.wanted.osl))
+
+    def to_config(self) -> dict[str, Any]:
+        """What was asked, as the nested table that trackers keep as a run's config."""
+        told = self.to_dict()
+        left = ("options", "pareto", "best", "gpus")
+        kept = {name: value for name, value in told.items() if name not in left}
+        return {"tool": "foretell", "plan": told["best"]["plan"], **kept}
+
+    def to_json_line(self) -> str:
+        """Both as one line of JSON."""
+        return json_lines([(self.to_config(), self.to_flat())])
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
@@ -170,6 +190,7 @@ def size(
     plan: str | None = None,
     engine: str = "vllm",
     price: float | None = None,
+    prices: str | Path = "",
     headroom: float = 0.2,
     percentile: str = "p90",
     simulate: bool = True,
@@ -187,6 +208,7 @@ def size(
         "concurrency": None,
         "rate": rate,
         "price": price,
+        "prices": prices,
         "spread": 1.0,
     }
     try:
@@ -221,6 +243,7 @@ def size(
         evaluated=found.evaluated,
         price_source=q.prices.source,
         assumptions=q.assumptions,
+        question=q,
     )
 
 

@@ -7,7 +7,9 @@ import pytest
 
 import foretell
 from foretell.errors import BadInput, Infeasible
-from foretell.interop.engines import EXPORTS
+from foretell.interop.launch import SERVING, Tool
+from foretell.interop.serving_words import Serving
+from foretell.interop.tools import write_serving
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from tests.surfaces.command import foretell as command
@@ -136,15 +138,15 @@ def test_levels_that_none_meets_say_what_is_reached() -> None:
         foretell.size("llama-3.1-70b", **SERVICE, ttft=1500, tpot=0.5, gpus=16)
 
 
-@pytest.mark.parametrize("engine", sorted(EXPORTS))
-def test_commands_name_every_degree(engine: str) -> None:
+@pytest.mark.parametrize("engine", SERVING)
+def test_commands_name_every_degree(engine: Tool) -> None:
     layout = parse_deployment("tp4 dp2 ep8 pp2 kv=fp8 max_tokens=4096", Deployment())
-    text = EXPORTS[engine]("some/model", layout, 64)
+    text = write_serving(engine, Serving(model="some/model", deployment=layout, batch=64)).text
     assert "some/model" in text
     assert "4096" in text
     assert "fp8" in text
-    plain = EXPORTS[engine]("some/model", Deployment(), 64)
-    assert "None" not in plain
+    plain = write_serving(engine, Serving(model="some/model", deployment=Deployment(), batch=64))
+    assert "None" not in plain.text
 
 
 def test_the_size_verb_gives_json_a_picture_and_a_command(tmp_path: Path) -> None:

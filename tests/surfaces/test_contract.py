@@ -19,26 +19,29 @@ RUN = (
     "--checkpoint-wait-s --storage-bandwidth"
 ).split()
 SILICON = "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
-PAID = "--rent --region --price --years --utilisation".split()
+EXCHANGE = "--import --export --jsonl".split()
+PAID = "--rent --region --price --prices --years --utilisation".split()
 
 FLAGS = {
-    "estimate": [*QUESTION[:-1], *RUN, "--plot", "--json"],
-    "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--plot", "--json"],
-    "memory": [*QUESTION[:-1], "--out", "--json"],
+    "estimate": [*QUESTION[:-1], *RUN, "--plot", *EXCHANGE, "--json"],
+    "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--plot", *EXCHANGE, "--json"],
+    "memory": [*QUESTION[:-1], "--out", "--import", "--json"],
     "simulate": [
         *QUESTION[:-1],
-        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --plot --json".split(),
+        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --plot --import --json".split(),
     ],
-    "explain": [*QUESTION[:-1], "--plot", "--json"],
+    "explain": [*QUESTION[:-1], "--plot", "--import", "--json"],
     "compare-plans": [*QUESTION[:-2], "--json"],
     "serve": (
-        "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --spread --set "
+        "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices --spread "
+        "--set "
         "--simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens --routing "
-        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --plot --json"
+        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --plot --import --export --jsonl --json"
     ).split(),
     "size": (
         "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
-        "--price --top --simulate --no-simulate --export --plot --set --json"
+        "--price --top --simulate --no-simulate --export --plot --prices --jsonl "
+        "--set --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
@@ -72,12 +75,38 @@ FLAGS = {
     "sweep export": "--folder --out --sql --json".split(),
     "sweep plot": "--folder --out --x --y --value --json".split(),
     "cost run": [
-        *QUESTION[:-1], *RUN, *PAID, "--sweep", "--plot", "--json",
+        *QUESTION[:-1], *RUN, *PAID, "--import", "--sweep", "--plot", "--json",
     ],
     "cost token": [
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
-        *PAID, "--sweep", "--plot", "--json",
+        *PAID, "--import", "--sweep", "--plot", "--json",
     ],
+    "characterize trace": [*QUESTION[:-1], "--step", "--picture", "--json"],
+    "scaling": (
+        "--system --gpus --strategies --mode --plan --micro-batch --batch-per-gpu --global-batch "
+        "--seq-len --target-len --floor --set --study --picture --json"
+    ).split(),
+    "ui": "--port --host --workers --browser --no-browser --json".split(),
+    "sweep front": "--folder --plot --json".split(),
+    "codesign": "--study --out --plot --workers --executor --yes --json".split(),
+    "optimise": "--study --trials --storage --out --resume --plot --json".split(),
+    "compare": [
+        *"--model --budget --gpus --workload --by --global-batch --seq-len --target-len".split(),
+        *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
+        *"--utilisation --region".split(), *RUN, "--set", "--json",
+    ],
+    "doctor": "--folder --results --json".split(),
+    "completion": "--shell --json".split(),
+    "characterize run": (
+        "--config --out --dry-run --resume --timeout --system --node --master --json".split()
+    ),
+    "translate train": (
+        "--source --target --out --model --vocab --width --layers --heads --ffn --form --batch --rate "
+        "--dropout --max-source --max-target --held-out --epochs --steps --evaluate-every --patience "
+        "--checkpoint-every --seed --precision --device --json"
+    ).split(),
+    "translate run": "--folder --file --batch --device --last --json".split(),
+    "translate make-text": "--source --target --lines --words --seed --json".split(),
     "sensitivity": [
         *QUESTION[:-1], *"--isl --osl --concurrency --rate --engine".split(),
         *"--factor --replan --rent --price --plot --json".split(),

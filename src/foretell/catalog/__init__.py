@@ -4,6 +4,7 @@ A name is forgiven its case and punctuation; a question reads the index and the 
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from foretell.catalog.chips import catalogue_chip
@@ -11,7 +12,14 @@ from foretell.catalog.models import ModelEntry, model, model_entries, model_tabl
 from foretell.catalog.names import Match, find, normalise
 from foretell.catalog.prices import Offer, offers, price
 from foretell.catalog.show import Entry, entries, show
-from foretell.catalog.systems import named_system, own_file, system_from_file, system_from_table
+from foretell.catalog.systems import (
+    named_system,
+    no_design,
+    own_file,
+    system_from_file,
+    system_from_table,
+)
+from foretell.errors import BadInput
 from foretell.specs.chip import Chip
 from foretell.specs.system import System
 
@@ -41,13 +49,18 @@ def chip(name: str) -> Chip:
     return catalogue_chip(find(name, ("chip",), "chip").id)
 
 
-def system(name: str | os.PathLike[str], *, files: bool = True) -> System:
+def system(
+    name: str | os.PathLike[str], *, files: bool = True, design: Mapping[str, str] | None = None
+) -> System:
     """A system by a machine's id or alias, by a chip's (its reference system), or from a TOML file.
 
     What was assumed on the way stands in its `assumptions`. `files=False` takes names alone, for
-    callers that must not open what a stranger asks for.
+    callers that must not open what a stranger asks for. `design` are fields of the design that a file
+    has its chip described by, in the place of the file's.
     """
-    if not isinstance(name, str):
-        return system_from_file(Path(name))
-    path = own_file(name) if files else None
-    return named_system(name) if path is None else system_from_file(path)
+    path = Path(name) if not isinstance(name, str) else own_file(name) if files else None
+    if path is not None:
+        return system_from_file(path, design or {})
+    if design:
+        raise BadInput(no_design(design))
+    return named_system(str(name))

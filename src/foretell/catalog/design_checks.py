@@ -143,6 +143,12 @@ def doubts(built: BuiltChip, node: Node) -> list[str]:
         )
     if built.l2_bytes_per_s < built.chip.memory_bandwidth_bytes_per_s:
         found.append(f"{design.id}: the last-level cache is slower than the memory behind it.")
+    rate = built.chip.memory_bandwidth_bytes_per_s
+    nominal = design.memory_stacks * design.memory_stack_bytes_per_s
+    if rate < nominal:
+        found.append(
+            f"{design.id}: the links between its dies let {rate / nominal:.0%} of the memory's rate through."
+        )
     if design.io_cache_bytes:
         found.append(f"{design.id}: the cache on the input-output dies counts for area alone.")
     return found

@@ -198,7 +198,7 @@ def chip_of(design: ChipDesign, parts: Parts) -> Chip:
         vector_flop_per_s=lanes * design.vector_lanes_per_core,
         vector_fp64_flop_per_s=lanes * design.vector_fp64_lanes_per_core,
         memory_bytes=design.memory_stacks * design.memory_stack_bytes * parts.rules.usable_memory,
-        memory_bandwidth_bytes_per_s=design.memory_stacks * design.memory_stack_bytes_per_s,
+        memory_bandwidth_bytes_per_s=memory_bytes_per_s(design),
         l2_bytes=design.l2_bytes,
         sram_bytes_per_core=design.sram_bytes_per_core,
         cores=design.cores,
@@ -217,6 +217,25 @@ def chip_of(design: ChipDesign, parts: Parts) -> Chip:
         package=design.package,
         release_year=design.release_year,
     )
+
+
+def away_share(design: ChipDesign) -> Num:
+    """Share of what a compute die reads of memory that is not its own: all of it where none is."""
+    return 1.0 if design.io_dies else 1.0 - 1.0 / design.compute_dies
+
+
+def memory_bytes_per_s(design: ChipDesign) -> Num:
+    """What the compute dies read of all stacks: their rate, or what the links between dies let through.
+
+    Memory is spread over the stacks of all dies, so that a die has n-th of its bytes at home and waits for
+    the rest: dies x die_to_die / away.
+    """
+    nominal = design.memory_stacks * design.memory_stack_bytes_per_s
+    away = np.asarray(away_share(design))
+    through = design.compute_dies * design.die_to_die_bytes_per_s / np.maximum(away, 1e-300)
+    # A rate that was filled in is what the memory asks for, up to rounding.
+    limited = (away > 0.0) & (through < (1.0 - 1e-9) * np.asarray(nominal))
+    return plain(np.where(limited, through, nominal))
 
 
 def plain(value: Num) -> Num:

@@ -16,6 +16,7 @@ import numpy as np
 from foretell.catalog.design_checks import contradictions, doubts, shortfalls
 from foretell.catalog.design_model import (
     Parts,
+    away_share,
     cache_mm2,
     chip_of,
     core_mm2,
@@ -31,7 +32,7 @@ from foretell.catalog.design_model import (
 )
 from foretell.catalog.technology import named, technology
 from foretell.catalog.values import missing, read_fields
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, Shortfall
 from foretell.specs._base import Num
 from foretell.specs.check import problems_of
 from foretell.specs.design import BuiltChip, ChipDesign
@@ -88,12 +89,17 @@ def build(design: ChipDesign, *, tech: Technology | None = None, path: str = "de
         sram_bytes_per_s=whole.cores * whole.sram_bytes_per_clock_per_core * whole.clock_hz,
         assumptions=(),
     )
-    problems += shortfalls(design, built, parts.node, parts.io_node, path)
+    problems += [_shortfall(p) for p in shortfalls(design, built, parts.node, parts.io_node, path)]
     problems = problems or problems_of(built.chip, path)  # numbers out of every range
     if problems:
         raise BadInput(problems)
     said = (*_introduction(whole, filled), *doubts(built, parts.node))
     return replace(built, assumptions=said)
+
+
+def _shortfall(problem: Problem) -> Problem:
+    names = ("path", "value", "message", "allowed", "nearest")
+    return Shortfall(**{name: getattr(problem, name) for name in names})
 
 
 def look_up(
@@ -137,8 +143,7 @@ def completed(design: ChipDesign, parts: Parts) -> tuple[ChipDesign, Mapping[str
     )
     if not design.matrix_flop_per_clock:
         whole = replace(whole, matrix_flop_per_clock=node.matrix_flop_per_clock)
-    # Between dies goes what a die reads of memory that is not its own: all of it where none is.
-    away = 1.0 if whole.io_dies else 1 - 1 / whole.compute_dies
+    away = away_share(whole)
     share = whole.memory_stacks * whole.memory_stack_bytes_per_s / whole.compute_dies
     whole = _filled(whole, vector_clock_hz=whole.clock_hz, die_to_die_bytes_per_s=away * share)
     whole = _sized(whole, parts)

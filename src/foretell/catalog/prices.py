@@ -68,15 +68,21 @@ def operating() -> Table:
     return read_table(ROOT / "prices" / "operating.toml")
 
 
-def price(name: str, provider: str | None = None, term: str = "on-demand") -> Prices:
+def price(
+    name: str,
+    provider: str | None = None,
+    term: str = "on-demand",
+    listed: tuple[Offer, ...] | None = None,
+) -> Prices:
     """What a chip rents for today.
 
     Of the offers at the latest date the one with the median rent (the lower of two), whole nodes
     before single chips; its provider, date, region and term are the source. Where nothing is known
-    the rent is 0 and the source says so; a provider or term without offers is bad input.
+    the rent is 0 and the source says so; a provider or term without offers is bad input. `listed` are
+    offers in the place of the catalogue's (price_files.py).
     """
     chip_id = find(name, ("chip",), "prices.chip").id
-    known = offers(chip_id)
+    known = offers(chip_id) if listed is None else listed
     if term not in TERMS:
         raise _unknown("prices.term", term, TERMS)
     if provider is not None:
@@ -97,9 +103,12 @@ def price(name: str, provider: str | None = None, term: str = "on-demand") -> Pr
     )
 
 
-def rent(chip_id: str, term: str) -> tuple[float, float, float, str] | None:
+def rent(
+    chip_id: str, term: str, listed: tuple[Offer, ...] | None = None
+) -> tuple[float, float, float, str] | None:
     """Lowest, median and highest rent of a chip at the latest date of a term, and the source; or none."""
-    current = _latest([offer for offer in offers(chip_id) if offer.term == term])
+    known = offers(chip_id) if listed is None else listed
+    current = _latest([offer for offer in known if offer.term == term])
     if not current:
         return None
     low, middle, high = (

@@ -2,19 +2,22 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from foretell import units
 from foretell.catalog.chips import NAMES, catalogue_chip, chip_from_value
+from foretell.catalog.dies import HOP_S, PACKAGE, system_of_dies
 from foretell.catalog.files import Table, catalogue_table, read_table
 from foretell.catalog.names import exists, find, normalise, spellings
 from foretell.catalog.values import missing, read_fields
 from foretell.errors import BadInput, Problem
 from foretell.specs.chip import Chip
+from foretell.specs.design import ChipDesign
 from foretell.specs.system import Network, System, Tier
 
 SYSTEM_KEYS = ("aliases", "shared_aliases", "alias_notes", "notes", "sources")
@@ -49,9 +52,41 @@ def own_file(name: str) -> Path | None:
         return None
 
 
-def system_from_file(path: Path) -> System:
-    """A system from a user's file; its id and name are the file's where it gives none."""
-    return system_from_table(read_table(path), default_id=path.stem or "own-system")
+def system_from_file(path: Path, changes: Mapping[str, str] = MappingProxyType({})) -> System:
+    """A system from a user's file; its id and name are the file's where it gives none.
+
+    `changes` are fields of its chip's design, by name, in the place of the file's.
+    """
+    table = read_table(path)
+    if changes:
+        table = redesigned(table, changes)
+    return system_from_table(table, default_id=path.stem or "own-system")
+
+
+def redesigned(table: Mapping[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
+    """A file's table with some fields of its design replaced by texts; BadInput where it has none."""
+    table = dict(chip_file_as_system(table))
+    chip = table.get("chip")
+    if not isinstance(chip, dict) or not isinstance(chip.get("design"), dict):
+        raise BadInput(no_design(changes))
+    design: dict[str, Any] = dict(chip["design"])
+    for name, text in changes.items():
+        field, _, dtype = name.partition(".")
+        value: Any = int(text) if field == "release_year" and text.isdecimal() else text
+        held = design.get(field)
+        design[field] = value
+        if dtype:
+            design[field] = {**(held if isinstance(held, dict) else {}), dtype: value}
+    return {**table, "chip": {**chip, "design": design}}
+
+
+def no_design(changes: Iterable[str]) -> list[Problem]:
+    """Problems of settings of a design that there is not."""
+    message, allowed = "its chip is no design", "a system's file with [chip.design]"
+    return [
+        Problem(path=f"--set chip.design.{name}", value=None, message=message, allowed=allowed)
+        for name in changes
+    ]
 
 
 def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") -> System:
@@ -67,10 +102,81 @@ def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") 
     if "network" not in table and is_design(table.get("chip")):
         table = {**table, "network": _usual_network(chip)}
         said.append(f"No network is given; taken: {_USUAL}.")
+    elif is_design(table.get("chip")):
+        table = _own_links(table, chip, said)
     elif "network" not in table and is_calibrated(table.get("chip")) and chip and not problems:
         return _calibrated(table, chip)
-    system = _assemble(dict(table), chip, default_id, problems)
+    apart = _take_package(table) if is_design(table.get("chip")) else None
+    system = _assemble(dict(table if apart is None else apart[0]), chip, default_id, problems)
+    if is_design(table.get("chip")):
+        system = replace(system, design=_design(table["chip"]))
+    if apart is not None:
+        system = _of_dies(system, apart[1], problems)
     return replace(system, assumptions=(*said, *system.assumptions)) if said else system
+
+
+def _is_package(tier: object) -> bool:
+    return isinstance(tier, dict) and tier.get("topology") == PACKAGE
+
+
+def _take_package(table: Mapping[str, Any]) -> tuple[dict[str, Any], Table] | None:
+    """The table without its innermost tier, and that tier, where it joins the dies of a package."""
+    tiers = table.get("network")
+    first = next(iter(tiers.items()), None) if isinstance(tiers, dict) else None
+    if first is None or not _is_package(first[1]):
+        return None
+    rest = {name: tier for name, tier in table["network"].items() if name != first[0]}
+    return {**table, "network": rest}, first[1]
+
+
+def _of_dies(system: System, tier: Table, problems: list[Problem]) -> System:
+    """A system whose dies are chips of their own, as a tier of topology package says."""
+    from foretell.catalog.designs import build
+
+    assert system.design is not None
+    whole = build(system.design).design
+    given = read_fields(Tier, tier, "network.package", problems)
+    dies = round(float(whole.compute_dies))
+    if given.get("size", dies) != dies or dies < 2:
+        message = "a tier of topology package joins the compute dies of the design"
+        allowed = f"{dies}, or left out" if dies > 1 else "compute_dies above 1"
+        problems.append(
+            Problem(path="network.package.size", value=given.get("size"), message=message,
+                    allowed=allowed)
+        )  # fmt: skip
+    if problems:
+        raise BadInput(problems)
+    rate = given.get("bandwidth_bytes_per_s", float(whole.die_to_die_bytes_per_s))
+    made = system_of_dies(system, dies, rate)
+    first = replace(made.network.tiers[0], latency_s=given.get("latency_s", HOP_S))
+    network = Network(tiers=(first, *made.network.tiers[1:]))
+    return replace(made, id=system.id, network=network)
+
+
+def _design(chip: Table) -> ChipDesign | None:
+    """The design of a file's chip, as given; what it is called may stand beside it."""
+    from foretell.catalog.designs import design_from_table
+
+    named = {key: chip[key] for key in NAMES if key in chip}
+    return design_from_table({**named, **chip["design"]}, "chip.design", [])
+
+
+def _own_links(table: Mapping[str, Any], chip: Chip | None, said: list[str]) -> Mapping[str, Any]:
+    """The table with the rate of a design's own links where its innermost tier gives none."""
+    tiers = table["network"]
+    named = list(tiers.items()) if isinstance(tiers, dict) else []
+    if named and _is_package(named[0][1]):
+        named = named[1:]
+    if not named or not isinstance(named[0][1], dict):
+        return table
+    name, tier = named[0]
+    # Where the chip cannot be built, that is what is said.
+    rate = 1.0 if chip is None else float(chip.scale_up_bytes_per_s)
+    if "bandwidth_bytes_per_s" in tier or not rate:
+        return table
+    said.append(f"The {name} is joined by the chip's own links, at their rate.")
+    filled = {**tier, "bandwidth_bytes_per_s": rate}
+    return {**table, "network": {**tiers, name: filled}}
 
 
 def chip_file_as_system(table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -153,6 +259,11 @@ def _assemble(table: Table, chip: Chip | None, default_id: str, problems: list[P
     """The system of a chip and a table's other fields."""
     plain = {key: raw for key, raw in table.items() if key not in ("chip", "network")}
     given = read_fields(System, plain, "system", problems, SYSTEM_KEYS)
+    if "design" in plain:
+        message = "stands beside a chip: it belongs into the table of the chip"
+        problems.append(
+            Problem(path="design", value=None, message=message, allowed="[chip.design]")
+        )
     network = _network(table.get("network"), problems)
     given.setdefault("id", default_id)
     given.setdefault("name", given["id"])

@@ -18,6 +18,15 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
+    "ui": "The page and the JSON API, on this machine.",
+    "codesign": "Performance and cost together over architectural choices: the exact front.",
+    "optimise": "The same over fields of any value between two ends, by trial, resumable.",
+    "compare": "Systems ranked by what they do for the money, and whether that is certain.",
+    "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
+    "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
+    "characterize": "Real training and its traces beside the prediction.",
+    "translate": "Train a translation model on two line-aligned files, and translate with it.",
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
 }
 """Verbs and what they answer."""
@@ -84,6 +93,28 @@ def make_app() -> App:
     cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     app.command(_sweep())
+    app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
+    app.command("foretell.cli.ui:ui", help=VERBS["ui"])
+    app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
+    app.command("foretell.cli.optimise:optimise", help=VERBS["optimise"])
+    app.command("foretell.cli.compare:compare", help=VERBS["compare"])
+    app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
+    app.command("foretell.cli.completion:completion", help=VERBS["completion"])
+    characterize = App(name="characterize", help=VERBS["characterize"])
+    characterize.command(
+        "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
+    )
+    characterize.command("foretell.cli.traces:trace", help="Break traces of training down.")
+    app.command(characterize)
+    translate = App(name="translate", help=VERBS["translate"])
+    translate.command("foretell.cli.translate:train", help="Train; a run that was ended goes on.")
+    translate.command("foretell.cli.translate:run", help="Translate lines with a trained model.")
+    translate.command(
+        "foretell.cli.translate:make_text",
+        name="make-text",
+        help="Write text in two made-up languages with grammar.",
+    )
+    app.command(translate)
     app.command("foretell.cli.sensitivity:sensitivity", help=VERBS["sensitivity"])
     return app
 
@@ -96,6 +127,7 @@ def _sweep() -> App:
     sweep.default(run)
     sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
     sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
+    sweep.command("foretell.cli.codesign:front", help="The points that no other beats.")
     sweep.command("foretell.cli.sweep:export", help="The results as one file, or by SQL.")
     sweep.command("foretell.cli.sweep:plot", help="The results as a figure.")
     return sweep

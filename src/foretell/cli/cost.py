@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
+from foretell.cli import names
 from foretell.cli.flags import Json, Plot
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
@@ -24,6 +25,7 @@ Name = Annotated[
 SystemName = Annotated[
     str,
     Parameter(
+        completer=names.systems,
         metavar="ID|PATH",
         show_default=False,
         help="A system's or a chip's id or alias, or a TOML file.",

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from foretell.cli.cost import Sweep, answered
+from foretell.cli.exchange import Import, MaybeModel, asked
 from foretell.cli.flags import (
     AnswerLength,
     Concurrency,
@@ -14,8 +15,8 @@ from foretell.cli.flags import (
     Instances,
     Json,
     Layout,
-    ModelName,
     Plot,
+    PriceList,
     PromptLength,
     Question,
     Rate,
@@ -44,6 +45,7 @@ class Paid:
     price: Annotated[
         str, Parameter(metavar="USD", show_default=False, help="Rent of a chip for an hour.")
     ] = ""
+    prices: PriceList = ""
     years: Annotated[
         str, Parameter(metavar="N", show_default=False, help="Years that servers are used.")
     ] = ""
@@ -69,7 +71,7 @@ class Service:
     concurrency: Concurrency = None
     rate: Rate = None
     plan: Layout = None
-    engine: Engine = "vllm"
+    engine: Engine = None
     spread: Spread = "1.0"
     set: Annotated[
         tuple[str, ...],
@@ -86,11 +88,12 @@ NOTHING_SET, NO_RUN, NO_SERVICE, NOT_PAID = Question(), Conditions(), Service(),
 
 
 def run(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     conditions: Conditions = NO_RUN,
     paid: Paid = NOT_PAID,
+    import_: Import = None,
     sweep: Sweep = (),
     plot: Plot = None,
     json: Json = False,
@@ -98,15 +101,17 @@ def run(
     """A training run: money, energy and carbon, each part by part; compute-optimal without --tokens."""
     from foretell.bills import RunQuestion, run_cost
 
-    asked = RunQuestion(model=model, **_given(question), **_given(conditions), **_given(paid))
-    return answered(run_cost, asked, sweep, plot, json)
+    named, given = asked(model, _given(question), import_, plain=True)
+    whole = RunQuestion(model=named, **given, **_given(conditions), **_given(paid))
+    return answered(run_cost, whole, sweep, plot, json)
 
 
 def token(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     service: Service = NO_SERVICE,
     paid: Paid = NOT_PAID,
+    import_: Import = None,
     sweep: Sweep = (),
     plot: Plot = None,
     json: Json = False,
@@ -114,8 +119,10 @@ def token(
     """A million answered tokens at a steady load: money, energy and carbon, each part by part."""
     from foretell.bills import TokenQuestion, token_cost
 
-    asked = TokenQuestion(model=model, **_given(service), **_given(paid))
-    return answered(token_cost, asked, sweep, plot, json)
+    named, given = asked(model, _given(service), import_, serving=True, plain=True)
+    given["engine"] = given["engine"] or "vllm"
+    whole = TokenQuestion(model=named, **given, **_given(paid))
+    return answered(token_cost, whole, sweep, plot, json)
 
 
 def _given(flags: Any) -> dict[str, Any]:

@@ -1,6 +1,17 @@
 """`foretell estimate`."""
 
-from foretell.cli.flags import Conditions, Json, ModelName, Plot, Question
+from foretell.cli.exchange import (
+    Export,
+    Import,
+    Lines,
+    MaybeModel,
+    append,
+    asked,
+    check_tool,
+    lines_file,
+    note,
+)
+from foretell.cli.flags import Conditions, Json, Plot, Question
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 
@@ -8,22 +19,35 @@ NOTHING_SET, NO_RUN = Question(), Conditions()
 
 
 def estimate(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     run: Conditions = NO_RUN,
     plot: Plot = None,
+    import_: Import = None,
+    export: Export = None,
+    jsonl: Lines = None,
     json: Json = False,
 ) -> int:
     """Time, rate and memory of one training step; the best plan where none is given."""
     from foretell import api
+    from foretell.interop.launch import TRAINING
 
-    file = plot_file(plot)
+    check_tool(export, TRAINING)
+    lines, file = lines_file(jsonl), plot_file(plot)
     with no_as_json(json):
-        result = api.estimate(model, **question.arguments(), **run.arguments())
+        named, given = asked(model, question.arguments(), import_)
+        result = api.estimate(named, **given, **run.arguments())
     write_plot(file, "estimate", result.to_dict)
+    written = result.export(export) if export else None
+    if lines is not None:
+        append(lines, result.to_json_line())
     if json:
-        write_json(result.to_dict())
+        told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
+        write_json({**result.to_dict(), **told})
+    elif written is not None:
+        print(written.text)
+        note(written.notes)
     else:
         from foretell.report.console import show
         from foretell.report.estimate import estimate_text

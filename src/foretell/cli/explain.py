@@ -4,6 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from foretell.cli.exchange import Import, MaybeModel, asked
 from foretell.cli.flags import Json, ModelName, Place, Plot, Question
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
@@ -12,10 +13,11 @@ NOTHING_SET, NOWHERE_SET = Question(), Place()
 
 
 def explain(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     plot: Plot = None,
+    import_: Import = None,
     json: Json = False,
 ) -> int:
     """Where time and memory go, largest first, what bounds each share, and what would move it."""
@@ -24,7 +26,8 @@ def explain(
 
     file = plot_file(plot, drawn=True)
     with no_as_json(json):
-        found = api.explain(model, **question.arguments())
+        named, given = asked(model, question.arguments(), import_)
+        found = api.explain(named, **given)
     write_plot(file, "explain", found.to_dict, lambda: explain_picture(found))
     if json:
         write_json(found.to_dict())

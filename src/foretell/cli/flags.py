@@ -10,17 +10,24 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from foretell.cli import names
+
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 
 ModelName = Annotated[
     str,
     Parameter(
-        help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file."
+        completer=names.models,
+        help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file.",
     ),
 ]
 SystemName = Annotated[
     str | None,
-    Parameter(metavar="ID|PATH", help="A system's or a chip's id or alias, or a TOML file."),
+    Parameter(
+        completer=names.systems,
+        metavar="ID|PATH",
+        help="A system's or a chip's id or alias, or a TOML file.",
+    ),
 ]
 Settings = Annotated[
     tuple[str, ...],
@@ -50,10 +57,19 @@ Spread = Annotated[
     str, Parameter(metavar="X", help="Lengths are even between this share and the whole.")
 ]
 Engine = Annotated[
-    str, Parameter(metavar="NAME", help="vllm, trtllm, sglang, or the id of a profile.")
+    str | None,
+    Parameter(
+        metavar="NAME", help="vllm (where none is named), trtllm, sglang, or the id of a profile."
+    ),
 ]
 Price = Annotated[
     str | None, Parameter(metavar="USD", help="Rent of a chip-hour, else the catalogue's.")
+]
+PriceList = Annotated[
+    str,
+    Parameter(
+        metavar="FILE", show_default=False, help="Rents of a CSV in SkyPilot's form, not ours."
+    ),
 ]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON.")]
 Plot = Annotated[

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName, Question
+from foretell.cli.exchange import Import, MaybeModel, asked
+from foretell.cli.flags import Json, Question
 from foretell.cli.output import write_json
 from foretell.cli.plots import plot_file, write_plot
 
@@ -16,20 +17,22 @@ NOTHING_SET = Question()
 
 
 def memory(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     out: Annotated[
         str,
         Parameter(metavar="FILE", help="A figure (.svg, .html, .png), or everything as .json."),
     ] = "",
+    import_: Import = None,
     json: Json = False,
 ) -> int:
     """Memory of every pipeline stage over one step: what it holds, its peak, and when."""
     from foretell import api
 
     file = plot_file(out, "out", drawn=True)
-    found = api.memory(model, **question.arguments())
+    named, given = asked(model, question.arguments(), import_)
+    found = api.memory(named, **given)
     if file is not None:
         _write(file, found)
     if json:

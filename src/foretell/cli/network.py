@@ -4,12 +4,18 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from foretell.cli import names
 from foretell.cli.flags import Json, number
 from foretell.cli.output import write_json
 
 
 def network(
-    system: Annotated[str, Parameter(help="A system's or a chip's id or alias, or a TOML file.")],
+    system: Annotated[
+        str,
+        Parameter(
+            completer=names.systems, help="A system's or a chip's id or alias, or a TOML file."
+        ),
+    ],
     *,
     collective: Annotated[
         str, Parameter(help="all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, ...")

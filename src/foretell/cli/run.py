@@ -102,9 +102,10 @@ def _of_parser(error: "CycloptsError") -> Problem:
             flags = [name for argument in error.argument_collection for name in argument.names]
             near = nearest_name(path.partition("=")[0], flags)
         case UnknownCommandError(unused_tokens=[word, *_], app=app) if app is not None:
-            verbs = [name for name in app if not name.startswith("-")]
-            message, allowed = f"unknown verb {word!r}", ", ".join(verbs)
-            near = nearest_name(word, verbs)
+            names = [name for name in app if name.startswith("-") == word.startswith("-")]
+            kind = "option" if word.startswith("-") else "verb"
+            message, allowed = f"unknown {kind} {word!r}", ", ".join(names)
+            near = nearest_name(word, names)
         case MissingArgumentError(argument=argument, keyword=keyword) if argument is not None:
             path = keyword or argument.name
             message = "missing" if keyword is None else "needs a value"

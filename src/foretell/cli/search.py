@@ -1,6 +1,17 @@
 """`foretell search`."""
 
-from foretell.cli.flags import Json, ModelName, Over, Plot, Question, Top, Workers, number
+from foretell.cli.exchange import (
+    Export,
+    Import,
+    Lines,
+    MaybeModel,
+    append,
+    asked,
+    check_tool,
+    lines_file,
+    note,
+)
+from foretell.cli.flags import Json, Over, Plot, Question, Top, Workers, number
 from foretell.cli.output import no_as_dict, no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
@@ -10,23 +21,29 @@ NOTHING_SET = Question()
 
 
 def search(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     top: Top = "10",
     over: Over = "",
     workers: Workers = "1",
     plot: Plot = None,
+    import_: Import = None,
+    export: Export = None,
+    jsonl: Lines = None,
     json: Json = False,
 ) -> int:
     """Every plan ranked, best first; --plan fixes what it names."""
     from foretell import api
+    from foretell.interop.launch import TRAINING
 
-    file = plot_file(plot)
+    check_tool(export, TRAINING)
+    lines, file = lines_file(jsonl), plot_file(plot)
     with no_as_json(json), late_bar("plans") as progress:
+        named, given = asked(model, question.arguments(), import_)
         found = api.search(
-            model,
-            **question.arguments(),
+            named,
+            **given,
             top=number(top),
             workers=number(workers),
             over=over,
@@ -38,8 +55,14 @@ def search(
         from foretell.report.no import nothing_found
 
         problems = [nothing_found(found)]
+    written = found.best.export(export) if export and found.plans else None
+    append(lines, "".join(plan.to_json_line() for plan in found.plans))
     if json:
-        write_json(found.to_dict() | (no_as_dict(problems) if problems else {}))
+        told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
+        write_json(found.to_dict() | told | (no_as_dict(problems) if problems else {}))
+    elif written is not None:
+        print(written.text)
+        note(written.notes)
     elif found.plans:
         from foretell.report.console import show
         from foretell.report.search import search_text

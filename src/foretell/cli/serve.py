@@ -4,6 +4,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from foretell.cli.exchange import (
+    ExportEngine,
+    Import,
+    Lines,
+    MaybeModel,
+    append,
+    asked,
+    check_tool,
+    lines_file,
+    note,
+)
 from foretell.cli.flags import (
     AnswerLength,
     Concurrency,
@@ -11,9 +22,9 @@ from foretell.cli.flags import (
     Instances,
     Json,
     Layout,
-    ModelName,
     Plot,
     Price,
+    PriceList,
     PromptLength,
     Rate,
     Settings,
@@ -28,7 +39,7 @@ from foretell.errors import BadInput, Problem
 
 
 def serve(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     system: SystemName = None,
     gpus: Instances = None,
@@ -37,8 +48,9 @@ def serve(
     concurrency: Concurrency = None,
     rate: Rate = None,
     plan: Layout = None,
-    engine: Engine = "vllm",
+    engine: Engine = None,
     price: Price = None,
+    prices: PriceList = "",
     spread: Spread = "1.0",
     set: Settings = (),
     simulate: Annotated[
@@ -85,13 +97,20 @@ def serve(
         str | None, Parameter(metavar="MS", help="Service level, for the goodput.")
     ] = None,
     plot: Plot = None,
+    import_: Import = None,
+    export: ExportEngine = None,
+    jsonl: Lines = None,
     json: Json = False,
 ) -> int:
     """TTFT, TPOT, throughput, memory, cost, energy of one deployment; the best layout where none is given."""
     from foretell.cli.flags import number
+    from foretell.interop.launch import SERVING
+    from foretell.serve import DEFAULT_ENGINE, launch_command
     from foretell.serve import serve as answer
 
-    given = {
+    check_tool(export, SERVING)
+    lines = lines_file(jsonl)
+    playing = {
         "arrivals": arrivals,
         "requests": requests,
         "seed": seed,
@@ -105,30 +124,40 @@ def serve(
         "ttft_ms": ttft,
         "tpot_ms": tpot,
     }
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in playing.items() if value is not None}
     file = plot_file(plot)
     with no_as_json(json), late_bar("requests") as progress:
         if options and not simulate:
             raise BadInput([without_simulate(name, value) for name, value in options.items()])
+        place = {"system": system, "gpus": number(gpus), "plan": plan, "engine": engine, "set": set}
+        named, given = asked(model, place, import_, serving=True)
+        given["engine"] = given["engine"] or DEFAULT_ENGINE
         found = answer(
-            model,
+            named,
             simulate=options if simulate else False,
             progress=progress,
-            system=system,
-            gpus=number(gpus),
             isl=decimal(isl),
             osl=decimal(osl),
             concurrency=decimal(concurrency),
             rate=decimal(rate),
-            plan=plan,
-            engine=engine,
             price=decimal(price),
+            prices=prices,
             spread=decimal(spread),
-            set=set,
+            **given,
         )
     write_plot(file, "serve", found.to_dict)
+    written = None
+    if export:
+        given.pop("plan")
+        written = launch_command(export, found, named, **given)
+    if lines is not None:
+        append(lines, found.to_json_line())
     if json:
-        write_json(found.to_dict())
+        told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
+        write_json({**found.to_dict(), **told})
+    elif written is not None:
+        print(written.text)
+        note(written.notes)
     else:
         from foretell.report.console import show
         from foretell.report.serve import serve_text

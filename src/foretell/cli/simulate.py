@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, ModelName, Plot, Question, decimal, number
+from foretell.cli.exchange import Import, MaybeModel, asked
+from foretell.cli.flags import Json, Plot, Question, decimal, number
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 
@@ -33,7 +34,7 @@ Seed = Annotated[str, Parameter(metavar="N", help="Seed of the draws.")]
 
 
 def simulate(
-    model: ModelName,
+    model: MaybeModel = "",
     *,
     question: Question = NOTHING_SET,
     trace: Trace = None,
@@ -44,6 +45,7 @@ def simulate(
     repeats: Repeats = "20",
     seed: Seed = "0",
     plot: Plot = None,
+    import_: Import = None,
     json: Json = False,
 ) -> int:
     """One training step played event by event, beside the closed form."""
@@ -51,9 +53,10 @@ def simulate(
 
     file = plot_file(plot)
     with no_as_json(json):
+        named, given = asked(model, question.arguments(), import_)
         result = api.simulate(
-            model,
-            **question.arguments(),
+            named,
+            **given,
             jitter=decimal(jitter),
             stragglers=decimal(stragglers),
             slowdown=decimal(slowdown),

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from foretell.cli.exchange import ExportEngine, Lines, append, check_tool, lines_file, note
 from foretell.cli.flags import (
     AnswerLength,
     Engine,
@@ -11,6 +12,7 @@ from foretell.cli.flags import (
     ModelName,
     Plot,
     Price,
+    PriceList,
     PromptLength,
     Settings,
     SystemName,
@@ -18,7 +20,6 @@ from foretell.cli.flags import (
 )
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
-from foretell.errors import BadInput, Problem, nearest_name
 
 
 def size(
@@ -51,25 +52,20 @@ def size(
     simulate: Annotated[
         bool, Parameter(show_default=False, help="Play the best ones; else the closed form alone.")
     ] = True,
-    export: Annotated[
-        str | None,
-        Parameter(metavar="ENGINE", help="Print the launch command: vllm, sglang or trtllm."),
-    ] = None,
+    export: ExportEngine = None,
     plot: Plot = None,
+    prices: PriceList = "",
+    jsonl: Lines = None,
     set: Settings = (),
     json: Json = False,
 ) -> int:
     """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""
     from foretell.cli.flags import number
-    from foretell.interop.engines import EXPORTS
+    from foretell.interop.launch import SERVING
     from foretell.size import size as answer
 
-    if export is not None and export not in EXPORTS:
-        near = nearest_name(export, EXPORTS)
-        raise BadInput(
-            [Problem(path="--export", value=export, message="is no engine known here",
-                     allowed=", ".join(EXPORTS), nearest=near)]
-        )  # fmt: skip
+    check_tool(export, SERVING)
+    lines = lines_file(jsonl)
     file = plot_file(plot, drawn=True)
     with no_as_json(json):
         found = answer(
@@ -82,8 +78,9 @@ def size(
             tpot=decimal(tpot),
             gpus=number(gpus),
             plan=plan,
-            engine=engine,
+            engine=engine or "vllm",
             price=decimal(price),
+            prices=prices,
             headroom=decimal(headroom),
             percentile=percentile,
             simulate=simulate,
@@ -93,10 +90,15 @@ def size(
     from foretell.report.size import pareto_picture, size_text
 
     write_plot(file, "size", found.to_dict, lambda: pareto_picture(found))
+    written = found.export(export) if export else None
+    if lines is not None:
+        append(lines, found.to_json_line())
     if json:
-        write_json(found.to_dict() | ({"export": found.export(export)} if export else {}))
-    elif export:
-        print(found.export(export))
+        told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
+        write_json(found.to_dict() | told)
+    elif written is not None:
+        print(written.text)
+        note(written.notes)
     else:
         from foretell.report.console import show
 

@@ -45,7 +45,7 @@ def sweep(
     """Ask every point of a study; killed, it goes on where it was."""
     from foretell.sweep.run import sweep as run
 
-    with _watched() as progress:
+    with watched() as progress:
         found = run(
             study, out=out, workers=number(workers), executor=executor, yes=yes, progress=progress
         )
@@ -62,7 +62,7 @@ def resume(
     """Go on with a sweep from its folder; what is whole is kept, what is corrupt is done again."""
     from foretell.sweep.run import resume as run
 
-    with _watched() as progress:
+    with watched() as progress:
         found = run(folder, workers=number(workers), executor=executor, progress=progress)
     return _told(found, json)
 
@@ -129,6 +129,9 @@ def _told(found: "SweepStatus", json: bool) -> int:
     print(f"{found.folder}: {state}, {found.points_done:,} of {found.points:,} points, {shards}")
     if found.points_per_s is not None and not found.complete:
         print(f"{found.points_per_s:,.3g} points/s, {_time(found.seconds_left)} left")
+    if found.complete and found.objectives:
+        print(f"wanted: {', '.join(f'{way} {name}' for name, way in found.objectives.items())}")
+        print(f"the front: foretell sweep front {found.folder}")
     for name in found.corrupt:
         print(f"corrupt, to be done again: {name}")
     if not found.complete and not found.running:
@@ -143,7 +146,7 @@ def _time(seconds: float | None) -> str:
 
 
 @contextmanager
-def _watched() -> Iterator[Callable[[int, int], None]]:
+def watched(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
     """A bar with rate and time left on a terminal; else now and then a line on standard error."""
     start = time.monotonic()
     state: dict[str, float] = {"first": -1.0, "last": start}
@@ -160,9 +163,9 @@ def _watched() -> Iterator[Callable[[int, int], None]]:
         said, now = line(done, total), time.monotonic()
         if bar is None and now - state["last"] >= EVERY_S:
             state["last"] = now
-            print(f"sweep: {said}", file=sys.stderr, flush=True)
+            print(f"{verb}: {said}", file=sys.stderr, flush=True)
         elif bar is not None:
-            bar.update(f"sweep: {said}")
+            bar.update(f"{verb}: {said}")
 
     if not sys.stderr.isatty():
         bar = None
@@ -170,6 +173,6 @@ def _watched() -> Iterator[Callable[[int, int], None]]:
         return
     from rich.console import Console
 
-    bar = Console(stderr=True).status("sweep")
+    bar = Console(stderr=True).status(verb)
     with bar:
         yield report

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from foretell import catalog, units
+from foretell import units
+from foretell.catalog.designs import build
+from foretell.catalog.dies import dies_apart, system_of_packages
 from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.prices import TERMS, price
 from foretell.economics.cases import Case, drivers, finished, spread
@@ -21,7 +23,8 @@ from foretell.economics.settings import set_prices
 from foretell.economics.tree import central
 from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
 from foretell.errors import BadInput, Problem
-from foretell.overrides import apply_settings, parse_settings
+from foretell.overrides import Setting, apply_settings, parse_settings
+from foretell.question import designed
 from foretell.specs._base import Num
 from foretell.specs.cost import CostAnswer, Figure
 from foretell.specs.system import System
@@ -56,17 +59,20 @@ class SystemQuestion:
 
 def system_cost(question: SystemQuestion) -> CostAnswer:
     """Capital, years and hours of a system."""
-    settings = parse_settings(tuple(question.set), ROOTS)
+    settings: Sequence[Setting] = parse_settings(tuple(question.set), ROOTS)
     seen: dict[str, object] = {}
     figures = set_prices(sheet(), settings, seen, (RENT,))
     figures = with_flags(figures, question.years, question.utilisation)
     rent = _rent(question, [s.text for s in settings if s.path == f"prices.{RENT}"])
-    system = catalog.system(question.system)
+    system, settings = designed(question.system, settings, seen)
     system = apply_settings(system, settings, "system", seen)
     chip = apply_settings(system.chip, settings, "chip", seen)
     network = apply_settings(system.network, settings, "network", seen)
     system = replace(system, chip=chip, network=network)
     gpus = _gpus(question.gpus, system)
+    dies = dies_apart(system)
+    if dies > 1 and system.design is not None:
+        system, gpus = system_of_packages(system, build(system.design).chip), np.ceil(gpus / dies)
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
     asked = OwnQuestion(system=system, gpus=gpus, name=question.system, node_watts=_watts(question))
     own = owned(asked, figures, seen, said)

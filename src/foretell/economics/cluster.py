@@ -49,8 +49,19 @@ class Bought:
     """Racks."""
 
 
-def node_of_parts(chip: Branch, chips: Num, cards: Branch, parts: ServerParts) -> Branch:
-    """A node from its parts: chips at their price, the host, cards, and the maker's markup."""
+def node_of_parts(
+    chip: Branch,
+    chips: Num,
+    cards: Branch,
+    parts: ServerParts,
+    scale_up: tuple[Num, Num] = (1.0, 1.0),
+) -> Branch:
+    """A node from its parts: chips at their price, the host, cards, and the maker's markup.
+
+    `scale_up` is the rate of a chip's own links and what switches they pass, over those of the reference.
+    """
+    rate, switched = scale_up
+    share = parts.scale_up_switch_share
     host = total(
         "host",
         [
@@ -65,7 +76,10 @@ def node_of_parts(chip: Branch, chips: Num, cards: Branch, parts: ServerParts) -
     )
     inside = [
         times(chip, chips, f"{central(chips):g} of them"),
-        leaf("scale-up", parts.scale_up_usd_per_chip * chips),
+        leaf(
+            "scale-up",
+            parts.scale_up_usd_per_chip * chips * rate * (1.0 - share + share * switched),
+        ),
         host,
         cards,
     ]
@@ -136,8 +150,10 @@ def _network(tiers: list[TierParts], parts: FabricParts) -> tuple[Branch, Num, N
     watts: Num = 0.0
     for tier in tiers:
         boxes_gbit = tier.switches * parts.switch_ports * tier.gbit_s
+        in_rack = (np.asarray(tier.reach) > 0) & (tier.reach <= np.asarray(parts.backplane_chips))
         share = parts.direct_copper_share if tier.direct else parts.copper_share
-        copper = tier.end_links * share
+        copper = tier.end_links * np.where(in_rack, 1.0, share)
+        each = np.where(in_rack, parts.backplane_usd_per_gbit_s, parts.copper_usd_per_gbit_s)
         light = tier.end_links - copper + tier.far_links
         sent = 2.0 * light
         found.append(
@@ -155,7 +171,7 @@ def _network(tiers: list[TierParts], parts: FabricParts) -> tuple[Branch, Num, N
                         f"{central(sent):,.0f} transceivers",
                     ),
                     leaf("fibres", light * parts.fibre_usd),
-                    leaf("copper", copper * tier.gbit_s * parts.copper_usd_per_gbit_s),
+                    leaf("copper", copper * tier.gbit_s * each),
                 ],
                 tier.topology,
             )

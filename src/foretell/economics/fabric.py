@@ -13,12 +13,15 @@ import numpy as np
 
 from foretell.network.topologies.torus import tier_shape
 from foretell.specs._base import Num
+from foretell.specs.site import FabricParts
 from foretell.specs.system import System, Tier
 
 CLOS = frozenset({"switch", "fat-tree", "clos", "roce-clos", "rail-clos"})
 """Topologies that are made of levels of switches."""
 GROUPS = frozenset({"dragonfly", "dragonfly-plus"})
 """Topologies that join groups of switches pairwise."""
+REFERENCE_LINKS = 450e9
+"""Bytes a second of the links of the chip (H100) whose baseboard and switches a server's parts price."""
 SCALE_UP = 1.5
 """A tier this much faster than the network cards is made of the chips' own links."""
 GBIT = 1e9 / 8.0
@@ -44,6 +47,8 @@ class TierParts:
     """Whether its links join chips without a switch."""
     in_node_price: bool = False
     """Whether it comes with the nodes, and is not paid again."""
+    reach: Num = 0.0
+    """Chips that are joined to the same scale-up switches across nodes; 0: it is no such tier."""
 
 
 def levels(ends: Num, ports: Num) -> Num:
@@ -131,8 +136,13 @@ def _axis_links(name: str, extent: int, size: float) -> float:
     return lines * (extent if wraps else extent - 1)
 
 
-def fabric_of(system: System, gpus: float, ports: float) -> tuple[TierParts, ...]:
-    """The parts of every tier, innermost first; the cards' links are counted in the first fabric tier."""
+def fabric_of(
+    system: System, gpus: float, ports: float, *, from_parts: bool = False
+) -> tuple[TierParts, ...]:
+    """The parts of every tier, innermost first; the cards' links are counted in the first fabric tier.
+
+    Nodes that are put together from parts do not come with cables between them.
+    """
     found: list[TierParts] = []
     tiers, nics = system.network.tiers, cards(system, gpus)
     below, joined = 1.0, False
@@ -144,7 +154,7 @@ def fabric_of(system: System, gpus: float, ports: float) -> tuple[TierParts, ...
         if gpus <= below:
             break
         if is_scale_up(tier, system):
-            found.append(_scale_up(tier, units, span, gpus, system))
+            found.append(_scale_up(tier, units, span, gpus, system, from_parts))
         else:
             over = tiers[i + 1] if i + 1 < outer and gpus > span else None
             ends = nics if not joined else nics * float(tier.taper)
@@ -183,11 +193,30 @@ def is_scale_up(tier: Tier, system: System) -> bool:
     return alone or float(tier.bandwidth_bytes_per_s) > SCALE_UP * per_chip
 
 
-def _scale_up(tier: Tier, units: Num, span: float, gpus: float, system: System) -> TierParts:
-    """Chips' own links: paid with the node, but for cables that leave it where there are no switches."""
+def scale_up_factor(system: System, fabric: FabricParts) -> tuple[Num, Num]:
+    """What a chip's own links cost over the reference's: (their rate over 450 GB/s, switches passed).
+
+    One level of switches is one; L of them 2 L - 1, as in any folded Clos; a tier without switches has none.
+    """
+    own = [tier for tier in system.network.tiers if is_scale_up(tier, system)]
+    if not own:
+        return 1.0, 1.0
+    rate = float(own[0].bandwidth_bytes_per_s) / REFERENCE_LINKS
+    joined = [t for t in own if re.sub(r"-\d+d$", "", t.topology) in CLOS]
+    if not joined:
+        return rate, 0.0
+    size = float(np.prod([float(tier.size) for tier in own]))
+    return rate, 2.0 * levels(size, fabric.backplane_chips) - 1.0
+
+
+def _scale_up(
+    tier: Tier, units: Num, span: float, gpus: float, system: System, from_parts: bool
+) -> TierParts:
+    """Chips' own links: paid with the node, but for cables that leave it."""
     name = re.sub(r"-\d+d$", "", tier.topology)
     node = per_node_chips(system)
-    inside = span <= node or name in CLOS or float(system.node_price_usd) > 0.0
+    switched = name in CLOS and not from_parts
+    inside = span <= node or switched or float(system.node_price_usd) > 0.0
     links = gpus if name in CLOS else direct_links(tier, units * min(1.0, gpus / (units * span)))
     axes = 2.0 * len(tier.shape) if tier.shape else max(float(links) * 2.0 / gpus, 1.0)
     return TierParts(
@@ -197,6 +226,7 @@ def _scale_up(tier: Tier, units: Num, span: float, gpus: float, system: System) 
         gbit_s=float(tier.bandwidth_bytes_per_s) / (1.0 if name in CLOS else axes) / GBIT,
         direct=name not in CLOS,
         in_node_price=inside,
+        reach=min(span, gpus) if name in CLOS else 0.0,
     )
 
 
@@ -232,14 +262,19 @@ def _tier(
         above = float(over.taper) if over is not None else 0.0
         switches, far = clos(ends / units, ports, tier.taper, planes, above)
         switches, far = switches * units, far * units
-    else:
-        first = float(np.asarray(direct_links(tier, units)))
+    rate: Num = card_gbit_s(system)
+    direct = name not in CLOS | GROUPS
+    if direct and over_name not in GROUPS:
+        # The cards of a member are its links; members that are not there have none.
+        whole = float(np.asarray(direct_links(tier, 1.0)))
+        first = whole * float(np.asarray(members * units)) / float(tier.size)
+        rate = rate * cards(system, below) * float(tier.size) / max(2.0 * whole, 1.0)
     return TierParts(
         name=tier.name,
         topology=tier.topology,
         switches=switches,
         end_links=first,
         far_links=far,
-        gbit_s=card_gbit_s(system),
-        direct=name not in CLOS | GROUPS,
+        gbit_s=rate,
+        direct=direct,
     )

@@ -1,15 +1,19 @@
-"""Interfaces between dies: area, edge, energy and rate, and the package as a tier of the network."""
+"""Interfaces between dies: area, edge, energy and rate; the package as a tier is catalog/dies.py's."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from foretell.catalog.dies import HOP_S, package_tier, system_of_dies
 from foretell.specs._base import Num
-from foretell.specs.chip import Chip
-from foretell.specs.system import Network, System, Tier
 from foretell.specs.technology import LinkKind
 
-HOP_S = 0.5e-6
-"""Latency that a kernel sees between two dies of a package: a stated constant, of which the wires are
-nanoseconds and the rest is the handing over between programs."""
+__all__ = [
+    "HOP_S",
+    "Interface",
+    "interface",
+    "interface_of_share",
+    "package_tier",
+    "system_of_dies",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,58 +46,3 @@ def interface(link: LinkKind, bytes_per_s: Num) -> Interface:
 def interface_of_share(link: LinkKind, die_mm2: Num, share: Num) -> Interface:
     """The interface that a share of a die's area gives."""
     return interface(link, die_mm2 * share * link.bytes_per_s_per_mm2)
-
-
-def package_tier(dies: int, bytes_per_s: float, latency_s: float = HOP_S) -> Tier:
-    """The dies of one package as the innermost tier of a network."""
-    return Tier(
-        name="package",
-        size=float(dies),
-        bandwidth_bytes_per_s=bytes_per_s,
-        latency_s=latency_s,
-        topology="package",
-    )
-
-
-def system_of_dies(system: System, dies: int, bytes_per_s: float) -> System:
-    """A system in which each die is a chip of its own, and packages are a tier.
-
-    A die has its share of the package's units, memory, links and power; rates into further tiers are
-    shared by the dies of a package.
-    """
-    share = 1.0 / dies
-    tiers = [
-        replace(tier, bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s * share)
-        for tier in system.network.tiers
-    ]
-    said = f"Each of {dies} dies of a package is a chip of its own; the package is a tier."
-    return replace(
-        system,
-        id=f"{system.id}-dies",
-        chip=_one_die(system.chip, share),
-        network=Network(tiers=(package_tier(dies, bytes_per_s), *tiers)),
-        chips_per_node=system.chips_per_node * dies,
-        assumptions=(*system.assumptions, said),
-    )
-
-
-def _one_die(chip: Chip, share: float) -> Chip:
-    """A die's part of a package."""
-    return replace(
-        chip,
-        id=f"{chip.id}-die",
-        matrix_flop_per_s={d: r * share for d, r in chip.matrix_flop_per_s.items()},
-        vector_flop_per_s=chip.vector_flop_per_s * share,
-        vector_fp64_flop_per_s=chip.vector_fp64_flop_per_s * share,
-        memory_bytes=chip.memory_bytes * share,
-        memory_bandwidth_bytes_per_s=chip.memory_bandwidth_bytes_per_s * share,
-        l2_bytes=chip.l2_bytes * share,
-        cores=chip.cores * share,
-        scale_up_bytes_per_s=chip.scale_up_bytes_per_s * share,
-        host_bytes_per_s=chip.host_bytes_per_s * share,
-        tdp_watts=chip.tdp_watts * share,
-        idle_watts=chip.idle_watts * share,
-        compute_dies=1.0,
-        transistors=chip.transistors * share,
-        memory_stacks=chip.memory_stacks * share,
-    )

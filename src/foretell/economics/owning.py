@@ -22,9 +22,15 @@ from foretell.economics.cluster import (
     priced_chip,
     yearly,
 )
-from foretell.economics.fabric import card_gbit_s, cards, fabric_of, per_node_chips
+from foretell.economics.fabric import (
+    card_gbit_s,
+    cards,
+    fabric_of,
+    per_node_chips,
+    scale_up_factor,
+)
 from foretell.economics.packages import priced, sections
-from foretell.economics.products import package_of_chip
+from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.specs._base import Num
@@ -147,10 +153,10 @@ def _node_price(
         figure = _figure(CHIP, held["value"], held.get("low"), held.get("high"), "press")
         return figures.with_figure(figure), None
     try:
-        if own_file(name):  # a design says more than the chip that was made of it
+        if system.design is None and own_file(name):
             package, more = named_package(name, figures)
         else:
-            package, more = package_of_chip(system.chip, figures)
+            package, more = package_of_system(system, figures)
     except BadInput as error:
         message = f"no price of {system.id} or {chip} is known, nor can one be made up"
         allowed = "--set system.node_price_usd=..."
@@ -205,7 +211,12 @@ def _cluster(
         nodes=nodes,
         node=_node(system, package, server, fabric, case),
         node_watts=watts,
-        fabric=fabric_of(system, gpus, central(fabric.switch_ports)),
+        fabric=fabric_of(
+            system,
+            gpus,
+            central(fabric.switch_ports),
+            from_parts=NODE not in case.sheet.figures,
+        ),
         mean_watts=mean_watts,
     )
 
@@ -228,4 +239,4 @@ def _node(
         chip = leaf("chips", case.number(CHIP))
     else:
         chip = priced_chip(priced(package, case).tree, server.gross_margin)
-    return node_of_parts(chip, each, nic, server)
+    return node_of_parts(chip, each, nic, server, scale_up_factor(system, fabric))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from foretell.catalog.design_model import die_areas, io_die_areas
-from foretell.catalog.designs import completed, look_up
+from foretell.catalog.designs import build, completed, look_up
 from foretell.catalog.files import ROOT, read_table
 from foretell.catalog.money import Sheet
 from foretell.catalog.technology import technology
@@ -19,6 +19,7 @@ from foretell.specs.chip import Chip
 from foretell.specs.design import ChipDesign
 from foretell.specs.package import Package
 from foretell.specs.silicon import Die
+from foretell.specs.system import System
 
 BUILT_GIB = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 36, 48, 64)
 """Capacities in which stacks are built: what software sees is a little less."""
@@ -54,6 +55,13 @@ def package_of_chip(chip: Chip, sheet: Sheet) -> tuple[Package, tuple[str, ...]]
     )
 
 
+def package_of_system(system: System, sheet: Sheet) -> tuple[Package, tuple[str, ...]]:
+    """The package of a system's chip: of the design that it was built from, which says more, or of itself."""
+    if system.design is None:
+        return package_of_chip(system.chip, sheet)
+    return package_of_design(build(system.design).design, sheet)
+
+
 def package_of_design(
     design: ChipDesign, sheet: Sheet, kind: str = ""
 ) -> tuple[Package, tuple[str, ...]]:
@@ -75,6 +83,7 @@ def package_of_design(
             memory_stacks=float(design.memory_stacks),
             memory_stack_bytes=float(design.memory_stack_bytes),
             die_to_die_bytes_per_s=float(design.die_to_die_bytes_per_s),
+            volume=float(design.volume),
         ),
         tuple(said),
     )

@@ -13,14 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from foretell.catalog.designs import build
+from foretell.catalog.dies import dies_apart, system_of_packages
 from foretell.catalog.money import Sheet
+from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import TERMS, rent
 from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
 from foretell.economics.cases import Case, drivers, finished, spread
 from foretell.economics.owning import WATTS, Owned, OwnQuestion, buildable, owned
-from foretell.economics.packages import sections
-from foretell.economics.products import package_of_chip
+from foretell.economics.packages import Priced, priced, sections
+from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf, renamed, times, total
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.specs._base import Num
@@ -79,12 +82,15 @@ class Paying:
     """Whose grid."""
     name: str = ""
     """What the user called the system: a file may hold a design."""
+    listed: str = ""
+    """A price list in the place of the catalogue's offers (catalog/price_files.py)."""
 
 
 def billed(
     work: Work, paying: Paying, figures: Sheet, seen: Mapping[str, object], said: list[str]
 ) -> CostAnswer:
     """The answer: money as a tree, by time, energy, carbon, and performance for each of them."""
+    work = by_package(work)
     way, figures = _way(work.system, paying, figures, said)
     grid = figures.resolve("grids", paying.region, "region")
     figures = _with_work(work, figures, said)
@@ -128,13 +134,52 @@ def billed(
             "region": grid,
             **_results(work, tree.usd, energy.usd, emitted, case),
             "grams_per_kwh": central(intensity),
+            **_hardware(own, package),
             "terms": _terms(work, own, hours, way),
         },
         trees=_trees(work, tree, energy, emitted, case),
-        drivers=drivers(tree.usd, case),
+        drivers=drivers(tree.usd, case, most=len(case.knobs)),
         assumptions=tuple(said),
         overrides=seen,
     )
+
+
+def by_package(work: Work) -> Work:
+    """Work of dies as work of the packages that are bought."""
+    dies = dies_apart(work.system)
+    if dies == 1 or work.system.design is None:
+        return work
+    low, hours, high = work.gpu_hours
+    watts = work.watts_per_gpu
+    return replace(
+        work,
+        system=system_of_packages(work.system, build(work.system.design).chip),
+        gpus=-(-work.gpus // dies),
+        gpu_hours=(low / dies, hours / dies, high / dies),
+        watts_per_gpu=None if watts is None else watts * dies,
+    )
+
+
+def _hardware(own: Owned, package: Package | None) -> dict[str, Any]:
+    """What stands behind the work: capital, draw and silicon; none where a part is not known."""
+    bought, known = own.bought, bool(central(own.cluster.node.usd))
+    case = own.case
+    low, usd, high = spread(bought.tree.usd, case)
+    made = None if package is None else priced(package, case)
+    return {
+        "capital_usd": usd if known else None,
+        "low_capital_usd": low if known else None,
+        "high_capital_usd": high if known else None,
+        "peak_watts": central(bought.watts),
+        "package_usd": None if made is None else central(made.tree.usd),
+        "silicon_mm2": None if made is None else float(made.silicon_mm2),
+        "good_die_share": None if made is None else _good_share(made),
+    }
+
+
+def _good_share(made: Priced) -> float:
+    """Of the compute dies, those that can be sold."""
+    return central(next(iter(made.dies.values())).good_share)
 
 
 def energy_mwh(work: Work, own: Owned, hours: Num) -> Branch:
@@ -185,7 +230,8 @@ def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tup
         kept = next(iter(RESERVED)) if way == "reserved" else way or "on-demand"
         held = (paying.price, paying.price, paying.price, "set by hand")
         return kept, _with_rent(figures, held, "set")
-    offered = {term: found for term in TERMS if (found := rent(chip, term)) is not None}
+    listed = rent_in(paying.listed, chip) if paying.listed else None
+    offered = {term: found for term in TERMS if (found := rent(chip, term, listed)) is not None}
     if not way:
         way = "on-demand" if "on-demand" in offered else "own"
         said.append(
@@ -197,7 +243,7 @@ def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tup
         return way, figures
     if way not in offered:
         known = ", ".join(["own", *offered])
-        message = f"{chip} has no such offer in the catalogue"
+        message = f"{chip} has no such offer in {paying.listed or 'the catalogue'}"
         raise BadInput(
             [
                 Problem(
@@ -251,7 +297,7 @@ def _with_work(work: Work, figures: Sheet, said: list[str]) -> Sheet:
 def _package(system: System, figures: Sheet, said: list[str]) -> Package | None:
     """The chip as a package, for what making it emitted."""
     try:
-        package = package_of_chip(system.chip, figures)[0]
+        package = package_of_system(system, figures)[0]
         if buildable(package, figures):
             return package
     except BadInput:

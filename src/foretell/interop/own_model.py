@@ -32,6 +32,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs.block import Block, block_kinds
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2, Replacement
 from foretell.specs.model import Layer, Model
@@ -109,7 +110,7 @@ def _record(record: type, table: object, path: str, problems: list[Problem]) -> 
     if not isinstance(table, dict):
         _say(problems, path, "is not a table", table)
         return None
-    if record in NAMES and table.get("kind") == NAMES[record]:  # said where it need not be
+    if "kind" in table and table["kind"] == _kind(record):  # said where it need not be
         table = {key: value for key, value in table.items() if key != "kind"}
     before = len(problems)
     known = {field.name: field for field in fields(record)}
@@ -136,15 +137,18 @@ def _value(hint: Any, value: Any, path: str, problems: list[Problem], low: int) 
     origin, choices = get_origin(hint), get_args(hint)
     if origin in (UnionType, Union):
         records = [choice for choice in choices if is_dataclass(choice)]
-        if len(records) > 1:
-            return _kinded(records, value, path, problems)
+        roles = [
+            choice for choice in choices if isinstance(choice, type) and issubclass(choice, Block)
+        ]
+        if roles or len(records) > 1:
+            return _kinded(records, roles, value, path, problems)
         plain = next(choice for choice in choices if choice is not NoneType)
         return _value(plain, value, path, problems, low)
     if origin is tuple:
         return _many(choices[0], value, path, problems)
     if origin is Literal:
         if value not in choices:
-            _say(problems, path, "is none of these", value, ", ".join(choices))
+            _say(problems, path, "is none of these", value, ", ".join(map(str, choices)))
         return value
     if is_dataclass(hint):
         return _record(hint, value, f"{path}.", problems)  # type: ignore[arg-type]
@@ -159,6 +163,10 @@ def _plain(hint: Any, value: Any, path: str, problems: list[Problem], low: int) 
         if not whole or not low <= value <= most:
             allowed = f"a whole number from {low} to {most}"
             _say(problems, path, "is no whole number in range", value, allowed)
+    elif hint is float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 < value <= MOST:
+            _say(problems, path, "is no number above 0", value)
     elif not isinstance(value, hint):
         names = {bool: "true or false", str: "a text"}
         _say(problems, path, "is of the wrong kind", value, names.get(hint))
@@ -188,9 +196,15 @@ def _many(hint: Any, value: Any, path: str, problems: list[Problem]) -> tuple[An
     return tuple(made)
 
 
-def _kinded(records: list[Any], value: Any, path: str, problems: list[Problem]) -> object:
-    """One of several records, told by `kind`."""
-    names = [NAMES[record] for record in records]
+def _kinded(
+    records: list[Any], roles: list[type], value: Any, path: str, problems: list[Problem]
+) -> object:
+    """One of several records, told by `kind`; blocks of a role are looked for where no other has it."""
+    known: dict[str, type] = {NAMES[record]: record for record in records}
+    if roles and not (isinstance(value, dict) and value.get("kind") in known):
+        blocks = block_kinds().items()
+        known |= {kind: block for kind, block in blocks if issubclass(block, tuple(roles))}
+    names = [*known]
     allowed = ", ".join(names)
     if not isinstance(value, dict) or "kind" not in value:
         _say(problems, f"{path}.kind", "is missing", allowed=allowed)
@@ -200,7 +214,7 @@ def _kinded(records: list[Any], value: Any, path: str, problems: list[Problem]) 
         near = nearest_name(kind, names) if isinstance(kind, str) else None
         _say(problems, f"{path}.kind", "is unknown", kind, allowed, near)
         return None
-    return _record(KINDS[kind], value, f"{path}.", problems)
+    return _record(known[kind], value, f"{path}.", problems)
 
 
 def _rules(model: Model, path: str, problems: list[Problem]) -> None:
@@ -211,6 +225,9 @@ def _rules(model: Model, path: str, problems: list[Problem]) -> None:
                 if isinstance(mixer, Attention) and mixer.heads % mixer.kv_heads:
                     message = f"{mixer.heads} heads cannot share {mixer.kv_heads} kv_heads evenly"
                     _say(problems, f"{path}{name}.layers", message)
+                if isinstance(mixer, Attention) and mixer.factor and _low_rank(mixer):
+                    message = "maps cannot be factorised beside low ranks, gates or shared keys"
+                    _say(problems, f"{path}{name}.layers", message)
             if isinstance(layer.ffn, Experts) and layer.ffn.top_k > layer.ffn.experts:
                 message = f"top_k = {layer.ffn.top_k} of {layer.ffn.experts} experts"
                 _say(problems, f"{path}{name}.layers", message)
@@ -219,6 +236,12 @@ def _rules(model: Model, path: str, problems: list[Problem]) -> None:
     if model.head.tied and model.head.outputs != model.embedding.vocab:
         message = f"tied to a table of {model.embedding.vocab} rows"
         _say(problems, f"{path}head.outputs", message, model.head.outputs)
+
+
+def _low_rank(mixer: Attention) -> bool:
+    """Whether the maps before the scores are others than queries, keys and values."""
+    plain = mixer.owns_kv and not mixer.value_is_key and mixer.output_gate != "element"
+    return not plain or mixer.q_rank is not None
 
 
 def _say(
@@ -232,6 +255,11 @@ def _say(
     problems.append(
         Problem(path=path, value=value, message=message, allowed=allowed, nearest=nearest)
     )
+
+
+def _kind(record: type) -> str | None:
+    """The name of a record that is told by its kind."""
+    return record.kind if issubclass(record, Block) else NAMES.get(record)
 
 
 def _required(field: Field[Any]) -> bool:
@@ -259,8 +287,8 @@ def _text(value: Any) -> str:
     """A value as inline TOML; JSON's strings, numbers and flags are TOML's too."""
     if is_dataclass(value):
         pairs = _pairs(value)
-        if type(value) in NAMES:
-            pairs.insert(0, f'kind = "{NAMES[type(value)]}"')
+        if kind := _kind(type(value)):
+            pairs.insert(0, f'kind = "{kind}"')
         return "{ " + ", ".join(pairs) + " }" if pairs else "{}"
     if isinstance(value, tuple):
         items = [_text(item) for item in value]

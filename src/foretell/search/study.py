@@ -15,6 +15,7 @@ from foretell import units
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.overrides import ROOTS
+from foretell.search.flags import FLAGS, PRICED, is_whole, verb_of
 from foretell.search.plan_words import word_of
 from foretell.specs.plan import named_fields, parse_plan
 from foretell.specs.study import (
@@ -28,29 +29,6 @@ from foretell.specs.study import (
     Workload,
 )
 
-PLACE = ("model", "system", "gpus", "plan", "set")
-LOAD = ("isl", "osl", "rate", "engine", "price")
-LEVELS = ("ttft", "tpot", "headroom", "percentile")
-"""Flags of `size` that make a question of serving one of size."""
-RUN = (
-    "tokens", "failures_per_gpu_day", "restart_s", "checkpoint", "checkpoint_interval",
-    "checkpoint_wait_s", "storage_bandwidth",
-)  # fmt: skip
-"""Flags of a whole run."""
-SILICON = ("name", "node", "area", "dies", "package", "die_to_die", "volume", "set")
-FLAGS: dict[str, tuple[str, ...]] = {
-    "estimate": (*PLACE, "global_batch", "seq_len", "target_len", *RUN),
-    "serve": (*PLACE, *LOAD, "concurrency", "spread"),
-    "size": (*PLACE, *LOAD, *LEVELS, "simulate"),
-    "cost chip": SILICON,
-    "cost package": SILICON,
-    "cost system": ("system", "gpus", "price", "years", "utilisation", "watts", "set"),
-}
-"""Flags of each verb that a study can give."""
-WHOLE = ("gpus", "global_batch", "seq_len", "target_len", "dies")
-"""Flags that are whole numbers."""
-DEGREES = ("tp", "pp", "vpp", "dp", "cp", "ep", "etp", "zero", "micro_batch", "shard", "lora")
-"""Fields of a plan that are whole numbers."""
 KEYS = ("kind", "plan", "mode", "samples", "seed", "what")
 TABLES = ("study", "base", "vary", "objectives", "limits", "workload")
 RANGE = ("low", "high", "steps", "scale")
@@ -58,8 +36,11 @@ MOST_STEPS = 100_000
 """Steps of one range; more are a typing error."""
 
 
-def read_study(given: str | Path | Mapping[str, Any]) -> Study:
-    """A study from its file or its table; BadInput with all that is wrong."""
+def read_study(given: str | Path | Mapping[str, Any], *, drawn: bool = False) -> Study:
+    """A study from its file or its table; BadInput with all that is wrong.
+
+    `drawn`: points are chosen one by one, so that a range needs no steps.
+    """
     folder = Path.cwd()
     if not isinstance(given, Mapping):
         path = Path(given)
@@ -75,14 +56,16 @@ def read_study(given: str | Path | Mapping[str, Any]) -> Study:
     ]
     if problems:
         raise BadInput(problems)
-    return _Reader(table, folder, problems).study()
+    return _Reader(table, folder, problems, drawn).study()
 
 
 class _Reader:
     """One reading: the tables, and what is wrong with them so far."""
 
-    def __init__(self, table: Mapping[str, Any], folder: Path, problems: list[Problem]) -> None:
-        self.folder, self.problems = folder, problems
+    def __init__(
+        self, table: Mapping[str, Any], folder: Path, problems: list[Problem], drawn: bool
+    ) -> None:
+        self.folder, self.problems, self.drawn = folder, problems, drawn
         self.head, self.vary = dict(table.get("study", {})), dict(table.get("vary", {}))
         self.base = self._with_paths(dict(table.get("base", {})))
         self.mix: Any = table.get("workload", [])
@@ -99,17 +82,21 @@ class _Reader:
         kind = self._choice("kind", get_args(StudyKind), None)
         mode = self._choice("mode", get_args(Mode), "product")
         mix = self._workloads()
-        verb = self._verb(kind, mix)
-        if verb is not None:
-            self._check_flags(verb, mix)
-        plan, axes = self._plan(verb), self._axes(mode)
+        what = self.head.get("what")
+        if what is not None and (kind != "cost" or what not in PRICED):
+            self._bad("study.what", what, "not a choice", f"{', '.join(PRICED)}; for kind cost")
+        verb = verb_of(kind, what, {*self.base, *self.vary, *(n for w in mix for n in w.base)})
+        verbs = list(dict.fromkeys(w.verb for w in mix)) or ([] if verb is None else [verb])
+        if verbs:
+            self._check_flags(verbs, mix)
+        plan, axes = self._plan(verbs), self._axes(mode)
         self._contradictions(mode, plan, axes, mix)
         self._wishes()
-        if self.problems or verb is None:
+        if self.problems or not verbs:
             raise BadInput(self.problems)
         return Study(
             kind=kind,
-            verb=verb,
+            verb=verbs[0],
             plan=plan,
             mode=mode,
             samples=self.head.get("samples", 0),
@@ -130,7 +117,15 @@ class _Reader:
             "vary": self.vary,
             "objectives": self.objectives,
             "limits": self.limits,
-            "workload": [{"name": w.name, "weight": w.weight, **w.base} for w in mix],
+            "workload": [
+                {
+                    "name": w.name,
+                    "weight": w.weight,
+                    **({"kind": w.kind} if w.kind else {}),
+                    **w.base,
+                }
+                for w in mix
+            ],
         }
         return {name: value for name, value in whole.items() if value}
 
@@ -138,7 +133,7 @@ class _Reader:
         """Flags with files that stand beside the study under their full names."""
         for name in ("model", "system"):
             text = flags.get(name)
-            if isinstance(text, str) and (self.folder / text).exists():
+            if isinstance(text, str) and _is_there(self.folder, text):
                 flags[name] = str((self.folder / text).resolve())
         return flags
 
@@ -166,7 +161,12 @@ class _Reader:
             return ()
         found = []
         for place, given in enumerate(self.mix):
-            rest = {k: v for k, v in given.items() if k not in ("weight", "name")}
+            rest = {k: v for k, v in given.items() if k not in ("weight", "name", "kind")}
+            kind = given.get("kind", "")
+            if kind and kind not in get_args(StudyKind)[:2]:
+                self._bad(f"workload.{place}.kind", kind, "not a choice", "training, serving")
+            own = {*self.base, *self.vary, *rest}
+            verb = verb_of(kind or self.head.get("kind"), self.head.get("what"), own)
             weight = given.get("weight", 1.0)
             if not _is_number(weight) or not weight > 0.0:
                 self._bad(f"workload.{place}.weight", weight, "not a usable number", "above 0")
@@ -176,6 +176,8 @@ class _Reader:
                     name=str(given.get("name", place)),
                     weight=float(weight),
                     base=self._with_paths(rest),
+                    kind=str(kind),
+                    verb=verb or "estimate",
                 )
             )
         names = [w.name for w in found]
@@ -183,55 +185,43 @@ class _Reader:
             self._bad("workload.name", name, "two workloads have this name")
         return tuple(found)
 
-    def _verb(self, kind: str | None, mix: Sequence[Workload]) -> Verb | None:
-        """The verb that the kind and the flags come to."""
-        given = {*self.base, *self.vary, *(name for w in mix for name in w.base)}
-        what = self.head.get("what")
-        if what is not None and (kind != "cost" or what not in ("chip", "package", "system")):
-            self._bad("study.what", what, "not a choice", "chip, package, system; for kind cost")
-        match kind:
-            case "training":
-                return "estimate"
-            case "serving":
-                return "size" if given & {*LEVELS} else "serve"
-            case "cost" if what == "chip":
-                return "cost chip"
-            case "cost" if what == "package" or (what is None and "system" not in given):
-                return "cost package"
-            case "cost":
-                return "cost system"
-            case _:
-                return None
-
-    def _check_flags(self, verb: Verb, mix: Sequence[Workload]) -> None:
-        """Names that are no flag of the verb and no path."""
-        tables = {"base": self.base, "vary": self.vary}
-        tables |= {f"workload.{i}": dict(w.base) for i, w in enumerate(mix)}
-        for where, table in tables.items():
+    def _check_flags(self, verbs: Sequence[Verb], mix: Sequence[Workload]) -> None:
+        """Names that are no flag of any verb asked and no path."""
+        tables: list[tuple[str, Mapping[str, Any], Sequence[Verb]]] = [
+            ("base", self.base, verbs),
+            ("vary", self.vary, verbs),
+            *((f"workload.{i}", w.base, (w.verb,)) for i, w in enumerate(mix)),
+        ]
+        for where, table, asked in tables:
+            known = list(dict.fromkeys(flag for verb in asked for flag in FLAGS[verb]))
+            if where == "vary":
+                known.remove("set")
             for name, value in table.items():
-                root = name.split(".", 1)[0]
-                known = FLAGS[verb] if where != "vary" else [f for f in FLAGS[verb] if f != "set"]
-                if "." in name and root in ROOTS:
-                    continue
-                names = ROOTS if "." in name else known
-                if name not in known:
-                    what = "no such record" if "." in name else f"no flag of `{verb}`"
-                    word = root if "." in name else name
-                    allowed = ", ".join(known if "." not in name else ROOTS)
-                    near = nearest_name(word, names)
-                    self.problems.append(
-                        Problem(
-                            path=f"{where}.{name}",
-                            value=value,
-                            message=what,
-                            allowed=f"{allowed}; or a --set path",
-                            nearest=near,
-                        )
-                    )
-                elif where != "vary" and isinstance(value, list | dict) and name != "set":
-                    self._bad(f"{where}.{name}", value, "has one value here", "lists: in [vary]")
+                self._check_flag(where, name, value, known, " and ".join(asked))
 
-    def _plan(self, verb: Verb | None) -> str:
+    def _check_flag(
+        self, where: str, name: str, value: Any, known: Sequence[str], verbs: str
+    ) -> None:
+        root = name.split(".", 1)[0]
+        if "." in name and root in ROOTS:
+            return
+        if name in known:
+            if where != "vary" and isinstance(value, list | dict) and name != "set":
+                self._bad(f"{where}.{name}", value, "has one value here", "lists: in [vary]")
+            return
+        is_path = "." in name
+        names = ROOTS if is_path else known
+        self.problems.append(
+            Problem(
+                path=f"{where}.{name}",
+                value=value,
+                message="no such record" if is_path else f"no flag of `{verbs}`",
+                allowed=f"{', '.join(names)}; or a --set path",
+                nearest=nearest_name(root if is_path else name, names),
+            )
+        )
+
+    def _plan(self, verbs: Sequence[Verb]) -> str:
         """The plan of all points: of [study], or the flag of [base]."""
         given = [t["plan"] for t in (self.head, self.base) if "plan" in t]
         if len(given) == 2 and given[0] != given[1]:
@@ -240,7 +230,7 @@ class _Reader:
         if not isinstance(plan, str):
             self._bad("study.plan", plan, "not a text", 'best, or words such as "tp8 pp4"')
             return BEST
-        if verb == "estimate" and plan != BEST:
+        if verbs == ["estimate"] and plan != BEST:
             self._collect("study.plan", lambda: parse_plan(plan))
         return plan
 
@@ -267,7 +257,7 @@ class _Reader:
     def _axis(self, name: str, given: Any, mode: str) -> Axis | None:
         """One line of [vary]."""
         path, last = f"vary.{name}", name.rsplit(".", 1)[-1]
-        whole = name in WHOLE or (name.startswith("plan.") and last in DEGREES)
+        whole = is_whole(name)
         unit = unit_of(name)
         if isinstance(given, Mapping):
             return self._range(name, given, mode, whole)
@@ -323,7 +313,7 @@ class _Reader:
             self._bad(path, ends, "low is above high")
         if scale == "log" and ends and min(ends) <= 0.0:
             self._bad(f"{path}.low", min(ends), "no logarithm", "above 0")
-        if steps is None and mode != "sample":
+        if steps is None and mode != "sample" and not self.drawn:
             self._bad(f"{path}.steps", None, "missing", "a whole number from 1")
         elif steps is not None and (type(steps) is not int or not 1 <= steps <= MOST_STEPS):
             self._bad(
@@ -374,6 +364,14 @@ class _Reader:
         for name, value in self.limits.items():
             if not _is_number(value):
                 self._bad(f"limits.{name}", value, "not a number", "the largest value")
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    """Whether a file of this name is in the folder; False for what no file can be called."""
+    try:
+        return (folder / name).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def spaced(low: float, high: float, steps: int, *, log: bool, whole: bool) -> tuple[Any, ...]:

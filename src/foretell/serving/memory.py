@@ -18,6 +18,7 @@ from foretell.serving.formats import weight_width
 from foretell.serving.tables import ROUTED, kinds_of
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num
+from foretell.specs.block import MixerBlock
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Dense, Experts
@@ -91,6 +92,23 @@ def cache_bytes(rule: str, fraction: float, card: float, weights: float, other: 
             return card - weights - other
 
 
+def fraction_for(rule: str, memory: Memory) -> float:
+    """The fraction with which a rule leaves the cache as large as it is: `cache_bytes` turned around.
+
+    vLLM's is of the whole card, TensorRT-LLM's of what is left, SGLang's holds weights and cache.
+    """
+    other = memory.step_bytes + memory.reserve_bytes
+    match rule:
+        case "trtllm":
+            free = memory.card_bytes - memory.weight_bytes - other
+            share = memory.kv_bytes / max(free, 1.0)
+        case "sglang":
+            share = (memory.kv_bytes + memory.weight_bytes) / memory.card_bytes
+        case _:
+            share = (memory.kv_bytes + memory.weight_bytes + other) / memory.card_bytes
+    return min(max(share, 0.01), 1.0)
+
+
 def weight_bytes(model: Model, deployment: Deployment) -> float:
     """Weights on a chip of the fullest stage: its layers, and the table or the head."""
     d = deployment
@@ -159,6 +177,10 @@ def kv_bytes(
     total: Num = 0.0
     for layer, many in kinds_of(model.stack):
         for mixer in layer.mixers:
+            if isinstance(mixer, MixerBlock):
+                kept = mixer.cache_elements(model.stack.hidden, np.asarray(context, float), cross)
+                total = total + many * kept * KV_BYTES[deployment.kv] / deployment.tp
+                continue
             total = total + many * mixer_bytes(mixer, deployment, context, windows, cross)
     return np.asarray(total / deployment.pp)
 

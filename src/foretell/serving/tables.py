@@ -243,7 +243,7 @@ def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> t
     tp = float(kernels.deployment.tp)
     tokens = Tokens(
         batch=TOKENS, q_len=1.0, kv_len=1.0, phase="decode",
-        rotary=model.embedding.positions == 0,
+        rotary=model.embedding.rotary,
     )  # fmt: skip
     ops: list[Op] = []
     counts: list[float] = []
@@ -325,7 +325,7 @@ def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> Cost:
 def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:
     """What depends on sequences: attention, recurrences, products with cached latents."""
     d = kernels.deployment
-    rotary = model.embedding.positions == 0
+    rotary = model.embedding.rotary
     if phase == "decode":
         n, context = np.meshgrid(SEQUENCES, CONTEXTS, indexing="ij")
         tokens = Tokens(

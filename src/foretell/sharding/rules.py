@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.sharding.data import sharing_group, sharing_holds, sharing_of
+from foretell.specs.block import MixerBlock
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2
 from foretell.specs.model import Layer, Model
@@ -76,8 +77,10 @@ def cuts_of(model: Model) -> Cuts:
                     heads.add(mixer.heads)
                 case DeltaNet():
                     heads |= {mixer.key_heads, mixer.value_heads}
+                case MixerBlock():
+                    heads |= {*mixer.head_counts}
         for ffn in (layer.ffn, layer.dense_beside):
-            if isinstance(ffn, Dense) and not ffn.linear:
+            if isinstance(ffn, Dense) and not ffn.linear and ffn.factor is None:
                 widths.add(ffn.width)
             if isinstance(ffn, Experts):
                 widths |= {ffn.shared_width} if ffn.shared_width else set()

@@ -96,6 +96,12 @@ class ChipDesign:
     """Packaging technology, such as CoWoS-L."""
     release_year: int = 0
     """Year of release; 0 where unknown."""
+    volume: NotNegative = 0.0
+    """Packages over which its design is paid off; 0: what designing it costs is left out."""
+
+    def __hash__(self) -> int:
+        """A few fields tell designs apart; rates are a mapping, which has no hash."""
+        return hash((self.id, self.node, self.compute_dies, self.die_area_mm2, self.memory_stacks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from foretell.specs.block import MapBlock
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
@@ -19,6 +21,8 @@ class Dense:
     """Bias of the down projection."""
     linear: bool = False
     """Whether it is one hidden x hidden map (NAS-pruned models); width is then unused."""
+    factor: MapBlock | None = None
+    """What stands for each of its maps where they are factorised (tensor chains)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from foretell.specs.block import MapBlock, MixerBlock
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexer:
@@ -77,6 +79,8 @@ class Attention:
     compress_ratio: int | None = None
     """Positions merged into one further key, seen beside the window (all of them, or those that the
     indexer keeps); none: no such keys. The maps that merge stand in `Layer.projections`."""
+    factor: MapBlock | None = None
+    """What stands for each of the maps before the scores where they are factorised (tensor chains)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,4 +165,4 @@ class Replacement:
     """Whether it has a bias."""
 
 
-Mixer = Attention | LatentAttention | Mamba2 | DeltaNet | Replacement
+Mixer = Attention | LatentAttention | Mamba2 | DeltaNet | Replacement | MixerBlock

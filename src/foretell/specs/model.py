@@ -8,6 +8,7 @@ assume into `Model.assumptions`.
 from dataclasses import dataclass
 from typing import Literal
 
+from foretell.specs.block import EmbeddingBlock, FeedForwardBlock, MapBlock
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Mixer
 
@@ -39,7 +40,7 @@ class Layer:
 
     mixers: tuple[Mixer, ...] = ()
     """Token mixers in order: self-attention, then cross-attention where there is one."""
-    ffn: Dense | Experts | None = None
+    ffn: Dense | Experts | FeedForwardBlock | None = None
     """The feed-forward part; none in attention-only and Mamba layers of some hybrids."""
     dense_beside: Dense | None = None
     """A dense feed-forward part that runs beside the experts and is added to them."""
@@ -47,6 +48,9 @@ class Layer:
     """Normalisations over the hidden width in this layer."""
     norm_kind: NormKind = "rms"
     """What those normalisations hold."""
+    post_norm: bool = False
+    """Whether each norm follows the sum of a part and its skip (the 2017 layer) instead of preceding
+    the part; the same work either way."""
     parallel: bool = False
     """Whether mixer and feed-forward read the same normalised input (parallel block)."""
     projections: tuple[Projection, ...] = ()
@@ -83,6 +87,8 @@ class Embedding:
     """Width of the token table where it differs from the hidden width (then a projection follows)."""
     positions: int = 0
     """Rows of a learned (or stored) position table."""
+    fixed_positions: bool = False
+    """Whether sines of the position are added to the scaled table (no weights)."""
     token_types: int = 0
     """Rows of a segment table (BERT)."""
     norm: NormKind = "none"
@@ -95,6 +101,16 @@ class Embedding:
     """Linear maps between the tables and the hidden state, on every token."""
     extra_parameters: int = 0
     """Weights beside these (class token, mask token, per-layer tables)."""
+    factor: MapBlock | None = None
+    """What stands for the token table where it is factorised."""
+    block: EmbeddingBlock | None = None
+    """What makes the hidden states of the token ids in the place of the table and all the above but
+    `vocab`."""
+
+    @property
+    def rotary(self) -> bool:
+        """Whether positions are left to attention, which rotates its queries and keys."""
+        return not (self.positions or self.fixed_positions or self.block)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +129,8 @@ class Head:
     """Linear maps before the scores (BERT and ESM transform, OPT-350m's projection)."""
     extra_parameters: int = 0
     """Weights beside these (the transform's norm, a contact head)."""
+    factor: MapBlock | None = None
+    """What stands for the scoring matrix where it is factorised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,6 +126,28 @@ class Estimate:
         """
         return Path(import_module("foretell.report.trace").write_estimate(self, path, detail))
 
+    def export(self, tool: str) -> Any:
+        """The plan as arguments of megatron, torchtitan or deepspeed: text and notes (exports.py)."""
+        return import_module("foretell.exports").export_plan(self, tool)
+
+    def to_flat(self) -> dict[str, float]:
+        """Numbers under slash-separated keys such as perf/mfu, for experiment trackers."""
+        found: dict[str, float] = import_module("foretell.interop.trackers").estimate_metrics(
+            self.to_dict()
+        )
+        return found
+
+    def to_config(self) -> dict[str, Any]:
+        """What was asked, as the nested table that trackers keep as a run's config."""
+        trackers = import_module("foretell.interop.trackers")
+        found: dict[str, Any] = trackers.estimate_config(self.to_dict(), self.plan)
+        return found
+
+    def to_json_line(self) -> str:
+        """Both as one line of JSON."""
+        trackers = import_module("foretell.interop.trackers")
+        return str(trackers.json_lines([(self.to_config(), self.to_flat())]))
+
     def to_dict(self) -> dict[str, Any]:
         """The estimate as JSON: the same keys as the attributes."""
         result: dict[str, Any] = {

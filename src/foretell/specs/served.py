@@ -1,6 +1,7 @@
 """What serving answers: latencies, rates, memory, cost and energy of one deployment."""
 
 from dataclasses import dataclass, fields
+from importlib import import_module
 from typing import Any
 
 Interval = dict[str, tuple[float, float]]
@@ -115,6 +116,25 @@ class Served:
     """Fields set by hand."""
     simulation: dict[str, Any] | None = None
     """What only a play of requests tells: goodput, queues, preemptions, the cache over time."""
+
+    def to_flat(self) -> dict[str, float]:
+        """Numbers under slash-separated keys such as latency/ttft_ms/p90, for experiment trackers."""
+        found: dict[str, float] = import_module("foretell.interop.trackers").served_metrics(
+            self.to_dict()
+        )
+        return found
+
+    def to_config(self) -> dict[str, Any]:
+        """What was asked, as the nested table that trackers keep as a run's config."""
+        found: dict[str, Any] = import_module("foretell.interop.trackers").served_config(
+            self.to_dict()
+        )
+        return found
+
+    def to_json_line(self) -> str:
+        """Both as one line of JSON."""
+        trackers = import_module("foretell.interop.trackers")
+        return str(trackers.json_lines([(self.to_config(), self.to_flat())]))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""

@@ -25,7 +25,9 @@ class ServerParts:
     board_usd: NotNegative
     """Main board, chassis, backplanes and cables inside."""
     scale_up_usd_per_chip: NotNegative
-    """Baseboard and scale-up switches for each chip."""
+    """Baseboard and scale-up switches for each chip: 450 GB/s into one level of switches."""
+    scale_up_switch_share: Fraction
+    """Share of this that is switches: without them, as in a torus, it is not paid."""
     cooling_usd: NotNegative
     """Heat sinks and fans, or cold plates."""
     power_supply_usd: NotNegative
@@ -54,6 +56,10 @@ class FabricParts:
     """One fibre."""
     copper_usd_per_gbit_s: NotNegative
     """A copper cable, both ends included."""
+    backplane_usd_per_gbit_s: NotNegative
+    """The same inside a rack, between chips and scale-up switches."""
+    backplane_chips: Positive
+    """Chips that copper joins to the same scale-up switches; more take optics."""
     copper_share: NotNegative
     """Share of the links into the first switch that are short enough for copper."""
     direct_copper_share: NotNegative

@@ -6,7 +6,10 @@ from typing import Any, Literal
 
 StudyKind = Literal["training", "serving", "cost"]
 """Which of the questions is asked."""
-Verb = Literal["estimate", "serve", "size", "cost chip", "cost package", "cost system"]
+Verb = Literal[
+    "estimate", "serve", "size",
+    "cost chip", "cost package", "cost system", "cost run", "cost token",
+]  # fmt: skip
 """The verb whose flags a study gives."""
 Mode = Literal["product", "list", "sample"]
 """Every combination of the values; the first values, then the second ones, ...; or points by chance."""
@@ -49,6 +52,10 @@ class Workload:
     """Its share of the mix."""
     base: Mapping[str, Any]
     """Flags that are its own, on top of the study's."""
+    kind: str = ""
+    """Training or serving where it is said; else as the study's."""
+    verb: Verb = "estimate"
+    """The question that its kind and flags come to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +88,12 @@ class Study:
     """The mix; none: the base alone."""
     table: Mapping[str, Any]
     """The study as its file has it, files that it names with their full paths."""
+
+    def verb_of(self, workload: Workload | None) -> Verb:
+        """The question that one of the mix asks, or the base alone."""
+        return self.verb if workload is None else workload.verb
+
+    @property
+    def verbs(self) -> tuple[Verb, ...]:
+        """Every question that is asked of a point."""
+        return tuple(dict.fromkeys(self.verb_of(w) for w in self.workloads or (None,)))

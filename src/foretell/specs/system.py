@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from foretell.specs._base import Count, Fraction, NotNegative, Positive
 from foretell.specs.chip import Chip
+from foretell.specs.design import ChipDesign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,3 +63,5 @@ class System:
     """Price of one node; 0 where unknown."""
     assumptions: tuple[str, ...] = ()
     """What was assumed to make the system out of a chip or a file."""
+    design: ChipDesign | None = None
+    """What its chip was built from, as given; none: a chip that is known by its numbers alone."""

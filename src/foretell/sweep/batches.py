@@ -15,14 +15,13 @@ from foretell.estimate import evaluate_rows
 from foretell.long_run import asked_run, conditions_of, with_run
 from foretell.plan_checks import check_choices
 from foretell.question import plan_of
+from foretell.search.flags import RUN
 from foretell.search.plan_words import plan_texts
-from foretell.search.study import RUN
 from foretell.sharding.rules import cuts_of
 from foretell.simulate.schedules.rules import ALL_RULES, all_broken
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
 from foretell.specs.scenario import Scenario
-from foretell.sweep.columns import training_row
-from foretell.sweep.questions import Question, no_row, rent_of, scenario_of
+from foretell.sweep.questions import Question, estimated, no_row, rent_of, scenario_of
 from foretell.tables import chunks, select, tables_of
 
 Array = NDArray[np.float64]
@@ -154,7 +153,7 @@ def plan_row(asked: Question) -> dict[str, Any]:
     try:
         conditions = conditions_of(given.pop("tokens"), given)
         scenario = scenario_of(asked)
-        plan = plan_of(scenario, asked.words, asked.settings)
+        plan = plan_of(scenario, asked.words, asked.speed)
         check_choices(scenario, plan)
     except ProblemsError as error:
         return no_row(error)
@@ -165,4 +164,4 @@ def plan_row(asked: Question) -> dict[str, Any]:
     result = answer_of(scenario, plan, chosen=False)
     if conditions is not None:
         result = with_run(result, asked_run(scenario, conditions))
-    return training_row(result, rent_of(scenario))
+    return estimated(asked, scenario, result)

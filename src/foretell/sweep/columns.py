@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from foretell.errors import Problem, unknown
-from foretell.search.study import RUN
+from foretell.search.flags import PAID, RUN
 from foretell.specs.cost import CostAnswer
 from foretell.specs.plan import BATCH_FIELDS, RECOMPUTE
 from foretell.specs.result import Estimate
 from foretell.specs.served import Served
-from foretell.specs.study import BEST, Axis, Study
+from foretell.specs.study import BEST, Axis, Study, Verb
 
 ColumnType = Literal["text", "float", "int", "bool"]
 Columns = dict[str, ColumnType]
@@ -76,19 +76,66 @@ CLUSTER: Columns = {
     **_columns("float", "utilisation peak_watts mwh_per_year"),
     **_columns("int", "network_cards switches links transceivers racks"),
 }
-OF_VERB = {
+BILL: Columns = {
+    **_columns("text", "paid region"),
+    **_columns("float", "work_tokens_per_s_per_gpu"),
+    **_columns(
+        "float",
+        " ".join(
+            f"{end}{name}"
+            for name in ("usd_per_gpu_hour", "usd_per_million_work_tokens")
+            for end in ("", "low_", "high_")
+        ),
+    ),
+    **_columns("float", "joules_per_work_token carbon_g_per_million_work_tokens"),
+    **_columns("float", "capital_usd peak_watts package_usd silicon_mm2 good_die_share"),
+}
+"""Where it is said how work is paid for. Work tokens are those trained on, read or written."""
+WORK: Columns = {
+    **_columns("text", "name system"),
+    **_columns("int", "gpus"),
+    **_columns("text", "plan fits paid region"),
+    **_columns("float", "usd low_usd high_usd"),
+    **_columns(
+        "float",
+        " ".join(
+            f"{end}{name}"
+            for name in (
+                "gpu_hours", "usd_per_gpu_hour", "usd_per_million_tokens", "energy_mwh",
+                "carbon_kg", "operational_carbon_kg", "embodied_carbon_kg",
+            )
+            for end in ("", "low_", "high_")
+        ),
+    ),
+    **_columns("float", "tokens_per_s tokens_per_usd tokens_per_joule flop_per_usd flop_per_joule"),
+    **_columns("float", "capital_usd peak_watts package_usd silicon_mm2 good_die_share"),
+}  # fmt: skip
+"""Of what work costs."""
+OF_VERB: Mapping[Verb, Columns] = {
     "serve": SERVING,
     "size": SIZING,
     "cost chip": SILICON,
     "cost package": SILICON,
     "cost system": CLUSTER,
+    "cost run": {
+        **WORK,
+        **_columns("float", "tokens days goodput mfu step_s usd_per_mfu_point"),
+    },
+    "cost token": {
+        **WORK,
+        **_columns("float", "isl osl concurrency rate ttft_ms tpot_ms tokens_per_s_per_user"),
+        **_columns("float", "usd_per_million_input_tokens usd_per_million_output_tokens"),
+    },
 }
+"""Columns of each verb but estimate, whose columns depend on what is asked."""
 
 
 def batch_axes(study: Study) -> tuple[int, ...]:
     """Axes whose values are numbers of one batch of plans; none where the plan is not fixed."""
     own_plans = any("plan" in workload.base for workload in study.workloads)
-    if study.verb != "estimate" or study.plan == BEST or has_run(study) or own_plans:
+    if study.verbs != ("estimate",) or study.plan == BEST or own_plans:
+        return ()
+    if has_run(study) or is_paid(study):
         return ()
     paths = [axis.path for axis in study.axes]
     # Which schedule it is may decide what chunks mean.
@@ -109,33 +156,50 @@ def _in_batch(axis: Axis, *, scheduled: bool) -> bool:
 
 def has_run(study: Study) -> bool:
     """Whether a whole run is asked for."""
-    given = {
-        *study.base,
-        *(a.path for a in study.axes),
-        *(n for w in study.workloads for n in w.base),
-    }
-    return bool(given & {*RUN})
+    return bool(_given(study) & {*RUN})
+
+
+def is_paid(study: Study) -> bool:
+    """Whether it is said how work is paid for."""
+    given = _given(study)
+    return bool(given & {*PAID}) or (study.verbs == ("estimate",) and "price" in given)
+
+
+def _given(study: Study) -> set[str]:
+    """Every flag and path that the study gives."""
+    varied = [axis.path for axis in study.axes]
+    return {*study.base, *varied, *(name for w in study.workloads for name in w.base)}
 
 
 def searches(study: Study) -> bool:
     """Whether every point is a search of its own."""
     varied = any(axis.path == "plan" for axis in study.axes)
-    return study.verb == "estimate" and study.plan == BEST and not varied
+    return "estimate" in study.verbs and study.plan == BEST and not varied
 
 
 def result_columns(study: Study) -> Columns:
     """Columns of the answers, problems last."""
-    found = dict(OF_VERB.get(study.verb, TRAINING))
-    if study.verb == "estimate":
+    found: Columns = {}
+    for verb in study.verbs:
+        found |= columns_of(study, verb)
+    if study.limits:
+        found |= {"within_limits": "bool"}
+    return found | {"problem": "text"}
+
+
+def columns_of(study: Study, verb: Verb) -> Columns:
+    """Columns of the answers of one verb."""
+    found = dict(OF_VERB.get(verb, TRAINING))
+    if verb == "estimate":
         if not batch_axes(study):
             found |= DETAILS
         if searches(study):
             found |= {"plans_evaluated": "int"}
         if has_run(study):
             found |= RUNS
-    if study.limits:
-        found |= {"within_limits": "bool"}
-    return found | {"problem": "text"}
+    if verb in ("estimate", "serve") and is_paid(study):
+        found |= BILL
+    return found
 
 
 def point_columns(study: Study) -> Columns:
@@ -164,9 +228,24 @@ def all_columns(study: Study) -> Columns:
     return own | {n: kind for n, kind in result_columns(study).items() if n not in own}
 
 
+def number_columns(study: Study) -> list[str]:
+    """Columns of numbers of a row."""
+    return [n for n, kind in all_columns(study).items() if kind in ("float", "int") and n != POINT]
+
+
+def own_columns(study: Study) -> list[str]:
+    """The same of one workload of a mix, as `chat.ttft_ms_p50`."""
+    return [
+        f"{workload.name}.{name}"
+        for workload in study.workloads
+        for name, kind in columns_of(study, workload.verb).items()
+        if kind in ("float", "int")
+    ]
+
+
 def wish_problems(study: Study) -> list[Problem]:
     """Objectives and limits of columns that there are not, or that are no numbers."""
-    known = [n for n, kind in all_columns(study).items() if kind in ("float", "int") and n != POINT]
+    known = [*number_columns(study), *own_columns(study)]
     tables: dict[str, Mapping[str, Any]] = {"objectives": study.objectives, "limits": study.limits}
     return [
         unknown(f"{table}.{name}", name, known)
@@ -210,3 +289,23 @@ def cost_row(result: CostAnswer, columns: Columns) -> dict[str, Any]:
     told = {**result.facts, "name": result.name}
     told |= {name: getattr(result, name) for name in ("usd", "low_usd", "high_usd")}
     return {name: told.get(name) for name in columns}
+
+
+def bill_row(result: CostAnswer, share: float = 1.0) -> dict[str, Any]:
+    """What a bill adds to the row of a step or a service; `share` of the work tokens are those it counts."""
+    facts = result.facts
+    row = {name: facts.get(name) for name in BILL}
+    for end in ("", "low_", "high_"):
+        usd = facts[f"{end}usd_per_million_tokens"]
+        row[f"{end}usd_per_million_work_tokens"] = usd * share
+    per_hour = 1e6 * facts["usd_per_gpu_hour"] / row["usd_per_million_work_tokens"]
+    return row | {
+        "work_tokens_per_s_per_gpu": per_hour / 3600.0,
+        "joules_per_work_token": share / facts["tokens_per_joule"],
+        "carbon_g_per_million_work_tokens": share * facts["carbon_g_per_million_tokens"],
+    }
+
+
+def work_row(result: CostAnswer, columns: Columns) -> dict[str, Any]:
+    """What a run or a million tokens costs as a row."""
+    return {"fits": "yes", **cost_row(result, {n: k for n, k in columns.items() if n != "fits"})}

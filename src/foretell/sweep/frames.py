@@ -1,12 +1,12 @@
 """The points of one shard as a table: every column of the study, rows sorted by point."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from foretell.search.points import Column, columns, point_count
-from foretell.specs.study import BEST, Axis, Study, Workload
+from foretell.search.points import Column, Index, columns, point_count
+from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.sweep.batches import Varied, batch_frame, plan_row
 from foretell.sweep.columns import (
     POINT,
@@ -21,8 +21,9 @@ from foretell.sweep.columns import (
 from foretell.sweep.questions import answer_row, question
 from foretell.tables import distinct
 
-SHARD_POINTS = {
+SHARD_POINTS: dict[Verb, int] = {
     "estimate": 256, "serve": 32, "size": 2, "cost system": 64, "cost chip": 64, "cost package": 64,
+    "cost run": 2, "cost token": 16,
 }  # fmt: skip
 """Points of one shard, by the verb: about a second's work."""
 SHARD_SEARCHES = 2
@@ -35,7 +36,7 @@ def shard_points(study: Study) -> int:
     """Points of one shard."""
     if batch_axes(study):
         return SHARD_PLANS
-    return SHARD_SEARCHES if searches(study) else SHARD_POINTS[study.verb]
+    return SHARD_SEARCHES if searches(study) else min(SHARD_POINTS[verb] for verb in study.verbs)
 
 
 def shard_count(study: Study) -> int:
@@ -45,13 +46,19 @@ def shard_count(study: Study) -> int:
 
 def shard_frame(study: Study, number: int) -> Any:
     """The table of one shard."""
-    import polars as pl
-
     size = shard_points(study)
     points = np.arange(number * size, min((number + 1) * size, point_count(study)))
     inner = batch_axes(study)
+    outer = [place for place in range(len(study.axes)) if place not in inner]
+    return points_frame(study, points, columns(study, (*outer, *inner), points))
+
+
+def points_frame(study: Study, points: Index, chosen: Sequence[Column]) -> Any:
+    """The table of some points, given what each axis has at them."""
+    import polars as pl
+
+    inner = batch_axes(study)
     outer = tuple(place for place in range(len(study.axes)) if place not in inner)
-    chosen = columns(study, (*outer, *inner), points)
     mix: Sequence[Workload | None] = study.workloads or (None,)
     frames = []
     for workload in mix:
@@ -66,7 +73,9 @@ def shard_frame(study: Study, number: int) -> Any:
         frames.append(pl.concat([left, frame], how="horizontal"))
     whole = pl.concat(frames).select(*all_columns(study))
     if study.limits:
-        within = [pl.col(name) <= most for name, most in study.limits.items()]
+        # A limit of one workload, or of the mix, is looked at where a point's rows stand together.
+        rows = {name: most for name, most in study.limits.items() if name in whole.columns}
+        within = [pl.col(name) <= most for name, most in rows.items()]
         within.append(pl.col("problem").is_null())
         whole = whole.with_columns(within_limits=pl.all_horizontal(within).fill_null(False))
     return whole if len(mix) == 1 else whole.sort(POINT, maintain_order=True)
@@ -119,7 +128,7 @@ def _answers(
             else answer_row(asked)
             for asked in asked_all
         ]
-        return _rows_frame(answers, result_columns(study))
+        return typed_rows(answers, result_columns(study))
     codes = [np.unique(chosen[place], return_inverse=True)[1] for place in outer]
     first, group = distinct(*codes) if codes else (np.zeros(1, int), np.zeros(len(chosen[0]), int))
     order = np.argsort(group, kind="stable")
@@ -161,7 +170,8 @@ def _chosen(
     return found
 
 
-def _rows_frame(rows: Sequence[dict[str, Any]], wanted: Columns) -> Any:
+def typed_rows(rows: Sequence[Mapping[str, Any]], wanted: Columns) -> Any:
+    """Rows as a table with exactly these columns, of these types."""
     import polars as pl
 
     types = _types()

@@ -5,20 +5,43 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell import api
+from foretell.bills import (
+    Payment,
+    RunQuestion,
+    TokenQuestion,
+    check_payment,
+    estimate_bill,
+    run_cost,
+    service_bill,
+    speed_settings,
+    token_cost,
+)
+from foretell.catalog.names import exists
 from foretell.catalog.prices import price
 from foretell.economics.ask import PackageQuestion, chip_cost, package_cost
 from foretell.economics.ask_system import SystemQuestion, system_cost
-from foretell.errors import BadInput, ForetellError, ProblemsError
+from foretell.errors import BadInput, ForetellError, ProblemsError, Shortfall
 from foretell.long_run import asked_run, conditions_of, with_run
 from foretell.overrides import apply_settings, parse_settings
 from foretell.question import ask, plan_of
+from foretell.search.flags import FLAGS, PAID, RUN
 from foretell.search.plan_words import with_words
-from foretell.search.study import RUN, settings_of, text_of
-from foretell.serve import question_of, serve
+from foretell.search.study import settings_of, text_of
+from foretell.serve import closed_form, question_of, serve
+from foretell.serving.serve import ServeQuestion
 from foretell.size import size
+from foretell.specs.prices import Prices
+from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
-from foretell.sweep.columns import OF_VERB, cost_row, serving_row, training_row
+from foretell.sweep.columns import (
+    OF_VERB,
+    bill_row,
+    cost_row,
+    serving_row,
+    training_row,
+    work_row,
+)
 
 RENT = "prices.usd_per_chip_hour"
 """The rent of a chip, which is a flag of serving."""
@@ -47,7 +70,22 @@ class Question:
     @property
     def place(self) -> dict[str, Any]:
         """Flags of a training step."""
-        return {name: value for name, value in self.flags.items() if name not in RUN}
+        apart = (*RUN, *PAID, "price")
+        return {name: value for name, value in self.flags.items() if name not in apart}
+
+    @property
+    def payment(self) -> Payment | None:
+        """How work is paid for; none where nothing says so."""
+        by_price = self.verb == "estimate" and "price" in self.flags
+        if not by_price and not {*PAID} & {*self.flags}:
+            return None
+        given = {name: self.flags[name] for name in (*PAID, "price") if name in self.flags}
+        return Payment(**given, set=self.settings)
+
+    @property
+    def speed(self) -> tuple[str, ...]:
+        """Settings that a question of speed understands: where it is paid for, money goes elsewhere."""
+        return self.settings if self.payment is None else speed_settings(self.settings)
 
 
 def question(
@@ -65,13 +103,17 @@ def question(
             fields.append((axis.path.removeprefix("plan."), value))
         else:
             settings[axis.path] = text_of(value)
-    plan = str(flags.pop("plan", study.plan))
-    if study.verb == "estimate" and plan == BEST:
+    # The words of a plan for one kind of question say nothing to another.
+    alike = workload is None or workload.kind in ("", study.kind)
+    plan = str(flags.pop("plan", study.plan if alike else BEST))
+    verb = study.verb_of(workload)
+    flags = {name: value for name, value in flags.items() if name in FLAGS[verb]}
+    if verb in ("estimate", "cost run") and plan == BEST:
         settings |= {f"plan.{name}": text_of(value) for name, value in fields}
-    if study.kind == "serving" and RENT in settings:
+    if verb in ("serve", "size") and RENT in settings:
         flags["price"] = float(settings.pop(RENT))
     return Question(
-        verb=study.verb,
+        verb=verb,
         flags=flags,
         settings=tuple(f"{path}={text}" for path, text in settings.items()),
         plan=plan,
@@ -81,12 +123,13 @@ def question(
 
 def scenario_of(asked: Question) -> Scenario:
     """The scenario of a training step."""
-    return ask(**{"model": "", **asked.place}, settings=asked.settings)
+    return ask(**{"model": "", **asked.place}, settings=asked.speed)
 
 
 def rent_of(scenario: Scenario) -> float:
     """What a chip is rented for, by the hour: set by hand, or the catalogue's; 0 where unknown."""
-    known = price(scenario.system.chip.id)
+    chip = scenario.system.chip.id
+    known = price(chip) if exists(chip) else Prices()
     given = [f"{p}={v}" for p, v in scenario.overrides.items() if p.startswith("prices.")]
     return float(apply_settings(known, parse_settings(given), "prices").usd_per_chip_hour)
 
@@ -98,9 +141,7 @@ def answer_row(asked: Question) -> dict[str, Any]:
             case "estimate":
                 return _best(asked)
             case "serve":
-                return serving_row(
-                    serve(**asked.flags, plan=asked.words or None, set=asked.settings)
-                )
+                return _served(asked)
             case "size":
                 return _sized(asked)
             case _:
@@ -118,7 +159,7 @@ def _best(asked: Question) -> dict[str, Any]:
     """The best plan found."""
     given = {name: asked.flags.get(name) for name in RUN}
     conditions = conditions_of(given.pop("tokens"), given)
-    found = api.search(**asked.place, set=asked.settings, top=1)
+    found = api.search(**asked.place, set=asked.speed, top=1)
     if not found.plans:
         reasons = "no plan satisfies the rules"
         if found.plans_evaluated:
@@ -128,8 +169,31 @@ def _best(asked: Question) -> dict[str, Any]:
     scenario = scenario_of(asked) if best.scenario is None else best.scenario
     if conditions is not None:
         best = with_run(best, asked_run(scenario, conditions))
-    row = training_row(best, rent_of(scenario))
+    row = estimated(asked, scenario, best)
     return row | {"plans_evaluated": found.plans_evaluated}
+
+
+def estimated(asked: Question, scenario: Scenario, result: Estimate) -> dict[str, Any]:
+    """The row of an estimate, with its bill where it is paid for."""
+    if asked.payment is None:
+        return training_row(result, rent_of(scenario))
+    bill = estimate_bill(result, asked.payment)
+    usd_per_hour = bill.facts["usd_per_gpu_hour"]
+    return training_row(result, usd_per_hour) | bill_row(bill)
+
+
+def _served(asked: Question) -> dict[str, Any]:
+    """A service, with its bill where it is paid for: of a unit rent, tokens in and out show their shares."""
+    payment = asked.payment
+    if payment is None:
+        return serving_row(serve(**asked.flags, plan=asked.words or None, set=asked.settings))
+    question, given = load_question(asked, price=1.0)
+    served = closed_form(question, given)
+    bill = service_bill(served, question, payment)
+    row = serving_row(served) | bill_row(bill, served.osl / (served.isl + served.osl))
+    named = ("usd_per_million_input_tokens", "usd_per_million_output_tokens")
+    row |= {name: bill.facts[name] for name in named}
+    return row | {"usd_per_chip_hour": bill.facts["usd_per_gpu_hour"]}
 
 
 def _sized(asked: Question) -> dict[str, Any]:
@@ -143,8 +207,15 @@ def _sized(asked: Question) -> dict[str, Any]:
 
 
 def _priced(asked: Question) -> dict[str, Any]:
-    """What a chip, a package or a system costs."""
+    """What a chip, a package, a system or work costs."""
     columns = OF_VERB[asked.verb]
+    if asked.verb in ("cost run", "cost token"):
+        plan = asked.words or None
+        if asked.verb == "cost run":
+            run = RunQuestion(**asked.flags, plan=plan, set=asked.settings)
+            return work_row(run_cost(run), columns)
+        token = TokenQuestion(**asked.flags, plan=plan, set=asked.settings)
+        return work_row(token_cost(token), columns)
     if asked.verb == "cost system":
         return cost_row(system_cost(SystemQuestion(**asked.flags, set=asked.settings)), columns)
     silicon = PackageQuestion(**asked.flags, set=asked.settings)
@@ -153,7 +224,8 @@ def _priced(asked: Question) -> dict[str, Any]:
 
 def check(asked: Question) -> None:
     """Raise BadInput where the question cannot be understood; whether the answer is no, is not asked."""
-    missing = [] if asked.verb.startswith("cost") or "model" in asked.flags else ["model"]
+    needs = "model" in FLAGS[asked.verb] and "model" not in asked.flags
+    missing = ["model"] if needs else []
     if missing:
         raise BadInput([_missing(name) for name in missing])
     try:
@@ -161,14 +233,22 @@ def check(asked: Question) -> None:
             case "estimate":
                 given = {name: asked.flags.get(name) for name in RUN}
                 conditions_of(given.pop("tokens"), given)
+                _check_payment(asked)
                 scenario = scenario_of(asked)
-                plan_of(scenario, asked.words or None, asked.settings)
-            case "serve" | "size":
-                _check_load(asked)
+                plan_of(scenario, asked.words or None, asked.speed)
+            case "serve" | "size" | "cost token":
+                _check_payment(asked)
+                load_question(asked)
+            case "cost run":
+                _check_payment(asked)
+                scenario_of(asked)
             case _:
                 _priced(asked)
-    except BadInput:
-        raise
+    except BadInput as error:
+        # A chip that cannot be built is a point whose answer is no.
+        wrong = [problem for problem in error.problems if not isinstance(problem, Shortfall)]
+        if wrong:
+            raise BadInput(wrong) from None
     except ForetellError:
         return
 
@@ -179,16 +259,23 @@ def _missing(name: str) -> Any:
     return Problem(path=name, value=None, message="missing", allowed="in [base] or [vary]")
 
 
-def _check_load(asked: Question) -> None:
-    """The flags of serving, without serving anything."""
+def _check_payment(asked: Question) -> None:
+    """How it is paid for, without paying."""
+    if asked.payment is not None:
+        check_payment(asked.payment)
+
+
+def load_question(asked: Question, price: float | None = None) -> tuple[ServeQuestion, bool]:
+    """The flags of serving as its question, without serving anything; and whether a layout is given."""
     names = ("isl", "osl", "concurrency", "rate", "price", "spread")
     usual = {"isl": 1024, "osl": 1024, "spread": 1.0}
-    question_of(
+    load = {name: asked.flags.get(name, usual.get(name)) for name in names}
+    return question_of(
         asked.flags["model"],
         system=asked.flags.get("system"),
         gpus=asked.flags.get("gpus"),
         plan=asked.words or None,
         engine=str(asked.flags.get("engine", "vllm")),
-        settings=asked.settings,
-        load={name: asked.flags.get(name, usual.get(name)) for name in names},
+        settings=speed_settings(asked.settings) if asked.verb == "cost token" else asked.speed,
+        load=load if price is None else {**load, "price": price},
     )

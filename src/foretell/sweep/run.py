@@ -63,6 +63,11 @@ class SweepStatus:
     seconds_left: float | None
     """What is left at that rate; none where no rate is known."""
 
+    objectives: Mapping[str, str]
+    """Columns that are to be small or large."""
+    limits: Mapping[str, float]
+    """Columns and the largest value that will do."""
+
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
         return {**asdict(self), "corrupt": list(self.corrupt)}
@@ -179,6 +184,8 @@ def _status(folder: Path, study: Study) -> SweepStatus:
         corrupt=tuple(path.name for path in kept.corrupt),
         points_per_s=rate,
         seconds_left=None if rate is None else (total - done) / rate,
+        objectives=dict(study.objectives),
+        limits=dict(study.limits),
     )
 
 
@@ -251,6 +258,8 @@ def trial_problems(study: Study) -> list[Problem]:
             before, after = first[:place], first[place + 1 :]
             # Between two ends, what holds at both holds.
             values = axis.values[1:TRIED] if axis.high == axis.low else axis.values[-1:]
+            if not axis.values:
+                values = (round(axis.high) if axis.whole else axis.high,)
             cases += [[*before, (axis, value), *after] for value in values]
         for case in cases:
             try:

@@ -1,6 +1,7 @@
 """Softmax attention as operations: projections, core, output."""
 
 from foretell.specs._base import Num
+from foretell.specs.block import MapBlock, MapShape
 from foretell.specs.mixers import Attention
 from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
 from foretell.workload.indexer import indexer_graph
@@ -12,15 +13,22 @@ def attention_graph(mixer: Attention, hidden: int, tokens: Tokens) -> LayerGraph
     """qkv projection, normalised and rotated queries and keys, core, gate, output projection."""
     name = "cross" if mixer.cross else "attention"
     core = _core(mixer, tokens, name)
+    inputs: tuple[Op, ...]
+    kept: tuple[Saved, ...] = ()
+    if mixer.factor is None:
+        inputs = _input_projections(mixer, hidden, tokens, name)
+    else:
+        maps = _factored_projections(mixer, mixer.factor, hidden, tokens)
+        inputs, kept = maps.ops, maps.saved
     graph = LayerGraph(
         name=name,
         ops=(
-            *_input_projections(mixer, hidden, tokens, name),
+            *inputs,
             *_between(mixer, tokens, name),
             core,
             *_output_projections(mixer, hidden, tokens.count, name),
         ),
-        saved=_saved(mixer, tokens, core, name),
+        saved=(*_saved(mixer, tokens, core, name), *kept),
         edges=_edges(mixer, hidden, tokens, name),
     )
     if mixer.indexer is not None:
@@ -171,6 +179,32 @@ def _input_projections(
             )
         )
     return tuple(ops)
+
+
+def _factored_projections(
+    mixer: Attention, factor: MapBlock, hidden: int, tokens: Tokens
+) -> LayerGraph:
+    """Queries, keys and values, each by factors that every rank has whole; low ranks stand aside."""
+    name = "cross" if mixer.cross else "attention"
+    count, waiting = tokens.count, tokens.phase == "decode"
+    source = tokens.batch * tokens.cross_len if mixer.cross else count
+    inputs = (mixer.cross_inputs or hidden) if mixer.cross else hidden
+    shapes = [
+        (MapShape(name=f"{name}.q", inputs=hidden, outputs=mixer.heads * mixer.head_dim), count)
+    ]
+    for part, width in (("k", mixer.head_dim), ("v", _value_dim(mixer))):
+        shape = MapShape(name=f"{name}.{part}", inputs=inputs, outputs=mixer.kv_heads * width)
+        shapes.append((shape, source))
+    graph = LayerGraph(name=name)
+    for shape, rows in shapes:
+        made: LayerGraph = factor.graph(shape, rows, "none")
+        if mixer.cross and waiting and rows is source:
+            # The encoder's keys and values lie in the cache: weights are held, nothing is done.
+            held = sum(float(op.parameters) for op in made.ops)
+            op = Pointwise(name=f"{shape.name}.held", elements=0.0, weights=held, split="none")
+            made = LayerGraph(name=name, ops=(op,))
+        graph = graph + made
+    return graph
 
 
 def _between(mixer: Attention, tokens: Tokens, name: str) -> tuple[Op, ...]:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from foretell.specs._base import Num
+from foretell.specs._base import Num, changed
+from foretell.specs.block import FeedForwardBlock, MapShape, MixerBlock
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import (
     Attention,
@@ -54,7 +55,7 @@ def build(
         kv_len=seq_len,
         phase=phase,
         flash=flash,
-        rotary=model.embedding.positions == 0,
+        rotary=model.embedding.rotary,
     )
     if model.encoder is None:
         main = _phase_tokens(source, seq_len, 0.0)
@@ -140,6 +141,9 @@ def mixer_graph(mixer: Mixer, hidden: int, tokens: Tokens) -> LayerGraph:
             return deltanet_graph(mixer, hidden, tokens)
         case Replacement():
             return replacement_graph(mixer, hidden, tokens)
+        case MixerBlock():
+            graph: LayerGraph = mixer.graph(hidden, tokens)
+            return graph
 
 
 def norm_weights(kind: NormKind, width: int) -> float:
@@ -210,18 +214,31 @@ def layer_kinds(stack: Stack) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
     return tuple(index), order
 
 
-def _feedforward(ffn: Dense | Experts, hidden: int, tokens: Tokens) -> LayerGraph:
+def _feedforward(
+    ffn: Dense | Experts | FeedForwardBlock, hidden: int, tokens: Tokens
+) -> LayerGraph:
+    if isinstance(ffn, FeedForwardBlock):
+        graph: LayerGraph = ffn.graph(hidden, tokens)
+        return graph
     if isinstance(ffn, Experts):
         return experts_graph(ffn, hidden, tokens)
     return dense_graph(ffn, hidden, tokens)
 
 
 def _embedding(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerGraph:
-    """Tables, patches, projections and norm in front of a stack."""
+    """Tables, patches, projections and norm in front of a stack; or the block in their place."""
     count = tokens.count
+    if embedding.block is not None:
+        block: LayerGraph = embedding.block.graph(embedding.vocab, hidden, tokens)
+        return changed(block, name="embedding", input_elements=count * hidden)
     width = embedding.width or hidden
     ops: list[Op] = []
-    if embedding.vocab:
+    saved: tuple[Saved, ...] = ()
+    if embedding.vocab and embedding.factor is not None:
+        shape = MapShape(name="embedding.tokens", inputs=embedding.vocab, outputs=width)
+        table: LayerGraph = embedding.factor.table_graph(shape, count)
+        ops, saved = [*table.ops], table.saved
+    elif embedding.vocab:
         ops.append(
             Lookup(
                 name="embedding.tokens",
@@ -251,6 +268,11 @@ def _embedding(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerGraph:
                 split="none",
             )
         )
+    if embedding.fixed_positions:
+        sines = Pointwise(
+            name="embedding.sines", elements=count * hidden, reads=2.0, back_moves=2.0
+        )
+        ops.append(sines)
     ops += projection_ops(embedding.projections, count)
     weights = norm_weights(embedding.norm, hidden) + embedding.extra_parameters
     if weights:
@@ -265,10 +287,15 @@ def _embedding(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerGraph:
                 family="norm",
             )
         )
-    edges = (
-        (Edge(name="embedding", elements=count * hidden, leave=True),) if embedding.vocab else ()
+    cut = embedding.vocab and embedding.factor is None
+    edges = (Edge(name="embedding", elements=count * hidden, leave=True),) if cut else ()
+    return LayerGraph(
+        name="embedding",
+        ops=tuple(ops),
+        saved=saved,
+        edges=edges,
+        input_elements=count * hidden,
     )
-    return LayerGraph(name="embedding", ops=tuple(ops), edges=edges, input_elements=count * hidden)
 
 
 def _encoder_embedding(model: Model, tokens: Tokens) -> LayerGraph:
@@ -283,23 +310,36 @@ def _encoder_embedding(model: Model, tokens: Tokens) -> LayerGraph:
     if model.encoder_embedding is not None:
         return _embedding(model.encoder_embedding, hidden, tokens) + after
     look = Pointwise(name="encoder.tokens", elements=tokens.count * hidden, back_moves=2.0)
-    return LayerGraph(name="embedding", ops=(look,)) + after
+    ops: tuple[Op, ...] = (look,)
+    if model.embedding.fixed_positions:
+        sines = Pointwise(
+            name="encoder.sines", elements=tokens.count * hidden, reads=2.0, back_moves=2.0
+        )
+        ops = (look, sines)
+    return LayerGraph(name="embedding", ops=ops) + after
 
 
 def _scores(head: Head, width: int, rows: Num, *, training: bool, tied: bool) -> LayerGraph:
     """The scoring matrix and, in training, softmax with cross-entropy in fp32."""
     outputs = float(head.outputs)
-    ops: list[Op] = [
-        Gemm(
-            name="head.scores",
-            m=rows,
-            n=outputs,
-            k=float(width),
-            bias=head.bias and not tied,
-            tied=tied,
-            split="col",
+    ops: list[Op] = []
+    kept: tuple[Saved, ...] = ()
+    if head.factor is not None and not tied:
+        shape = MapShape(name="head.map", inputs=width, outputs=head.outputs, bias=head.bias)
+        scores: LayerGraph = head.factor.graph(shape, rows, "none")
+        ops, kept = [*scores.ops], scores.saved
+    else:
+        ops.append(
+            Gemm(
+                name="head.scores",
+                m=rows,
+                n=outputs,
+                k=float(width),
+                bias=head.bias and not tied,
+                tied=tied,
+                split="col",
+            )
         )
-    ]
     if head.bias and tied:
         ops.append(
             Pointwise(
@@ -322,6 +362,7 @@ def _scores(head: Head, width: int, rows: Num, *, training: bool, tied: bool) ->
         )
     )
     saved = (
+        *kept,
         Saved(name="head.scores", elements=rows * outputs, split="width"),
         # Cross-entropy runs in fp32: scores and their gradient, which is then rounded to 16 bits.
         Saved(name="head.loss", elements=rows * outputs, split="width", bytes_per_element=10.0),

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 INSTALL = "foretell.zoo needs PyTorch: pip install torch"
 
 
-def build(model: Model, *, fused: bool = False) -> "Transformer":
+def build(model: Model, *, fused: bool = False, dropout: float = 0.0) -> "Transformer":
     """The module of a model, on torch's default device and dtype, with random weights.
 
-    `fused` takes torch's scaled_dot_product_attention instead of separate products. Towers are not
+    `fused` takes torch's scaled_dot_product_attention instead of separate products; `dropout`
+    is behind the embeddings and each part of a layer, in training alone. Towers are not
     built. Weights that no operation reads (`extra_parameters`) stand as flat, unused parameters, so
     that the module's count is the model's.
     """
@@ -26,4 +27,4 @@ def build(model: Model, *, fused: bool = False) -> "Transformer":
         raise ImportError(INSTALL)
     from foretell.zoo.model import Transformer
 
-    return Transformer(model, fused=fused)
+    return Transformer(model, fused=fused, dropout=dropout)

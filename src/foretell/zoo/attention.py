@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from foretell.specs.block import MapShape
 from foretell.specs.mixers import Attention, Indexer
 from foretell.specs.model import NormKind
 from foretell.zoo.parts import (
@@ -12,10 +13,11 @@ from foretell.zoo.parts import (
     Norm,
     Options,
     attend,
-    fused_attention,
     join_heads,
     linear,
+    map_module,
     rotate,
+    seen,
     split_heads,
     visible,
 )
@@ -71,15 +73,15 @@ class SoftmaxAttention(Module):
         if spec.q_rank:
             self.q_down = linear(hidden, spec.q_rank)
             self.q_norm = Norm("rms", spec.q_rank)
-        self.q = linear(inputs, q_width, spec.q_bias)
+        self.q = self._map(inputs, q_width, spec.q_bias)
         if spec.output_gate == "element":
             self.gate = linear(inputs, q_width)
         elif spec.output_gate == "head":
             self.gate = linear(hidden, spec.heads)
         if spec.owns_kv:
-            self.k = linear(source, spec.kv_heads * spec.head_dim, spec.k_bias)
+            self.k = self._map(source, spec.kv_heads * spec.head_dim, spec.k_bias)
             if not spec.value_is_key:
-                self.v = linear(source, spec.kv_heads * value_dim, spec.v_bias)
+                self.v = self._map(source, spec.kv_heads * value_dim, spec.v_bias)
         self._make_norms()
         if spec.o_rank:
             ranks = spec.o_groups * spec.o_rank
@@ -88,6 +90,12 @@ class SoftmaxAttention(Module):
         self.o = linear(out_width, hidden, spec.o_bias)
         if spec.indexer is not None:
             self.indexer = IndexerModule(spec.indexer, hidden)
+
+    def _map(self, inputs: int, outputs: int, bias: bool) -> Module:
+        """A map before the scores, dense or by its factors."""
+        shape = MapShape(name="map", inputs=inputs, outputs=outputs, bias=bias)
+        made: Module = map_module(shape, self.spec.factor)
+        return made
 
     def _make_norms(self) -> None:
         spec = self.spec
@@ -126,10 +134,9 @@ class SoftmaxAttention(Module):
         spec, fused = self.spec, self.options.fused
         if spec.indexer is not None:
             return attend(*qkv, self.indexer(x, inputs, carry), fused)
-        if spec.cross:
-            return attend(*qkv, None, fused)
-        if fused and spec.causal and spec.window is None:
-            return fused_attention(*qkv, causal=True)
+        if spec.cross or spec.window is None:
+            mask, causal = seen(x, carry, causal=spec.causal, cross=spec.cross)
+            return attend(*qkv, mask, fused, causal)
         mask = visible(
             x.shape[1], x.device, causal=spec.causal, window=spec.window, chunked=spec.chunked
         )

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from foretell.specs.block import MapShape
 from foretell.specs.ffn import Dense, Experts
-from foretell.zoo.parts import Module, Norm, linear, spare
+from foretell.zoo.parts import Module, Norm, linear, map_module, spare
 
 
 def activate(name: str, x: Tensor, gated: bool) -> Tensor:
@@ -29,6 +30,14 @@ class DenseFeedForward(Module):
         if spec.linear:
             self.map = linear(hidden, hidden, spec.up_bias)
             return
+        if spec.factor is not None:
+            up = MapShape(name="up", inputs=hidden, outputs=spec.width, bias=spec.up_bias)
+            down = MapShape(name="down", inputs=spec.width, outputs=hidden, bias=spec.down_bias)
+            self.ups = nn.ModuleList(
+                map_module(up, spec.factor) for _ in range(2 if spec.gated else 1)
+            )
+            self.down = map_module(down, spec.factor)
+            return
         self.up = linear(hidden, spec.width * (2 if spec.gated else 1), spec.up_bias)
         self.down = linear(spec.width, hidden, spec.down_bias)
 
@@ -36,6 +45,9 @@ class DenseFeedForward(Module):
         """On every token."""
         if self.spec.linear:
             return self.map(x)
+        if self.spec.factor is not None:
+            inner = activate(self.spec.activation, self.ups[0](x), gated=False)
+            return self.down(inner * self.ups[1](x) if self.spec.gated else inner)
         return self.down(activate(self.spec.activation, self.up(x), self.spec.gated))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from foretell.specs.block import FeedForwardBlock, MapShape, MixerBlock
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import (
     Attention,
@@ -18,7 +19,19 @@ from foretell.specs.model import Embedding, Head, Layer, Model, Stack, TokenPred
 from foretell.zoo.attention import SoftmaxAttention
 from foretell.zoo.feedforward import DenseFeedForward, MixtureOfExperts
 from foretell.zoo.latent import MultiHeadLatent
-from foretell.zoo.parts import Carry, Module, Norm, Options, linear, neighbours, projection, spare
+from foretell.zoo.parts import (
+    Carry,
+    Module,
+    Norm,
+    Options,
+    linear,
+    map_module,
+    neighbours,
+    projection,
+    sines,
+    spare,
+    table_module,
+)
 from foretell.zoo.recurrent import DeltaNetMixer, Mamba2Mixer
 
 
@@ -48,10 +61,16 @@ def mixer_module(spec: Mixer, hidden: int, options: Options) -> Module:
             return DeltaNetMixer(spec, hidden)
         case Replacement():
             return Linear(spec, hidden)
+        case MixerBlock():
+            made: Module = spec.module(hidden, options)
+            return made
 
 
-def feedforward_module(spec: Dense | Experts, hidden: int) -> Module:
+def feedforward_module(spec: Dense | Experts | FeedForwardBlock, hidden: int) -> Module:
     """The module of a feed-forward part."""
+    if isinstance(spec, FeedForwardBlock):
+        made: Module = spec.module(hidden)
+        return made
     if isinstance(spec, Experts):
         return MixtureOfExperts(spec, hidden)
     return DenseFeedForward(spec, hidden)
@@ -59,15 +78,17 @@ def feedforward_module(spec: Dense | Experts, hidden: int) -> Module:
 
 class Block(Module):
     """One layer. Norms go before the parts first, then behind them, then to the end of the
-    layer."""
+    layer; or, one for each part, behind its sum with the skip."""
 
     def __init__(self, layer: Layer, hidden: int, options: Options) -> None:
         super().__init__()
-        self.parallel = layer.parallel
+        self.parallel, self.post_norm = layer.parallel, layer.post_norm
         self.mixers = nn.ModuleList(mixer_module(m, hidden, options) for m in layer.mixers)
         feeds = (layer.ffn, layer.dense_beside)
         self.feeds = nn.ModuleList(feedforward_module(f, hidden) for f in feeds if f is not None)
-        self.norms = nn.ModuleList(Norm(layer.norm_kind, hidden) for _ in range(layer.norms))
+        eps = 1e-6 if layer.post_norm else 1e-5
+        self.norms = nn.ModuleList(Norm(layer.norm_kind, hidden, eps) for _ in range(layer.norms))
+        self.drop = nn.Dropout(options.dropout) if options.dropout else nn.Identity()
         self.maps = nn.ModuleList(projection(p) for p in layer.projections)
         widths = [hidden, *(p.outputs for p in layer.projections)]
         self.chained = [p.inputs for p in layer.projections] + [hidden] == widths
@@ -92,10 +113,13 @@ class Block(Module):
             return x + self._mix(first, carry) + self._feed(second)
         blocks = len(self.mixers) + (1 if len(self.feeds) else 0)
         for i in range(blocks):
-            inside = self._norm(i, x)
+            inside = x if self.post_norm else self._norm(i, x)
             mixing = i < len(self.mixers)
-            part = self.mixers[i](inside, carry) if mixing else self._feed(inside)
-            x = x + self._norm(blocks + i, part)
+            part = self.drop(self.mixers[i](inside, carry) if mixing else self._feed(inside))
+            if self.post_norm:
+                x = self._norm(i, x + part)
+            else:
+                x = x + self._norm(blocks + i, part)
         for i in range(2 * blocks, len(self.norms)):
             x = self.norms[i](x)
         more = x
@@ -125,7 +149,17 @@ class Inputs(Module):
 
     def __init__(self, spec: Embedding, hidden: int) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(spec.vocab, spec.width or hidden) if spec.vocab else None
+        width = spec.width or hidden
+        self.block = spec.block.module(spec.vocab, hidden) if spec.block is not None else None
+        # A table that is scaled, or factorised, starts smaller; others as torch's.
+        self.scale = width**0.5 if spec.fixed_positions else None
+        shape = MapShape(name="tokens", inputs=spec.vocab, outputs=width)
+        self.tokens = None
+        if spec.vocab and self.block is None:
+            small = spec.fixed_positions or spec.factor is not None
+            self.tokens = (
+                table_module(shape, spec.factor) if small else nn.Embedding(spec.vocab, width)
+            )
         inputs = spec.patch_inputs
         self.patches = linear(inputs, hidden, spec.patch_bias) if inputs else None
         self.positions = nn.Embedding(spec.positions, hidden) if spec.positions else None
@@ -137,11 +171,16 @@ class Inputs(Module):
 
     def forward(self, x: Tensor, tokens: nn.Embedding | None = None) -> Tensor:
         """Token ids (batch, positions), or patches, frames or states (batch, positions, values)."""
+        if self.block is not None:
+            return self.block(x)
         table = self.tokens if self.tokens is not None else tokens
         if self.patches is not None:
             x = self.patches(x)
         elif table is not None and not x.is_floating_point():
             x = table(x)
+            if self.scale is not None:
+                x = self.scale * x
+                x = x + sines(x)
         for record, mapping in zip(self.records, self.maps, strict=True):
             x = mapping(neighbours(x, record.inputs))
         if self.positions is not None:
@@ -159,7 +198,8 @@ class Scores(Module):
         self.spec = spec
         self.maps = nn.ModuleList(projection(p) for p in spec.projections)
         if spec.outputs:
-            self.scores = linear(width, spec.outputs, spec.bias)
+            shape = MapShape(name="scores", inputs=width, outputs=spec.outputs, bias=spec.bias)
+            self.scores = map_module(shape, None if spec.tied else spec.factor)
             if spec.tied:
                 assert table is not None, "a tied head needs a token table"
                 self.scores.weight = table.weight
@@ -219,10 +259,11 @@ class Output:
 class Transformer(Module):
     """A whole model: inputs, stacks, scores, prediction blocks."""
 
-    def __init__(self, model: Model, *, fused: bool = False) -> None:
+    def __init__(self, model: Model, *, fused: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
         hidden = model.stack.hidden
-        options = Options(fused=fused, rotary=not model.embedding.positions)
+        options = Options(fused=fused, rotary=model.embedding.rotary, dropout=dropout)
+        self.drop = nn.Dropout(dropout) if dropout else nn.Identity()
         self.inputs = Inputs(model.embedding, hidden)
         self.layers = Layers(model.stack, options)
         self.encoder = Layers(model.encoder, options) if model.encoder is not None else None
@@ -240,18 +281,30 @@ class Transformer(Module):
         )
         self.spare = spare(model.extra_parameters)
 
-    def forward(self, x: Tensor, source: Tensor | None = None) -> Output:
-        """x: token ids or patches of the main stack; source: those of the encoder."""
+    def encode(self, source: Tensor, present: Tensor | None = None) -> Carry:
+        """The encoder's states, as the main stack reads them; `present`: True where a token is."""
+        assert self.encoder is not None, "this model has no encoder"
+        if self.encoder_inputs is not None:
+            states = self.encoder_inputs(source, self.inputs.tokens)
+        else:
+            states = self.inputs(source)
+        states = self.encoder(self.drop(states), Carry(present=present))
+        return Carry(states=self.encoder.norm(states), states_present=present)
+
+    def forward(
+        self, x: Tensor, source: Tensor | None = None, present: Tensor | None = None
+    ) -> Output:
+        """x: token ids or patches of the main stack; source: those of the encoder, where `present`."""
         carry = Carry()
         if self.encoder is not None:
             assert source is not None, "an encoder-decoder needs a source"
-            if self.encoder_inputs is not None:
-                states = self.encoder_inputs(source, self.inputs.tokens)
-            else:
-                states = self.inputs(source)
-            carry.states = self.encoder.norm(self.encoder(states, Carry()))
+            carry = self.encode(source, present)
+        return self.decode(x, carry)
+
+    def decode(self, x: Tensor, carry: Carry) -> Output:
+        """The main stack and the scores, with what `encode` gave where there is an encoder."""
         embedded = self.inputs(x)
-        hidden = self.layers(embedded, carry)
+        hidden = self.layers(self.drop(embedded), carry)
         predicted = []
         last = hidden
         for block in self.predictions:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from foretell.specs.block import MapBlock, MapShape
 from foretell.specs.model import NormKind, Projection
 
 
@@ -21,6 +22,8 @@ class Options:
     """torch's fused attention instead of separate products."""
     rotary: bool = True
     """Rotated queries and keys: for models without a table of positions."""
+    dropout: float = 0.0
+    """Share of the numbers that is set to zero in training, behind embeddings and each part."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +32,10 @@ class Carry:
 
     states: Tensor | None = None
     """The encoder's output."""
+    present: Tensor | None = None
+    """True where this stack's own input has a token, (batch, positions); none: everywhere."""
+    states_present: Tensor | None = None
+    """The same of the encoder's output."""
     kv: tuple[Tensor, Tensor] | None = None
     """Keys and values of the last layer that made its own."""
     choice: Tensor | None = None
@@ -40,9 +47,9 @@ class Carry:
 class Norm(Module):
     """Root-mean-square or layer norm, with the weights of its kind."""
 
-    def __init__(self, kind: NormKind, width: int) -> None:
+    def __init__(self, kind: NormKind, width: int, eps: float = 1e-5) -> None:
         super().__init__()
-        self.kind = kind
+        self.kind, self.eps = kind, eps
         self.weight = nn.Parameter(torch.ones(width)) if kind != "none" else None
         self.bias = nn.Parameter(torch.zeros(width)) if kind == "layer" else None
 
@@ -52,7 +59,7 @@ class Norm(Module):
             return x
         if self.kind == "rms":
             return functional.rms_norm(x, x.shape[-1:], self.weight, 1e-6)
-        return functional.layer_norm(x, x.shape[-1:], self.weight, self.bias)
+        return functional.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
 
 
 class GroupedLinear(Module):
@@ -75,6 +82,33 @@ class GroupedLinear(Module):
 def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
     """A plain map; no bias unless asked for."""
     return nn.Linear(inputs, outputs, bias=bias)
+
+
+def map_module(shape: MapShape, factor: MapBlock | None = None) -> nn.Module:
+    """The map of a shape: dense, or by its factors."""
+    if factor is not None:
+        made: nn.Module = factor.module(shape)
+        return made
+    return linear(shape.inputs, shape.outputs, shape.bias)
+
+
+def table_module(shape: MapShape, factor: MapBlock | None = None) -> nn.Module:
+    """A token table that is scaled by the root of its width: whole, or by its factors."""
+    if factor is not None:
+        made: nn.Module = factor.table_module(shape)
+        return made
+    whole = nn.Embedding(shape.inputs, shape.outputs)
+    nn.init.normal_(whole.weight, std=shape.outputs**-0.5)
+    return whole
+
+
+def sines(x: Tensor) -> Tensor:
+    """Fixed positions of (batch, positions, width): sines in the first half, cosines in the second."""
+    length, width = x.shape[-2:]
+    half = (width + 1) // 2
+    rates = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
+    angles = torch.arange(length, device=x.device, dtype=torch.float32)[:, None] * rates
+    return torch.cat((angles.sin(), angles.cos()), dim=-1)[:, :width].to(x.dtype)
 
 
 def projection(record: Projection) -> nn.Module:
@@ -119,6 +153,15 @@ def visible(
     return mask
 
 
+def seen(x: Tensor, carry: Carry, *, causal: bool, cross: bool) -> tuple[Tensor | None, bool]:
+    """(mask, causal) of a whole attention: which keys are tokens, and whether order decides alone.
+
+    Padding stands behind the tokens, so that a causal attention's own never sees it.
+    """
+    present = carry.states_present if cross else None if causal else carry.present
+    return (None if present is None else present[:, None, None, :]), causal and not cross
+
+
 def rotate(x: Tensor, base: float = 10_000.0) -> Tensor:
     """Rotary positions over the last dim of (batch, heads, positions, width)."""
     half = x.shape[-1] // 2
@@ -149,11 +192,15 @@ def fused_attention(
     )
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, fused: bool) -> Tensor:
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, fused: bool, causal: bool = False
+) -> Tensor:
     """softmax(q k^T / sqrt(d)) v over (batch, heads, positions, width); keys may have fewer
-    heads."""
+    heads. `causal` stands for a mask of its own."""
     if fused:
-        return fused_attention(q, k, v, mask)
+        return fused_attention(q, k, v, mask, causal)
+    if causal:
+        mask = visible(q.shape[-2], q.device, causal=True, window=None, chunked=False)
     repeats = q.shape[1] // k.shape[1]
     if repeats > 1:
         k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)

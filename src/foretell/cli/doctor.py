@@ -1,0 +1,31 @@
+"""`foretell doctor`."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from foretell.cli.flags import Json
+from foretell.cli.output import write_json
+
+
+def doctor(
+    *,
+    folder: Annotated[str, Parameter(metavar="DIR", help="Where your chip files are.")] = ".",
+    results: Annotated[
+        str, Parameter(metavar="DIR", help="A folder of results, shared or not.")
+    ] = "results",
+    json: Json = False,
+) -> int:
+    """What is installed, calibrated and reachable here, what for, and how to get the rest."""
+    from foretell.report.doctor import diagnose
+
+    found = diagnose(Path(folder), Path(results))
+    if json:
+        write_json(found.to_dict())
+    else:
+        from foretell.report.console import show
+        from foretell.report.doctor import doctor_text
+
+        show(doctor_text(found))
+    return 0

@@ -1,0 +1,132 @@
+"""Flags that several verbs share for other tools: `--import`, `--export`, `--jsonl`."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from foretell.errors import BadInput, Problem, unknown
+
+if TYPE_CHECKING:
+    from foretell.interop.launch import Launch
+
+MaybeModel = Annotated[
+    str,
+    Parameter(
+        show_default=False,
+        help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file; "
+        "may be left out where --import names it.",
+    ),
+]
+Import = Annotated[
+    str | None,
+    Parameter(
+        name="--import",
+        metavar="FILE|TEXT",
+        help="Model, job and plan of a launch command, script or config of another tool.",
+    ),
+]
+Export = Annotated[
+    str | None,
+    Parameter(metavar="TOOL", help="Print the plan for megatron, torchtitan or deepspeed."),
+]
+ExportEngine = Annotated[
+    str | None,
+    Parameter(metavar="ENGINE", help="Print the launch command: vllm, sglang or trtllm."),
+]
+Lines = Annotated[
+    str | None,
+    Parameter(metavar="FILE", help="Append config and metrics as a line of JSON, for trackers."),
+]
+
+
+def asked(
+    model: str,
+    given: Mapping[str, Any],
+    source: str | None,
+    *,
+    serving: bool = False,
+    plain: bool = False,
+) -> tuple[Any, dict[str, Any]]:
+    """Model and arguments, those of `--import` under what was given by hand.
+
+    What the reading took for granted goes with the model, so that every answer tells it; with `plain` the
+    model stays a name, and it is told on standard error.
+    """
+    if source is None:
+        if not model:
+            raise BadInput([Problem(path="--model", value=None, message="missing")])
+        return model, dict(given)
+    from dataclasses import replace
+
+    from foretell.catalog import model as catalog_model
+    from foretell.launches import merged, read_launch, serving_only
+
+    launch = read_launch(source, model=model or None)
+    serving_only(launch, serving)
+    result = merged(launch, model, given)
+    chosen = result.pop("model")
+    said = launch.said()
+    if serving:
+        said = (*said, *_converted(launch, chosen, given, result))
+    # Settings of the model's file need the file itself.
+    own = any(str(text).strip().startswith("model.") for text in given.get("set", ()))
+    if own or plain:
+        note(said)
+        return chosen, result
+    record = catalog_model(chosen)
+    return replace(record, assumptions=(*record.assumptions, *said)), result
+
+
+def _converted(
+    launch: "Launch", model: Any, given: Mapping[str, Any], result: dict[str, Any]
+) -> list[str]:
+    """A memory fraction of one engine by the rule of another, where another is asked for."""
+    engine, mine = result["engine"], str(given.get("plan") or "")
+    words = [word for word in launch.plan.split() if word.startswith("memory_fraction=")]
+    if engine == launch.tool or not words or "memory_fraction=" in mine:
+        return []
+    from foretell.serve import fraction_between
+
+    place = (result.get("system"), result.get("gpus"))
+    share = fraction_between(model, *place, result["plan"], (launch.tool, engine))
+    result["plan"] = result["plan"].replace(words[0], f"memory_fraction={share:g}")
+    return [f"{words[0]} of {launch.tool} is {share:g} by the rule of {engine}"]
+
+
+def check_tool(tool: str | None, known: Sequence[str]) -> None:
+    """Refuse a tool that nothing is written for, before anything is computed."""
+    if tool is not None and tool not in known:
+        raise BadInput([unknown("--export", tool, known)])
+
+
+def note(notes: Sequence[str]) -> None:
+    """What a written text does not say, on standard error: the text itself stays pasteable."""
+    for text in notes:
+        print(f"note: {text}", file=sys.stderr)
+
+
+def lines_file(name: str | None) -> Path | None:
+    """Where lines of JSON go; a folder that is not there is bad input, found before the work."""
+    if name is None:
+        return None
+    path = Path(name)
+    try:
+        usable = path.parent.is_dir() and not path.is_dir()
+    except (OSError, ValueError):
+        usable = False
+    if not usable:
+        message = "cannot be written"
+        raise BadInput(
+            [Problem(path="--jsonl", value=name, message=message, allowed="a file in a folder")]
+        )
+    return path
+
+
+def append(path: Path | None, text: str) -> None:
+    """Lines behind those that are there."""
+    if path is not None:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)

@@ -1,0 +1,190 @@
+"""`foretell translate`: train a translation model on two files, translate with it, make text."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from foretell.cli.flags import Json
+from foretell.cli.output import write_json
+from foretell.cli.progress import late_bar
+
+Size = int | None
+
+
+def train(
+    *,
+    source: Annotated[str, Parameter(metavar="FILE", help="Source lines, UTF-8; .gz too.")],
+    target: Annotated[str, Parameter(metavar="FILE", help="Target lines, one for each source.")],
+    out: Annotated[str, Parameter(metavar="DIR", help="The run's folder; one there goes on.")],
+    model: Annotated[
+        str, Parameter(metavar="MODEL", help="An encoder-decoder of the catalogue, or its file.")
+    ] = "anthe",
+    vocab: Annotated[
+        int, Parameter(metavar="N", help="Byte pairs, of both languages together.")
+    ] = 32_000,
+    width: Annotated[
+        Size, Parameter(metavar="N", help="Hidden width, where not the model's.")
+    ] = None,
+    layers: Annotated[
+        Size, Parameter(metavar="N", help="Layers of encoder and decoder each.")
+    ] = None,
+    heads: Annotated[Size, Parameter(metavar="N", help="Attention heads.")] = None,
+    ffn: Annotated[
+        Size, Parameter(metavar="N", help="Feed-forward width; a gated part has two thirds of it.")
+    ] = None,
+    form: Annotated[
+        Literal["auto", "build", "contract"], Parameter(help="Form of tensor chains.")
+    ] = "auto",
+    batch: Annotated[int, Parameter(metavar="N", help="Pairs of lines in a step.")] = 64,
+    rate: Annotated[float, Parameter(metavar="R", help="Learning rate, constant.")] = 3.16e-5,
+    dropout: Annotated[float, Parameter(metavar="P", help="Dropout.")] = 0.1,
+    max_source: Annotated[int, Parameter(metavar="N", help="Longest source, tokens.")] = 100,
+    max_target: Annotated[int, Parameter(metavar="N", help="Longest target, tokens.")] = 101,
+    held_out: Annotated[float, Parameter(metavar="S", help="Share of the lines held out.")] = 0.1,
+    epochs: Annotated[int, Parameter(metavar="N", help="Passes over the text at most.")] = 1000,
+    steps: Annotated[Size, Parameter(metavar="N", help="Steps at most.")] = None,
+    evaluate_every: Annotated[
+        Size, Parameter(metavar="N", help="Steps between evaluations; else once an epoch.")
+    ] = None,
+    patience: Annotated[
+        int, Parameter(metavar="N", help="Evaluations without a better loss before it stops.")
+    ] = 10,
+    checkpoint_every: Annotated[
+        int, Parameter(metavar="N", help="Steps between checkpoints.")
+    ] = 500,
+    seed: Annotated[int, Parameter(metavar="N", help="Of split, weights, order, dropout.")] = 0,
+    precision: Annotated[Literal["fp32", "bf16"], Parameter(help="Of the products.")] = "fp32",
+    device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to train.")] = "auto",
+    json: Json = False,
+) -> int:
+    """Train on two line-aligned files; the same command goes on with a run that was ended."""
+    from foretell.translate.models import Sizes
+    from foretell.translate.settings import Settings
+    from foretell.translate.train import train as run
+
+    settings = Settings(
+        source=source,
+        target=target,
+        model=model,
+        sizes=Sizes(width=width, layers=layers, heads=heads, ffn=ffn, vocab=vocab),
+        form=form,
+        batch=batch,
+        rate=rate,
+        dropout=dropout,
+        max_source=max_source,
+        max_target=max_target,
+        held_out=held_out,
+        epochs=epochs,
+        steps=steps,
+        evaluate_every=evaluate_every,
+        patience=patience,
+        checkpoint_every=checkpoint_every,
+        seed=seed,
+        precision=precision,
+        device=device,
+    )
+    with late_bar("steps") as bar:
+        found = run(settings, Path(out), bar, lambda line: print(line, file=sys.stderr, flush=True))
+    if json:
+        write_json(found.to_dict())
+        return 0
+    lines = found.lines
+    print(f"{found.model}, {found.parameters:,} weights, on {found.device}: {found.folder}")
+    print(f"lines        {lines['train']:,} to train on, {lines['held_out']:,} held out")
+    if lines["blank"] or lines["too_long"]:
+        print(f"left out     {lines['blank']:,} blank, {lines['too_long']:,} too long")
+    print(
+        f"steps        {found.steps:,} in {found.epochs:,} whole epochs; ended by {found.stopped}"
+    )
+    print(
+        f"held out     loss {found.held_out_loss:.4f} nats a token, perplexity {found.perplexity:,.3f}"
+    )
+    print(
+        f"speed        {found.target_tokens_per_s:,.0f} target tokens/s in {found.train_s:,.1f} s"
+    )
+    print(f"use it: foretell translate run {found.folder} < lines.txt")
+    return 0
+
+
+def run(
+    folder: Annotated[str, Parameter(metavar="DIR", help="What translate train wrote.")],
+    *,
+    file: Annotated[
+        str, Parameter(metavar="FILE", help="Lines to translate; - is standard input.")
+    ] = "-",
+    batch: Annotated[int, Parameter(metavar="N", help="Lines at a time.")] = 64,
+    device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where.")] = "auto",
+    last: Annotated[
+        bool, Parameter(negative="", show_default=False, help="The last weights, not the best.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Translate lines by the likeliest token at each place."""
+    from foretell.translate.run import Translator
+
+    translator = Translator(folder, device=device, last=last)
+    lines = _given(file)
+    with late_bar("lines") as bar:
+        found = translator.translate(lines, max(batch, 1), bar)
+    if json:
+        write_json([{"source": a, "target": b} for a, b in zip(lines, found, strict=True)])
+    else:
+        for line in found:
+            print(line)
+    return 0
+
+
+def make_text(
+    *,
+    source: Annotated[str, Parameter(metavar="FILE", help="Source lines are written here.")],
+    target: Annotated[str, Parameter(metavar="FILE", help="Target lines are written here.")],
+    lines: Annotated[int, Parameter(metavar="N", help="Sentences.")] = 20_000,
+    words: Annotated[int, Parameter(metavar="N", help="Nouns; other words follow from it.")] = 120,
+    seed: Annotated[int, Parameter(metavar="N", help="One seed, one pair of languages.")] = 0,
+    json: Json = False,
+) -> int:
+    """Write line-aligned text in two made-up languages with grammar."""
+    from foretell.errors import BadInput, Problem
+    from foretell.translate.folder import write_text
+    from foretell.translate.synthetic import make_pairs
+
+    problems = [
+        Problem(path=name, value=value, message="is out of range", allowed="1 or more")
+        for name, value in (("lines", lines), ("words", words))
+        if value < 1
+    ]
+    problems += [
+        Problem(path=name, value=path, message="no file can be written there")
+        for name, path in (("source", source), ("target", target))
+        if Path(path).is_dir() or not Path(path).absolute().parent.is_dir()
+    ]
+    if Path(source).absolute() == Path(target).absolute():
+        problems.append(Problem(path="target", value=target, message="is the source's file too"))
+    if problems:
+        raise BadInput(problems)
+    pairs = list(make_pairs(lines, seed, words))
+    for path, side in ((source, 0), (target, 1)):
+        write_text(Path(path), "".join(pair[side] + "\n" for pair in pairs))
+    if json:
+        write_json(
+            {"source": source, "target": target, "lines": lines, "words": words, "seed": seed}
+        )
+    else:
+        print(f"{lines:,} lines: {source}, {target}")
+    return 0
+
+
+def _given(file: str) -> list[str]:
+    """The lines of a file or of standard input."""
+    from foretell.translate.folder import bad
+
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        text = raw.decode("utf-8")
+    except OSError as error:
+        raise bad("file", file, f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise bad("file", file, "is not UTF-8 text") from None
+    return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")] if text else []

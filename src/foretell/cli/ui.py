@@ -1,0 +1,110 @@
+"""`foretell ui`: the page and its JSON API, on this machine unless told otherwise."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from foretell.cli.flags import Json, number
+from foretell.cli.output import write_json
+from foretell.errors import BadInput, Problem
+
+if TYPE_CHECKING:
+    from foretell.web.fields import Flag
+
+DEFAULT_PORT = 8765
+INSTALL = 'python -m pip install "foretell[web]"'
+
+
+def ui(
+    *,
+    port: Annotated[
+        str, Parameter(metavar="N", help="Where to listen; 0: any that is free.")
+    ] = str(DEFAULT_PORT),
+    host: Annotated[
+        str, Parameter(metavar="ADDRESS", help="Which address; the default is this machine alone.")
+    ] = "127.0.0.1",
+    workers: Annotated[
+        str | None,
+        Parameter(metavar="N", help="Processes that answer; else one a core, 8 at most."),
+    ] = None,
+    browser: Annotated[
+        bool, Parameter(show_default=False, help="Open the page; --no-browser for servers.")
+    ] = True,
+    json: Json = False,
+) -> int:
+    """Serve the page and the JSON API until interrupted."""
+    problems = _problems(number(port), number(workers) if workers else None)
+    if problems:
+        raise BadInput(problems)
+    try:
+        import fastapi  # noqa: F401 - only whether it is there
+        import uvicorn  # noqa: F401
+    except ImportError:
+        message = "the page needs fastapi and uvicorn"
+        raise BadInput([Problem(path="ui", value=None, message=message, allowed=INSTALL)]) from None
+    from foretell.web.app import LOOPBACK, make_app
+    from foretell.web.limits import Limits
+    from foretell.web.server import cores, listening, run, url_of
+
+    limits = Limits(workers=int(workers) if workers else cores())
+    with listening(host, int(port)) as socket:
+        url = url_of(host, socket)
+        if json:
+            write_json({"url": url, "workers": limits.workers})
+        else:
+            print(f"{url}\nInterrupt (Ctrl-C) to stop.", flush=True)
+        local = host in ("127.0.0.1", "localhost", "::1")
+        app = make_app(flag_table(), limits, LOOPBACK if local else None)
+        run(app, socket, open_url=url if browser else None)
+    return 0
+
+
+def _problems(port: Any, workers: Any) -> list[Problem]:
+    """Numbers that are none, or out of range."""
+    found = []
+    for name, value, least, most in (("port", port, 0, 65535), ("workers", workers, 1, 256)):
+        if value is not None and (not isinstance(value, int) or not least <= value <= most):
+            allowed = f"a whole number from {least} to {most}"
+            message = "not a usable number"
+            found.append(Problem(path=f"--{name}", value=value, message=message, allowed=allowed))
+    return found
+
+
+def flag_table() -> "dict[str, list[Flag]]":
+    """Every verb's flags with their help and defaults, from the command line itself."""
+    from foretell.cli.app import make_app
+
+    return dict(_verbs(make_app()))
+
+
+def _verbs(app: Any, before: str = "") -> "list[tuple[str, list[Flag]]]":
+    found = []
+    for name in app:
+        if name.startswith("-"):
+            continue
+        inner = app[name]
+        if any(not word.startswith("-") for word in inner):
+            found += _verbs(inner, f"{before}{name} ")
+        else:
+            found.append((before + name, _flags(inner)))
+    return found
+
+
+def _flags(verb: Any) -> "list[Flag]":
+    from inspect import Parameter as Plain
+
+    from foretell.web.fields import Flag
+
+    return [
+        Flag(
+            name=argument.names[0].lstrip("-").lower().replace("-", "_"),
+            required=bool(argument.required),
+            default=None
+            if argument.field_info.default is Plain.empty
+            else argument.field_info.default,
+            help=argument.parameter.help or "",
+            switch=argument.hint is bool,
+        )
+        for argument in verb.assemble_argument_collection()
+        if argument.names[0] != "*"
+    ]

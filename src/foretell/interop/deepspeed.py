@@ -1,0 +1,222 @@
+"""DeepSpeed's JSON: batch sizes, `zero_optimization`, dtypes, AutoTP and AutoEP.
+
+Keys as of docs/_pages/config-json.md. train_batch_size = micro-batch x accumulation x replicas; the third
+of them follows where two are given. Sequence length and model are the script's own, not this file's.
+"""
+
+import json
+from typing import Any
+
+from foretell.interop.given import Given
+from foretell.interop.keys import Keys, plan_words, world_size
+from foretell.interop.launch import Launch, Training, Written
+from foretell.specs.plan_forms import offloads
+
+OPTIMIZERS = {
+    "adam": "adam", "adamw": "adam", "fusedadam": "adam", "deepspeedcpuadam": "adam", "cpuadam": "adam",
+    "muon": "muon", "sgd": "sgd", "adafactor": "adafactor",
+}  # fmt: skip
+"""Optimizers and ours; another is taken as adam, and said."""
+DTYPES = {"fp32": "fp32", "bf16": "bf16", "bfp16": "bf16", "fp16": "fp16"}
+IGNORED = frozenset(
+    """gradient_clipping steps_per_print wall_clock_breakdown prescale_gradients dump_state flops_profiler.*
+    tensorboard.* wandb.* csv_monitor.* comet.* comms_logger.* scheduler.* optimizer.params.* aio.*
+    elasticity.* autotuning.* data_efficiency.* curriculum_learning.* checkpoint.* monitor_config.*
+    sparse_gradients zero_allow_untested_optimizer zero_force_ds_cpu_optimizer memory_breakdown
+    fp16.loss_scale fp16.loss_scale_window fp16.initial_scale_power fp16.hysteresis fp16.min_loss_scale
+    fp16.auto_cast fp16.consecutive_hysteresis bf16.immediate_grad_update gradient_predivide_factor
+    zero_optimization.overlap_comm zero_optimization.contiguous_gradients zero_optimization.reduce_scatter
+    zero_optimization.reduce_bucket_size zero_optimization.allgather_bucket_size
+    zero_optimization.allgather_partitions zero_optimization.sub_group_size
+    zero_optimization.stage3_* zero_optimization.round_robin_gradients zero_optimization.param_persistence_*
+    zero_optimization.offload_optimizer.* zero_optimization.offload_param.* zero_optimization.ignore_unused_*
+    zero_optimization.gather_16bit_weights_on_model_save zero_optimization.memory_efficient_linear
+    zero_optimization.elastic_checkpoint zero_optimization.load_from_fp32_weights
+    zero_optimization.prefetch_bucket_size zero_optimization.max_* zero_optimization.cpu_offload*
+    zero_optimization.zero_hpz_* zero_optimization.zeropp_loco_param activation_checkpointing.*
+    tensor_parallel.* expert_parallel.* pipeline.* compile.* deepspeed deepspeed_config hostfile master_port
+    include local_rank""".split()
+)
+
+
+def read(given: Given, layers: int | None = None) -> Launch:
+    """What the file says; of a command, what stands beside it."""
+    keys = Keys(given, tool="deepspeed")
+    tp = keys.whole("tensor_parallel.autotp_size", "tensor_parallel.tp_size") or 1
+    pp = keys.whole("pipeline.stages") or 1
+    cp = keys.whole("sequence_parallel_size") or 1
+    ep = keys.whole("expert_parallel.autoep_size") or 1
+    etp = keys.whole("expert_parallel.expert_tensor_parallel_size") or 1
+    micro = keys.whole("train_micro_batch_size_per_gpu")
+    batch, steps = keys.whole("train_batch_size"), keys.whole("gradient_accumulation_steps")
+    chips = world_size(keys)
+    replicas = None if chips is None else max(chips // (tp * pp * cp), 1)
+    dp, micro, batch = _batches(keys, replicas, micro, batch, steps)
+    values: dict[str, object] = {
+        "tp": tp, "pp": pp, "dp": dp, "cp": cp if cp > 1 else None, "ep": ep if ep > 1 else None,
+        "etp": etp if ep > 1 and etp > 1 else None, "zero": _stage(keys), "micro_batch": micro,
+        "sp": False if tp > 1 else None, "cp_mode": "ulysses" if cp > 1 else None,
+    }  # fmt: skip
+    values |= _sharing(keys, dp) | _dtypes(keys) | _optimizer(keys)
+    values["offload"] = _offload(keys)
+    if keys.raw("activation_checkpointing.number_checkpoints") is not None:
+        values["recompute"] = "full"
+        keys.note("activation_checkpointing.number_checkpoints: whole layers are recomputed")
+    elif any(key.startswith("activation_checkpointing") for key, _ in given.pairs):
+        keys.note("activation_checkpointing only says how: recompute=full says that layers are")
+    keys.note("sequence length and model are the script's own: --seq-len and MODEL say them")
+    quiet, unknown = keys.rest(IGNORED)
+    keys.raise_problems()
+    gpus = chips if chips is not None or dp is None else tp * pp * cp * dp
+    return Launch(
+        tool="deepspeed",
+        gpus=gpus,
+        global_batch=batch,
+        plan=plan_words(values),
+        notes=tuple(keys.notes),
+        ignored=quiet,
+        unknown=unknown,
+    )
+
+
+def _batches(
+    keys: Keys, dp: int | None, micro: int | None, batch: int | None, steps: int | None
+) -> tuple[int | None, int, int | None]:
+    """Replicas, micro-batch and global batch: what two of the three sizes leave of the rest."""
+    if dp is None and micro and batch and steps:
+        if batch % (micro * steps):
+            message = f"is no multiple of micro-batch {micro} x accumulation {steps}"
+            keys.problem("train_batch_size", message, batch)
+        dp = max(batch // (micro * steps), 1)
+    if micro is None and batch and dp:
+        micro = max(batch // (dp * (steps or 1)), 1)
+    if micro is None:
+        keys.note("no train_micro_batch_size_per_gpu: one sequence")
+    micro = micro or 1
+    if batch is None and dp is not None:
+        batch = micro * dp * (steps or 1)
+    return dp, micro, batch
+
+
+def _stage(keys: Keys) -> int:
+    return keys.whole("zero_optimization.stage", low=0, high=3) or 0
+
+
+def _sharing(keys: Keys, dp: int | None) -> dict[str, object]:
+    """Nearer sharings (MiCS, ZeRO++) and quantised messages."""
+    near = keys.whole("zero_optimization.mics_shard_size", low=-1)
+    second = keys.whole("zero_optimization.zero_hpz_partition_size")
+    keys.raw("zero_optimization.mics_hierarchical_params_gather")
+    values: dict[str, object] = {
+        "shard": near if near is not None and near > 0 and near != dp else None,
+        "secondary": second if second is not None and second > 1 else None,
+    }
+    if keys.flag("zero_optimization.zero_quantized_weights"):
+        keys.note("zero_quantized_weights sends 8-bit integers: taken as fp8 gathers")
+        values["gather"] = "fp8"
+    if keys.flag("zero_optimization.zero_quantized_gradients"):
+        keys.note("zero_quantized_gradients is not known here: gradients as they are kept")
+    return values
+
+
+def _dtypes(keys: Keys) -> dict[str, object]:
+    """Products, gradients and what goes over the wire."""
+    half, brain = keys.flag("fp16.enabled"), keys.flag("bf16.enabled", "bfloat16.enabled")
+    kept = keys.choice(["data_types.grad_accum_dtype"], DTYPES)
+    sent = keys.choice(["communication_data_type"], DTYPES)
+    values: dict[str, object] = {"precision": "fp16" if half else "bf16" if brain else None}
+    if not half and not brain:
+        keys.note("neither bf16 nor fp16 is enabled: the chip's usual precision")
+    values["gradients"] = kept if kept in ("bf16", "fp16") else None
+    values["wire"] = sent
+    if keys.flag("bf16.bf16_master_weights_and_grads"):
+        values |= {"master": "bf16", "gradients": "bf16"}
+    if keys.flag("bf16.bf16_optimizer_states"):
+        values["states"] = "bf16"
+    return values
+
+
+def _optimizer(keys: Keys) -> dict[str, object]:
+    told = (keys.text("optimizer.type") or "adam").lower()
+    if told not in OPTIMIZERS:
+        keys.note(f"optimizer {told[:40]} is not known here: taken as adam")
+    kind = OPTIMIZERS.get(told, "adam")
+    return {"optimizer": None if kind == "adam" else kind}
+
+
+def _offload(keys: Keys) -> str | None:
+    """What lives in the host: optimizer, weights, activations."""
+    host = []
+    for part, name in (("offload_optimizer", "optimizer"), ("offload_param", "weights")):
+        device = keys.text(f"zero_optimization.{part}.device")
+        if device == "nvme":
+            keys.note(f"{part} on nvme is taken as in the host's memory")
+        if device in ("cpu", "nvme"):
+            host.append(name)
+    if keys.flag("zero_optimization.cpu_offload") and "optimizer" not in host:
+        host.append("optimizer")
+    if keys.flag("activation_checkpointing.cpu_checkpointing"):
+        host.insert(1 if "optimizer" in host else 0, "activations")
+    return "+".join(host) or None
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+def write(run: Training) -> Written:
+    """The JSON file."""
+    plan = run.plan
+    zero: dict[str, Any] = {"stage": plan.zero, "overlap_comm": True, "contiguous_gradients": True}
+    host = offloads(plan.offload)
+    if "optimizer" in host:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if "weights" in host:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    if plan.zero == 3 and plan.shard:
+        zero["mics_shard_size"] = plan.shard
+    if plan.zero == 3 and plan.secondary:
+        zero["zero_hpz_partition_size"] = plan.secondary
+    if plan.zero == 3 and plan.gather == "fp8":
+        zero["zero_quantized_weights"] = True
+    table: dict[str, Any] = {
+        "train_batch_size": run.micro_batches * plan.micro_batch * plan.dp,
+        "train_micro_batch_size_per_gpu": plan.micro_batch,
+        "gradient_accumulation_steps": run.micro_batches,
+        "zero_optimization": zero,
+        ("fp16" if plan.precision == "fp16" else "bf16"): {"enabled": True},
+        "data_types": {"grad_accum_dtype": plan.gradients},
+        "optimizer": {"type": _named(plan.optimizer), "params": {"lr": "auto"}},
+    }
+    if plan.precision != "fp16" and plan.master == "bf16" and plan.gradients == "bf16":
+        table["bf16"]["bf16_master_weights_and_grads"] = True
+    if plan.precision != "fp16" and plan.states == "bf16":
+        table["bf16"]["bf16_optimizer_states"] = True
+    if plan.wire != "auto":
+        table["communication_data_type"] = "bfp16" if plan.wire == "bf16" else plan.wire
+    table |= _groups(run)
+    return Written(tool="deepspeed", text=json.dumps(table, indent=2))
+
+
+def _groups(run: Training) -> dict[str, Any]:
+    """Groups beside data parallelism, and checkpointing."""
+    plan, table = run.plan, dict[str, Any]()
+    if plan.tp > 1:
+        table["tensor_parallel"] = {"autotp_size": plan.tp}
+    if plan.pp > 1:
+        table["pipeline"] = {"stages": plan.pp}
+    if plan.cp > 1:
+        table["sequence_parallel_size"] = plan.cp
+    if plan.ep > 1:
+        sizes = {"autoep_size": plan.ep, "expert_tensor_parallel_size": plan.etp}
+        table["expert_parallel"] = {"enabled": True, **sizes}
+    checkpointing: dict[str, Any] = {}
+    if plan.recompute == "full":
+        checkpointing["number_checkpoints"] = run.layers
+    if "activations" in offloads(plan.offload):
+        checkpointing["cpu_checkpointing"] = True
+    return table | ({"activation_checkpointing": checkpointing} if checkpointing else {})
+
+
+def _named(optimizer: str) -> str:
+    """DeepSpeed's own and torch's optimizers; what they lack is AdamW, and is told as a difference."""
+    return {"muon": "Muon", "sgd": "SGD", "adafactor": "Adafactor"}.get(optimizer, "AdamW")

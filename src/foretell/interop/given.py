@@ -1,0 +1,166 @@
+"""Any text of arguments as keys and values: a command or script, JSON, TOML, YAML, `key=value` words.
+
+Keys are spelled one way: no dashes before them, `_` for `-`, nested tables joined by dots. What a key
+means is the business of the tool's own module.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from foretell.errors import BadInput, Problem
+from foretell.interop.shell_words import Script, read_script
+from foretell.interop.yaml_subset import DEEPEST, read_yaml
+
+LARGEST_TEXT = 1 << 18
+"""Characters of a text of arguments; a longer one is none."""
+MOST_KEYS = 20_000
+"""Keys of one."""
+_SECTION = re.compile(r"^[ \t]*\[{1,2}[\w.\-\"' ]{1,200}\]{1,2}[ \t]*(?:#.*)?$", re.MULTILINE)
+_YAML_LINE = re.compile(r"[ \t]*(?:- )?[\w.\"'/-]{1,200}[ \t]*:(?:\s.*)?")
+_ASSIGNED = re.compile(
+    r"^[ \t]*(?:self\.)?(?:cfg|config|recipe|job_config)\.([\w.]{1,200})[ \t]*=[ \t]*([^\n#]*)",
+    re.MULTILINE,
+)
+_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.\-]*)=(.*)", re.DOTALL)
+_NEGATIVE = re.compile(r"-\.?\d")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Arguments as they were given."""
+
+    words: tuple[str, ...]
+    """Words that belong to no flag, in order: the program, its verb, a model."""
+    pairs: tuple[tuple[str, Any], ...]
+    """Keys and values in order; a flag without a value has True, with several a list."""
+    variables: Mapping[str, str]
+    """Variables that a script sets, and the flags of its batch lines."""
+
+
+def read_given(text: str) -> Given:
+    """Keys and values of a text; BadInput where it is none of the forms, or longer than any."""
+    if not isinstance(text, str):
+        raise _bad("is not a text", type(text).__name__)
+    if len(text) > LARGEST_TEXT:
+        raise _bad(f"is longer than {LARGEST_TEXT} characters")
+    text = text.replace("\r\n", "\n").replace("\0", " ").lstrip("\ufeff")
+    if not text.strip():
+        raise _bad("is empty")
+    if text.lstrip()[0] in "{[":
+        table = _json(text) if text.lstrip()[0] == "{" else _toml(text)
+        return Given(words=(), pairs=flat(table), variables={})
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
+    like_yaml = sum(bool(_YAML_LINE.fullmatch(line)) for line in lines)
+    if _SECTION.search(text) and not re.search(r"^[ \t]*--\w", text, re.MULTILINE):
+        return Given(words=(), pairs=flat(_toml(text)), variables={})
+    if like_yaml * 2 > len(lines) and "<<" not in text:
+        return Given(words=(), pairs=flat(read_yaml(text)), variables={})
+    assigned = [(key, _python(value)) for key, value in _ASSIGNED.findall(text)]
+    script = read_script(_ASSIGNED.sub("", text))
+    return _command(script, assigned)
+
+
+def _command(script: Script, assigned: list[tuple[str, Any]]) -> Given:
+    """Flags and their values, overrides, and the words between them."""
+    words: list[str] = []
+    pairs: list[tuple[str, Any]] = []
+    flag, values = "", list[str]()
+
+    def close() -> None:
+        if flag:
+            value: Any = True if not values else values[0] if len(values) == 1 else list(values)
+            pairs.append((spelled(flag), value))
+
+    for word in script.words:
+        if word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word):
+            close()
+            flag, equals, value = word.partition("=")
+            values = [value] if equals else []
+            if equals:
+                close()
+                flag, values = "", []
+        elif flag and not (values and _override(word)):
+            values.append(word)
+        elif match := _override(word):
+            close()
+            flag, values = "", []
+            pairs.append((spelled(match[1]), match[2].rstrip(",")))
+        else:
+            words.append(word)
+    close()
+    for content in script.files:
+        try:
+            pairs += flat(read_yaml(content))
+        except BadInput:
+            continue  # a script may write files that are no options
+    known = dict(script.variables) | dict(script.batch)
+    spelt = [(spelled(key), value) for key, value in assigned]
+    return Given(words=tuple(words), pairs=(*pairs, *spelt), variables=known)
+
+
+def _override(word: str) -> re.Match[str] | None:
+    """`key=value`; a name in capitals is a shell's variable."""
+    match = _OVERRIDE.fullmatch(word)
+    return None if match is None or match[1].isupper() else match
+
+
+def spelled(key: str) -> str:
+    """A key in the one spelling: no dashes before it, `_` for `-`."""
+    return key.strip().lstrip("-").replace("-", "_")
+
+
+def flat(table: Any, prefix: str = "", depth: int = 0) -> tuple[tuple[str, Any], ...]:
+    """Nested tables as dotted keys; lists stay whole."""
+    if depth > DEEPEST:
+        raise _bad("is nested too deeply")
+    if not isinstance(table, Mapping):
+        raise _bad("is not a table of keys and values", type(table).__name__)
+    pairs: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        name = prefix + spelled(str(key))
+        if isinstance(value, Mapping) and value:
+            pairs += flat(value, f"{name}.", depth + 1)
+        else:
+            pairs.append((name, {} if isinstance(value, Mapping) else value))
+        if len(pairs) > MOST_KEYS:
+            raise _bad(f"has more than {MOST_KEYS} keys")
+    return tuple(pairs)
+
+
+def _python(text: str) -> Any:
+    """The right side of an assignment, as far as it is a plain value."""
+    text = text.strip().rstrip(",")
+    if text in ("True", "False", "None"):
+        return {"True": True, "False": False, "None": None}[text]
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise _bad("is nested too deeply") from None
+    except ValueError as error:
+        raise _bad(f"is not JSON: {error}") from None
+
+
+def _toml(text: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise _bad("is nested too deeply") from None
+    except ValueError as error:
+        raise _bad(f"is not TOML: {error}") from None
+
+
+def _bad(message: str, value: object = None) -> BadInput:
+    allowed = "a command or script, JSON, TOML, YAML or key=value words"
+    return BadInput([Problem(path="import", value=value, message=message, allowed=allowed)])

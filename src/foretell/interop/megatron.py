@@ -1,0 +1,334 @@
+"""Megatron-LM's arguments and Megatron-Bridge's overrides: `--tensor-model-parallel-size 8`,
+`model.tensor_model_parallel_size=8`.
+
+Names as of megatron/training/arguments.py (Core 0.13 and later) and Bridge's ConfigContainer, of whose
+dotted keys the last part counts. Left to Megatron and so read: experts are cut by tp where no
+expert_tensor_parallel_size is given; sequence parallelism is off unless asked for.
+"""
+
+from foretell.interop.given import Given
+from foretell.interop.keys import Keys, plan_words, world_size
+from foretell.interop.launch import Launch
+from foretell.interop.megatron_model import KEYS as MODEL_KEYS
+from foretell.interop.megatron_model import model_table
+from foretell.specs.plan_forms import MODULES as ALL_MODULES
+from foretell.specs.plan_forms import joined
+
+SWITCHES = frozenset(
+    """sequence_parallel use_distributed_optimizer bf16 fp16 overlap_grad_reduce overlap_param_gather
+    tp_comm_overlap use_megatron_fsdp use_custom_fsdp use_torch_fsdp2 recompute_activations swiglu
+    group_query_attention untie_embeddings_and_output_weights disable_bias_linear use_flash_attn
+    multi_latent_attention qk_layernorm overlap_moe_expert_parallel_comm moe_enable_deepep
+    grad_reduce_in_bf16 accumulate_allreduce_grads_in_fp32 use_precision_aware_optimizer
+    optimizer_cpu_offload cpu_offloading use_tp_pp_dp_mapping fp8_param_gather moe_grouped_gemm
+    add_qkv_bias use_mcore_models mock_data delay_wgrad_compute""".split()
+)
+"""Flags without a value."""
+IGNORED = frozenset(
+    """lr min_lr lr_decay_style lr_warmup_iters lr_warmup_fraction lr_warmup_samples lr_decay_iters
+    lr_decay_samples weight_decay clip_grad adam_beta1 adam_beta2 adam_eps init_method_std seed train_iters
+    train_samples data_path split save load save_interval log_interval eval_interval eval_iters
+    tensorboard_dir wandb_project wandb_exp_name tokenizer_model tokenizer_type vocab_file merge_file
+    attention_dropout hidden_dropout rotary_base rotary_percent use_rotary_position_embeddings
+    rope_scaling_factor norm_epsilon layernorm_epsilon no_masked_softmax_fusion distributed_backend
+    distributed_timeout_minutes use_mcore_models transformer_impl moe_grouped_gemm moe_permute_fusion
+    moe_router_load_balancing_type moe_aux_loss_coeff moe_router_dtype moe_router_score_function
+    moe_router_enable_expert_bias moe_router_bias_update_rate moe_router_group_topk moe_router_num_groups
+    moe_router_topk_scaling_factor moe_router_pre_softmax moe_router_force_load_balancing mock_data
+    num_workers master_addr master_port node_rank rdzv_id rdzv_backend rdzv_endpoint ckpt_format
+    log_throughput manual_gc manual_gc_interval use_cpu_initialization exit_duration_in_mins
+    overlap_param_gather gradient_accumulation_fusion no_gradient_accumulation_fusion
+    cross_entropy_loss_fusion cross_entropy_fusion_impl bias_swiglu_fusion bias_dropout_fusion
+    position_embedding_type moe_layer_freq delay_wgrad_compute fsdp_double_buffer use_nccl_ub
+    calculate_per_token_loss init_model_with_meta_device tp_comm_bootstrap_backend
+    average_in_collective check_for_nan_in_grad dataloader_type tee m standalone
+    use_precision_aware_optimizer grad_reduce_in_fp32 apply_query_key_layer_scaling
+    accumulate_allreduce_grads_in_fp32""".split()
+)
+"""Arguments that change no time, memory or cost that is told here."""
+MODULES = {
+    "core_attn": "core", "moe_act": "act", "layernorm": "norm", "mla_up_proj": "up", "mlp": "mlp",
+    "moe": "moe",
+}  # fmt: skip
+"""recompute_modules and ours."""
+SHARDING = {"no_shard": "0", "optim": "1", "optim_grads": "2", "optim_grads_params": "3"}
+"""data_parallel_sharding_strategy as ZeRO's stages."""
+MODES = {"ring": "p2p", "allgather": "all_gather", "ulysses": "a2a"}
+"""Our cp_mode and their cp_comm_type."""
+CONTEXT = {
+    "p2p": "ring", "all_gather": "allgather", "allgather": "allgather", "a2a": "ulysses",
+    "a2a+p2p": "ulysses",
+}  # fmt: skip
+"""Their cp_comm_type and our cp_mode."""
+OPTIMIZERS = {"adam": "adam", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}
+DISPATCHERS = {
+    "alltoall": "alltoall", "alltoall_seq": "alltoall", "flex": "dedup", "allgather": "allgather",
+}  # fmt: skip
+DTYPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "float32": "fp32", "bfloat16": "bf16",
+          "float16": "fp16", "torch.float32": "fp32", "torch.bfloat16": "bf16"}  # fmt: skip
+MIXED = {
+    "bf16_mixed": {}, "fp16_mixed": {"precision": "fp16"},
+    "bf16_with_fp8_delayed_scaling_mixed": {"precision": "fp8"},
+    "bf16_with_fp8_current_scaling_mixed": {"precision": "fp8"},
+    "bf16_with_fp8_subchannel_scaling_mixed": {"precision": "fp8", "scaling": "block"},
+    "bf16_with_mxfp8_mixed": {"precision": "mxfp8"}, "bf16_with_nvfp4_mixed": {"precision": "nvfp4"},
+}  # fmt: skip
+"""Bridge's mixed_precision recipes."""
+
+
+def read(given: Given, layers: int | None = None) -> Launch:
+    """What the arguments say; `layers` of a model that they do not describe."""
+    keys = Keys(given, tool="megatron", switches=SWITCHES, last=True)
+    table = model_table(keys)
+    layers = keys.whole("num_layers") or layers
+    tp = keys.whole("tensor_model_parallel_size") or 1
+    pp = keys.whole("pipeline_model_parallel_size") or 1
+    cp, ep = (keys.whole(f"{name}_parallel_size") or 1 for name in ("context", "expert_model"))
+    gpus = world_size(keys)
+    dp = None if gpus is None else max(gpus // (tp * pp * cp), 1)
+    vpp = _virtual(keys, pp, layers)
+    values: dict[str, object] = {
+        "tp": tp, "pp": pp, "vpp": vpp if vpp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
+        "ep": ep if ep > 1 else None, "etp": _expert_tensor(keys, tp, ep), "zero": _zero(keys),
+        "micro_batch": keys.whole("micro_batch_size") or 1,
+        "sp": bool(keys.flag("sequence_parallel")) if tp > 1 else None,
+        "order": "tp,cp,pp,dp" if keys.flag("use_tp_pp_dp_mapping") else None,
+    }  # fmt: skip
+    values |= _kernels(keys, cp) | _recompute(keys, vpp) | _precision(keys) | _dtypes(keys)
+    values |= (
+        _experts(keys)
+        | _data(keys, dp)
+        | _overlap(keys, sharp=tp > 1 and bool(values["sp"]), bridge=_of_bridge(given))
+    )
+    if any(key.endswith("peft.dim") for key, _ in given.pairs):
+        values["lora"] = keys.whole("dim")
+    names = [keys.text("hf_model_id", "hf_model_path"), keys.text("tokenizer_model")]
+    batch, seq_len = (
+        keys.whole("global_batch_size"),
+        keys.whole("seq_length", "encoder_seq_length", "sequence_length"),
+    )
+    quiet, unknown = keys.rest(IGNORED | MODEL_KEYS)
+    keys.raise_problems()
+    return Launch(
+        tool="megatron",
+        models=tuple(name for name in names if name),
+        table=table,
+        gpus=gpus,
+        global_batch=batch,
+        seq_len=seq_len,
+        plan=plan_words(values),
+        notes=tuple(keys.notes),
+        ignored=quiet,
+        unknown=unknown,
+    )
+
+
+def _virtual(keys: Keys, pp: int, layers: int | None) -> int:
+    """Virtual stages per rank, however they are told."""
+    told = keys.whole(
+        "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"
+    )
+    each = keys.whole("num_layers_per_virtual_pipeline_stage")
+    if keys.text("pipeline_model_parallel_layout"):
+        keys.note("pipeline_model_parallel_layout is not followed: layers are dealt evenly")
+    if told is not None or each is None:
+        return told or 1
+    if layers is None:
+        keys.note("virtual stages need the number of layers: none taken")
+        return 1
+    if layers % (pp * each):
+        message = f"{layers} layers over {pp} stages are no multiple of it"
+        keys.problem("num_layers_per_virtual_pipeline_stage", message, each)
+    return max(layers // (pp * each), 1)
+
+
+def _expert_tensor(keys: Keys, tp: int, ep: int) -> int | None:
+    """Ranks inside an expert: tp unless told; without ep, tp cuts the experts here in any case."""
+    told = keys.whole("expert_tensor_parallel_size")
+    if ep == 1:
+        if told not in (None, tp):
+            keys.note(
+                f"expert_tensor_parallel_size {told} without expert parallelism: tp {tp} cuts them"
+            )
+        return None
+    etp = told or tp
+    return etp if etp > 1 else None
+
+
+def _zero(keys: Keys) -> int:
+    """What data-parallel ranks share."""
+    plain = 1 if keys.flag("use_distributed_optimizer") else 0
+    fsdp = keys.flag("use_megatron_fsdp", "use_custom_fsdp")
+    strategy = keys.choice(["data_parallel_sharding_strategy"], SHARDING)
+    if keys.flag("use_torch_fsdp2"):
+        return 3
+    if fsdp and strategy is not None:
+        return int(strategy)
+    return 3 if fsdp else plain
+
+
+def _data(keys: Keys, dp: int | None) -> dict[str, object]:
+    """Sharing over part of the replicas, offload, optimizer."""
+    values: dict[str, object] = {}
+    copies = keys.whole("num_distributed_optimizer_instances") or 1
+    if copies > 1 and dp is not None and dp % copies == 0:
+        values["shard"] = dp // copies
+    elif copies > 1:
+        keys.note(
+            "num_distributed_optimizer_instances needs the number of GPUs: all replicas share"
+        )
+    kind = keys.choice(["optimizer"], OPTIMIZERS)
+    values["optimizer"] = None if kind == "adam" else kind
+    host = []
+    if keys.flag("optimizer_cpu_offload"):
+        host.append("optimizer")
+        keys.note("optimizer_cpu_offload: all of the states live in the host")
+        keys.number("optimizer_offload_fraction", high=1.0)
+    if keys.flag("cpu_offloading"):
+        host.append("activations")
+        keys.whole("cpu_offloading_num_layers", low=0)
+    values["offload"] = "+".join(host) or None
+    return values
+
+
+def _kernels(keys: Keys, cp: int) -> dict[str, object]:
+    """Attention kernels, and how context-parallel ranks meet."""
+    flash = keys.flag("use_flash_attn")
+    told = keys.choice(
+        ["attention_backend"],
+        {"flash": "flash", "fused": "cudnn", "unfused": "plain", "local": "plain"}
+        | {
+            f"attnbackend.{n}": v
+            for n, v in (("flash", "flash"), ("fused", "cudnn"), ("unfused", "plain"))
+        },
+    )
+    mode = keys.choice(["cp_comm_type"], CONTEXT) if _same_word(keys, "cp_comm_type") else None
+    return {
+        "flash": False if told == "plain" and not flash else None,
+        "attention": "cudnn" if told == "cudnn" else None,
+        "cp_mode": mode if cp > 1 and mode != "ring" else None,
+    }
+
+
+def _same_word(keys: Keys, name: str) -> bool:
+    """Whether a value for each layer is the same for all; else the first is not taken."""
+    words = (keys.text(name) or "").split()
+    if len(set(words)) > 1:
+        keys.note(f"{name} differs from layer to layer: not followed")
+    return len(words) == 1
+
+
+def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
+    """Whole layers, some of them, or modules."""
+    kind = keys.choice(["recompute_granularity"], {"full": "full", "selective": "selective"})
+    if kind is None:
+        kind = "selective" if keys.flag("recompute_activations") else None
+    method = keys.choice(["recompute_method"], {"uniform": "uniform", "block": "block"})
+    count = keys.whole("recompute_num_layers")
+    named = (keys.text("recompute_modules") or "").strip("[]").replace(",", " ").split()
+    if kind == "full":
+        if method == "block" and count:
+            return {"recompute": f"full:{count * vpp}"}
+        if count and count > 1:
+            keys.note(f"recomputed in pieces of {count} layers: taken as of one")
+        return {"recompute": "full"}
+    if kind == "selective":
+        for name in named:
+            if name.strip("\"'") not in MODULES:
+                keys.note(f"recompute_modules {name[:40]} is not known here: left out")
+        known = [MODULES[n.strip("\"'")] for n in named if n.strip("\"'") in MODULES]
+        ordered = joined("+".join(dict.fromkeys(known)), ALL_MODULES) if known else None
+        return {"recompute": "selective" if ordered in (None, "core") else ordered}
+    return {}
+
+
+def _precision(keys: Keys) -> dict[str, object]:
+    """Dtype of the products, and what shares a scale."""
+    recipe = keys.text("mixed_precision")
+    half, brain = keys.flag("fp16"), keys.flag("bf16")
+    eight = keys.text("fp8_format", "fp8")
+    how = keys.choice(
+        ["fp8_recipe"],
+        {"delayed": "tensor", "tensorwise": "tensor", "blockwise": "block", "mxfp8": "mxfp8"},
+    )
+    four = keys.text("fp4_format", "fp4", "fp4_recipe")
+    if recipe is not None and recipe.lower() in MIXED:
+        return dict(MIXED[recipe.lower()])
+    if recipe is not None:
+        keys.note(f"mixed_precision {recipe[:60]} is not known here: bf16")
+    if four:
+        return {"precision": "nvfp4"}
+    if eight:
+        if how == "mxfp8":
+            return {"precision": "mxfp8"}
+        return {"precision": "fp8", "scaling": "block" if how == "block" else None}
+    if half:
+        return {"precision": "fp16"}
+    if not brain and recipe is None:
+        keys.note("neither bf16 nor fp16 is named: the chip's usual precision")
+        return {}
+    return {"precision": "bf16"}
+
+
+def _dtypes(keys: Keys) -> dict[str, object]:
+    """What gradients, master copy and states are kept in."""
+    values: dict[str, object] = {}
+    if keys.flag("grad_reduce_in_bf16") or keys.flag("grad_reduce_in_fp32") is False:
+        values["gradients"] = "bf16"
+    main = keys.choice(["main_grads_dtype"], DTYPES)
+    if main in ("bf16", "fp16"):
+        values["gradients"] = main
+    master = keys.choice(["main_params_dtype"], DTYPES)
+    if master == "bf16":
+        values["master"] = master
+    elif master == "fp16":
+        keys.note("main_params_dtype fp16 is taken as bf16, which has as many bytes")
+        values["master"] = "bf16"
+    first, second = (keys.choice([name], DTYPES) for name in ("exp_avg_dtype", "exp_avg_sq_dtype"))
+    if first is not None and first == second and first != "fp32":
+        values["states"] = "bf16" if first == "fp16" else first
+    elif first != second and (first or second):
+        keys.note("the two states differ in dtype: both taken as fp32")
+    if keys.flag("fp8_param_gather", "fp8_param"):
+        values["gather"] = "fp8"
+    return values
+
+
+def _experts(keys: Keys) -> dict[str, object]:
+    """How tokens reach their experts."""
+    kind = keys.choice(["moe_token_dispatcher_type"], DISPATCHERS)
+    if kind == "allgather":
+        keys.note("moe_token_dispatcher_type allgather is taken as alltoall")
+    fused = bool(keys.flag("moe_enable_deepep")) or keys.text("moe_flex_dispatcher_backend")
+    capacity = keys.number("moe_expert_capacity_factor", low=0.0, high=100.0)
+    return {
+        "dispatch": "dedup" if kind == "dedup" or fused else None,
+        "ep_overlap": "on" if keys.flag("overlap_moe_expert_parallel_comm") else None,
+        "capacity": f"{capacity:g}" if capacity else None,
+    }
+
+
+def _of_bridge(given: Given) -> bool:
+    """Whether keys are those of Megatron-Bridge's ConfigContainer, whose recipes overlap by themselves."""
+    parts = {key.partition(".")[0] for key, _ in given.pairs if "." in key}
+    return bool(parts & {"model", "train", "ddp", "optimizer", "mixed_precision", "comm_overlap"})
+
+
+def _overlap(keys: Keys, *, sharp: bool, bridge: bool) -> dict[str, object]:
+    """The generation of the framework, and whether tensor-parallel exchanges run behind products."""
+    data, tensor = keys.flag("overlap_grad_reduce"), keys.flag("tp_comm_overlap")
+    if bridge and data is None:
+        data, tensor = True, tensor is not False
+    graphs = keys.text("cuda_graph_impl", "cuda_graph_scope", "enable_cuda_graph")
+    whole = "full_iteration" in (graphs or "")
+    if whole:
+        framework = "megatron-graphs"
+    else:
+        framework = "megatron-core" if data or tensor else "megatron-te"
+    if framework == "megatron-te":
+        keys.note("no overlap_grad_reduce: gradients are reduced after the passes")
+    overlapped = None if not sharp else "on" if tensor else "off"
+    return {
+        "framework": framework,
+        "tp_overlap": overlapped if framework != "megatron-te" else None,
+    }

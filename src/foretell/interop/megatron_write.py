@@ -1,0 +1,107 @@
+"""A plan as Megatron-LM's arguments, which megatron.py reads back."""
+
+from foretell.interop.launch import Training, Written
+from foretell.interop.megatron import MODES, MODULES
+from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
+
+
+def write(run: Training) -> Written:
+    """`torchrun ... pretrain_gpt.py` with the plan's flags; a model is named, its shape is not."""
+    plan = run.plan
+    nodes, each = (max(run.gpus // 8, 1), 8) if run.gpus % 8 == 0 else (1, run.gpus)
+    words = [
+        f"torchrun --nnodes {nodes} --nproc_per_node {each} pretrain_gpt.py",
+        f"--tensor-model-parallel-size {plan.tp}",
+        f"--pipeline-model-parallel-size {plan.pp}",
+    ]
+    if plan.vpp > 1:
+        words.append(f"--num-virtual-stages-per-pipeline-rank {plan.vpp}")
+    words += [f"--context-parallel-size {plan.cp}"] if plan.cp > 1 else []
+    words += (
+        [f"--cp-comm-type {MODES[plan.cp_mode]}"] if plan.cp > 1 and plan.cp_mode != "ring" else []
+    )
+    if plan.ep > 1:
+        words.append(
+            f"--expert-model-parallel-size {plan.ep} --expert-tensor-parallel-size {plan.etp}"
+        )
+        words += ["--moe-token-dispatcher-type flex"] if plan.dispatch == "dedup" else []
+        words += ["--overlap-moe-expert-parallel-comm"] if plan.ep_overlap == "on" else []
+        words += [f"--moe-expert-capacity-factor {plan.capacity:g}"] if plan.capacity else []
+    words += ["--sequence-parallel"] if plan.sp and plan.tp > 1 else []
+    words += ["--tp-comm-overlap"] if plan.sp and plan.tp > 1 and plan.tp_overlap != "off" else []
+    words += [f"--micro-batch-size {plan.micro_batch} --global-batch-size {run.global_batch}"]
+    words += [f"--seq-length {run.seq_len} --max-position-embeddings {run.seq_len}"]
+    words += [*_zero_flags(run), *_precision_flags(run), *_recompute_flags(run), *_other_flags(run)]
+    return Written(tool="megatron", text=" \\\n  ".join(words))
+
+
+def _zero_flags(run: Training) -> list[str]:
+    plan = run.plan
+    flags = {
+        0: ["--overlap-grad-reduce"],
+        1: ["--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"],
+    }.get(plan.zero)
+    if flags is None:
+        strategy = {2: "optim_grads", 3: "optim_grads_params"}[plan.zero]
+        flags = [f"--use-megatron-fsdp --data-parallel-sharding-strategy {strategy}"]
+        flags += ["--use-distributed-optimizer"]
+        flags += [
+            "--no-gradient-accumulation-fusion --ckpt-format fsdp_dtensor --overlap-grad-reduce"
+        ]
+    if plan.zero and plan.shard and plan.dp % plan.shard == 0 and plan.shard < plan.dp:
+        flags.append(f"--num-distributed-optimizer-instances {plan.dp // plan.shard}")
+    return flags
+
+
+def _precision_flags(run: Training) -> list[str]:
+    plan = run.plan
+    flags = ["--fp16" if plan.precision == "fp16" else "--bf16"]
+    if plan.precision == "fp8":
+        recipe = "blockwise" if plan.scaling == "block" else "tensorwise"
+        flags.append(f"--fp8-format hybrid --fp8-recipe {recipe}")
+    elif plan.precision == "mxfp8":
+        flags.append("--fp8-format e4m3 --fp8-recipe mxfp8")
+    elif plan.precision == "nvfp4":
+        flags.append("--fp4-format e2m1")
+    flags += ["--fp8-param-gather"] if plan.gather == "fp8" else []
+    flags += ["--grad-reduce-in-bf16"] if plan.gradients == "bf16" else []
+    if plan.master == "bf16" or plan.states in ("bf16", "fp8"):
+        master = "fp16" if plan.master == "bf16" else "fp32"
+        states = "fp16" if plan.states == "bf16" else plan.states
+        flags.append(f"--use-precision-aware-optimizer --main-params-dtype {master}")
+        flags.append(f"--exp-avg-dtype {states} --exp-avg-sq-dtype {states}")
+    return flags
+
+
+def _recompute_flags(run: Training) -> list[str]:
+    plan = run.plan
+    if plan.recompute == "full":
+        return ["--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"]
+    count = recompute_layers(plan.recompute)
+    if count:
+        each = max(count // plan.vpp, 1)
+        return [
+            f"--recompute-granularity full --recompute-method block --recompute-num-layers {each}"
+        ]
+    modules = recompute_modules(plan.recompute)
+    theirs = [name for name, ours in MODULES.items() if ours in modules]
+    if not theirs:
+        return []
+    named = "" if modules == ("core",) else " --recompute-modules " + " ".join(theirs)
+    return [f"--recompute-granularity selective{named}"]
+
+
+def _other_flags(run: Training) -> list[str]:
+    plan = run.plan
+    host = offloads(plan.offload)
+    flags = ["--optimizer-cpu-offload"] if "optimizer" in host else []
+    flags += (
+        [f"--cpu-offloading --cpu-offloading-num-layers {run.layers}"]
+        if "activations" in host
+        else []
+    )
+    flags += [f"--optimizer {plan.optimizer}"] if plan.optimizer in ("sgd", "muon") else []
+    flags += ["--attention-backend unfused"] if not plan.flash else []
+    flags += ["--attention-backend fused"] if plan.flash and plan.attention == "cudnn" else []
+    flags += ["--use-tp-pp-dp-mapping"] if plan.order == ("tp", "cp", "pp", "dp") else []
+    return flags

@@ -1,0 +1,63 @@
+"""What the launch commands of serving engines share: formats, degrees, how a command is written."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from foretell.specs.deployment import Deployment
+
+QUANTISATIONS: Mapping[str, str] = {
+    "fp8": "fp8", "fbgemm_fp8": "fp8", "modelopt": "fp8", "modelopt_fp8": "fp8", "ptpc_fp8": "fp8",
+    "w8a8_fp8": "fp8", "modelopt_fp4": "nvfp4", "nvfp4": "nvfp4", "awq": "int4", "awq_marlin": "int4",
+    "gptq": "int4", "gptq_marlin": "int4", "w8a8_int8": "int8", "int8": "int8",
+}  # fmt: skip
+"""--quantization of vLLM and SGLang, and the format of the weights."""
+CACHES: Mapping[str, str] = {
+    "fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "bf16": "bf16",
+    "float16": "fp16", "fp16": "fp16", "half": "fp16", "int8": "int8", "fp4": "nvfp4", "nvfp4": "nvfp4",
+    "fp4_e2m1": "nvfp4",
+}  # fmt: skip
+"""Formats of the cache as engines name them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """A deployment to be written."""
+
+    model: str
+    """What the engine is to load: a repository, a folder or a name."""
+    deployment: Deployment
+    """How one instance is laid out; its memory_fraction by the rule of the engine that is written for."""
+    batch: int | None = None
+    """Sequences at once of one instance; None: what the deployment says, or the engine's own."""
+
+    @property
+    def sequences(self) -> int | None:
+        """Sequences at once."""
+        return self.batch if self.batch is not None else self.deployment.max_batch
+
+
+Words = Sequence[tuple[str, object]]
+"""Flags and values; a value of "" is a flag alone, None leaves it out."""
+
+
+def command(start: str, words: Words, degrees: Sequence[str] = ()) -> str:
+    """A command line; what was not given is left out, and so are `degrees` of one."""
+    said = [
+        f"{flag} {shown(value)}".strip()
+        for flag, value in words
+        if value is not None and not (value == 1 and flag in degrees)
+    ]
+    return " ".join([start, *said])
+
+
+def shown(value: object) -> str:
+    """A value as a shell takes it; numbers without digits that say nothing."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return shlex.quote(value) if isinstance(value, str) and value else str(value)
+
+
+def quantisation(weights: str) -> str | None:
+    """The flag's value for formats that an engine can make of any checkpoint."""
+    return {"fp8": "fp8", "fp8-block": "fp8"}.get(weights)

@@ -1,0 +1,118 @@
+"""`python -m sglang.launch_server`: arguments as of python/sglang/srt/server_args.py (0.5 and later).
+
+Its tp is all chips of a stage: with --enable-dp-attention, dp x cp of them have sequences of their own.
+Without that switch --dp-size is whole copies of the engine. --mem-fraction-static covers weights and
+cache together.
+"""
+
+from foretell.interop.given import Given
+from foretell.interop.keys import Keys, plan_words
+from foretell.interop.launch import Launch
+from foretell.interop.serving_words import CACHES, QUANTISATIONS, Serving, command, quantisation
+
+SWITCHES = frozenset(
+    """enable_dp_attention trust_remote_code disable_cuda_graph disable_radix_cache enable_metrics
+    enable_torch_compile enable_mixed_chunk enable_dp_lm_head enable_two_batch_overlap enable_eplb
+    enable_deepep_moe enable_prefill_cp enable_prefill_context_parallel disable_overlap_schedule
+    enable_symm_mem enable_hierarchical_cache""".split()
+)
+IGNORED = frozenset(
+    """host port api_key served_model_name trust_remote_code tokenizer_path tokenizer_mode chat_template
+    tool_call_parser reasoning_parser enable_metrics log_level random_seed download_dir load_format revision
+    dist_init_addr nnodes node_rank disable_radix_cache context_length attention_backend sampling_backend
+    moe_a2a_backend moe_runner_backend deepep_mode enable_deepep_moe enable_torch_compile cuda_graph_max_bs
+    cuda_graph_bs schedule_policy schedule_conservativeness max_total_tokens max_prefill_tokens page_size
+    watchdog_timeout dtype m enable_mixed_chunk enable_dp_lm_head enable_two_batch_overlap enable_eplb
+    decode_log_interval disable_overlap_schedule speculative_algorithm speculative_eagle_topk
+    speculative_draft_model_path speculative_num_steps enable_prefill_cp enable_prefill_context_parallel
+    cp_strategy mm_attention_backend device tokenizer_worker_num enable_symm_mem prefill_attention_backend
+    decode_attention_backend moe_dense_tp_size json_model_override_args hicache_ratio
+    enable_hierarchical_cache""".split()
+)
+
+
+def read(given: Given, layers: int | None = None) -> Launch:
+    """What the command says."""
+    keys = Keys(given, tool="sglang", switches=SWITCHES)
+    ranks = keys.whole("tp_size", "tp", "tensor_parallel_size") or 1
+    pp = keys.whole("pp_size", "pp", "pipeline_parallel_size") or 1
+    copies = keys.whole("dp_size", "dp", "data_parallel_size") or 1
+    cp = keys.whole("attn_cp_size", "attention_context_parallel_size") or 1
+    ep = keys.whole("ep_size", "ep", "expert_parallel_size") or 1
+    apart = keys.flag("enable_dp_attention") or False
+    dp = copies if apart else 1
+    if ranks % (dp * cp):
+        keys.problem("tp_size", f"is no multiple of dp {dp} x cp {cp}", ranks)
+    if copies > 1 and not apart:
+        keys.note(
+            f"dp_size without enable_dp_attention: {copies} copies of the engine side by side"
+        )
+    draft = keys.whole("speculative_num_draft_tokens")
+    if draft:
+        keys.note("how many drafted tokens are kept is not told: accepted= in --plan says it")
+    longest = keys.whole("context_length", low=-1)
+    if longest is not None:
+        keys.note(f"context_length {longest}: prompts and answers together must stay below it")
+    chunk = keys.whole("chunked_prefill_size", low=-1)
+    quantised = keys.choice(
+        ["quantization"], {**QUANTISATIONS, "mxfp4": "", "compressed-tensors": ""}
+    )
+    values: dict[str, object] = {
+        "tp": max(ranks // (dp * cp), 1), "pp": pp, "dp": dp if dp > 1 else None,
+        "cp": cp if cp > 1 else None, "ep": ep if ep > 1 else None,
+        "weights": quantised or None,
+        "kv": keys.choice(["kv_cache_dtype"], CACHES),
+        "max_batch": keys.whole("max_running_requests"),
+        "max_tokens": chunk if chunk is not None and chunk > 0 else None,
+        "memory_fraction": keys.number("mem_fraction_static", low=0.01, high=1.0),
+        "stream_interval": keys.whole("stream_interval"),
+        "draft_tokens": draft - 1 if draft and draft > 1 else None,
+        "graph": False if keys.flag("disable_cuda_graph") else None,
+    }  # fmt: skip
+    names = [keys.text("model_path", "model")]
+    quiet, unknown = keys.rest(IGNORED)
+    keys.raise_problems()
+    return Launch(
+        tool="sglang",
+        models=tuple(name for name in names if name),
+        gpus=ranks * pp * (1 if apart else copies),
+        plan=plan_words(values),
+        notes=tuple(keys.notes),
+        ignored=quiet,
+        unknown=unknown,
+    )
+
+
+DEGREES = ("--pp-size", "--attn-cp-size", "--ep-size", "--stream-interval")
+"""Flags that need no saying at one."""
+
+
+def write(serving: Serving) -> str:
+    """The command."""
+    d = serving.deployment
+    several = d.dp > 1
+    words: list[tuple[str, object]] = [
+        ("--tp-size", d.tp * d.dp * d.cp),
+        ("--pp-size", d.pp),
+        ("--dp-size", d.dp if several else None),
+        ("--enable-dp-attention", "" if several else None),
+        ("--attn-cp-size", d.cp),
+        ("--enable-prefill-cp", "" if d.cp > 1 else None),
+        ("--ep-size", d.ep),
+        ("--max-running-requests", serving.sequences),
+        ("--chunked-prefill-size", d.max_tokens),
+        ("--mem-fraction-static", d.memory_fraction),
+        ("--quantization", quantisation(d.weights)),
+        ("--kv-cache-dtype", "fp8_e4m3" if d.kv.startswith("fp8") else None),
+        ("--stream-interval", d.stream_interval),
+    ]
+    if d.draft_tokens:
+        words += [
+            ("--speculative-algorithm", "NEXTN"),
+            ("--speculative-num-steps", str(d.draft_tokens)),
+            ("--speculative-eagle-topk", "1"),
+            ("--speculative-num-draft-tokens", d.draft_tokens + 1),
+        ]
+    words.append(("--disable-cuda-graph", None if d.graph else ""))
+    start = f"python -m sglang.launch_server --model-path {serving.model}"
+    return command(start, words, DEGREES)

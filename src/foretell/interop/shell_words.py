@@ -1,0 +1,151 @@
+"""The words of a launch script: quotes, comments, continuation lines, variables and arrays.
+
+Nothing is run. `NAME=value`, `NAME=( ... )` and `${NAME:-default}` are followed inside the text itself;
+what the text does not say (another variable, a command's output) stays as it is written.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MOST_WORDS = 20_000
+"""Words of a script, after its variables are put in."""
+MOST_HEREDOCS = 64
+"""Files that a script writes with << that are looked at."""
+_PIECE = re.compile(
+    r"""(?P<gap>(?:\\\n|\s)+)|(?P<comment>\#[^\n]*)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"
+    |\\(?P<escaped>.)|(?P<bracket>[()])|(?P<plain>[^\s'"\\()\#]+)|(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?::?-([^{}$]*))?\}|([A-Za-z_]\w*))")
+_SBATCH = re.compile(r"^#SBATCH\s+(--?[\w-]+)[ =]+(\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A launch script taken apart."""
+
+    words: tuple[str, ...]
+    """Words of its commands in order, variables put in."""
+    variables: Mapping[str, str]
+    """What it sets."""
+    files: tuple[str, ...]
+    """Contents that it writes with <<."""
+    batch: Mapping[str, str]
+    """Flags of its #SBATCH lines."""
+
+
+def read_script(text: str) -> Script:
+    """Words, variables and written files of a text."""
+    rest, files = _heredocs(text)
+    scalars: dict[str, str] = {}
+    arrays: dict[str, list[str]] = {}
+    order: list[str] = []
+    words, at, raw = list[str](), 0, _words(rest)
+    while at < len(raw):
+        match = _NAME.fullmatch(raw[at])
+        if match and match[2] == "" and at + 1 < len(raw) and raw[at + 1] == "\0(":
+            end = next((i for i in range(at + 2, len(raw)) if raw[i] == "\0)"), len(raw))
+            arrays[match[1]] = [word for word in raw[at + 2 : end] if not word.startswith("\0")]
+            order.append(match[1])
+            at = end + 1
+            continue
+        if match and not raw[at].startswith("-"):
+            scalars.setdefault(match[1], _own_default(match[1], match[2]))
+        if not raw[at].startswith("\0"):
+            words.append(raw[at])
+        at += 1
+    used = {name for word in words for name in _named(word)}
+    for name in order:  # a list of arguments that nothing refers to is what the text is about
+        words += [] if name in used else [f"${{{name}}}"]
+    expanded = _expanded(words, scalars, arrays)
+    batch = {flag.lstrip("-").replace("-", "_"): value for flag, value in _SBATCH.findall(text)}
+    return Script(words=tuple(expanded), variables=scalars, files=tuple(files), batch=batch)
+
+
+def _words(text: str) -> list[str]:
+    """Words as a shell would split them; brackets are marked by a null before them."""
+    words: list[str] = []
+    word: str | None = None
+    at = 0
+    while at < len(text) and len(words) < MOST_WORDS:
+        match = _PIECE.match(text, at)
+        if match is None:
+            break
+        at, kind = match.end(), match.lastgroup
+        if kind == "comment" and word is not None:  # a # inside a word begins no comment
+            word, at = word + "#", match.start() + 1
+        elif kind in ("gap", "comment", "bracket"):
+            words += [word] if word is not None else []
+            words += [f"\0{match['bracket']}"] if kind == "bracket" else []
+            word = None
+        elif kind is not None:
+            piece = match[kind]
+            if kind == "double":
+                piece = re.sub(r'\\(["\\$`])', r"\1", piece).replace("\\\n", "")
+            word = (word or "") + piece.replace("\0", "")
+    return [*words, *([word] if word is not None else [])]
+
+
+def _own_default(name: str, value: str) -> str:
+    """`NAME=${NAME:-8}` is 8 where nothing outside the text sets it."""
+    match = _VARIABLE.fullmatch(value)
+    return match[2] if match and match[1] == name and match[2] is not None else value
+
+
+def _named(word: str) -> list[str]:
+    return [match[0] or match[2] for match in _VARIABLE.findall(word)]
+
+
+def _expanded(
+    words: list[str], scalars: Mapping[str, str], arrays: Mapping[str, list[str]]
+) -> list[str]:
+    """Words with variables put in, a few levels deep; a variable of several words becomes several."""
+    for _ in range(4):
+        made: list[str] = []
+        for word in words:
+            match = _VARIABLE.fullmatch(word)
+            name = (match[1] or match[3]) if match else ""
+            if name in arrays:
+                made += arrays[name]
+            elif name in scalars and "$" not in scalars[name]:
+                made += scalars[name].split()
+            else:
+                made.append(_VARIABLE.sub(lambda m: _value(m, scalars), word))
+            if len(made) > MOST_WORDS:
+                return made[:MOST_WORDS]
+        if made == words:
+            break
+        words = made
+    return words
+
+
+def _value(match: re.Match[str], scalars: Mapping[str, str]) -> str:
+    """What a variable stands for: its value, its default, or itself."""
+    name = match[1] or match[3]
+    value = scalars.get(name, "")
+    if name in scalars and name not in _named(value) and len(value) < 1000:
+        return value
+    return match[2] if match[2] is not None else match[0]
+
+
+def _heredocs(text: str) -> tuple[str, list[str]]:
+    """The text without what it writes with <<, and that."""
+    files: list[str] = []
+    at = 0
+    for _ in range(MOST_HEREDOCS):
+        at = text.find("<<", at)
+        if at < 0:
+            break
+        match = re.compile(r"<<-?\s*['\"]?(\w{1,40})['\"]?[^\n]{0,200}\n").match(text, at)
+        if match is None:
+            at += 2
+            continue
+        end = re.compile(rf"^[ \t]*{match[1]}[ \t]*$", re.MULTILINE).search(text, match.end())
+        if end is None:
+            at = match.end()
+            continue
+        files.append(text[match.end() : end.start()])
+        text = text[: match.start()] + "\n" + text[end.end() :]
+    return text, files

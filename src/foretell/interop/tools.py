@@ -1,0 +1,189 @@
+"""Which tool a text of arguments is for, and its reader; every writer, with what it could not say.
+
+A writer's text is read back by the tool's own reader: each field of the plan that comes back otherwise is
+told in a note, so that nothing is lost in silence.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+
+from foretell.errors import BadInput, Problem
+from foretell.interop import deepspeed, megatron, megatron_write, sglang, torchtitan, trtllm, vllm
+from foretell.interop.given import Given, read_given
+from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, Training, Written
+from foretell.interop.serving_words import Serving
+from foretell.specs.deployment import Deployment
+from foretell.specs.deployment_text import parse_deployment
+from foretell.specs.plan import Plan, parse_plan
+
+READERS: Mapping[Tool, Callable[[Given, int | None], Launch]] = {
+    "megatron": megatron.read,
+    "torchtitan": torchtitan.read,
+    "deepspeed": deepspeed.read,
+    "vllm": vllm.read,
+    "sglang": sglang.read,
+    "trtllm": trtllm.read,
+}
+"""Readers by tool."""
+TRAINERS: Mapping[Tool, Callable[[Training], Written]] = {
+    "megatron": megatron_write.write,
+    "torchtitan": torchtitan.write,
+    "deepspeed": deepspeed.write,
+}
+"""Writers of training runs."""
+ENGINES: Mapping[Tool, Callable[[Serving], str]] = {
+    "vllm": vllm.write,
+    "sglang": sglang.write,
+    "trtllm": trtllm.write,
+}
+"""Writers of deployments."""
+PROGRAMS: tuple[tuple[str, Tool], ...] = (
+    ("pretrain_", "megatron"), ("megatron", "megatron"), ("torchtitan", "torchtitan"),
+    ("run_train.sh", "torchtitan"), ("sglang", "sglang"), ("trtllm", "trtllm"), ("tensorrt_llm", "trtllm"),
+    ("vllm", "vllm"), ("deepspeed", "deepspeed"),
+)  # fmt: skip
+"""What a program's name has in it, the surest first."""
+SIGNS: Mapping[Tool, tuple[str, ...]] = {
+    "megatron": (
+        "tensor_model_parallel_size", "pipeline_model_parallel_size", "micro_batch_size", "global_batch_size",
+        "use_distributed_optimizer", "sequence_parallel", "recompute_granularity", "context_parallel_size",
+        "expert_model_parallel_size", "seq_length", "num_attention_heads", "hidden_size",
+        "virtual_pipeline_model_parallel_size",
+    ),
+    "torchtitan": (
+        "tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree",
+        "data_parallel_shard_degree", "data_parallel_replicate_degree", "expert_parallel_degree",
+        "local_batch_size", "num_tokens_per_microbatch_per_dp_rank", "num_tokens_per_train_step",
+        "max_context_length", "fsdp_reshard_after_forward", "activation_checkpoint",
+    ),
+    "deepspeed": (
+        "stage", "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps",
+        "zero_optimization", "enabled", "autotp_size", "offload_optimizer",
+    ),
+    "vllm": (
+        "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_num_seqs",
+        "gpu_memory_utilization", "max_model_len", "enable_expert_parallel", "max_num_batched_tokens",
+    ),
+    "sglang": (
+        "mem_fraction_static", "tp_size", "dp_size", "chunked_prefill_size", "max_running_requests",
+        "enable_dp_attention", "model_path", "context_length",
+    ),
+    "trtllm": (
+        "max_batch_size", "max_num_tokens", "enable_attention_dp", "free_gpu_memory_fraction",
+        "kv_cache_free_gpu_memory_fraction", "cuda_graph_config", "kv_cache_config", "batch_sizes",
+        "moe_expert_parallel_size", "tensor_parallel_size", "tp_size", "pp_size", "ep_size", "decoding_type",
+    ),
+}  # fmt: skip
+"""Keys by which arguments without a program are known."""
+SAME_OVERLAP = ("auto", "on")
+"""Megatron-Core overlaps exchanges where nothing is said, so that both are one flag."""
+
+
+def read_arguments(text: str, layers: int | None = None, tool: Tool | None = None) -> Launch:
+    """What a text of arguments says; BadInput where no tool is known by it, or where it is wrong."""
+    given = read_given(text)
+    return READERS[tool or recognise(given)](given, layers)
+
+
+def recognise(given: Given) -> Tool:
+    """The tool: by the program that is run, else by the keys."""
+    module = next((str(value) for key, value in given.pairs if key == "m"), "")
+    program = " ".join(word[:200] for word in (*given.words[:200], module)).lower()
+    for name, tool in PROGRAMS:
+        if name in program:
+            return tool
+    keys = {part for key, _ in given.pairs for part in key.split(".")}
+    scores = {tool: len(keys & set(signs)) for tool, signs in SIGNS.items()}
+    best = max(scores.values(), default=0)
+    likely = [tool for tool in TOOLS if scores[tool] == best]
+    if best and len(likely) == 1:
+        return likely[0]
+    message = "is of no tool known here" if not best else f"could be for {' or '.join(likely)}"
+    allowed = f"arguments of {', '.join(TOOLS)}; the command before them says whose"
+    shown = ", ".join(sorted(keys)[:8])[:200] or None
+    raise BadInput([Problem(path="import", value=shown, message=message, allowed=allowed)])
+
+
+def write_training(tool: Tool, run: Training) -> Written:
+    """A plan as a training tool's arguments, and what these do not say of it."""
+    if tool not in TRAINERS:
+        raise no_tool(tool, TRAINING)
+    written = TRAINERS[tool](run)
+    launch = READERS[tool](read_given(written.text), run.layers)
+    back = parse_plan(launch.plan, run.gpus)
+    notes = [f"{tool} is not told {text}" for text in _differences(run.plan, back)]
+    if launch.seq_len not in (None, run.seq_len) or (
+        launch.seq_len is None and tool == "deepspeed"
+    ):
+        notes.append(f"{tool} is not told the sequence length: {run.seq_len}")
+    if launch.global_batch not in (None, run.global_batch):
+        notes.append(f"{tool} runs {launch.global_batch} sequences a step, not {run.global_batch}")
+    notes.append(f"the model's own arguments are yours to give: {run.model.id}")
+    return Written(tool=tool, text=written.text, notes=tuple(notes))
+
+
+def write_serving(tool: Tool, serving: Serving) -> Written:
+    """A deployment as an engine's command, and what it does not say."""
+    if tool not in ENGINES:
+        raise no_tool(tool, SERVING)
+    text = ENGINES[tool](serving)
+    launch = READERS[tool](read_given(text), None)
+    meant = serving.deployment
+    back = parse_deployment(launch.plan)
+    notes = []
+    for field in fields(Deployment):
+        given, read = getattr(meant, field.name), getattr(back, field.name)
+        if field.name == "max_batch":
+            given = serving.sequences
+        if field.name == "accepted" or _close(given, read):
+            continue
+        if field.name in ("weights", "experts"):
+            if given != "bf16" and not (field.name == "experts" and given == meant.weights):
+                notes.append(
+                    f"{field.name}={given}: {tool} takes it from a checkpoint in this format"
+                )
+            continue
+        notes.append(f"{tool} is told {field.name}={read}, not {given}")
+    return Written(tool=tool, text=text, notes=tuple(notes))
+
+
+def no_tool(tool: str, allowed: tuple[Tool, ...]) -> BadInput:
+    """A tool that does something else, or none at all."""
+    message = "is no tool that this can be written for"
+    return BadInput(
+        [Problem(path="export", value=tool, message=message, allowed=", ".join(allowed))]
+    )
+
+
+def _differences(plan: Plan, back: Plan) -> list[str]:
+    """Fields of a plan that came back otherwise, as `key=value (reads back as other)`."""
+    told = []
+    for field in fields(Plan):
+        name, given, read = field.name, getattr(plan, field.name), getattr(back, field.name)
+        if given == read or name == "framework" or _silent(plan, name, given, read):
+            continue
+        shown = [",".join(v) if isinstance(v, tuple) else v for v in (given, read)]
+        told.append(f"{name}={shown[0]} (reads back as {shown[1]})")
+    return told
+
+
+def _silent(plan: Plan, name: str, given: object, read: object) -> bool:
+    """Differences that mean nothing for this plan."""
+    if name == "tp_overlap":
+        return plan.tp == 1 or not plan.sp or (given in SAME_OVERLAP and read in SAME_OVERLAP)
+    if name in ("cp_mode",):
+        return plan.cp == 1
+    if name in ("dispatch", "ep_overlap", "capacity", "etp"):
+        return plan.ep == 1
+    if name in ("reshard", "secondary", "gather"):
+        return plan.zero < 3
+    if name == "shard":
+        return plan.zero == 0 or (given in (0, plan.dp) and read in (0, plan.dp))
+    return name == "sp" and plan.tp == 1
+
+
+def _close(given: object, read: object) -> bool:
+    """Equal, or numbers that print alike."""
+    if isinstance(given, float) and isinstance(read, float):
+        return abs(given - read) <= 1e-3 * max(abs(given), 1e-9)
+    return given == read

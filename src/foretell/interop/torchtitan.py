@@ -1,0 +1,350 @@
+"""torchtitan's configurations: `[parallelism]` in TOML of v0.2, and the Python tree of 2026.
+
+Both as TOML, JSON, `--section.key value` or `config.section.key = value` lines. v0.2 counts batches in
+sequences (`local_batch_size`, `global_batch_size`, `seq_len`), the later tree in tokens
+(`num_tokens_per_microbatch_per_dp_rank`, `num_tokens_per_train_step`, `max_context_length`). Names as of
+torchtitan/config/{job_config,training,parallelism}.py.
+"""
+
+from math import ceil
+
+from foretell.interop.given import Given
+from foretell.interop.keys import Keys, plan_words, world_size
+from foretell.interop.launch import Launch, Training, Written
+from foretell.specs.plan_forms import offloads
+
+SCHEDULES = {
+    "1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "loopedbfs": "interleaved",
+    "interleavedzerobubble": "interleaved", "zbvzerobubble": "zb-v", "dualpipev": "dualpipe",
+}  # fmt: skip
+"""Classes of torch.distributed.pipelining and our schedules."""
+THEIRS = {
+    "1f1b": "1F1B",
+    "gpipe": "GPipe",
+    "interleaved": "Interleaved1F1B",
+    "zb-v": "ZBVZeroBubble",
+}
+"""Ours that they have."""
+NEAR = {
+    "loopedbfs": "LoopedBFS",
+    "interleavedzerobubble": "InterleavedZeroBubble",
+    "dualpipev": "DualPipeV",
+}
+"""Schedules that are read as one like it."""
+CHECKPOINTS = {
+    "none": "none", "selective": "selective", "full": "full", "memory_budget": "selective",
+    "selectiveac": "selective", "fullac": "full",
+}  # fmt: skip
+PRECISIONS = {"float8": "fp8", "mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
+"""Model converters and the dtype of the products."""
+SWITCHES = frozenset(
+    """training.enable_cpu_offload training.compile compile.enable parallelism.enable_async_tensor_parallel
+    parallelism.enable_sequence_parallel parallelism.disable_loss_parallel
+    checkpoint.enable checkpoint.enable_checkpoint""".split()
+)
+IGNORED = frozenset(
+    """job.* profiling.* profiler.* metrics.* lr_scheduler.* checkpoint.* comm.* debug.* validation.*
+    validator.* dataloader.* experimental.* fault_tolerance.* loss.* tokenizer.* training.dataset
+    training.dataset_path training.max_norm training.steps training.gc_freq training.gc_debug training.seed
+    training.deterministic training.mixed_precision_reduce optimizer.lr optimizer.beta1 optimizer.beta2
+    optimizer.eps optimizer.weight_decay optimizer.implementation model.tokenizer_path
+    model.print_after_conversion parallelism.disable_loss_parallel dump_folder
+    parallelism.context_parallel_load_balancer parallelism.pipeline_parallel_schedule_csv
+    parallelism.enable_compiled_autograd compile.components compile.backend rdzv_backend rdzv_endpoint
+    local_ranks_filter role tee m job_config master_addr master_port node_rank
+    training.disable_cuda_graphs activation_checkpoint.early_stop
+    activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns""".split()
+)
+
+
+def read(given: Given, layers: int | None = None) -> Launch:
+    """What the configuration says; `layers` of its model give virtual stages."""
+    keys = Keys(_sectioned(given), tool="torchtitan", switches=SWITCHES)
+    degree = {
+        name: keys.whole(f"parallelism.{long}_parallel_degree") or 1
+        for name, long in (
+            ("tp", "tensor"),
+            ("pp", "pipeline"),
+            ("cp", "context"),
+            ("ep", "expert"),
+        )
+    }
+    chips = world_size(keys)
+    dp, zero, shard = _data(keys, chips, degree)
+    schedule, vpp = _pipeline(keys, degree["pp"], layers)
+    micro, batch, seq_len = _batches(keys, dp, degree["pp"])
+    tp, pp, cp, ep = degree.values()
+    values: dict[str, object] = {
+        "tp": tp, "pp": pp, "vpp": vpp if vpp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
+        "ep": ep if ep > 1 else None, "zero": zero, "micro_batch": micro, "shard": shard,
+        "sp": keys.flag("parallelism.enable_sequence_parallel") is not False if tp > 1 else None,
+        "reshard": _reshard(keys, zero, pp), "schedule": schedule, "recompute": _recompute(keys),
+        "cp_mode": "allgather" if cp > 1 else None, "fused": _fused(keys),
+        "tp_overlap": "on" if keys.flag("parallelism.enable_async_tensor_parallel") else None,
+        "offload": "optimizer+weights" if keys.flag("training.enable_cpu_offload") else None,
+        "reduce": "step" if keys.flag("parallelism.fsdp_defer_gradient_reduction") else None,
+        "framework": "torchtitan",
+    }  # fmt: skip
+    if cp > 1 and keys.text("parallelism.context_parallel_rotate_method") == "alltoall":
+        values["cp_mode"] = "ring"
+    values |= _precision(keys)
+    models = _models(keys)
+    quiet, unknown = keys.rest(IGNORED)
+    keys.raise_problems()
+    gpus = chips if chips is not None or dp is None else tp * pp * cp * dp
+    return Launch(
+        tool="torchtitan",
+        models=models,
+        gpus=gpus,
+        global_batch=batch,
+        seq_len=seq_len,
+        plan=plan_words(values),
+        notes=tuple(keys.notes),
+        ignored=quiet,
+        unknown=unknown,
+    )
+
+
+SECTIONS = {
+    "_parallel_degree": "parallelism", "data_parallel_": "parallelism", "fsdp_": "parallelism",
+    "pipeline_parallel_": "parallelism", "num_pp_microbatches": "parallelism",
+    "num_tokens_per_": "training", "max_context_length": "training", "local_batch_size": "training",
+    "global_batch_size": "training", "seq_len": "training", "enable_sequence_parallel": "parallelism",
+    "enable_async_tensor_parallel": "parallelism",
+}  # fmt: skip
+"""Parts of keys and the section they are of, where none is named."""
+
+
+def _sectioned(given: Given) -> Given:
+    """Keys with their section: one that is given alone stands where the tree has it."""
+    pairs = []
+    for key, value in given.pairs:
+        if "." not in key:
+            found = next((s for part, s in SECTIONS.items() if part in key), None)
+            key = f"{found}.{key}" if found else key
+        pairs.append((key, value))
+    return Given(words=given.words, pairs=tuple(pairs), variables=given.variables)
+
+
+def _data(
+    keys: Keys, chips: int | None, degree: dict[str, int]
+) -> tuple[int | None, int, int | None]:
+    """Replicas, ZeRO's stage, and ranks that share where replicas stand beside them."""
+    copies = keys.whole("parallelism.data_parallel_replicate_degree") or 1
+    told = keys.whole("parallelism.data_parallel_shard_degree", low=-1)
+    others = degree["tp"] * degree["pp"] * degree["cp"] * copies
+    parts = told if told is not None and told > 0 else None
+    if parts is None and chips is not None:
+        parts = max(chips // others, 1)
+    if parts is None:
+        keys.note("data_parallel_shard_degree is what is left of the GPUs, which are not named")
+        return None, 3, None
+    shares = parts > 1
+    return copies * parts, 3 if shares else 0, parts if shares and copies > 1 else None
+
+
+def _pipeline(keys: Keys, pp: int, layers: int | None) -> tuple[str | None, int]:
+    """Schedule and virtual stages."""
+    told = keys.text("parallelism.pipeline_parallel_schedule") or "1F1B"
+    plain = told.strip("\"'").lower()
+    each = keys.whole("parallelism.pipeline_parallel_layers_per_stage")
+    keys.raw("parallelism.pipeline_parallel_split_points", "parallelism.module_fqns_per_model_part")
+    less = [
+        keys.whole(f"parallelism.pipeline_parallel_{end}_stage_less_layers", low=0)
+        for end in ("first", "last")
+    ]
+    if any(less) and pp > 1:
+        keys.note("layers are dealt evenly: first and last stage have no fewer")
+    if pp == 1:
+        return None, 1
+    if plain not in SCHEDULES:
+        keys.problem("parallelism.pipeline_parallel_schedule", "is no schedule known here", told,
+                     "1F1B, GPipe, Interleaved1F1B, ZBVZeroBubble")  # fmt: skip
+        return None, 1
+    schedule = SCHEDULES[plain]
+    if plain in NEAR:
+        keys.note(f"schedule {NEAR[plain]} is taken as {schedule}")
+    if schedule != "interleaved":
+        return (None if schedule == "1f1b" else schedule), 1
+    if each is None or layers is None:
+        keys.note("interleaved: two virtual stages on every rank, as torchtitan has it by itself")
+        return None, 2
+    return None, max(ceil(layers / each) // pp, 1)
+
+
+def _batches(keys: Keys, dp: int | None, pp: int) -> tuple[int, int | None, int | None]:
+    """Micro-batch, global batch and sequence length, in sequences and tokens."""
+    seq_len = keys.whole("training.max_context_length", "training.seq_len")
+    tokens = keys.whole("training.num_tokens_per_microbatch_per_dp_rank")
+    step = keys.whole("training.num_tokens_per_train_step", low=-1)
+    several = (keys.whole("parallelism.num_pp_microbatches") or 1) if pp > 1 else 1
+    if tokens is not None:
+        seq_len = seq_len or 2048
+        micro = _sequences(keys, "num_tokens_per_microbatch_per_dp_rank", tokens, seq_len)
+        if step is not None and step > 0:
+            return micro, _sequences(keys, "num_tokens_per_train_step", step, seq_len), seq_len
+        return micro, None if dp is None else micro * several * dp, seq_len
+    local = keys.whole("training.local_batch_size", "training.batch_size") or 1
+    piece = keys.whole("parallelism.pipeline_parallel_microbatch_size") or 1
+    keys.whole("parallelism.pipeline_parallel_microbatches")
+    batch = keys.whole("training.global_batch_size", low=-1)
+    if batch is None or batch < 1:
+        batch = None if dp is None else local * dp
+    return (piece if pp > 1 else local), batch, seq_len
+
+
+def _sequences(keys: Keys, name: str, tokens: int, seq_len: int) -> int:
+    """Sequences in so many tokens; a part of one is rounded, and said."""
+    whole = max(round(tokens / seq_len), 1)
+    if whole * seq_len != tokens:
+        keys.note(
+            f"{name} {tokens} is {tokens / seq_len:.3g} sequences of {seq_len}: {whole} taken"
+        )
+    return whole
+
+
+def _reshard(keys: Keys, zero: int, pp: int) -> bool | None:
+    """Whether gathered weights are freed after the forward pass: by default not within pipelines."""
+    told = (keys.text("parallelism.fsdp_reshard_after_forward") or "default").strip("\"'").lower()
+    if zero != 3:
+        return None
+    return False if told == "never" or (told == "default" and pp > 1) else None
+
+
+def _recompute(keys: Keys) -> str:
+    """Activation checkpointing: its mode, or the class that is named."""
+    whole = keys.text("activation_checkpoint")
+    told = keys.text("activation_checkpoint.mode")
+    option = keys.text("activation_checkpoint.selective_ac_option")
+    keys.raw("activation_checkpoint.memory_budget")
+    if (
+        whole is None
+        and told is None
+        and keys.has("activation_checkpoint", "activation_checkpoint.mode")
+    ):
+        return "none"  # None, or a mode of none
+    name = (
+        (told or (whole or "selective").rpartition(".")[0] or whole or "selective")
+        .strip("\"'()")
+        .lower()
+    )
+    name = name.removesuffix(".config")
+    if name not in CHECKPOINTS:
+        keys.problem(
+            "activation_checkpoint.mode", "is none of the modes", name, "none, selective, full"
+        )
+        return "none"
+    if name == "memory_budget" or (option and option.isdigit()):
+        keys.note("activation checkpointing by budget or every few layers is taken as selective")
+    return CHECKPOINTS[name]
+
+
+def _fused(keys: Keys) -> bool | None:
+    """Whether layers are compiled: as torchtitan's published runs are unless it says otherwise."""
+    told = keys.flag("compile.enable", "training.compile")
+    if told is None:
+        keys.note("compile.enable is not named: compiled, as published runs are")
+    return False if told is False else None
+
+
+def _precision(keys: Keys) -> dict[str, object]:
+    """Dtype of products, weights and gradients."""
+    values: dict[str, object] = {}
+    named = keys.raw("model.converters")
+    words = named if isinstance(named, list) else str(named or "").split(",")
+    for word in words:
+        name = str(word).strip().lower().rpartition(".")[2]
+        if name in PRECISIONS:
+            values["precision"] = PRECISIONS[name]
+        elif name:
+            keys.note(f"model converter {name[:40]} is not known here: left out")
+    recipe = keys.text("float8.recipe_name", "quantize.linear.float8.recipe_name") or ""
+    if values.get("precision") == "fp8" and recipe.startswith("rowwise"):
+        values["scaling"] = "row"
+    gather = "float8.enable_fsdp_float8_all_gather"
+    gathered = keys.flag(gather, f"quantize.linear.{gather}")
+    values["gather"] = "fp8" if gathered and values.get("precision") == "fp8" else None
+    keys.flag("float8.precompute_float8_dynamic_scale_for_fsdp")
+    if keys.text("training.dtype") == "bfloat16":
+        values |= {"master": "none", "gradients": "bf16", "states": "bf16"}
+    elif keys.text("training.mixed_precision_param") == "float32":
+        keys.note(
+            "mixed_precision_param float32: products in 32 bits are not known here, bf16 taken"
+        )
+    if keys.text("training.mixed_precision_reduce") == "bfloat16":
+        values["gradients"] = "bf16"
+    name = (keys.text("optimizer.name") or "adamw").lower()
+    if name.startswith("muon"):
+        values["optimizer"] = "muon"
+    elif name == "sgd":
+        values["optimizer"] = "sgd"
+    return values
+
+
+def _models(keys: Keys) -> tuple[str, ...]:
+    """Names that may be the model's: the assets' folder, module and flavour."""
+    family, flavor = keys.text("model.name", "module"), keys.text("model.flavor")
+    config = keys.text("config")
+    path = keys.text("model.hf_assets_path", "hf_assets_path", "model.hf_assets_path") or ""
+    names = [path.rstrip("/").rpartition("/")[2]]
+    if family and flavor:
+        stem = family.replace("llama3", "llama-3.1").replace("_", "-")
+        names = [names[0], f"{stem}-{flavor}", f"{family}-{flavor}", *names[1:]]
+    if config:
+        names += [config.replace("llama3_", "llama-3.1-").replace("_", "-"), config]
+    return tuple(dict.fromkeys(name.strip("\"'") for name in names if name.strip("\"'")))
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+def write(run: Training) -> Written:
+    """A function that sets the plan on a `Trainer.Config`: how torchtitan is configured since 2026."""
+    plan = run.plan
+    inner = plan.shard if plan.zero and plan.shard else plan.dp
+    shards = inner if plan.zero else 1
+    lines = [
+        f"training.max_context_length = {run.seq_len}",
+        f"training.num_tokens_per_microbatch_per_dp_rank = {plan.micro_batch * run.seq_len}",
+        f"training.num_tokens_per_train_step = {run.global_batch * run.seq_len}",
+        f"parallelism.data_parallel_replicate_degree = {plan.dp // shards}",
+        f"parallelism.data_parallel_shard_degree = {shards}",
+        f"parallelism.tensor_parallel_degree = {plan.tp}",
+        f"parallelism.pipeline_parallel_degree = {plan.pp}",
+        f"parallelism.context_parallel_degree = {plan.cp}",
+        f"parallelism.expert_parallel_degree = {plan.ep}",
+    ]
+    if plan.tp > 1:
+        lines.append(f"parallelism.enable_sequence_parallel = {plan.sp}")
+    if plan.tp > 1 and plan.tp_overlap == "on":
+        lines.append("parallelism.enable_async_tensor_parallel = True")
+    if plan.zero:
+        kept = "never" if not plan.reshard or plan.zero < 3 else "always"
+        lines.append(f'parallelism.fsdp_reshard_after_forward = "{kept}"')
+    if plan.zero and plan.reduce == "step":
+        lines.append("parallelism.fsdp_defer_gradient_reduction = True")
+    if plan.pp > 1:
+        schedule = THEIRS.get(plan.schedule, "1F1B")
+        lines += [
+            f'parallelism.pipeline_parallel_schedule = "{schedule}"',
+            f"parallelism.num_pp_microbatches = {run.micro_batches}",
+        ]
+        if plan.vpp > 1:
+            each = ceil(run.layers / (plan.pp * plan.vpp))
+            lines.append(f"parallelism.pipeline_parallel_layers_per_stage = {each}")
+    if set(offloads(plan.offload)) >= {"optimizer", "weights"}:
+        lines.append("training.enable_cpu_offload = True")
+    if plan.gradients == "bf16" and plan.master == "none" and plan.states == "bf16":
+        lines.append('training.dtype = "bfloat16"')
+    elif plan.gradients == "bf16":
+        lines.append('training.mixed_precision_reduce = "bfloat16"')
+    lines.append(f"compile.enable = {plan.fused}")
+    kinds = {"none": "None", "full": "FullAC.Config()"}
+    lines.append(f"activation_checkpoint = {kinds.get(plan.recompute, 'SelectiveAC.Config()')}")
+    body = "\n".join(f"    config.{line}" for line in lines)
+    text = (
+        "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n\n\n"
+        f'def planned(config):\n    """{run.model.id} on {run.gpus} GPUs; config is a Trainer.Config."""\n'
+        f"{body}\n    return config"
+    )
+    return Written(tool="torchtitan", text=text)

@@ -1,0 +1,186 @@
+"""Answers as experiment trackers take them: a flat dict of numbers and a nested dict of what was asked.
+
+Keys of numbers are joined by slashes (`perf/mfu`, `memory/peak_bytes`), as W&B, MLflow and TensorBoard group
+them; nothing here depends on any of these. A line of JSON holds both: `{"config": ..., "metrics": ...}`.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from foretell.specs.plan import Plan
+
+Metrics = dict[str, float]
+"""Numbers by their slash-separated keys."""
+ESTIMATE: Mapping[str, str] = {
+    "step_s": "perf/step_s",
+    "tokens_per_s": "perf/tokens_per_s",
+    "tokens_per_s_per_gpu": "perf/tokens_per_s_per_gpu",
+    "tflops_per_gpu": "perf/tflops_per_gpu",
+    "mfu": "perf/mfu",
+    "hfu": "perf/hfu",
+    "peak_memory_bytes": "memory/peak_bytes",
+    "memory_capacity_bytes": "memory/capacity_bytes",
+    "energy_joules": "energy/step_joules",
+}
+"""Numbers of an estimate and their keys."""
+SERVED: Mapping[str, str] = {
+    "requests_per_s": "perf/requests_per_s",
+    "output_tokens_per_s": "perf/output_tokens_per_s",
+    "output_tokens_per_s_per_gpu": "perf/output_tokens_per_s_per_gpu",
+    "output_tokens_per_s_per_user": "perf/output_tokens_per_s_per_user",
+    "batch": "perf/batch",
+    "max_batch": "memory/max_batch",
+    "max_context": "memory/max_context",
+    "kv_bytes": "memory/kv_bytes",
+    "weight_bytes": "memory/weight_bytes",
+    "memory_bytes": "memory/capacity_bytes",
+    "usd_per_million_input_tokens": "cost/usd_per_million_input_tokens",
+    "usd_per_million_output_tokens": "cost/usd_per_million_output_tokens",
+    "usd_per_chip_hour": "cost/usd_per_chip_hour",
+    "joules_per_token": "energy/joules_per_token",
+    "tokens_per_joule": "energy/tokens_per_joule",
+    "ttft_ms": "latency/ttft_ms",
+    "tpot_ms": "latency/tpot_ms",
+    "tpot_with_first_ms": "latency/tpot_with_first_ms",
+    "e2e_ms": "latency/e2e_ms",
+    "step_ms": "latency/step_ms",
+}
+"""Numbers of a service and their keys; a latency has one for each percentile."""
+CHOICE: Mapping[str, str] = {
+    "gpus": "size/gpus",
+    "replicas": "size/replicas",
+    "ttft_ms": "latency/ttft_ms",
+    "tpot_ms": "latency/tpot_ms",
+    "headroom": "perf/headroom",
+    "requests_per_s": "perf/requests_per_s",
+    "output_tokens_per_s_per_gpu": "perf/output_tokens_per_s_per_gpu",
+    "output_tokens_per_s_per_user": "perf/output_tokens_per_s_per_user",
+    "usd_per_hour": "cost/usd_per_hour",
+    "usd_per_million_output_tokens": "cost/usd_per_million_output_tokens",
+}
+"""Numbers of one way to serve a rate, and their keys."""
+
+
+def estimate_metrics(told: Mapping[str, Any]) -> Metrics:
+    """The numbers of an estimate's JSON: rates, memory, energy, shares of the step, interval, run."""
+    found = _named(told, ESTIMATE)
+    for name, tree in (("time", told.get("breakdown")), ("memory", told.get("memory"))):
+        found |= _leaves(tree, name)
+    for name, ends in (told.get("interval") or {}).items():
+        found |= {
+            f"interval/step_s_{name}_{end}": v for end, v in zip(("low", "high"), ends, strict=True)
+        }
+    for name, value in (told.get("run") or {}).items():
+        found |= _number(f"run/{name}", value)
+    return found
+
+
+def served_metrics(told: Mapping[str, Any]) -> Metrics:
+    """The numbers of a service's JSON."""
+    found = _named(told, SERVED)
+    for latency, ranges in (told.get("interval") or {}).items():
+        for name, ends in ranges.items():
+            for end, value in zip(("low", "high"), ends, strict=True):
+                found |= _number(f"interval/{latency}_{name}_{end}", value)
+    return found
+
+
+def choice_metrics(told: Mapping[str, Any]) -> Metrics:
+    """The numbers of one way to serve a rate."""
+    return _named(told, CHOICE)
+
+
+def plan_config(plan: Plan) -> dict[str, Any]:
+    """A plan as a table, its text included."""
+    values = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    values["order"] = ",".join(plan.order)
+    return {"text": str(plan), **values}
+
+
+def estimate_config(told: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """What an estimate was asked and what kind of answer it is, nested."""
+    job = ("gpus", "global_batch", "seq_len", "target_len")
+    return {
+        "tool": "foretell",
+        "model": told["model"],
+        "system": told["system"],
+        "job": {name: told.get(name) for name in job},
+        "plan": plan_config(plan),
+        "plan_chosen": told.get("plan_chosen"),
+        "fits": told.get("fits"),
+        "limited_by": told.get("limited_by"),
+        "overrides": dict(told.get("overrides") or {}),
+        "assumptions": list(told.get("assumptions") or ()),
+    }
+
+
+def served_config(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What a service was asked, nested."""
+    load = ("isl", "osl", "concurrency", "rate")
+    plain = (
+        "model",
+        "system",
+        "gpus",
+        "replicas",
+        "plan",
+        "plan_chosen",
+        "profile",
+        "limited_by",
+        "simulated",
+    )
+    return {
+        "tool": "foretell",
+        **{name: told.get(name) for name in plain},
+        "load": {name: told.get(name) for name in load},
+        "overrides": dict(told.get("overrides") or {}),
+        "assumptions": list(told.get("assumptions") or ()),
+    }
+
+
+def json_lines(records: Iterable[tuple[Mapping[str, Any], Metrics]]) -> str:
+    """A line for each (config, metrics); numbers that JSON lacks do not occur."""
+    lines = [
+        json.dumps({"config": config, "metrics": metrics}, allow_nan=False, default=str)
+        for config, metrics in records
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _named(told: Mapping[str, Any], keys: Mapping[str, str]) -> Metrics:
+    """Numbers under their keys; tables of numbers one level deeper."""
+    found: Metrics = {}
+    for name, key in keys.items():
+        value = told.get(name)
+        if isinstance(value, Mapping):
+            for inner, number in value.items():
+                found |= _number(f"{key}/{inner}", number)
+        else:
+            found |= _number(key, value)
+    return found
+
+
+def _leaves(tree: Any, prefix: str) -> Metrics:
+    """Shares of a tree by the path of their names; a name that comes again is added to."""
+    found: Metrics = {}
+    if not isinstance(tree, Mapping):
+        return found
+    for child in tree.get("children") or ():
+        key = f"{prefix}/{str(child['name']).replace('/', '-').replace(' ', '_')}"
+        unit = "_s" if child.get("unit") == "s" else "_bytes"
+        inner = _leaves(child, key)
+        if not inner:
+            key = key + unit
+            inner = {key: float(child["value"])}
+        for name, value in inner.items():
+            found[name] = found.get(name, 0.0) + value
+    return found
+
+
+def _number(key: str, value: Any) -> Metrics:
+    """A finite number under its key; a truth as 0 or 1; nothing else."""
+    if isinstance(value, int | float) and math.isfinite(value):
+        return {key: float(value)}
+    return {}

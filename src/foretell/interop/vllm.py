@@ -1,0 +1,142 @@
+"""`vllm serve`: engine arguments as of vllm/engine/arg_utils.py (0.10 and later), or a YAML of the same.
+
+--gpu-memory-utilization is a share of the whole card. --max-num-seqs counts for one data-parallel rank,
+so that an instance holds dp times as many.
+"""
+
+import json
+
+from foretell.interop.given import Given
+from foretell.interop.keys import Keys, plan_words
+from foretell.interop.launch import Launch
+from foretell.interop.serving_words import CACHES, QUANTISATIONS, Serving, command, quantisation
+
+SWITCHES = frozenset(
+    """enable_expert_parallel ep enforce_eager trust_remote_code enable_chunked_prefill
+    enable_prefix_caching no_enable_prefix_caching disable_log_requests disable_log_stats async_scheduling
+    enable_auto_tool_choice headless data_parallel_hybrid_lb data_parallel_external_lb
+    enable_sleep_mode language_model_only enable_eplb no_enable_chunked_prefill""".split()
+)
+IGNORED = frozenset(
+    """host port api_key served_model_name trust_remote_code download_dir load_format seed tokenizer
+    tokenizer_mode revision chat_template tool_call_parser reasoning_parser enable_auto_tool_choice
+    disable_log_requests disable_log_stats uvicorn_log_level max_logprobs generation_config
+    override_generation_config limit_mm_per_prompt mm_processor_kwargs hf_overrides hf_token
+    distributed_executor_backend data_parallel_address data_parallel_rpc_port data_parallel_backend
+    data_parallel_size_local data_parallel_start_rank master_addr master_port node_rank nnodes headless
+    enable_prefix_caching enable_chunked_prefill block_size swap_space dtype compilation_config
+    all2all_backend moe_backend attention_backend async_scheduling enable_eplb api_server_count
+    rope_scaling rope_theta max_model_len m config cpu_offload_gb enable_log_requests""".split()
+)
+
+
+def read(given: Given, layers: int | None = None) -> Launch:
+    """What the command says."""
+    keys = Keys(given, tool="vllm", switches=SWITCHES)
+    tp = keys.whole("tensor_parallel_size", "tp") or 1
+    pp, dp = (
+        keys.whole("pipeline_parallel_size", "pp") or 1,
+        keys.whole("data_parallel_size", "dp") or 1,
+    )
+    cp = keys.whole("prefill_context_parallel_size", "pcp") or 1
+    if (keys.whole("decode_context_parallel_size", "dcp") or 1) > 1:
+        keys.note("decode_context_parallel_size is not known here: every rank keeps its own cache")
+    spread = keys.flag("enable_expert_parallel", "ep")
+    sequences = keys.whole("max_num_seqs")
+    longest = keys.whole("max_model_len", low=-1)
+    if longest is not None:
+        keys.note(f"max_model_len {longest}: prompts and answers together must stay below it")
+    draft = _draft(keys)
+    values: dict[str, object] = {
+        "tp": tp, "pp": pp, "dp": dp if dp > 1 else None, "cp": cp if cp > 1 else None,
+        "ep": tp * dp * cp if spread and tp * dp * cp > 1 else None,
+        "weights": keys.choice(["quantization", "q"], {**QUANTISATIONS, **OWN}),
+        "kv": keys.choice(["kv_cache_dtype"], {**CACHES, "fp8_inc": "fp8", "fp8_ds_mla": "fp8"}),
+        "max_batch": None if sequences is None else sequences * dp,
+        "max_tokens": keys.whole("max_num_batched_tokens"),
+        "memory_fraction": keys.number("gpu_memory_utilization", low=0.01, high=1.0),
+        "stream_interval": keys.whole("stream_interval"),
+        "draft_tokens": draft,
+        "graph": False if keys.flag("enforce_eager") else None,
+    }  # fmt: skip
+    if values["weights"] == "":
+        values["weights"] = None
+    models = [*_positional(keys.words), *(name for name in [keys.text("model")] if name)]
+    quiet, unknown = keys.rest(IGNORED)
+    keys.raise_problems()
+    return Launch(
+        tool="vllm",
+        models=tuple(models),
+        gpus=tp * pp * dp * cp,
+        plan=plan_words(values),
+        notes=tuple(keys.notes),
+        ignored=quiet,
+        unknown=unknown,
+    )
+
+
+OWN = {
+    "compressed-tensors": "",
+    "mxfp4": "",
+    "gpt_oss_mxfp4": "",
+    "bitsandbytes": "int4",
+    "quark": "",
+}
+"""Formats that the checkpoint says by itself."""
+
+
+def _positional(words: list[str]) -> list[str]:
+    """The model behind `vllm serve`."""
+    if "serve" in words:
+        after = words[words.index("serve") + 1 :]
+        return [word for word in after if word not in ("\\", "&", ";")][:1]
+    return []
+
+
+def _draft(keys: Keys) -> int | None:
+    """Tokens that a draft proposes in each step."""
+    told = keys.text("speculative_config")
+    direct = keys.whole("num_speculative_tokens", "speculative_config.num_speculative_tokens")
+    keys.raw("speculative_config.method", "speculative_config.model")
+    if told:
+        try:
+            table = json.loads(told)
+        except (ValueError, RecursionError):
+            keys.problem("speculative_config", "is not JSON", told)
+            return None
+        found = table.get("num_speculative_tokens") if isinstance(table, dict) else None
+        direct = found if isinstance(found, int) and 0 < found < 1000 else direct
+    if direct:
+        keys.note("how many drafted tokens are kept is not told: accepted= in --plan says it")
+    return direct
+
+
+DEGREES = (
+    "--pipeline-parallel-size",
+    "--data-parallel-size",
+    "--prefill-context-parallel-size",
+    "--stream-interval",
+)
+"""Flags that need no saying at one."""
+
+
+def write(serving: Serving) -> str:
+    """The command."""
+    d, sequences = serving.deployment, serving.sequences
+    draft = json.dumps({"method": "mtp", "num_speculative_tokens": d.draft_tokens})
+    words: list[tuple[str, object]] = [
+        ("--tensor-parallel-size", d.tp),
+        ("--pipeline-parallel-size", d.pp),
+        ("--data-parallel-size", d.dp),
+        ("--prefill-context-parallel-size", d.cp),
+        ("--enable-expert-parallel", "" if d.ep > 1 else None),
+        ("--max-num-seqs", None if sequences is None else max(sequences // d.dp, 1)),
+        ("--max-num-batched-tokens", d.max_tokens),
+        ("--gpu-memory-utilization", d.memory_fraction),
+        ("--quantization", quantisation(d.weights)),
+        ("--kv-cache-dtype", "fp8" if d.kv.startswith("fp8") else None),
+        ("--stream-interval", d.stream_interval),
+        ("--speculative-config", draft if d.draft_tokens else None),
+        ("--enforce-eager", None if d.graph else ""),
+    ]
+    return command(f"vllm serve {serving.model}", words, DEGREES)

@@ -1,0 +1,78 @@
+"""A characterisation as text: the matrix, measured beside predicted."""
+
+from typing import TYPE_CHECKING, Any
+
+from foretell.characterize.predict import HELD
+from foretell.characterize.table import SHARES, measured_of
+
+if TYPE_CHECKING:
+    from foretell.characterize.run import Characterized, Row
+
+DEFAULT_WORDS = ("pp1", "tp1", "no-fused", "recompute=none", "framework=pytorch-eager")
+"""Words of a plan that say what is usual here."""
+
+
+def characterized_text(found: "Characterized") -> str:
+    """A line for each point, the largest disagreements of each, and where the results are."""
+    lines = []
+    errors = []
+    for row in found.rows:
+        lines += _lines(row)
+        if row.measured is not None and row.predicted is not None:
+            errors.append(abs(row.predicted.step_s / measured_of(row.measured)["step_s"] - 1.0))
+    if errors:
+        middle = sorted(errors)[len(errors) // 2] if len(errors) % 2 else _mean_of_middle(errors)
+        lines.append(f"median error of the step: {middle:.1%} over {len(errors)} points")
+    states = [row.status for row in found.rows]
+    counts = {s: states.count(s) for s in ("planned", "finished", "failed", "left out")}
+    lines.append(", ".join(f"{many} {name}" for name, many in counts.items() if many))
+    lines += [f"note: {found.note}"] if found.note else []
+    lines += [f"results: {found.parquet}"] if found.parquet else []
+    return "\n".join(lines)
+
+
+def _mean_of_middle(errors: list[float]) -> float:
+    ordered, half = sorted(errors), len(errors) // 2
+    return 0.5 * (ordered[half - 1] + ordered[half])
+
+
+def _lines(row: "Row") -> list[str]:
+    point, guess = row.point, row.predicted
+    plan = " ".join(w for w in str(point.plan).split() if w not in DEFAULT_WORDS)
+    head = f"{point.model}: {point.processes} processes, {point.global_batch} x {point.seq_len}, {plan}"
+    lines = [head]
+    if guess is not None:
+        memory = f"{guess.peak_bytes / 2**30:.2f} GiB"
+        lines.append(f"  predicted {_time(guess.step_s)}, {memory}: {_shares(guess.shares_s)}")
+    if row.measured is not None:
+        told = measured_of(row.measured)
+        error = "" if guess is None else f", predicted {guess.step_s / told['step_s'] - 1.0:+.1%}"
+        rate = f"{told['tokens_per_s']:,.0f} tokens/s"
+        lines.append(
+            f"  measured  {_time(told['step_s'])}, {rate}{error}: {_shares(told['shares_s'])}"
+        )
+        lines += [f"  {text}" for text in _held(row, told)]
+    elif row.status != "planned":
+        lines.append(f"  {row.status}: {row.why}")
+    return lines
+
+
+def _held(row: "Row", told: dict[str, Any]) -> list[str]:
+    """Memory of the first rank, and whether the messages are those predicted."""
+    first = told["held_bytes"][0]
+    text = ", ".join(f"{name} {first[name] / 2**20:.1f}" for name in HELD)
+    lines = [f"held MiB  {text}"]
+    if row.predicted is not None:
+        stage = row.predicted.stages[0].held_bytes
+        text = ", ".join(f"{name} {stage[name] / 2**20:.1f}" for name in HELD)
+        lines.append(f"predicted {text}")
+    return lines
+
+
+def _shares(shares: dict[str, float]) -> str:
+    named = [(name, shares.get(name, 0.0)) for name in SHARES]
+    return ", ".join(f"{name} {_time(s)}" for name, s in named if s > 0.0005 * sum(shares.values()))
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{seconds * 1e3:.3g} ms"

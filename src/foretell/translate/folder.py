@@ -1,0 +1,118 @@
+"""The folder of a translation run: settings, model, byte pairs, checkpoints, history.
+
+    settings.json    what was asked, and how many lines it met
+    model.toml       the model, as `foretell estimate` reads it
+    tokenizer.json   the byte pairs
+    checkpoint.pt    weights, optimizer and place in the text: where the run goes on
+    best.pt          the weights with the least held-out loss
+    history.jsonl    one line for each evaluation
+
+Files are written beside and then renamed, so that a killed run leaves whole ones. Checkpoints hold
+tensors and plain values and are read with `weights_only`: nothing in them is run.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretell.errors import BadInput, Problem
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from foretell.specs.model import Model
+
+SETTINGS, MODEL, TOKENIZER = "settings.json", "model.toml", "tokenizer.json"
+CHECKPOINT, BEST, HISTORY = "checkpoint.pt", "best.pt", "history.jsonl"
+
+
+def written(path: Path, write: Callable[[Path], object]) -> None:
+    """A file that is there whole or not at all."""
+    beside = path.with_name(path.name + ".part")
+    write(beside)
+    beside.replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text, whole or not at all."""
+    written(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def make_folder(folder: Path) -> None:
+    """The folder, or BadInput where there can be none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise bad("out", str(folder), f"cannot be written: {error.strerror or error}") from None
+
+
+def read_settings(folder: Path) -> dict[str, Any] | None:
+    """What a run was asked; none where the folder has no run."""
+    path = folder / SETTINGS
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise bad("out", str(path), f"cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise bad("out", str(path), "is not a run's settings")
+    return found
+
+
+def write_json(path: Path, record: Any) -> None:
+    """A record as JSON."""
+    write_text(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+
+
+def read_model(folder: Path) -> "Model":
+    """The run's model."""
+    from foretell.interop.own_model import read_toml
+
+    return read_toml(folder / MODEL)
+
+
+def read_tokenizer(folder: Path) -> "Tokenizer":
+    """The run's byte pairs."""
+    from tokenizers import Tokenizer
+
+    path = folder / TOKENIZER
+    if not path.exists():
+        raise bad("folder", str(folder), f"has no {TOKENIZER}")
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001 - the library raises Exception itself
+        raise bad("folder", str(path), f"is damaged: {error}") from None
+
+
+def save_tensors(path: Path, record: dict[str, Any]) -> None:
+    """Tensors and plain values."""
+    import torch
+
+    written(path, lambda beside: torch.save(record, beside))
+
+
+def load_tensors(path: Path, device: str) -> dict[str, Any]:
+    """What `save_tensors` wrote; anything else in the file is refused."""
+    import pickle
+
+    import torch
+
+    try:
+        found = torch.load(path, map_location=device, weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
+        first = str(error).strip().splitlines()
+        why = first[0][:120] if first else type(error).__name__
+        raise bad("checkpoint", str(path), f"is damaged or is no checkpoint: {why}") from None
+    if not isinstance(found, dict):
+        raise bad("checkpoint", str(path), "is no checkpoint")
+    return found
+
+
+def bad(path: str, value: object, message: str, allowed: str | None = None) -> BadInput:
+    """One problem."""
+    return BadInput([Problem(path=path, value=value, message=message, allowed=allowed)])

@@ -1,0 +1,207 @@
+"""Line-aligned text in two languages: reading, holding lines out, byte pairs, batches of ids."""
+
+import gzip
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.errors import BadInput, Problem
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+PAD, START, END, UNKNOWN = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+"""Tokens that are no text, by their ids."""
+LEAST_VOCAB = len(SPECIAL) + 256
+"""Special tokens and all bytes."""
+Ids = NDArray[np.int32]
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Lines to train on and lines held out."""
+
+    train: tuple[Pair, ...]
+    """To train on."""
+    held_out: tuple[Pair, ...]
+    """To measure on; no pair is on both sides."""
+    blank: int
+    """Lines left out because one side of them is blank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """Pairs as ids: the source with its end, the target with start and end."""
+
+    source: tuple[Ids, ...]
+    """Ids of each source."""
+    target: tuple[Ids, ...]
+    """Ids of each target."""
+    too_long: int
+    """Pairs left out because one side is longer than the limit."""
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Padded ids of some pairs."""
+
+    source: Ids
+    """(pairs, longest source)."""
+    target: Ids
+    """(pairs, longest target): start, words, end."""
+
+
+def read_pairs(source: Path, target: Path) -> list[Pair]:
+    """Lines of both files side by side; every problem at once as BadInput."""
+    problems: list[Problem] = []
+    sides = [
+        _lines(path, name, problems) for name, path in (("source", source), ("target", target))
+    ]
+    if not problems and len(sides[0]) != len(sides[1]):
+        what = f"has {len(sides[1]):,} lines where {source} has {len(sides[0]):,}"
+        allowed = "files whose lines belong together one by one"
+        problems.append(Problem(path="target", value=str(target), message=what, allowed=allowed))
+    if problems:
+        raise BadInput(problems)
+    return list(zip(*sides, strict=True))
+
+
+def _lines(path: Path, name: str, problems: list[Problem]) -> list[str]:
+    """The lines of a file, packed or not; line ends are \\n and \\r\\n alone, as line counts are."""
+
+    def say(what: str) -> list[str]:
+        problems.append(Problem(path=name, value=str(path), message=what))
+        return []
+
+    try:
+        raw = path.read_bytes()
+        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    except FileNotFoundError:
+        return say("there is no such file")
+    except (OSError, EOFError) as error:
+        return say(f"cannot be read: {getattr(error, 'strerror', None) or error}")
+    if not raw.strip():
+        return say("has no text")
+    lines = raw.removesuffix(b"\n").split(b"\n")
+    try:
+        return [line.decode("utf-8").rstrip("\r") for line in lines]
+    except UnicodeDecodeError:
+        bad = next(i for i, line in enumerate(lines, 1) if not _is_text(line))
+        return say(f"is not UTF-8 text: line {bad}")
+
+
+def _is_text(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def split(pairs: Sequence[Pair], held_out: float, seed: int) -> Split:
+    """A share of the distinct pairs is held out with all their copies; at least one on either side."""
+    whole = [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
+    distinct = list(dict.fromkeys(whole))
+    if len(distinct) < 2:
+        what = f"have {len(distinct)} distinct pairs of lines with text on both sides"
+        raise BadInput([Problem(path="source", value=None, message=what, allowed="two or more")])
+    random.Random(seed).shuffle(distinct)
+    many = min(max(round(held_out * len(distinct)), 1), len(distinct) - 1)
+    apart = set(distinct[:many])
+    return Split(
+        train=tuple(pair for pair in whole if pair not in apart),
+        held_out=tuple(distinct[:many]),
+        blank=len(pairs) - len(whole),
+    )
+
+
+def train_tokenizer(pairs: Sequence[Pair], vocab: int) -> "Tokenizer":
+    """Byte pairs of both languages together, exactly `vocab` of them; every text can be encoded."""
+    need_tokenizers()
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    if vocab < LEAST_VOCAB:
+        what, allowed = "leaves no room for the bytes", f"{LEAST_VOCAB} or more"
+        raise BadInput([Problem(path="vocab", value=vocab, message=what, allowed=allowed)])
+    tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((side for pair in pairs for side in pair), trainer)
+    found = tokenizer.get_vocab_size()
+    if found < vocab:
+        what = f"is too large for the text, which has no more than {found:,} byte pairs"
+        raise BadInput(
+            [Problem(path="vocab", value=vocab, message=what, nearest=f"--vocab {found}")]
+        )
+    return tokenizer
+
+
+def encode(
+    tokenizer: "Tokenizer", pairs: Sequence[Pair], max_source: int, max_target: int
+) -> Encoded:
+    """Ids of the pairs whose sides are within the limits, end (and start) counted."""
+    sides = [[e.ids for e in tokenizer.encode_batch([pair[i] for pair in pairs])] for i in (0, 1)]
+    source: list[Ids] = []
+    target: list[Ids] = []
+    for one, other in zip(*sides, strict=True):
+        # The decoder reads all but the last id and is asked for all but the first.
+        if len(one) + 1 <= max_source and len(other) + 1 <= max_target:
+            source.append(np.array([*one, END], dtype=np.int32))
+            target.append(np.array([START, *other, END], dtype=np.int32))
+    return Encoded(source=tuple(source), target=tuple(target), too_long=len(pairs) - len(source))
+
+
+def batches(text: Encoded, size: int, seed: int | None) -> Iterator[Batch]:
+    """All pairs in batches of about one length, in an order that the seed decides; none: by length."""
+    rng = np.random.default_rng(seed)
+    # Shuffled first, so that pairs of one length meet others each time.
+    order = rng.permutation(len(text)) if seed is not None else np.arange(len(text))
+    lengths = np.array([len(text.target[i]) * 1000 + len(text.source[i]) for i in order])
+    order = order[np.argsort(lengths, kind="stable")]
+    groups = [order[i : i + size] for i in range(0, len(order), size)]
+    if seed is not None:
+        groups = [groups[i] for i in rng.permutation(len(groups))]
+    for group in groups:
+        yield Batch(
+            source=padded([text.source[i] for i in group]),
+            target=padded([text.target[i] for i in group]),
+        )
+
+
+def padded(rows: Sequence[Any]) -> Ids:
+    """Rows of ids side by side, as wide as the longest."""
+    out = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int32)
+    for line, row in zip(out, rows, strict=True):
+        line[: len(row)] = row
+    return out
+
+
+def need_tokenizers() -> None:
+    """The library of byte pairs is there, or BadInput says how to get it."""
+    if find_spec("tokenizers") is None:
+        what, how = "byte pairs need tokenizers", "pip install 'foretell[translate]'"
+        raise BadInput([Problem(path="tokenizers", value=None, message=what, allowed=how)])
+
+
+def need_torch() -> None:
+    """torch is there, or BadInput says how to get it."""
+    if find_spec("torch") is None:
+        what, how = "translation models need PyTorch", "pip install torch"
+        raise BadInput([Problem(path="torch", value=None, message=what, allowed=how)])

@@ -1,0 +1,216 @@
+"""What every verb answers to flags in snake case: exactly what the command line prints with --json.
+
+Each function takes flags that `names.safe` has been over. What is left out has the verb's own default.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from foretell.errors import BadInput, Problem, unknown
+from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
+
+Given = dict[str, Any]
+Answer = dict[str, Any]
+
+PLAYING = (
+    "arrivals", "requests", "seed", "lengths", "prefixes", "prefix_tokens", "routing", "preemption",
+    "prefill_plan", "prefill_gpus", "ttft", "tpot",
+)  # fmt: skip
+"""Flags of `serve` that say how requests are played."""
+
+
+def estimate(given: Given, limits: Limits) -> Answer:
+    """`foretell estimate`."""
+    from foretell import api
+    from foretell.interop.launch import TRAINING
+
+    export = _tool(given, TRAINING)
+    found = api.estimate(**given)
+    return {**found.to_dict(), **_written(found.export(export) if export else None)}
+
+
+def search(given: Given, limits: Limits) -> Answer:
+    """`foretell search`; too many plans are turned away as soon as they have been counted."""
+    from foretell import api
+    from foretell.interop.launch import TRAINING
+    from foretell.report.no import no_as_dict, nothing_found
+
+    export = _tool(given, TRAINING)
+
+    def watch(done: int, total: int) -> None:
+        if total > limits.plans:
+            most = f"at most {limits.plans:,} plans".replace(",", " ")
+            raise TooMuch([too_much("over", total, most)])
+
+    found = api.search(**given, progress=watch)
+    if not found.plans:
+        return {**found.to_dict(), **no_as_dict([nothing_found(found)])}
+    return {**found.to_dict(), **_written(found.best.export(export) if export else None)}
+
+
+def explain(given: Given, limits: Limits) -> Answer:
+    """`foretell explain`."""
+    from foretell import api
+
+    return api.explain(**given).to_dict()
+
+
+def memory(given: Given, limits: Limits) -> Answer:
+    """`foretell memory`."""
+    from foretell import api
+
+    return {**api.memory(**given).to_dict(), "out": None}
+
+
+def simulate(given: Given, limits: Limits) -> Answer:
+    """`foretell simulate`, without a file."""
+    from foretell import api
+
+    return {**api.simulate(**given).to_dict(), "trace": None}
+
+
+def compare_plans(given: Given, limits: Limits) -> Answer:
+    """`foretell compare-plans`."""
+    from foretell import api
+
+    return api.compare_plans(given.pop("a"), given.pop("b"), **given).to_dict()
+
+
+def sensitivity(given: Given, limits: Limits) -> Answer:
+    """d ln(result) / d ln(each number of the system) of an estimate."""
+    from foretell import api
+
+    of = given.pop("of", "step_s")
+    return api.sensitivity(api.estimate(**given), of).to_dict()
+
+
+def serve(given: Given, limits: Limits) -> Answer:
+    """`foretell serve`."""
+    from foretell.interop.launch import SERVING
+    from foretell.serve import DEFAULT_ENGINE, launch_command
+    from foretell.serve import serve as ask
+
+    export = _tool(given, SERVING)
+    played = {name: given.pop(name) for name in PLAYING if name in given}
+    if played and not given.get("simulate"):
+        raise BadInput(
+            Problem(
+                path=name, value=value, message="says how requests are played", allowed="simulate"
+            )
+            for name, value in played.items()
+        )
+    for level in ("ttft", "tpot"):
+        if level in played:
+            played[f"{level}_ms"] = played.pop(level)
+    if given.get("simulate"):
+        given["simulate"] = played
+    found = ask(**given)
+    place: Given = {name: given.get(name) for name in ("system", "gpus", "set")}
+    place |= {"set": place["set"] or (), "engine": given.get("engine") or DEFAULT_ENGINE}
+    written = launch_command(export, found, given["model"], **place) if export else None
+    return {**found.to_dict(), **_written(written)}
+
+
+def size(given: Given, limits: Limits) -> Answer:
+    """`foretell size`."""
+    from foretell.interop.launch import SERVING
+    from foretell.size import size as ask
+
+    export = _tool(given, SERVING)
+    found = ask(**given)
+    return {**found.to_dict(), **_written(found.export(export) if export else None)}
+
+
+def _tool(given: Given, known: Sequence[str]) -> str | None:
+    """The tool that a plan is to be written for, taken out of the flags."""
+    tool = given.pop("export", None)
+    if tool is not None and tool not in known:
+        raise BadInput([unknown("export", tool, known)])
+    return None if tool is None else str(tool)
+
+
+def _written(found: Any) -> Answer:
+    """The text for another tool, and what it does not say."""
+    return {} if found is None else {"export": found.text, "export_notes": list(found.notes)}
+
+
+def network(given: Given, limits: Limits) -> Answer:
+    """`foretell network`."""
+    from foretell.collective import collective as ask
+
+    return ask(size=given.pop("bytes"), **given).to_dict()
+
+
+def cost_chip(given: Given, limits: Limits) -> Answer:
+    """`foretell cost chip`."""
+    from foretell.economics.ask import PackageQuestion, chip_cost
+
+    return _cost(chip_cost, PackageQuestion, given)
+
+
+def cost_package(given: Given, limits: Limits) -> Answer:
+    """`foretell cost package`."""
+    from foretell.economics.ask import PackageQuestion, package_cost
+
+    return _cost(package_cost, PackageQuestion, given)
+
+
+def cost_system(given: Given, limits: Limits) -> Answer:
+    """`foretell cost system`."""
+    from foretell.economics.ask_system import SystemQuestion, system_cost
+
+    if not isinstance(given["system"], str):
+        message = "must be a name here: prices are known of systems of the catalogue"
+        raise BadInput([Problem(path="system", value=None, message=message)])
+    return _cost(system_cost, SystemQuestion, given)
+
+
+def cost_run(given: Given, limits: Limits) -> Answer:
+    """`foretell cost run`."""
+    from foretell.bills import RunQuestion, run_cost
+
+    return _cost(run_cost, RunQuestion, given)
+
+
+def cost_token(given: Given, limits: Limits) -> Answer:
+    """`foretell cost token`."""
+    from foretell.bills import TokenQuestion, token_cost
+
+    return _cost(token_cost, TokenQuestion, given)
+
+
+def _cost(ask: Callable[[Any], Any], question: Callable[..., Any], given: Given) -> Answer:
+    """One cost, or a row for every combination of a sweep."""
+    from foretell.economics.settings import combinations, parse_sweeps
+    from foretell.economics.sweeps import swept
+
+    sweep = tuple(given.pop("sweep", ()))
+    asked = question(**given)
+    if not sweep:
+        answer: Answer = ask(asked).to_dict()
+        return answer
+    flags = [name for name in asked.__dataclass_fields__ if name != "set"]
+    rows = len(combinations(parse_sweeps(sweep, flags)))
+    if rows > MOST_ROWS:
+        raise TooMuch([too_much("sweep", rows, f"at most {MOST_ROWS} rows")])
+    return swept(ask, asked, sweep)
+
+
+VERBS: Mapping[str, Callable[[Given, Limits], Answer]] = {
+    "estimate": estimate,
+    "search": search,
+    "explain": explain,
+    "memory": memory,
+    "simulate": simulate,
+    "compare-plans": compare_plans,
+    "sensitivity": sensitivity,
+    "serve": serve,
+    "size": size,
+    "network": network,
+    "cost chip": cost_chip,
+    "cost package": cost_package,
+    "cost system": cost_system,
+    "cost run": cost_run,
+    "cost token": cost_token,
+}
+"""Verbs that are asked by POST, as the command line spells them."""

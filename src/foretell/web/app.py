@@ -1,0 +1,258 @@
+"""The app: a page, and `POST /api/VERB` with a verb's flags as its body and its --json as its answer."""
+
+import json
+from collections.abc import Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Union
+
+from pydantic import BaseModel
+
+from foretell import __version__
+from foretell.errors import Problem
+from foretell.web import answers, figures, lists
+from foretell.web.fields import Flag, Table, Text, body_model, figure_model, given
+from foretell.web.guard import Guard
+from foretell.web.limits import MOST, Limits
+from foretell.web.pool import Busy, Inline, Pool
+from foretell.web.wrong import Errors, errors_of, problems_of
+
+STATIC = Path(__file__).parent / "static"
+"""The page, its style and its scripts."""
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "testserver")
+"""Names of this machine for itself."""
+FAILURES: dict[int | str, dict[str, Any]] = {
+    400: {"model": Errors, "description": "No such host, or no JSON"},
+    413: {"model": Errors, "description": "The question is too large"},
+    422: {"model": Errors, "description": "Bad input: everything that is wrong with it"},
+    429: {"model": Errors, "description": "Too many questions wait already"},
+    503: {
+        "model": Errors,
+        "description": "More work or time than this server gives to one question",
+    },
+}
+"""Answers other than the one asked for."""
+COSTS = ("chip", "package", "system", "run", "token")
+OF = Flag(
+    name="of", required=False, default="step_s", help="step_s, energy_joules or another result."
+)
+
+
+def make_app(
+    flags: Table,
+    limits: Limits | None = None,
+    hosts: Collection[str] | None = LOOPBACK,
+    processes: bool = True,
+) -> Any:
+    """The ASGI app: `flags` are the command line's, `hosts` the names that it answers to (None: any).
+
+    Without `processes` questions are answered in this one, with no deadline: for tests and notebooks.
+    """
+    from fastapi import FastAPI
+    from fastapi.exceptions import RequestValidationError
+    from starlette.exceptions import HTTPException
+
+    limits = limits or Limits()
+    pools: list[Pool | Inline] = [] if processes else [Inline(limits)]
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> Any:
+        if not pools:
+            pools.append(Pool(limits))
+        yield
+        pools[0].stop()
+
+    app = FastAPI(
+        title="Foretell",
+        version=__version__,
+        summary="How long a transformer takes to train or serve on a system, and what it costs.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    bodies: dict[str, type[BaseModel]] = {}
+    _add_verbs(app, flags, pools, bodies)
+    _add_lists(app, pools)
+    _add_status(app, pools, limits)
+    _add_page(app)
+
+    async def malformed(request: Any, error: Any) -> Any:
+        return _told(422, errors_of(problems_of(error.errors(), request.url.path, bodies)))
+
+    async def refused(request: Any, error: Any) -> Any:
+        problem = Problem(path="", value=None, message=str(error.detail))
+        return _told(error.status_code, errors_of([problem]), error.headers)
+
+    app.add_exception_handler(RequestValidationError, malformed)
+    app.add_exception_handler(HTTPException, refused)
+    app.add_middleware(Guard, body_bytes=limits.body_bytes, hosts=hosts)
+    return app
+
+
+def _add_verbs(
+    app: Any, flags: Table, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]
+) -> None:
+    """A route for every verb, the trace of a played step, and `cost` by its `what`."""
+    known = dict(flags)
+    known.setdefault("sensitivity", [*_asked(known["explain"]), OF])
+    for verb in answers.VERBS:
+        bodies[_path(verb)] = body_model(verb, known[verb])
+        _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)
+    traced = body_model("simulate trace", known["simulate"])
+    bodies["/api/simulate/trace"] = traced
+    _add(app, "/api/simulate/trace", _endpoint("simulate trace", traced, pools), "simulate trace")
+    _add_cost(app, known, pools)
+    _add_figures(app, known, pools, bodies)
+
+
+def _add_figures(
+    app: Any, known: Table, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]
+) -> None:
+    """A route for every figure: up to four questions side by side."""
+    for name, kind in figures.KINDS.items():
+        verb = f"figures {name}"
+        bodies[_path(verb)] = figure_model(verb, bodies[_path(kind.verb)], figures.MOST_QUESTIONS)
+        _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)
+
+
+def _add_cost(app: Any, known: Table, pools: list[Pool | Inline]) -> None:
+    """`POST /api/cost`: one of the costs, by its name in `what`."""
+    from typing import Annotated, Literal
+
+    from fastapi import Request
+    from pydantic import Field
+
+    models = tuple(
+        body_model(f"any cost {what}", known[f"cost {what}"], {"what": (Literal[what], ...)})
+        for what in COSTS
+    )
+    body: Any = Annotated[Union[models], Field(discriminator="what")]  # noqa: UP007 - of a tuple
+
+    async def endpoint(request: Request, question: body) -> Any:
+        asked = given(question)
+        return await _reply(pools, f"cost {asked.pop('what')}", asked, request)
+
+    _add(app, "/api/cost", endpoint, "cost")
+
+
+def _asked(flags: Any) -> list[Flag]:
+    return [flag for flag in flags if flag.name not in ("plot", "json")]
+
+
+def _path(verb: str) -> str:
+    return f"/api/{verb.replace(' ', '/')}"
+
+
+def _endpoint(verb: str, body: type[BaseModel], pools: list[Pool | Inline]) -> Any:
+    from fastapi import Request
+
+    async def endpoint(request: Request, question: body) -> Any:  # type: ignore[valid-type]
+        return await _reply(pools, verb, given(question), request)
+
+    return endpoint
+
+
+def _add(app: Any, path: str, endpoint: Any, verb: str, method: str = "POST") -> None:
+    about: dict[int | str, dict[str, Any]] = {
+        200: {
+            "description": "What `foretell` prints with --json",
+            "content": {"application/json": {}},
+        }
+    }
+    if verb.endswith("trace"):
+        about = {200: {"description": "A Chrome trace", "content": {"application/gzip": {}}}}
+    app.add_api_route(
+        path,
+        endpoint,
+        methods=[method],
+        name=verb,
+        operation_id=verb.replace(" ", "_").replace("-", "_"),
+        summary=f"foretell {verb}",
+        response_model=None,
+        responses={**about, **FAILURES},
+    )
+
+
+def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
+    """What is asked by GET."""
+    from typing import Literal
+
+    from fastapi import Request
+
+    async def catalogue(request: Request, kind: Literal["chips", "systems", "models"]) -> Any:
+        return await _reply(pools, "catalog", {"kind": kind}, request)
+
+    async def shown(request: Request, name: Text) -> Any:
+        return await _reply(pools, "catalog show", {"name": name}, request)
+
+    async def published(request: Request) -> Any:
+        return await _reply(pools, "validate published", {}, request)
+
+    async def accuracy(
+        request: Request, find: Text = "", theme: Literal["light", "dark"] = "light"
+    ) -> Any:
+        # The rows take a second to make and are kept; of them a figure is made in a moment.
+        rows = await _reply(pools, "validate published", {}, request)
+        if rows.status_code != 200:
+            return rows
+        return _told(200, lists.published_figure(json.loads(rows.body), find, theme))
+
+    _add(app, "/api/figures/accuracy", accuracy, "figures accuracy", "GET")
+    _add(app, "/api/catalog/show/{name:path}", shown, "catalog show", "GET")
+    _add(app, "/api/catalog/{kind}", catalogue, "catalog", "GET")
+    _add(app, "/api/validate/published", published, "validate published", "GET")
+
+
+def _add_status(app: Any, pools: list[Pool | Inline], limits: Limits) -> None:
+    """How the server is: for who keeps it running."""
+
+    async def status() -> Any:
+        held = {"version": __version__, "under_way": pools[0].under_way}
+        return _told(200, {**held, "limits": {**asdict(limits), "most": dict(MOST)}})
+
+    _add(app, "/api/status", status, "status", "GET")
+
+
+async def _reply(
+    pools: list[Pool | Inline], verb: str, asked: Mapping[str, Any], request: Any
+) -> Any:
+    """The answer of a worker as a response."""
+    from starlette.responses import Response
+
+    question = json.dumps([verb, asked], sort_keys=True)
+    try:
+        reply = await pools[0].ask(question, request.is_disconnected)
+    except Busy:
+        message = "too many questions wait already; ask again in a moment"
+        errors = errors_of([Problem(path="", value=None, message=message)])
+        return _told(429, errors, {"retry-after": "1"})
+    if reply is None:  # nobody is there to read it
+        return Response(status_code=499)
+    status, kind, content = reply
+    headers = {"cache-control": "no-store"}
+    if status == 503:
+        headers["retry-after"] = "5"
+    if kind == "application/gzip":
+        headers["content-disposition"] = 'attachment; filename="foretell-step.json.gz"'
+    return Response(content, status_code=status, media_type=kind, headers=headers)
+
+
+def _told(status: int, record: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
+    """A short record as a response, in ASCII: a text may hold what no encoding has."""
+    from starlette.responses import Response
+
+    body = json.dumps(record, default=str).encode("ascii")
+    return Response(body, status_code=status, media_type="application/json", headers=headers)
+
+
+def _add_page(app: Any) -> None:
+    """The page at the root, and its parts."""
+    from starlette.responses import FileResponse
+    from starlette.staticfiles import StaticFiles
+
+    async def page() -> Any:
+        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+    app.add_api_route("/", page, include_in_schema=False, response_model=None)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")

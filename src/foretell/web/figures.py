@@ -1,0 +1,203 @@
+"""`POST /api/figures/NAME`: a figure of up to four questions, as Plotly JSON (report/figures)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from foretell.errors import Infeasible
+from foretell.web import answers as verbs
+from foretell.web.limits import Limits, check_work
+from foretell.web.names import safe
+
+Answer = dict[str, Any]
+MOST_QUESTIONS = 4
+"""Scenarios side by side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of figure."""
+
+    verb: str
+    """The verb whose flags its questions have."""
+    draw: Callable[[Sequence[Answer], Sequence[str]], Answer]
+    """Answers and their names -> the figure."""
+    ask: str = ""
+    """The verb that is asked, where it is another."""
+
+
+def drawn(name: str, given: Mapping[str, Any], limits: Limits) -> Answer:
+    """The figure of a name, of `questions`, with `names` and in a `theme`."""
+    from foretell.report.figures.look import template
+
+    kind = KINDS[name]
+    questions = given["questions"]
+    names = list(given.get("names") or ())[: len(questions)]
+    names += ["ABCD"[i] for i in range(len(names), len(questions))]
+    found = [answered(kind.ask or kind.verb, question, limits) for question in questions]
+    made = kind.draw(found, names)
+    made["layout"]["template"] = template(given.get("theme") or "light")
+    return made
+
+
+def answered(verb: str, question: Mapping[str, Any], limits: Limits) -> Answer:
+    """The answer to one question; the answer no where that is it."""
+    from foretell.question import as_texts
+    from foretell.report.no import no_as_dict
+
+    check_work(question)
+    flags = safe(question)
+    if "set" in flags:
+        flags["set"] = as_texts(flags["set"])
+    try:
+        return ASKED[verb](flags, limits)
+    except Infeasible as error:
+        return no_as_dict(error.problems, error.answer)
+
+
+def _time(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.breakdown import time_bars
+
+    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("breakdown")]
+    return time_bars([a for a, _ in known], [name for _, name in known])
+
+
+def _memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    """The stages of one plan, or the fullest stage of several."""
+    from foretell.report.figures.memory import memory_bars
+
+    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("memory")]
+    if len(known) == 1:
+        return memory_bars(known[0][0])
+    bars = [{**a["memory"], "name": name} for a, name in known]
+    chips = {a["memory_capacity_bytes"] for a, _ in known}
+    shared = {"memory_capacity_bytes": chips.pop() if len(chips) == 1 else None}
+    whole = {"model": "", "gpus": 0, "system": ""}
+    return memory_bars({**whole, **shared, "memory_by_stage": bars}, "Memory of the fullest stage")
+
+
+def _plans(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.pareto import pareto
+
+    rows = [
+        {**plan, "scenario": name}
+        for answer, name in zip(found, names, strict=True)
+        for plan in answer.get("plans", ())
+    ]
+    group = "scenario" if len(found) > 1 else None
+    return pareto(rows, "peak_memory_bytes", "step_s", ("min", "min"), group=group)
+
+
+def _shares(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.breakdown import shares_bars
+
+    made = shares_bars(found[0] if found[0].get("time") else {**_NOBODY, "time": []})
+    for trace in made["data"]:
+        trace["y"] = [name.replace("_", " ") for name in trace["y"]]
+    return made
+
+
+def _tornado(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.look import words_of
+    from foretell.report.figures.tornado import elasticity_rows, tornado
+
+    rows = elasticity_rows(found[0]) if found[0].get("elasticities") else []
+    return tornado(rows, of=words_of(str(found[0].get("result", ""))))
+
+
+def _pareto(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.pareto import pareto
+
+    rows = [
+        {**point, "scenario": name}
+        for answer, name in zip(found, names, strict=True)
+        for point in answer.get("pareto", ())
+    ]
+    user, chip = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
+    group = "scenario" if len(found) > 1 else None
+    return pareto(rows, user, chip, ("max", "max"), group=group)
+
+
+def _latencies(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.lines import latency_bars
+
+    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("ttft_ms")]
+    return latency_bars([a for a, _ in known], [name for _, name in known])
+
+
+def _decode(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.breakdown import serve_bars
+
+    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("step_ms")]
+    return serve_bars([a for a, _ in known], [name for _, name in known])
+
+
+def _over_step(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.look import figure
+    from foretell.report.figures.memory import memory_over_step
+
+    return memory_over_step(found[0]) if found[0].get("stages") else figure([], "Memory", "", "")
+
+
+def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+    """Bars of one of the trees of a cost."""
+
+    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+        from foretell.web.drawn import cost_bars
+
+        return cost_bars(found, names, tree)
+
+    return draw
+
+
+def _bandwidths(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.web.drawn import bandwidths
+
+    return bandwidths(found, names)
+
+
+def _timeline(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.timeline import timeline
+
+    return timeline(found[0].get("events", ()), str(found[0].get("plan", "One step")))
+
+
+def _played(given: dict[str, Any], limits: Limits) -> Answer:
+    """The events of a played step, by tasks: what a screen can show."""
+    from foretell import api
+    from foretell.errors import BadInput
+    from foretell.report.trace import trace_events
+    from foretell.simulation import played_step
+
+    question = {name: given[name] for name in given if name in PLACE}
+    result = api.estimate(**question)
+    if result.scenario is None:
+        raise BadInput([])
+    events = trace_events(*played_step(result.scenario, result.plan), "tasks")
+    return {"plan": str(result.plan), "events": list(events)}
+
+
+PLACE = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan", "set")
+"""Flags of a step."""
+_NOBODY = {"model": "", "system": "", "gpus": 0, "plan": ""}
+ASKED: Mapping[str, Callable[[dict[str, Any], Limits], Answer]] = {**verbs.VERBS, "played": _played}
+KINDS: Mapping[str, Kind] = {
+    "time": Kind(verb="estimate", draw=_time),
+    "memory": Kind(verb="estimate", draw=_memory),
+    "plans": Kind(verb="search", draw=_plans),
+    "shares": Kind(verb="explain", draw=_shares),
+    "memory-over-step": Kind(verb="memory", draw=_over_step),
+    "tornado": Kind(verb="sensitivity", draw=_tornado),
+    "timeline": Kind(verb="simulate", draw=_timeline, ask="played"),
+    "pareto": Kind(verb="size", draw=_pareto),
+    "latencies": Kind(verb="serve", draw=_latencies),
+    "decode": Kind(verb="serve", draw=_decode),
+    "cost-run": Kind(verb="cost run", draw=_cost("breakdown")),
+    "cost-run-energy": Kind(verb="cost run", draw=_cost("energy")),
+    "cost-token": Kind(verb="cost token", draw=_cost("breakdown")),
+    "cost-token-energy": Kind(verb="cost token", draw=_cost("energy")),
+    "cost-system": Kind(verb="cost system", draw=_cost("breakdown")),
+    "cost-system-year": Kind(verb="cost system", draw=_cost("year")),
+    "bandwidths": Kind(verb="network", draw=_bandwidths),
+}
+"""Every figure of the page."""

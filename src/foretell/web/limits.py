@@ -1,0 +1,78 @@
+"""What one server does for a stranger: bytes, work, time and questions at once, each with a clear answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from foretell.errors import Problem, ProblemsError
+
+ELSEWHERE = "the command line and Python have no such limit"
+
+
+class TooMuch(ProblemsError):
+    """A question that this server leaves to the command line: 503."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How far a server goes."""
+
+    workers: int = 2
+    """Processes that answer."""
+    waiting: int = 128
+    """Questions that may wait for one; further ones are answered 429."""
+    deadline_s: float = 20.0
+    """Longest time of one answer, not counting the wait; then 503."""
+    body_bytes: int = 256 * 1024
+    """Largest question; a larger one is answered 413."""
+    memory_bytes: int = 8 * 2**30
+    """Address space of one worker; what needs more is answered 503."""
+    plans: int = 4_000_000
+    """Plans of one search."""
+
+
+MOST: Mapping[str, float] = {
+    "gpus": 2**20,
+    "prefill_gpus": 2**20,
+    "group": 2**20,
+    "neighbours": 2**20,
+    "global_batch": 2**22,
+    "seq_len": 2**22,
+    "target_len": 2**22,
+    "isl": 2**22,
+    "osl": 2**17,
+    "concurrency": 2**16,
+    "rate": 1e5,
+    "requests": 20_000,
+    "prefixes": 20_000,
+    "repeats": 100,
+    "top": 1000,
+}
+"""Largest numbers of flags that work grows with."""
+MOST_ROWS = 64
+"""Rows of a sweep."""
+
+
+def check_work(given: Mapping[str, Any]) -> None:
+    """Raise TooMuch where a number asks for more work than the limits allow."""
+    problems = [
+        too_much(name, value, f"at most {MOST[name]:,.0f}".replace(",", " "))
+        for name, value in given.items()
+        if name in MOST and _number(value) > MOST[name]
+    ]
+    if problems:
+        raise TooMuch(problems)
+
+
+def too_much(path: str, value: object, allowed: str) -> Problem:
+    """One number above its limit."""
+    message = f"more than this server answers for; {ELSEWHERE}"
+    return Problem(path=path, value=value, message=message, allowed=allowed)
+
+
+def _number(value: object) -> float:
+    """The number of a value such as 512 or 512xH100; 0 where there is none."""
+    if isinstance(value, str):
+        digits = value.strip().lower().partition("x")[0].strip()[:15]
+        return float(digits) if digits.isascii() and digits.isdigit() else 0.0
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,66 @@
+"""What is asked by GET: the catalogue, what words mean, and published runs beside ours."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from foretell.errors import BadInput, Problem
+
+Theme = Literal["light", "dark"]
+
+
+def catalogue(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """`foretell catalog chips|systems|models`."""
+    from foretell.report.entry import listing
+
+    return listing(str(given["kind"]).removesuffix("s"))
+
+
+def shown(given: Mapping[str, Any]) -> dict[str, Any]:
+    """`foretell catalog show NAME`, of names of the catalogue alone."""
+    from foretell.catalog.models import find_model
+    from foretell.catalog.names import exists, find, nearest
+    from foretell.report.entry import entry
+
+    name = str(given["name"])
+    if exists(name):
+        return entry(find(name).id)
+    found = find_model(name)
+    if found is not None:
+        return entry(found.id)
+    near = " or ".join(nearest(name)) or None
+    message = "is no model, chip or system of the catalogue"
+    raise BadInput([Problem(path="name", value=name, message=message, nearest=near)])
+
+
+def published(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every published step of the package's own table beside ours: rows of the accuracy page."""
+    from dataclasses import asdict
+
+    from foretell.validate.published import runs
+
+    return [{**asdict(run), "error": run.error} for run in runs()]
+
+
+def published_figure(rows: Sequence[Mapping[str, Any]], find: str, theme: Theme) -> dict[str, Any]:
+    """The same as a figure, of the rows that have all words of `find`."""
+    from foretell.report.figures.look import template
+    from foretell.web.drawn import beside
+
+    words = find.lower().split()
+    made = beside([row for row in rows if all(word in row_text(row) for word in words)])
+    made["layout"]["template"] = template(theme)
+    return made
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """What a search looks through."""
+    return " ".join(str(row[name]) for name in SEARCHED).lower()
+
+
+SEARCHED = ("table", "source", "model", "chip", "gpus", "global_batch", "seq_len", "plan")
+LISTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "catalog": catalogue,
+    "catalog show": shown,
+    "validate published": published,
+}
+"""Questions without flags, as a worker knows them."""

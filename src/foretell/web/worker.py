@@ -1,0 +1,125 @@
+"""One process that answers questions, one after the other, until its pipe is closed.
+
+An answer is a status, as HTTP has it, a content type and bytes. Nothing that a question does can end the
+process by an exception; what takes too long is ended from outside (pool.py). JSON goes in and bytes come
+out: nothing is pickled.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
+from foretell.web.limits import ELSEWHERE, Limits, TooMuch, check_work
+
+Reply = tuple[int, str, bytes]
+"""Status, content type, content."""
+JSON = "application/json"
+FIGURE = "figures "
+"""What a verb that asks for a figure begins with."""
+
+
+def work(pipe: Connection, limits: Limits) -> None:
+    """Answer what comes through the pipe."""
+    _quiet()
+    _bounded(limits.memory_bytes)
+    _warm(limits)
+    pipe.send_bytes(b"ready")
+    while True:
+        try:
+            verb, given = json.loads(pipe.recv_bytes())
+            pipe.send_bytes(packed(answer(verb, given, limits)))
+        except (EOFError, OSError):  # the server has ended
+            return
+
+
+def packed(reply: Reply) -> bytes:
+    """A reply as bytes: status and content type in a line, then the content."""
+    status, kind, content = reply
+    return f"{status} {kind}\n".encode("ascii") + content
+
+
+def unpacked(message: bytes) -> Reply:
+    """The reply that `packed` made bytes of."""
+    line, _, content = message.partition(b"\n")
+    status, _, kind = line.decode("ascii").partition(" ")
+    return int(status), kind, content
+
+
+def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
+    """The reply to one question: 200, 422 for bad input, 503 for too much work."""
+    try:
+        return _asked(verb, given, limits)
+    except BadInput as error:
+        return errors_reply(422, error)
+    except Infeasible as error:
+        from foretell.report.no import no_as_dict
+
+        return json_reply(200, no_as_dict(error.problems, error.answer))
+    except TooMuch as error:
+        return errors_reply(503, error)
+    except (MemoryError, RecursionError):
+        message = f"takes more memory than this server gives to one question; {ELSEWHERE}"
+        return errors_reply(503, TooMuch([Problem(path="", value=None, message=message)]))
+    except Exception as error:  # noqa: BLE001 - a defect of ours must not take the server down
+        sys.stderr.write(f"foretell: fault in {verb}: {type(error).__name__}: {error}\n")
+        message = "this is a fault of foretell, please report it"
+        return errors_reply(500, TooMuch([Problem(path="", value=None, message=message)]))
+
+
+def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
+    from foretell.question import as_texts
+    from foretell.web import answers, figures, files, lists
+    from foretell.web.names import safe
+
+    if verb in lists.LISTS:
+        return json_reply(200, lists.LISTS[verb](given))
+    if verb.startswith(FIGURE):
+        return json_reply(200, figures.drawn(verb.removeprefix(FIGURE), given, limits))
+    flags = dict(given)
+    check_work(flags)
+    flags = safe(flags)
+    if "set" in flags:
+        flags["set"] = as_texts(flags["set"])
+    if verb in files.FILES:
+        return files.FILES[verb](flags, limits)
+    return json_reply(200, answers.VERBS[verb](flags, limits))
+
+
+def json_reply(status: int, record: object) -> Reply:
+    """A record as the command line writes it: unknown is null, dates are texts."""
+    text = json.dumps(record, allow_nan=False, default=str, separators=(",", ":"))
+    return status, JSON, text.encode("ascii")
+
+
+def errors_reply(status: int, error: ProblemsError) -> Reply:
+    """What is wrong, as a list."""
+    from foretell.report.no import problem_as_dict
+
+    return json_reply(status, {"errors": [problem_as_dict(p) for p in error.problems]})
+
+
+def _quiet() -> None:
+    """Leave interrupts to the server, which closes the pipe; say nothing of warnings."""
+    import signal
+    import warnings
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore")
+
+
+def _bounded(memory_bytes: int) -> None:
+    """Refuse more memory than one question may take, where the system can."""
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, resource.RLIM_INFINITY))
+
+
+def _warm(limits: Limits) -> None:
+    """Load what the first question would wait for."""
+    answer("estimate", {"model": "gpt2", "system": "h100-sxm", "gpus": 8}, limits)
+    answer("serve", {"model": "gpt2", "system": "h100-sxm", "plan": "tp1"}, limits)

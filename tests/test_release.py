@@ -1,0 +1,139 @@
+"""What is released: the wheel, the version in its three places, the lock, licences, lowest versions."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from foretell import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def tool(name: str) -> ModuleType:
+    """A script of tools/ as a module."""
+    spec = spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed: pip install hatchling")
+    return tool("check_wheels").build(tmp_path_factory.mktemp("wheel"), isolated=False)
+
+
+def test_the_wheel_is_whole(wheel: Path) -> None:
+    assert tool("check_wheels").missing(wheel) == []
+    assert wheel.name == f"foretell-{__version__}-py3-none-any.whl"
+
+
+@pytest.mark.full
+def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
+    """In a fresh environment that borrows the dependencies of this one."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    (place,) = tmp_path.glob("lib/python*/site-packages")
+    flags = ["--quiet", "--no-deps", "--disable-pip-version-check", "--target", str(place)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *flags, str(wheel)], check=True)
+    borrowed = [path for path in sys.path if path.endswith("site-packages")]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    env = {**kept, "PYTHONPATH": os.pathsep.join(borrowed)}
+    python = str(tmp_path / "bin" / "python")
+    for words in (["--help"], "estimate llama-3.1-8b --gpus 64xH100".split()):
+        program = (
+            "import sys; sys.path.insert(0, sys.argv.pop(1)); from foretell.cli import main; main()"
+        )
+        done = subprocess.run(
+            [python, "-c", program, str(place), *words],
+            env=env, cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+    assert "step time" in done.stdout
+
+
+@pytest.mark.full
+def test_the_wheel_runs_on_every_python_at_hand() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "check_wheels.py")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if re.search("No matching distribution|Could not find a version", done.stdout + done.stderr):
+        pytest.skip("pip reaches no index here")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_version_is_one() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    said = re.search(r"^version: (\S+)\ndate-released: (\S+)$", citation, re.MULTILINE)
+    assert said is not None
+    assert said[1] == __version__
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+) \((\S+)\)$", changes, re.MULTILINE)
+    assert newest is not None
+    assert newest.groups() == said.groups()
+
+
+def test_the_citation_names_the_four_lines_of_work() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    for doi in ("2410.00273", "10.1145/3673660.3655087", "2305.10991", "2507.02456"):
+        assert doi in citation
+
+
+def test_every_dependency_has_a_minimum() -> None:
+    minimums = tool("check_minimums")
+    pins = [minimums.lowest(line) for line in minimums.requirements()]
+    assert len(pins) >= 10
+    assert all(re.fullmatch(r"[A-Za-z_]+==[0-9.]+", pin) for pin in pins)
+
+
+def test_the_lock_is_of_these_dependencies() -> None:
+    locked = tool("licences").locked()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    asked = [*project["dependencies"], *(r for e in extras if e != "dev" for r in extras[e])]
+    for line in asked:
+        name, _, rest = line.replace("_", "-").partition(">=")
+        if name.startswith("foretell["):
+            continue
+        least, _, below = rest.partition(",<")
+        version = [int(part) for part in re.findall(r"\d+", locked[name])]
+        assert version >= [int(part) for part in least.split(".")], name
+        assert not below or version < [int(below)], name
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert "://" not in text
+    for entry in re.split(r"\n(?=[a-z0-9-]+==)", text)[1:]:
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry
+
+
+def test_every_licence_is_said() -> None:
+    page = (ROOT / "docs" / "supply-chain.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- generated: licences -->")[2].partition("<!-- end -->")[0]
+    said = dict(re.findall(r"^\| ([a-z0-9-]+) \| (.+) \|$", table, re.MULTILINE))
+    assert set(said) - {"package"} == set(tool("licences").locked())
+    assert all(
+        re.search(r"MIT|BSD|Apache|PSF|MPL|0BSD", licence)
+        for licence in said.values()
+        if licence != "licence"
+    )
+
+
+def test_everything_vendored_has_its_licence() -> None:
+    vendor = ROOT / "src" / "foretell" / "web" / "static" / "vendor"
+    page = (ROOT / "docs" / "supply-chain.md").read_text(encoding="utf-8")
+    told = (vendor / "README.md").read_text(encoding="utf-8")
+    for path in vendor.iterdir():
+        if path.name != "README.md" and "LICENSE" not in path.name:
+            assert path.name in told
+            assert path.name in page
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").count("Apache License") >= 1

@@ -1,0 +1,297 @@
+"""The JSON API: the answers are the command line's, strangers reach no file, and limits are said."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from foretell.web.fields import LEFT_OUT
+from foretell.web.limits import Limits
+from tests.surfaces.command import TOY, foretell
+from tests.surfaces.test_contract import FLAGS
+from tests.web.client import client
+
+PLAN = "tp8 pp2 mbs1 zero1"
+WHERE = {"model": "llama-3.1-70b", "system": "h100-sxm", "gpus": 64}
+WORDS = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64")
+SERVED = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 1}
+SERVED_WORDS = ("llama-3.1-8b", "--system", "h100-sxm", "--gpus", "1")
+SIZED = {"model": "llama-3.1-8b", "system": "h100-sxm", "rate": 20, "simulate": False, "top": 3}
+SIZED_WORDS = (
+    "llama-3.1-8b",
+    "--system",
+    "h100-sxm",
+    "--rate",
+    "20",
+    "--no-simulate",
+    "--top",
+    "3",
+)
+
+SAME: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+    ("estimate", {**WHERE, "plan": PLAN}, ("estimate", *WORDS, "--plan", PLAN)),
+    ("estimate", {**WHERE, "plan": "tp7"}, ("estimate", *WORDS, "--plan", "tp7")),
+    (
+        "estimate",
+        {**WHERE, "plan": PLAN, "tokens": "1T", "set": {"chip.memory_bytes": "90 GB"}},
+        ("estimate", *WORDS, "--plan", PLAN, "--tokens", "1T", "--set", "chip.memory_bytes=90 GB"),
+    ),
+    ("search", {**WHERE, "plan": "tp8 pp2", "top": 3}, ("search", *WORDS, "--plan", "tp8 pp2", "--top", "3")),
+    ("search", {**WHERE, "gpus": 1, "plan": "tp1"}, ("search", *WORDS[:4], "1", "--plan", "tp1")),
+    (
+        "estimate",
+        {**WHERE, "plan": PLAN, "export": "megatron"},
+        ("estimate", *WORDS, "--plan", PLAN, "--export", "megatron"),
+    ),
+    ("serve", {**SERVED, "export": "vllm"}, ("serve", *SERVED_WORDS, "--export", "vllm")),
+    ("explain", {**WHERE, "plan": PLAN}, ("explain", *WORDS, "--plan", PLAN)),
+    (
+        "memory",
+        {**WHERE, "plan": PLAN, "global_batch": 64},
+        ("memory", *WORDS, "--plan", PLAN, "--global-batch", "64"),
+    ),
+    ("simulate", {**WHERE, "plan": PLAN}, ("simulate", *WORDS, "--plan", PLAN)),
+    (
+        "compare-plans",
+        {**WHERE, "a": PLAN, "b": "tp4 pp4 mbs1 zero1"},
+        ("compare-plans", PLAN, "tp4 pp4 mbs1 zero1", *WORDS),
+    ),
+    ("serve", SERVED, ("serve", *SERVED_WORDS)),
+    (
+        "serve",
+        {**SERVED, "rate": 5, "simulate": True, "requests": 200, "ttft": 500},
+        ("serve", *SERVED_WORDS, "--rate", "5", "--simulate", "--requests", "200", "--ttft", "500"),
+    ),
+    ("size", {**SIZED, "export": "vllm"}, ("size", *SIZED_WORDS, "--export", "vllm")),
+    (
+        "network",
+        {"system": "h100-sxm", "collective": "all-reduce", "bytes": "64MiB", "group": 16},
+        ("network", "h100-sxm", "--collective", "all-reduce", "--bytes", "64MiB", "--group", "16"),
+    ),
+    ("cost/chip", {"name": "h100-sxm"}, ("cost", "chip", "h100-sxm")),
+    ("cost/package", {"node": "N5", "area": 600}, ("cost", "package", "--node", "N5", "--area", "600")),
+    ("cost/system", {"system": "dgx-h200"}, ("cost", "system", "dgx-h200")),
+    ("cost/run", {**WHERE, "plan": PLAN}, ("cost", "run", *WORDS, "--plan", PLAN)),
+    ("cost/token", SERVED, ("cost", "token", *SERVED_WORDS)),
+    (
+        "cost",
+        {"what": "chip", "node": "N5", "area": 1, "sweep": ["area=100,400"]},
+        ("cost", "chip", "--node", "N5", "--area", "1", "--sweep", "area=100,400"),
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[TestClient]:
+    with client() as made:
+        yield made
+
+
+def ask(api: TestClient, verb: str, body: Any) -> Any:
+    """The JSON of an answered question."""
+    answer = api.post(f"/api/{verb}", json=body)
+    assert answer.status_code == 200, answer.text[:300]
+    return answer.json()
+
+
+def wrong(api: TestClient, verb: str, body: Any, status: int = 422) -> dict[str, dict[str, Any]]:
+    """What is wrong with a question, by path."""
+    text = json.dumps(body)  # in ASCII, so that a text may hold what no encoding has
+    answer = api.post(f"/api/{verb}", content=text, headers={"content-type": "application/json"})
+    assert answer.status_code == status, answer.text[:300]
+    errors = answer.json()["errors"]
+    assert errors
+    for error in errors:
+        assert set(error) == {"path", "value", "message", "allowed", "nearest"}
+    return {error["path"]: error for error in errors}
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "words"), SAME, ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_the_answer_is_the_command_lines(
+    api: TestClient, verb: str, body: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    told, printed = ask(api, verb, body), foretell(*words, "--json").json
+    for one in (told, printed):
+        one.pop("evaluation_seconds", None)
+    assert told == printed
+
+
+def test_lists_are_the_command_lines(api: TestClient) -> None:
+    for kind in ("chips", "systems", "models"):
+        assert api.get(f"/api/catalog/{kind}").json() == foretell("catalog", kind, "--json").json
+    for name in ("h100-sxm", "Qwen/Qwen3-8B", "dgx-h200"):
+        assert (
+            api.get(f"/api/catalog/show/{name}").json()
+            == foretell("catalog", "show", name, "--json").json
+        )
+    assert api.get("/api/catalog/show/no-such-thing").status_code == 422
+
+
+def test_published_runs_are_the_accuracy_pages(api: TestClient) -> None:
+    from foretell.validate.published import runs
+
+    rows = api.get("/api/validate/published").json()
+    assert [row["predicted_s"] for row in rows] == [run.predicted_s for run in runs()]
+    assert all(row["source"] and row["measured_s"] > 0 for row in rows)
+
+
+def test_every_flag_is_a_field_and_every_field_a_flag(api: TestClient) -> None:
+    schema = api.get("/openapi.json").json()
+    for verb, flags in FLAGS.items():
+        path = f"/api/{verb.replace(' ', '/')}"
+        if path not in schema["paths"] or "post" not in schema["paths"][path]:
+            continue
+        body = schema["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        fields = set(schema["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"])
+        names = {flag.removeprefix("--").replace("-", "_") for flag in flags} - {"no_simulate"}
+        more = {"compare-plans": {"a", "b"}}.get(verb, set())
+        assert fields == (names - set(LEFT_OUT)) | more, verb
+
+
+def test_an_inline_model_and_system(api: TestClient) -> None:
+    system = {
+        "id": "mine",
+        "chip": "h100-sxm",
+        "network": {
+            "node": {"size": 4, "bandwidth_bytes_per_s": "300 GB/s", "latency_s": "3 us"},
+            "cluster": {"size": 8, "bandwidth_bytes_per_s": "200 Gbit/s", "latency_s": "6 us"},
+        },
+    }
+    told = ask(api, "estimate", {"model": TOY, "system": system, "gpus": 16, "global_batch": 32})
+    assert (told["model"], told["system"]) == ("inline", "mine")
+    assert told["step_s"] > 0
+    assert "system" in wrong(api, "cost/system", {"system": system})
+    assert wrong(api, "estimate", {"model": TOY, "system": {"chip": "h100-sxm"}})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../etc/passwd", "./x", "/etc/passwd", "~/x", "x.json", "X.TOML", ".", "..", "",
+        "file:///etc/passwd", "no-such-org/no-such-model", "src", "pyproject.toml", "h100-sxm.toml",
+        "..\\..\\x", "llama-3.1-70b/../../config.json", "/llama-3.1-70b", "a\u0000b", "\ud800",
+    ],
+)  # fmt: skip
+def test_no_file_and_no_host_is_reached_by_a_name(
+    api: TestClient, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pathlib import Path
+
+    opened: list[str] = []
+    held = Path.open
+
+    def watched(self: Path, *arguments: Any, **more: Any) -> Any:
+        opened.append(str(self))
+        return held(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", watched)
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: pytest.fail("a host was looked up"))
+    bodies = [
+        ("estimate", {**WHERE, "model": name}, "model"),
+        ("estimate", {**WHERE, "system": name}, "system"),
+        ("estimate", {"model": "gpt2", "gpus": f"8x{name or '.'}"}, "gpus"),
+        ("serve", {**SERVED, "model": name}, "model"),
+        ("network", {"system": name, "collective": "all-reduce", "bytes": 1, "group": 2}, "system"),
+        ("cost/system", {"system": name}, "system"),
+        ("cost/run", {**WHERE, "sweep": [f"system={name or '.'}"]}, "sweep.system"),
+        ("cost/run", {**WHERE, "sweep": [f"--model={name or '.'}"]}, "sweep.model"),
+    ]
+    if name:  # a chip of no name is described by its flags
+        bodies.append(("cost/chip", {"name": name}, "name"))
+        bodies.append(
+            ("cost/package", {"node": "N5", "area": 1, "sweep": [f"name={name}"]}, "sweep.name")
+        )
+    for verb, body, path in bodies:
+        found = wrong(api, verb, body)
+        assert {path, path.partition(".")[0], "system"} & set(found), (verb, found)
+    shown = api.get("/api/catalog/show/" + name.encode("utf-8", "surrogatepass").hex())
+    assert shown.status_code == 422
+    assert not [path for path in opened if "foretell/catalog" not in path]
+
+
+def test_arrivals_are_no_file(api: TestClient) -> None:
+    body = {**SERVED, "rate": 5, "simulate": True, "arrivals": "/etc/hosts.csv"}
+    assert "arrivals" in wrong(api, "serve", body)
+
+
+def test_all_problems_at_once_and_the_nearest(api: TestClient) -> None:
+    found = wrong(api, "estimate", {**WHERE, "gpuss": 8, "seq_len": "x", "plan": 3})
+    assert {"gpuss", "seq_len", "plan"} <= set(found)
+    assert found["gpuss"]["nearest"] == "gpus"
+    found = wrong(api, "estimate", {"model": "lama-3.1-70b", "system": "h10O", "gpus": 8})
+    assert found["model"]["nearest"].startswith("llama-3.1-70b")
+    assert set(wrong(api, "cost", {"what": "x"})) == {"what"}
+    assert set(wrong(api, "cost", {"what": "run"})) == {"model"}
+    assert wrong(api, "cost", {"what": "run", "modell": "x"})["modell"]["nearest"] == "model"
+    assert wrong(api, "estimate", {})["model"]["message"] == "missing"
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[1", b'{"model": NaN}', b"[" * 100_000, b"null", b"\xff", b"1e999"]
+)
+def test_what_is_no_question_is_said_to_be_none(api: TestClient, text: bytes) -> None:
+    answer = api.post("/api/estimate", content=text, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["errors"]
+
+
+def test_limits_have_answers_of_their_own(api: TestClient) -> None:
+    large = api.post("/api/estimate", content=b" " * 300_000)
+    assert (large.status_code, large.headers["content-type"]) == (413, "application/json")
+    assert "gpus" in wrong(api, "estimate", {**WHERE, "gpus": 2**21}, 503)
+    assert "gpus" in wrong(api, "estimate", {"model": "gpt2", "gpus": f"{2**21}xH100"}, 503)
+    assert "requests" in wrong(api, "serve", {**SERVED, "simulate": True, "requests": 10**6}, 503)
+    assert "sweep" in wrong(
+        api, "cost/chip", {"node": "N5", "area": 1, "sweep": ["area=1:999:999"]}, 503
+    )
+    with client(Limits(plans=10)) as small:
+        assert "over" in wrong(small, "search", WHERE, 503)
+
+
+def test_a_page_elsewhere_cannot_ask(api: TestClient) -> None:
+    assert api.get("/", headers={"host": "elsewhere.example"}).status_code == 400
+    plain = api.post(
+        "/api/estimate", content=json.dumps(WHERE), headers={"content-type": "text/plain"}
+    )
+    assert plain.status_code == 422
+    headers = api.get("/").headers
+    assert "unsafe" not in headers["content-security-policy"]
+    assert "access-control-allow-origin" not in headers
+
+
+def test_files_of_the_server_are_not_served(api: TestClient) -> None:
+    for path in (
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/..%2fapp.py",
+        "/../pyproject.toml",
+    ):
+        assert api.get(path).status_code == 404
+
+
+def test_a_trace_is_a_file_that_perfetto_opens(api: TestClient) -> None:
+    import gzip
+
+    from foretell.testing.trace import trace_problems
+
+    answer = api.post("/api/simulate/trace", json={**WHERE, "plan": PLAN, "detail": "tasks"})
+    assert answer.headers["content-disposition"].endswith('.json.gz"')
+    events = json.loads(gzip.decompress(answer.content))["traceEvents"]
+    assert len(events) > 100
+    assert trace_problems(events) == []
+
+
+def test_a_deadline_ends_the_question_alone() -> None:
+    """The worker of a question that takes too long is replaced; the next question is answered."""
+    with client(Limits(workers=1, deadline_s=3.0), processes=True) as api:
+        api.get("/api/catalog/chips")  # until it is ready
+        began = time.monotonic()
+        slow = {**WHERE, "plan": PLAN, "global_batch": 2**16}
+        assert wrong(api, "memory", slow, 503)[""]["message"].startswith("takes longer")
+        assert time.monotonic() - began < 30
+        assert ask(api, "estimate", {**WHERE, "plan": PLAN})["step_s"] > 0

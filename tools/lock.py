@@ -1,0 +1,100 @@
+"""Writes requirements.lock: every package of `foretell[all]` at one version, with the hashes of its files.
+
+`python tools/lock.py` asks pip what it would install, for each Python and platform below, and writes nothing
+but names, versions and hashes: where the files come from is the installer's business.
+`pip install --require-hashes -r requirements.lock` then installs those very files or nothing.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements.lock"
+PYTHONS = ("3.11", "3.12", "3.13")
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "macosx_14_0_arm64")
+FALLBACKS = {
+    "manylinux_2_28_x86_64": ("manylinux_2_17_x86_64", "manylinux2014_x86_64"),
+    "manylinux_2_28_aarch64": ("manylinux_2_17_aarch64", "manylinux2014_aarch64"),
+    "macosx_14_0_arm64": ("macosx_12_0_arm64", "macosx_11_0_arm64", "macosx_10_12_universal2"),
+}
+"""Older platforms whose files serve too."""
+HEADER = """\
+# Every package of foretell[all], with the hashes of its files for CPython {pythons} on
+# {platforms}.
+# Made by `python tools/lock.py`; torch, which a user chooses, is not among them.
+"""
+
+
+def requirements() -> list[str]:
+    """What foretell[all] asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    lines = [
+        *project["dependencies"],
+        *(r for name in extras if name != "dev" for r in extras[name]),
+    ]
+    return sorted({line for line in lines if not line.startswith("foretell[")})
+
+
+def resolved(python: str, platform: str, pins: list[str]) -> list[tuple[str, str, str]]:
+    """Name, version and hash of everything that pip would install there."""
+    with tempfile.TemporaryDirectory() as place:
+        report = Path(place) / "report.json"
+        tags = [word for tag in (platform, *FALLBACKS[platform]) for word in ("--platform", tag)]
+        command = [
+            sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--ignore-installed",
+            "--disable-pip-version-check", "--only-binary=:all:", "--python-version", python, *tags,
+            "--target", place, "--report", str(report), *pins, *requirements(),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            raise RuntimeError("; ".join(errors) or f"pip exits {done.returncode}")
+        found = json.loads(report.read_text())["install"]
+    return [
+        (
+            entry["metadata"]["name"].lower().replace("_", "-").replace(".", "-"),
+            entry["metadata"]["version"],
+            entry["download_info"]["archive_info"]["hashes"]["sha256"],
+        )
+        for entry in found
+    ]
+
+
+def main() -> int:
+    """Resolve for each, one version for all of them, and write the file."""
+    versions: dict[str, str] = {}
+    hashes: dict[str, set[str]] = {}
+    pythons, platforms = [], []
+    for platform in PLATFORMS:
+        for python in PYTHONS:
+            pins = [f"{name}=={version}" for name, version in versions.items()]
+            try:
+                found = resolved(python, platform, pins)
+            except RuntimeError as error:
+                print(f"left out: Python {python} on {platform}: {error}", file=sys.stderr)
+                continue
+            pythons.append(python)
+            platforms.append(platform)
+            for name, version, digest in found:
+                versions.setdefault(name, version)
+                hashes.setdefault(name, set()).add(digest)
+    lines = [
+        HEADER.format(
+            pythons=", ".join(dict.fromkeys(pythons)), platforms=", ".join(dict.fromkeys(platforms))
+        )
+    ]
+    for name, version in sorted(versions.items()):
+        marks = [f"--hash=sha256:{digest}" for digest in sorted(hashes[name])]
+        lines.append(f"{name}=={version} \\\n    " + " \\\n    ".join(marks) + "\n")
+    LOCK.write_text("".join(lines), encoding="utf-8")
+    print(f"{len(versions)} packages, {sum(map(len, hashes.values()))} files: {LOCK.name}")
+    return 0 if versions else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

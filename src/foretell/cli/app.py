@@ -27,6 +27,7 @@ VERBS = {
     "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
+    "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -65,6 +66,7 @@ def make_app() -> App:
     reference = App(name="reference", help=VERBS["reference"])
     reference.command("foretell.cli.reference:search", help="One published search.")
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
+    reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
     app.command("foretell.cli.network:network", help=VERBS["network"])
     validate = App(name="validate", help=VERBS["validate"])
@@ -102,6 +104,7 @@ def make_app() -> App:
     characterize.command(
         "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
     )
+    characterize.command("foretell.cli.traces:trace", help="Break traces of training down.")
     app.command(characterize)
     translate = App(name="translate", help=VERBS["translate"])
     translate.command("foretell.cli.translate:train", help="Train; a run that was ended goes on.")
@@ -112,6 +115,7 @@ def make_app() -> App:
         help="Write text in two made-up languages with grammar.",
     )
     app.command(translate)
+    app.command("foretell.cli.sensitivity:sensitivity", help=VERBS["sensitivity"])
     return app
 
 

@@ -51,6 +51,7 @@ FLAGS = {
         "--model --strategy --chip --fast-domain --gpus --global-batch --top --json".split()
     ),
     "reference study": ["--out", "--workers", "--json"],
+    "reference sensitivity": "--out --gpus --maps --no-maps --json".split(),
     "network": (
         "--system --collective --bytes --group --placement --algorithm --neighbours --imbalance --json"
     ).split(),
@@ -88,6 +89,12 @@ FLAGS = {
     "ui": "--port --host --workers --browser --no-browser --json".split(),
     "sweep front": "--folder --plot --json".split(),
     "codesign": "--study --out --plot --workers --executor --yes --json".split(),
+    "optimise": "--study --trials --storage --out --resume --plot --json".split(),
+    "compare": [
+        *"--model --budget --gpus --workload --by --global-batch --seq-len --target-len".split(),
+        *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
+        *"--utilisation --region".split(), *RUN, "--set", "--json",
+    ],
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),
     "characterize run": (
@@ -100,6 +107,10 @@ FLAGS = {
     ).split(),
     "translate run": "--folder --file --batch --device --last --json".split(),
     "translate make-text": "--source --target --lines --words --seed --json".split(),
+    "sensitivity": [
+        *QUESTION[:-1], *"--isl --osl --concurrency --rate --engine".split(),
+        *"--factor --replan --rent --price --plot --json".split(),
+    ],
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

@@ -6,7 +6,7 @@ and sensitivity come out of one evaluation, as in search/sensitivity.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from foretell.errors import Infeasible
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
 from foretell.explain import bound_words
 from foretell.plan_checks import check_choices, check_size
+from foretell.records import dataclass
 from foretell.replicas import sent_seconds, shares_of
 from foretell.scaling.records import Point
 from foretell.search.sensitivity import STEP, Number, elasticities, numbers_of

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from foretell.catalog import model as catalog_model
 from foretell.collective import collective
 from foretell.errors import BadInput
+from foretell.records import dataclass
 from foretell.scaling.records import Point, Scaling
 from foretell.scaling.run import scaling
 from foretell.specs.model import Model

@@ -1,9 +1,10 @@
 """Points, curves and the whole of a scaling study, as records."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Literal
 
+from foretell.records import dataclass
 from foretell.specs.result import Fits
 
 Mode = Literal["weak", "strong"]

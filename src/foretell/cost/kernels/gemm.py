@@ -14,12 +14,12 @@ products, the reduction after (not beside) the memory traffic, and the cost of a
 It is never faster than the peak or the bandwidth: every share is at most one, waves cover all tiles.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from foretell.cost.kernels.base import Array, Dims, Engine, Family, cores_alike, p_norm
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 TILES = (
@@ -129,8 +129,9 @@ def _cores_s(
         return np.asarray((waves * (each_s * (k / parts) + ends_s) + sums * parts).min(axis=0))
 
     sum_s = 4.0 * batch * m * n / (c.memory * bandwidth)
-    once = np.minimum(np.maximum(np.floor(1.0 / load), 1.0), most)
-    twice = np.minimum(np.maximum(np.floor(2.0 / load), 1.0), most)
+    some = np.maximum(load, 1e-9)  # a product without rows or columns has no tiles
+    once = np.minimum(np.maximum(np.floor(1.0 / some), 1.0), most)
+    twice = np.minimum(np.maximum(np.floor(2.0 / some), 1.0), most)
     return best(1.0, 0.0), np.minimum(best(once, sum_s), best(twice, sum_s))
 
 

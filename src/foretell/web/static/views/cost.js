@@ -1,7 +1,7 @@
 // Cost: money, energy and carbon of a training run, of served tokens, or of a system, with ranges.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, PLACE, range, scenarioCard, show, word } from "./shared.js";
+import { assumed, facts, h, noCard, number, PLACE, range, scenarioCard, show, withUsual, word } from "./shared.js";
 
 const PAID = ["rent", "price", "region", "utilisation"];
 const KINDS = {
@@ -23,7 +23,7 @@ export default {
 
   async show(desk) {
     const kinds = desk.names.map((_, i) => KINDS[desk.flags(["what"], i).what ?? ""]);
-    const questions = kinds.map(([verb, , names], i) => (verb === "cost token" ? { gpus: 8, ...desk.flags(names, i) } : desk.flags(names, i)));
+    const questions = kinds.map(([verb, , names], i) => (verb === "cost token" ? withUsual(desk.flags(names, i), { gpus: 8 }) : desk.flags(names, i)));
     const told = await desk.each((i) => desk.ask(kinds[i][0], questions[i]));
     desk.put("trouble");
     desk.put("summary", told.map((answer, i) => (answer.usd ? card(answer, i) : noCard(i, answer, questions[i].model ?? questions[i].system))));

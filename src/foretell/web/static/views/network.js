@@ -1,7 +1,7 @@
 // Network: one collective on a system, its algorithm and why, and bandwidth over sizes.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, scenarioCard } from "./shared.js";
+import { assumed, facts, h, noCard, number, scenarioCard, withUsual } from "./shared.js";
 
 const ASKED = ["system", "collective", "bytes", "group"];
 const USUAL = { collective: "all-reduce", bytes: "64MiB", group: 64 };
@@ -11,7 +11,7 @@ export default {
   groups: () => [["", ["system", "collective", "bytes", "group"]]],
 
   async show(desk) {
-    const questions = desk.names.map((_, i) => ({ ...USUAL, ...desk.flags(ASKED, i) }));
+    const questions = desk.names.map((_, i) => withUsual(desk.flags(ASKED, i), USUAL));
     const told = await desk.each((i) => desk.ask("network", questions[i]));
     desk.put("trouble");
     desk.put("summary", told.map((answer, i) => (answer.candidates_s ? card(answer, i) : noCard(i, answer, questions[i].system))));

@@ -1,7 +1,7 @@
 // Sensitivities: what would move a result, the plan held.
 
 import { table } from "../dom.js";
-import { facts, h, headingOf, noCard, number, planned, scenarioCard, word } from "./shared.js";
+import { facts, h, headingOf, noCard, number, planned, scenarioCard } from "./shared.js";
 
 export default {
   title: "Sensitivities",
@@ -41,5 +41,3 @@ function rows(moved) {
       { title: "twice as good", word: "what-if", unit: "signed", of: (row) => row.what_if_ratio - 1 },
     ], moved.elasticities));
 }
-
-export { word };

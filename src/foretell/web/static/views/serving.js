@@ -1,7 +1,7 @@
 // Serving: one deployment under one load, and how many chips a rate takes within its service levels.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, headingOf, noCard, number, range, scenarioCard, word } from "./shared.js";
+import { assumed, facts, h, headingOf, noCard, number, range, scenarioCard, withUsual, word } from "./shared.js";
 
 const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set"];
 const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set"];
@@ -12,8 +12,8 @@ export default {
     ["Sized for", ["rate", "percentile", "ttft", "tpot"]], ["More", ["set"]]],
 
   async show(desk) {
-    const questions = desk.names.map((_, i) => ({ gpus: 8, ...desk.flags(LOAD, i) }));
-    const sizes = desk.names.map((_, i) => ({ rate: 10, ...desk.flags(LEVELS, i), simulate: false }));
+    const questions = desk.names.map((_, i) => withUsual(desk.flags(LOAD, i), { gpus: 8 }));
+    const sizes = desk.names.map((_, i) => ({ ...withUsual(desk.flags(LEVELS, i), { rate: 10 }), simulate: false }));
     const [told, sized] = await Promise.all([
       desk.each((i) => desk.ask("serve", questions[i])),
       Promise.all(sizes.map((size) => desk.ask("size", size).catch((error) => ({ refused: error.errors ?? [] })))),

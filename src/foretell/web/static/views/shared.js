@@ -5,7 +5,6 @@ import { sentence } from "../fields.js";
 import { NAMES } from "../state.js";
 
 export const PLACE = ["model", "system", "gpus", "global_batch", "seq_len", "plan", "set"];
-export const SEARCHED = PLACE;
 
 export function scenarioCard(i, heading, ...children) {
   return h("section", { class: `card scenario of-${i}`, "data-scenario": NAMES[i], "aria-label": `Scenario ${NAMES[i]}` },
@@ -45,6 +44,12 @@ export async function planned(desk, i) {
 // A text that names a degree is a plan; one that names choices alone (precision=fp8) is searched with.
 export function complete(plan) {
   return Boolean(plan) && /(^|\s)(tp|pp|dp|cp|ep|zero|mbs)\d/.test(plan);
+}
+
+// Flags with what is usual for those that are not given, the given ones first.
+export function withUsual(flags, usual) {
+  const missing = Object.entries(usual).filter(([name]) => !(name in flags));
+  return { ...flags, ...Object.fromEntries(missing) };
 }
 
 export function fits(answer) {

@@ -8,7 +8,6 @@ import pytest
 
 import foretell as package
 from foretell.catalog.price_files import chip_named
-from foretell.launches import arguments_of
 from foretell.serving.memory import cache_bytes, fraction_for, memory_of
 from tests.surfaces.command import foretell
 
@@ -82,7 +81,7 @@ def test_flags_come_before_what_is_read() -> None:
 
 def test_python_reads_one_too() -> None:
     launch = package.read_launch(MEGATRON)
-    found = package.estimate(**arguments_of(launch), system="h100-sxm")
+    found = package.estimate(**launch.arguments(), system="h100-sxm")
     assert (
         found.step_s == answer("estimate", "--import", MEGATRON, "--system", "h100-sxm")["step_s"]
     )

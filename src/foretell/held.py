@@ -23,7 +23,7 @@ from foretell.cost.memory import (
 )
 from foretell.cost.optimizer import state_bytes
 from foretell.cost.precision import copy_bytes
-from foretell.cost.software import software, spared_loss_bytes
+from foretell.cost.software import narrow_loss, software, spared_loss_bytes
 from foretell.parts import Parts
 from foretell.replicas import Share, sum_of
 from foretell.sharding.offload import on_chip
@@ -98,7 +98,7 @@ def head_of(plans: Plans, first: Index, shape: Index, parts: Parts, counts: Arra
     """Bytes of the head for one micro-batch on each stage: inputs, scores and loss, and the empty gradient of
     its matrix; (combinations, stages)."""
     base = plans.base
-    whole, cut = spared_loss_bytes(base.framework, fused=base.fused)
+    whole, cut = spared_loss_bytes(base.framework, fused=base.fused, narrow=narrow_loss(base))
     spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
     held = parts.kept_whole[shape, -1] - spared
     if software(base.framework).placeholders and not base.lora:

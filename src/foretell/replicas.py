@@ -1,13 +1,12 @@
 """Data parallelism in time: what its groups send, and what of it a step waits for."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.network.collectives import Group, collective_s, contention_s, outermost, place
 from foretell.network.library_records import Kind
+from foretell.records import dataclass
 from foretell.sharding.data import (
     DataTraffic,
     data_parallel,

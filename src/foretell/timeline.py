@@ -6,7 +6,6 @@ free while forward passes fill (tests/properties/test_timeline.py says by how mu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from foretell.cost.memory import (
 from foretell.cost.precision import kept_width
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
 from foretell.held import LISTED
+from foretell.records import dataclass
 from foretell.sharding.offload import BUFFERED
 from foretell.sharding.pipeline import chunk_layers
 from foretell.sharding.recompute import drops

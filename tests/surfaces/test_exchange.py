@@ -207,9 +207,8 @@ def test_rents_of_a_price_list(prices: str) -> None:
     assert sized["best"]["usd_per_hour"] == pytest.approx(2.5 * sized["gpus"])
     spot = answer("cost", "token", *asked, "--rent", "spot", "--prices", prices)
     demand = answer("cost", "token", *asked, "--prices", prices)
-    rents = answer("cost", "system", "hgx-h100", "--gpus", "8", "--prices", prices)["facts"][
-        "renting"
-    ]
+    owned = answer("cost", "system", "hgx-h100", "--gpus", "8", "--prices", prices)
+    rents = owned["renting"]
     assert [rent["term"] for rent in rents] == ["on-demand", "spot"]
     assert spot["usd"] / demand["usd"] == pytest.approx(1.0 / 2.5, rel=1e-6)
 

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape
 from foretell.workload.graph import LayerGraph, Saved
-from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
+from foretell.workload.ops import ONCE, Gemm, Lookup, Op, Pointwise, Split
 
 LEAST_BOND = 2
 """Bonds that the share would make smaller are raised to this."""
@@ -293,13 +293,13 @@ def _build_graph(shape: MapShape, chain: Chain) -> LayerGraph:
     """W out of its cores, once a pass: the first product holds the last core, a copy the others."""
     ops: list[Op] = []
     for j, (m, k, n) in enumerate(_fold(chain, chain.inputs)):
-        name = f"{shape.name}.build{j}"
+        name = f"{shape.name}.build{j}{ONCE}"
         ops.append(Gemm(name=name, m=float(m), k=float(k), n=float(n), tied=j > 0))
     size = float(shape.inputs * shape.outputs)
     held = sum(chain.sizes[:-1]) + (shape.outputs if shape.bias else 0)
     ops.append(
         Pointwise(
-            name=f"{shape.name}.turn",
+            name=f"{shape.name}.turn{ONCE}",
             elements=size,
             flop=0.0,
             back_moves=2.0,
@@ -308,7 +308,7 @@ def _build_graph(shape: MapShape, chain: Chain) -> LayerGraph:
             split="none",
         )
     )
-    saved = (Saved(name=f"{shape.name}.built", elements=size, split="none"),)
+    saved = (Saved(name=f"{shape.name}.built{ONCE}", elements=size, split="none"),)
     return LayerGraph(name=shape.name, ops=tuple(ops), saved=saved)
 
 
@@ -321,7 +321,7 @@ def _contract_graph(shape: MapShape, chain: Chain, rows: Num, split: Split) -> L
         if step.order is not None:
             name = f"{shape.name}.turn{place}"
             ops.append(_copy(name, rows * step.rest * step.k, split))
-        if place or step.order is not None:
+        if place or (step.order is not None and not shape.alone):
             kept += step.rest * step.k
         ops.append(
             Gemm(

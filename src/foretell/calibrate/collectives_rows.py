@@ -7,12 +7,12 @@ collectives of two published simulators (columns `collective, gpu, ...` and `num
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from foretell.catalog.files import csv_rows, unzipped
 from foretell.errors import BadInput, Problem
 from foretell.network.library_records import Kind
+from foretell.records import dataclass
 
 LARGEST = 1e15
 """No count, size or time of a table is above this."""

@@ -8,7 +8,6 @@ import csv
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from foretell.catalog.files import unzipped
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 Table = Mapping[str, list[str]]
 """Columns by name, all cells as text."""

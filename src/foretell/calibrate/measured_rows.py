@@ -10,7 +10,7 @@ graph, tell of the host and are left out. On a CPU the least seconds of a point 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from foretell.calibrate.measure.point import key_of
 from foretell.calibrate.surfaces import KernelRows
 from foretell.cost.kernels.base import DTYPES
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 Line = Mapping[str, Any]
 

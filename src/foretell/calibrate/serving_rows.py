@@ -7,12 +7,12 @@ end-to-end latencies of single batches (device, model, tp, batch, in, out, measu
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from foretell.calibrate.cells import LARGEST
 from foretell.catalog.files import unzipped
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 KINDS = (
     "max_throughput", "online_concurrency", "online_serving", "online_sharegpt", "online_trace",

@@ -6,12 +6,12 @@ everything else a pass over memory. Calls of one family are stacked on an axis a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.fusion import kind_of
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.workload.ops import AttentionCore, Gemm, Op, Work
 

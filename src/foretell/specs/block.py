@@ -83,6 +83,8 @@ class MapShape:
     """Outputs, or the width of a row."""
     bias: bool = False
     """Whether a bias of `outputs` weights is added."""
+    alone: bool = False
+    """Whether nothing else keeps its input for the backward pass, so that a copy of it replaces it."""
 
 
 class MapBlock(Block):

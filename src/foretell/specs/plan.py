@@ -6,7 +6,7 @@ parses back to the same plan.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from typing import Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, NUMBERS
 from foretell.specs.plan_words import (
     AXES,

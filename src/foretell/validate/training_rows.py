@@ -5,13 +5,14 @@ says what it filled.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from foretell.calibrate.cells import LARGEST
 from foretell.catalog.files import csv_rows, unzipped
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 NEEDED = ("chip_id", "n_gpus", "framework_id")
 """Columns without which a file is no table of training runs."""

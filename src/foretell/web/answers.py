@@ -3,7 +3,7 @@
 Each function takes flags that `names.safe` has been over. What is left out has the verb's own default.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foretell.errors import BadInput, Problem, unknown
@@ -22,14 +22,20 @@ PLAYING = (
 def estimate(given: Given, limits: Limits) -> Answer:
     """`foretell estimate`."""
     from foretell import api
+    from foretell.interop.launch import TRAINING
 
-    return api.estimate(**given).to_dict()
+    export = _tool(given, TRAINING)
+    found = api.estimate(**given)
+    return {**found.to_dict(), **_written(found.export(export) if export else None)}
 
 
 def search(given: Given, limits: Limits) -> Answer:
     """`foretell search`; too many plans are turned away as soon as they have been counted."""
     from foretell import api
+    from foretell.interop.launch import TRAINING
     from foretell.report.no import no_as_dict, nothing_found
+
+    export = _tool(given, TRAINING)
 
     def watch(done: int, total: int) -> None:
         if total > limits.plans:
@@ -37,7 +43,9 @@ def search(given: Given, limits: Limits) -> Answer:
             raise TooMuch([too_much("over", total, most)])
 
     found = api.search(**given, progress=watch)
-    return found.to_dict() | ({} if found.plans else no_as_dict([nothing_found(found)]))
+    if not found.plans:
+        return {**found.to_dict(), **no_as_dict([nothing_found(found)])}
+    return {**found.to_dict(), **_written(found.best.export(export) if export else None)}
 
 
 def explain(given: Given, limits: Limits) -> Answer:
@@ -78,8 +86,11 @@ def sensitivity(given: Given, limits: Limits) -> Answer:
 
 def serve(given: Given, limits: Limits) -> Answer:
     """`foretell serve`."""
+    from foretell.interop.launch import SERVING
+    from foretell.serve import DEFAULT_ENGINE, launch_command
     from foretell.serve import serve as ask
 
+    export = _tool(given, SERVING)
     played = {name: given.pop(name) for name in PLAYING if name in given}
     if played and not given.get("simulate"):
         raise BadInput(
@@ -93,19 +104,34 @@ def serve(given: Given, limits: Limits) -> Answer:
             played[f"{level}_ms"] = played.pop(level)
     if given.get("simulate"):
         given["simulate"] = played
-    return ask(**given).to_dict()
+    found = ask(**given)
+    place: Given = {name: given.get(name) for name in ("system", "gpus", "set")}
+    place |= {"set": place["set"] or (), "engine": given.get("engine") or DEFAULT_ENGINE}
+    written = launch_command(export, found, given["model"], **place) if export else None
+    return {**found.to_dict(), **_written(written)}
 
 
 def size(given: Given, limits: Limits) -> Answer:
     """`foretell size`."""
-    from foretell.interop.engines import EXPORTS
+    from foretell.interop.launch import SERVING
     from foretell.size import size as ask
 
-    export = given.pop("export", None)
-    if export is not None and export not in EXPORTS:
-        raise BadInput([unknown("export", export, EXPORTS)])
+    export = _tool(given, SERVING)
     found = ask(**given)
-    return found.to_dict() | ({"export": found.export(export)} if export else {})
+    return {**found.to_dict(), **_written(found.export(export) if export else None)}
+
+
+def _tool(given: Given, known: Sequence[str]) -> str | None:
+    """The tool that a plan is to be written for, taken out of the flags."""
+    tool = given.pop("export", None)
+    if tool is not None and tool not in known:
+        raise BadInput([unknown("export", tool, known)])
+    return None if tool is None else str(tool)
+
+
+def _written(found: Any) -> Answer:
+    """The text for another tool, and what it does not say."""
+    return {} if found is None else {"export": found.text, "export_notes": list(found.notes)}
 
 
 def network(given: Given, limits: Limits) -> Answer:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-LEFT_OUT = ("json", "plot", "out", "trace", "workers")
+LEFT_OUT = ("json", "jsonl", "plot", "out", "trace", "workers", "import", "prices")
 """Flags about files and processes of the caller."""
 OBJECTS = ("model", "system")
 """Names for which an inline object may stand."""
@@ -89,7 +89,7 @@ def _field(flag: Flag) -> tuple[Any, Any]:
     """Type and default of a flag in JSON."""
     kind = kind_of(flag)
     said = _said(flag)
-    if flag.required:
+    if flag.required or flag.name == "model":  # a file that could name it is not read here
         return kind, Field(description=said)
     return kind | None, Field(default=None, description=said)
 

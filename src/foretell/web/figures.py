@@ -45,7 +45,7 @@ def answered(verb: str, question: Mapping[str, Any], limits: Limits) -> Answer:
     from foretell.question import as_texts
     from foretell.report.no import no_as_dict
 
-    check_work(question, limits)
+    check_work(question)
     flags = safe(question)
     if "set" in flags:
         flags["set"] = as_texts(flags["set"])
@@ -91,14 +91,18 @@ def _plans(found: Sequence[Answer], names: Sequence[str]) -> Answer:
 def _shares(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     from foretell.report.figures.breakdown import shares_bars
 
-    return shares_bars(found[0] if found[0].get("time") else {**_NOBODY, "time": []})
+    made = shares_bars(found[0] if found[0].get("time") else {**_NOBODY, "time": []})
+    for trace in made["data"]:
+        trace["y"] = [name.replace("_", " ") for name in trace["y"]]
+    return made
 
 
 def _tornado(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.look import words_of
     from foretell.report.figures.tornado import elasticity_rows, tornado
 
     rows = elasticity_rows(found[0]) if found[0].get("elasticities") else []
-    return tornado(rows, of=str(found[0].get("result", "")))
+    return tornado(rows, of=words_of(str(found[0].get("result", ""))))
 
 
 def _pareto(found: Sequence[Answer], names: Sequence[str]) -> Answer:
@@ -135,10 +139,15 @@ def _over_step(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     return memory_over_step(found[0]) if found[0].get("stages") else figure([], "Memory", "", "")
 
 
-def _cost(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.web.drawn import cost_bars
+def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+    """Bars of one of the trees of a cost."""
 
-    return cost_bars(found, names)
+    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+        from foretell.web.drawn import cost_bars
+
+        return cost_bars(found, names, tree)
+
+    return draw
 
 
 def _bandwidths(found: Sequence[Answer], names: Sequence[str]) -> Answer:
@@ -183,9 +192,12 @@ KINDS: Mapping[str, Kind] = {
     "pareto": Kind(verb="size", draw=_pareto),
     "latencies": Kind(verb="serve", draw=_latencies),
     "decode": Kind(verb="serve", draw=_decode),
-    "cost-run": Kind(verb="cost run", draw=_cost),
-    "cost-token": Kind(verb="cost token", draw=_cost),
-    "cost-system": Kind(verb="cost system", draw=_cost),
+    "cost-run": Kind(verb="cost run", draw=_cost("breakdown")),
+    "cost-run-energy": Kind(verb="cost run", draw=_cost("energy")),
+    "cost-token": Kind(verb="cost token", draw=_cost("breakdown")),
+    "cost-token-energy": Kind(verb="cost token", draw=_cost("energy")),
+    "cost-system": Kind(verb="cost system", draw=_cost("breakdown")),
+    "cost-system-year": Kind(verb="cost system", draw=_cost("year")),
     "bandwidths": Kind(verb="network", draw=_bandwidths),
 }
 """Every figure of the page."""

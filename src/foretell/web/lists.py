@@ -1,11 +1,11 @@
 """What is asked by GET: the catalogue, what words mean, and published runs beside ours."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from foretell.errors import BadInput, Problem
 
-KINDS = ("chips", "systems", "models")
+Theme = Literal["light", "dark"]
 
 
 def catalogue(given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -41,15 +41,14 @@ def published(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**asdict(run), "error": run.error} for run in runs()]
 
 
-def published_figure(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as a figure; `find` keeps the rows that have all of its words."""
+def published_figure(rows: Sequence[Mapping[str, Any]], find: str, theme: Theme) -> dict[str, Any]:
+    """The same as a figure, of the rows that have all words of `find`."""
     from foretell.report.figures.look import template
     from foretell.web.drawn import beside
 
-    words = str(given.get("find") or "").lower().split()
-    kept = [row for row in published({}) if all(word in row_text(row) for word in words)]
-    made = beside(kept)
-    made["layout"]["template"] = template(given.get("theme") or "light")
+    words = find.lower().split()
+    made = beside([row for row in rows if all(word in row_text(row) for word in words)])
+    made["layout"]["template"] = template(theme)
     return made
 
 
@@ -63,6 +62,5 @@ LISTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "catalog": catalogue,
     "catalog show": shown,
     "validate published": published,
-    "figures accuracy": published_figure,
 }
 """Questions without flags, as a worker knows them."""

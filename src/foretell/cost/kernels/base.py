@@ -5,12 +5,13 @@ A family is a formula in dimensionless coefficients (shares of peaks, sizes of t
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 

@@ -14,12 +14,12 @@ products, the reduction after (not beside) the memory traffic, and the cost of a
 It is never faster than the peak or the bandwidth: every share is at most one, waves cover all tiles.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from foretell.cost.kernels.base import Array, Dims, Engine, Family, cores_alike, p_norm
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 TILES = (

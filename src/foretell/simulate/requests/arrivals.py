@@ -3,7 +3,6 @@
 import csv
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.simulate.requests.records import Requests
 
 Array = NDArray[np.float64]

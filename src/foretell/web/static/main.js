@@ -1,0 +1,195 @@
+// The page: reads its state from the address, draws the form, asks, and shows the view.
+
+import { ask, get, Refused } from "./api.js";
+import { explainWords, h, learn } from "./dom.js";
+import { drawForm, drawScenarios, flags, markWrong, sentence } from "./fields.js";
+import { Card, theme } from "./figure.js";
+import { address, current, MOST, NAMES, read, state, write } from "./state.js";
+import { takeCard } from "./take.js";
+import accuracy from "./views/accuracy.js";
+import cost from "./views/cost.js";
+import network from "./views/network.js";
+import sensitivities from "./views/sensitivities.js";
+import serving from "./views/serving.js";
+import timeline from "./views/timeline.js";
+import training from "./views/training.js";
+
+const VIEWS = { training, serving, cost, network, sensitivities, timeline, accuracy };
+const PAUSE_MS = 140;
+
+const main = document.getElementById("answer");
+const status = document.getElementById("status");
+let running = null;
+let timer = null;
+let cards = new Map();
+let slots = new Map();
+
+function view() { return VIEWS[state.view] ?? training; }
+
+// ---- what a view may use
+
+class Desk {
+  constructor(signal) { this.signal = signal; this.asked = []; this.theme = theme(); }
+
+  get names() { return state.scenarios.map((_, i) => NAMES[i]); }
+  get at() { return state.at; }
+  get find() { return state.find; }
+  flags(names, i = state.at) { return flags(state.scenarios[i], names); }
+
+  // One answer for every scenario, or what is wrong with it.
+  async each(question) {
+    const told = await Promise.all(state.scenarios.map(async (scenario, i) => {
+      try { return await question(i); } catch (error) {
+        if (!(error instanceof Refused)) throw error;
+        return { refused: error.errors };
+      }
+    }));
+    this.complain(told);
+    return told;
+  }
+
+  ask(verb, given) { return ask(verb, given, this.signal); }
+  get(path) { return get(path, this.signal); }
+
+  complain(told) {
+    markWrong(told[state.at]?.refused ?? told[state.at]?.problems ?? []);
+  }
+
+  // The place of a name in the view: what was there is replaced.
+  put(name, ...children) {
+    if (this.signal.aborted) return;
+    if (name === "summary") this.answered ??= performance.now();
+    if (!slots.has(name)) { slots.set(name, h("div", { class: name === "summary" ? "cards" : undefined, id: name })); main.append(slots.get(name)); }
+    slots.get(name).replaceChildren(...children.flat().filter(Boolean));
+  }
+
+  card(key, title, options = {}) {
+    if (!cards.has(key)) {
+      const made = new Card(key, title, options);
+      cards.set(key, made);
+      if (!slots.has("figures")) { slots.set("figures", h("div", { class: "figures", id: "figures" })); main.append(slots.get("figures")); }
+      slots.get("figures").append(made.element);
+    }
+    return cards.get(key);
+  }
+
+  async figure(key, title, request, options = {}) {
+    const card = this.card(key, title, options);
+    card.wait();
+    const figure = await request();
+    if (!this.signal.aborted) await card.draw(figure);
+    return card;
+  }
+
+  figureOf(key, title, questions, names, options = {}) {
+    const own = questions.map((question, i) => [question, names[i]]).filter(([question]) => question);
+    if (!own.length) { this.card(key, title, options).draw({ data: [], layout: {} }); return null; }
+    return this.figure(key, title, () => this.ask(`figures ${options.kind ?? key}`, { questions: own.map(([question]) => question), names: own.map(([, name]) => name), theme: this.theme }), options);
+  }
+
+  take(asked) { this.put("taken", asked.length ? takeCard(state.view, asked) : ""); }
+  say(text) { if (!this.signal.aborted) status.textContent = text; }
+}
+
+// ---- asking
+
+async function refresh() {
+  running?.abort();
+  running = new AbortController();
+  const desk = new Desk(running.signal);
+  main.setAttribute("aria-busy", "true");
+  const began = performance.now();
+  try {
+    const said = await view().show(desk);
+    if (desk.signal.aborted) return;
+    desk.say(`${said ? `${said} · ` : ""}${Math.round((desk.answered ?? performance.now()) - began)} ms`);
+  } catch (error) {
+    if (error.name === "AbortError" || desk.signal.aborted) return;
+    if (!(error instanceof Refused)) { desk.say("the server cannot be reached"); main.setAttribute("aria-busy", "false"); throw error; }
+    desk.put("trouble", trouble("This cannot be answered", error.errors));
+    desk.say("not answered");
+  }
+  main.setAttribute("aria-busy", "false");
+  document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn ?? 0) + 1);
+}
+
+export function trouble(title, errors) {
+  return h("section", { class: "card alert", role: "alert" }, h("h2", {}, title),
+    h("ul", {}, errors.map((error) => h("li", {}, error.path ? h("strong", {}, `${error.path}: `) : "", sentence(error)))));
+}
+
+function groups() { return view().groups(current()); }
+
+function soon(name) {
+  write();
+  if (name === "what") { drawForm(groups(), soon); document.getElementById("field-what").focus(); }
+  drawScenarios(pick, add, remove);
+  clearTimeout(timer);
+  timer = setTimeout(refresh, PAUSE_MS);
+}
+
+// ---- moving about
+
+function open(fresh = true) {
+  const chosen = view();
+  document.title = `${chosen.title} · Foretell`;
+  document.getElementById("views").replaceChildren(...Object.entries(VIEWS).map(([name, { title }]) => h("li", {},
+    h("a", { href: address(name), "aria-current": name === state.view ? "page" : undefined, onclick: (event) => go(event, name) }, title))));
+  // Not scrollIntoView, which would also move where the Tab key begins.
+  const [nav, here] = [document.querySelector("nav"), document.querySelector("nav [aria-current]")];
+  nav.scrollLeft = here.offsetLeft - nav.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
+  document.querySelector(".desk").classList.toggle("alone", groups().length === 0);
+  drawForm(groups(), soon);
+  drawScenarios(pick, add, remove);
+  if (fresh) {
+    for (const card of cards.values()) card.gone();
+    cards = new Map();
+    slots = new Map();
+    main.replaceChildren();
+    main.setAttribute("data-view", state.view);
+  }
+  return refresh();
+}
+
+function go(event, name) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  window.history.pushState(null, "", address(name));
+  state.view = name;
+  open();
+  document.querySelector("nav [aria-current]")?.focus();
+}
+
+function pick(i) { state.at = i; write(); open(false); document.querySelectorAll(".pick")[i]?.focus(); }
+
+function add() {
+  if (state.scenarios.length >= MOST) return;
+  state.scenarios.push({ ...current() });
+  pick(state.scenarios.length - 1);
+}
+
+function remove() {
+  if (state.scenarios.length <= 1) return;
+  state.scenarios.splice(state.at, 1);
+  pick(Math.max(0, state.at - 1));
+}
+
+window.addEventListener("popstate", () => { read(); open(); });
+window.addEventListener("foretell:find", (event) => { state.find = event.detail; write(); clearTimeout(timer); timer = setTimeout(refresh, PAUSE_MS); });
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+document.getElementById("question").addEventListener("submit", (event) => event.preventDefault());
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+
+async function lists() {
+  const [models, systems, chips] = await Promise.all(["models", "systems", "chips"].map((kind) => get(`api/catalog/${kind}`)));
+  const option = (entry) => h("option", { value: entry.id }, entry.name === entry.id ? "" : entry.name);
+  document.getElementById("models").append(...models.map(option));
+  document.getElementById("systems").append(...chips.map(option), ...systems.map(option));
+}
+
+learn(await get("static/words.json"));
+explainWords();
+read();
+if (!VIEWS[state.view]) state.view = "training";
+write();
+await Promise.all([open(), lists()]);

@@ -1,0 +1,49 @@
+// Network: one collective on a system, its algorithm and why, and bandwidth over sizes.
+
+import { table } from "../dom.js";
+import { assumed, facts, h, noCard, number, scenarioCard, withUsual } from "./shared.js";
+
+const ASKED = ["system", "collective", "bytes", "group"];
+const USUAL = { collective: "all-reduce", bytes: "64MiB", group: 64 };
+
+export default {
+  title: "Network",
+  groups: () => [["", ["system", "collective", "bytes", "group"]]],
+
+  async show(desk) {
+    const questions = desk.names.map((_, i) => withUsual(desk.flags(ASKED, i), USUAL));
+    const told = await desk.each((i) => desk.ask("network", questions[i]));
+    desk.put("trouble");
+    desk.put("summary", told.map((answer, i) => (answer.candidates_s ? card(answer, i) : noCard(i, answer, questions[i].system))));
+    const good = questions.map((question, i) => (told[i].candidates_s ? question : null));
+    await desk.figureOf("bandwidths", "Bus bandwidth over the size of a message", good, desk.names, { wide: true });
+    const active = told[desk.at];
+    desk.put("candidates", active.candidates_s ? candidates(active) : "");
+    desk.put("assumed", assumed(told));
+    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "network", flags: questions[i], answer })).filter(({ answer }) => answer.candidates_s));
+    return "";
+  },
+};
+
+function card(answer, i) {
+  const places = Object.entries(answer.placement).filter(([, many]) => many > 1).map(([tier, many]) => `${many} per ${tier}`).join(" × ");
+  return scenarioCard(i, `${answer.collective} on ${answer.system}`,
+    h("p", { class: "big" }, number(answer.seconds, "s", "seconds")),
+    h("p", { class: "quiet" }, number(answer.size_bytes, "bytes"), ` among ${answer.group}${places ? `: ${places}` : ""}`),
+    facts([
+      ["Bus bandwidth", number(answer.bus_bytes_per_s, "rate", "bus_bytes_per_s")],
+      ["Algorithm bandwidth", number(answer.algorithm_bytes_per_s, "rate")],
+      ["Algorithm", answer.algorithm],
+      ["Because", answer.reason],
+    ]));
+}
+
+function candidates(answer) {
+  const rows = Object.entries(answer.candidates_s).sort(([, a], [, b]) => a - b);
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Algorithms offered here")),
+    table(`${answer.collective} among ${answer.group}`, [
+      { title: "algorithm", of: ([name]) => name },
+      { title: "time", unit: "s", of: ([, seconds]) => seconds },
+      { title: "against the fastest", unit: "signed", of: ([, seconds]) => seconds / rows[0][1] - 1 },
+    ], rows, ([name]) => name === answer.algorithm));
+}

@@ -1,0 +1,69 @@
+// Serving: one deployment under one load, and how many chips a rate takes within its service levels.
+
+import { table } from "../dom.js";
+import { assumed, facts, h, headingOf, noCard, number, range, scenarioCard, withUsual, word } from "./shared.js";
+
+const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set"];
+const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set"];
+
+export default {
+  title: "Serving",
+  groups: () => [["", ["model", "system", "isl", "osl", "engine"]], ["One deployment", ["s_gpus", "concurrency", "layout"]],
+    ["Sized for", ["rate", "percentile", "ttft", "tpot"]], ["More", ["set"]]],
+
+  async show(desk) {
+    const questions = desk.names.map((_, i) => withUsual(desk.flags(LOAD, i), { gpus: 8 }));
+    const sizes = desk.names.map((_, i) => ({ ...withUsual(desk.flags(LEVELS, i), { rate: 10 }), simulate: false }));
+    const [told, sized] = await Promise.all([
+      desk.each((i) => desk.ask("serve", questions[i])),
+      Promise.all(sizes.map((size) => desk.ask("size", size).catch((error) => ({ refused: error.errors ?? [] })))),
+    ]);
+    desk.put("trouble");
+    desk.put("summary", told.map((answer, i) => (answer.ttft_ms ? card(answer, i, sized[i]) : noCard(i, answer, headingOf(answer, questions[i])))));
+    const good = questions.map((question, i) => (told[i].ttft_ms ? question : null));
+    await Promise.all([
+      desk.figureOf("latencies", "Latencies", good, desk.names),
+      desk.figureOf("decode", "One decode step", good, desk.names),
+      desk.figureOf("pareto", "Pareto front: fast for one user, cheap for all", sizes.map((size, i) => (sized[i].pareto ? size : null)), desk.names, { wide: true }),
+    ]);
+    desk.put("levels", sized[desk.at].options ? levels(sized[desk.at], desk) : "");
+    desk.put("assumed", assumed(told));
+    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "serve", flags: questions[i], answer })).filter(({ answer }) => answer.ttft_ms)
+      .concat(sized[desk.at].options ? [{ name: `${desk.names[desk.at]} sized`, verb: "size", flags: sizes[desk.at], answer: sized[desk.at] }] : []));
+    return "";
+  },
+};
+
+function card(answer, i, sized) {
+  const levels = (name) => ["p50", "p90", "p99"].map((p) => number(answer[name][p], "ms", `${name}.${p}`)).flatMap((one, k) => (k ? [" · ", one] : [one]));
+  return scenarioCard(i, headingOf(answer, {}),
+    h("p", { class: "big" }, number(answer.output_tokens_per_s_per_gpu, "count", "output_tokens_per_s_per_gpu"), h("small", {}, " tokens/s per GPU")),
+    h("p", { class: "quiet" }, number(answer.output_tokens_per_s_per_user, "count", "output_tokens_per_s_per_user"), " tokens/s for one user, ", number(answer.batch, "count"), " in a batch"),
+    h("p", { class: "plan", "data-name": "plan" }, answer.plan),
+    facts([
+      ["TTFT p50 · p90 · p99", h("span", {}, ...levels("ttft_ms"))],
+      [word("TPOT", "tpot with or without the first token"), h("span", {}, ...levels("tpot_ms"))],
+      [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} a token`],
+      ["Requests/s", number(answer.requests_per_s, "count")],
+      ["$ per million out", number(answer.usd_per_million_output_tokens, "usd", "usd_per_million_output_tokens")],
+      ["Joules per token out", number(answer.joules_per_output_token, "count")],
+      ["Limited by", answer.limited_by],
+      ["KV cache", number(answer.kv_bytes, "bytes")],
+      sized?.gpus ? ["GPUs for the rate", h("strong", {}, number(sized.gpus, "count", "sized_gpus"), sized.best.meets ? "" : " (levels missed)")] : null,
+    ]),
+    sized?.refused ? h("p", { class: "wrong" }, sized.refused.map((e) => e.message).join("; ")) : sized?.problems ? h("p", { class: "wrong" }, sized.problems.map((e) => e.message).join("; ")) : "");
+}
+
+function levels(sized, desk) {
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Ways to serve ${number(sized.rate, "count").textContent} requests/s, ${desk.names[desk.at]}`)),
+    table(`TTFT at most ${sized.ttft_target_ms} ms and TPOT at most ${sized.tpot_target_ms} ms at ${sized.percentile}; closed form, ${sized.evaluated} layouts`, [
+      { title: "deployment", of: (row) => row.name },
+      { title: "GPUs", unit: "count", of: (row) => row.gpus },
+      { title: "TTFT", unit: "ms", of: (row) => row.ttft_ms },
+      { title: "TPOT", unit: "ms", of: (row) => row.tpot_ms },
+      { title: "levels", of: (row) => h("span", { class: `tag ${row.meets ? "yes" : "no"}` }, row.meets ? "met" : "missed") },
+      { title: "headroom", unit: "share", of: (row) => row.headroom },
+      { title: "$ per hour", unit: "usd", of: (row) => row.usd_per_hour },
+      { title: "$ per million out", unit: "usd", of: (row) => row.usd_per_million_output_tokens },
+    ], sized.options, (row) => row === sized.options[0]));
+}

@@ -1,0 +1,72 @@
+// What several views show alike.
+
+import { facts, h, number, range, show, word } from "../dom.js";
+import { sentence } from "../fields.js";
+import { NAMES } from "../state.js";
+
+export const PLACE = ["model", "system", "gpus", "global_batch", "seq_len", "plan", "set"];
+
+export function scenarioCard(i, heading, ...children) {
+  return h("section", { class: `card scenario of-${i}`, "data-scenario": NAMES[i], "aria-label": `Scenario ${NAMES[i]}` },
+    h("h2", {}, `${NAMES[i]}  `, h("span", { class: "quiet" }, heading)), ...children);
+}
+
+// A scenario that has no answer, and why.
+export function noCard(i, answer, heading) {
+  const errors = answer.refused ?? answer.problems ?? [];
+  return scenarioCard(i, heading, h("p", { class: "big" }, answer.refused ? "?" : "no"),
+    h("ul", { class: "said", role: "alert" }, errors.map((error) => h("li", {}, error.path ? h("strong", {}, `${error.path}: `) : "", sentence(error)))));
+}
+
+export function assumed(answers) {
+  const known = answers.map((answer, i) => [NAMES[i], answer?.assumptions ?? []]).filter(([, said]) => said.length);
+  if (!known.length) return "";
+  return h("details", { class: "card" }, h("summary", {}, word("Assumptions", "assumption"), ` (${known.reduce((n, [, said]) => n + said.length, 0)})`),
+    ...known.map(([name, said]) => h("div", {}, known.length > 1 ? h("h3", { class: "group" }, name) : "", h("ul", { class: "said" }, said.map((text) => h("li", {}, text))))));
+}
+
+// The plan of a scenario: the one that is given, else the best of a search; with its trees.
+export async function planned(desk, i) {
+  const flags = desk.flags(PLACE, i);
+  const run = desk.flags(["tokens"], i);
+  let found = null;
+  let plan = flags.plan;
+  if (!complete(plan)) {
+    found = await desk.ask("search", { ...flags, top: 12 });
+    if (!found.plans.length) return { ...found, flags: { ...flags, ...run } };
+    plan = found.plans[0].plan;
+  }
+  const answer = await desk.ask("estimate", { ...flags, ...run, plan });
+  // What is taken along names the plan only where the user did.
+  return { ...answer, found, flags: { ...flags, ...run }, exact: { ...flags, plan } };
+}
+
+// A text that names a degree is a plan; one that names choices alone (precision=fp8) is searched with.
+export function complete(plan) {
+  return Boolean(plan) && /(^|\s)(tp|pp|dp|cp|ep|zero|mbs)\d/.test(plan);
+}
+
+// Flags with what is usual for those that are not given, the given ones first.
+export function withUsual(flags, usual) {
+  const missing = Object.entries(usual).filter(([name]) => !(name in flags));
+  return { ...flags, ...Object.fromEntries(missing) };
+}
+
+export function fits(answer) {
+  const words = { yes: "fits", no: "does not fit", too_close: "too close to tell" };
+  return h("span", { class: `tag ${answer.fits}` }, words[answer.fits] ?? answer.fits);
+}
+
+export function memoryMeter(answer) {
+  const share = answer.peak_memory_bytes / answer.memory_capacity_bytes;
+  const bar = h("div");
+  bar.style.width = `${Math.min(100, 100 * share)}%`;
+  return h("div", { class: `meter ${answer.fits}`, role: "meter", "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(100 * share), "aria-label": "Memory used at the peak" }, bar);
+}
+
+export function headingOf(answer, flags) {
+  const gpus = answer.gpus ?? flags.gpus;
+  return `${answer.model ?? flags.model ?? ""} on ${gpus ? `${show(gpus, "count")} × ` : ""}${answer.system ?? flags.system ?? ""}`;
+}
+
+export { facts, number, range, show, word, h };

@@ -1,0 +1,64 @@
+// Timeline: one step played event by event, as a picture and as a file that Perfetto opens.
+
+import { file } from "../api.js";
+import { table } from "../dom.js";
+import { save } from "../figure.js";
+import { assumed, facts, h, headingOf, noCard, number, planned, scenarioCard, word } from "./shared.js";
+
+export default {
+  title: "Timeline",
+  groups: () => [["", ["model", "system", "gpus", "global_batch", "seq_len", "plan"]], ["More", ["set"]]],
+
+  async show(desk) {
+    const told = await desk.each(async (i) => {
+      const plan = await planned(desk, i);
+      if (!plan.step_s || plan.fits === "no") return plan;
+      return { ...plan, played: await desk.ask("simulate", plan.exact) };
+    });
+    desk.put("trouble");
+    desk.put("summary", told.map((answer, i) => (answer.played ? card(answer, i) : noCard(i, answer, headingOf(answer, desk.flags(["model", "system", "gpus"], i))))));
+    const active = told[desk.at];
+    const name = desk.names[desk.at];
+    const question = active.played ? active.exact : null;
+    const shown = await desk.figureOf("timeline", `One step of ${name}`, [question], [name], { wide: true, tall: true });
+    if (shown) shown.note.textContent = "One rank of each pipeline stage; drag to look closer, double click to look at all of it.";
+    desk.put("keep", question ? keep(desk, question, name) : "");
+    desk.put("stages", active.played ? stages(active.played, name) : "");
+    desk.put("assumed", assumed(told));
+    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "simulate", flags: answer.exact, answer: answer.played })).filter(({ answer }) => answer));
+    return "";
+  },
+};
+
+function card(answer, i) {
+  const played = answer.played;
+  return scenarioCard(i, headingOf(answer, {}),
+    h("p", { class: "big" }, number(played.step_s, "s", "step_s"), h("small", {}, " played")),
+    h("p", { class: "quiet" }, "closed form ", number(played.closed_step_s, "s", "closed_step_s"), ", ", number(played.difference, "signed"), " apart"),
+    h("p", { class: "plan", "data-name": "plan" }, played.plan),
+    facts([[word("MFU"), number(played.mfu, "share")], ["Peak memory", number(played.peak_memory_bytes, "bytes")]]));
+}
+
+function keep(desk, question, name) {
+  const button = (id, text, does) => h("button", { type: "button", id, onclick: async (event) => {
+    const own = event.target;
+    own.disabled = true;
+    try { await does(); } catch (error) { if (error.name !== "AbortError") desk.say(error.message); }
+    own.disabled = false;
+  } }, text);
+  return h("section", { class: "card" }, h("div", { class: "row" },
+    button("save-trace", "Download the trace", async () => save(`foretell-step-${name}.json.gz`, await file("simulate trace", question))),
+    button("memory-over-step", "Memory over the step", () => desk.figureOf("memory-over-step", `Memory of ${name} over a step`, [question], [name], { wide: true })),
+    h("span", { class: "quiet" }, "The trace opens in ui.perfetto.dev and in chrome://tracing.")));
+}
+
+function stages(played, name) {
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Stages of ${name}`)),
+    table("One rank of each pipeline stage", [
+      { title: "stage", word: "stage", of: (row) => String(row.stage) },
+      { title: "busy", unit: "s", of: (row) => row.busy_s },
+      { title: "bubble", word: "bubble", unit: "s", of: (row) => row.bubble_s },
+      { title: "data parallel", unit: "s", of: (row) => row.data_parallel_s },
+      { title: "peak memory", unit: "bytes", of: (row) => row.peak_memory_bytes },
+    ], played.stages));
+}

@@ -1,0 +1,74 @@
+// Training: the best plan of each scenario, where its time and memory go, what limits it, how sure that is.
+
+import { table } from "../dom.js";
+import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, planned, range, scenarioCard, word } from "./shared.js";
+
+export default {
+  title: "Training",
+  groups: () => [["", ["model", "system", "gpus", "global_batch", "seq_len", "tokens", "plan"]], ["More", ["set"]]],
+
+  async show(desk) {
+    const told = await desk.each((i) => planned(desk, i));
+    desk.put("trouble");
+    desk.put("summary", told.map((answer, i) => (answer.step_s ? card(answer, i) : noCard(i, answer, headingOf(answer, desk.flags(["model", "system", "gpus"], i))))));
+    desk.put("limits");
+    const questions = told.map((answer) => (answer.breakdown ? answer.exact : null));
+    const active = told[desk.at];
+    const work = [
+      // Of one scenario every share with what it follows; of several a bar each.
+      desk.figureOf("time", "Where the time goes", questions.map(step), desk.names, { kind: told.length === 1 ? "shares" : "time" }),
+      desk.figureOf("memory", "Where the memory goes", questions, desk.names),
+    ];
+    if (active?.exact && active.fits !== "no") work.push(limits(desk, active));
+    await Promise.all(work);
+    desk.put("plans", active?.found ? plans(active.found, desk) : "");
+    desk.put("assumed", assumed(told));
+    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "estimate", flags: answer.flags, answer })).filter(({ answer }) => answer.step_s));
+    const searched = told.reduce((many, answer) => many + (answer.found?.plans_evaluated ?? 0), 0);
+    return searched ? `best of ${number(searched, "count").textContent} plans` : "as planned";
+  },
+};
+
+function step(question) {
+  if (!question) return null;
+  const { tokens, ...place } = question;
+  return place;
+}
+
+function card(answer, i) {
+  const run = answer.run;
+  return scenarioCard(i, headingOf(answer, {}),
+    h("p", { class: "big" }, number(answer.step_s, "s", "step_s"), h("small", {}, " a step")),
+    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${range(answer.interval?.p90, "s")}`),
+    h("p", { class: "plan", "data-name": "plan" }, answer.plan),
+    facts([
+      [word("MFU"), number(answer.mfu, "share", "mfu")],
+      ["Tokens/s per GPU", number(answer.tokens_per_s_per_gpu, "count", "tokens_per_s_per_gpu")],
+      ["TFLOP/s per GPU", number(answer.tflops_per_gpu, "count", "tflops_per_gpu")],
+      ["Energy of a step", number(answer.energy_joules === null ? null : answer.energy_joules / 3.6e6, "kWh")],
+      ["Limited by", h("span", { "data-name": "limited_by" }, answer.limited_by.replaceAll("_", " "))],
+      run ? ["Whole run", number(run.days === undefined ? null : run.days * 86400, "s")] : null,
+      run ? [word("Goodput"), number(run.goodput, "share")] : null,
+      ["Peak memory", h("span", {}, number(answer.peak_memory_bytes, "bytes", "peak_memory_bytes"), " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
+    ]), memoryMeter(answer));
+}
+
+async function limits(desk, answer) {
+  const { tokens, ...place } = answer.exact;
+  const told = await desk.ask("explain", place);
+  desk.put("limits", h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `What limits ${desk.names[desk.at]}`)),
+    h("ul", { class: "said" }, told.conclusions.map((text) => h("li", {}, text)))));
+}
+
+function plans(found, desk) {
+  const rows = found.plans;
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Best plans of ${desk.names[desk.at]}`)),
+    table(`${number(found.plans_evaluated, "count").textContent} evaluated, ${number(found.plans_feasible, "count").textContent} fit`, [
+      { title: "plan", word: "plan", of: (row) => h("code", {}, row.plan) },
+      { title: "step", unit: "s", of: (row) => row.step_s },
+      { title: "against the best", unit: "signed", of: (row) => row.step_s / rows[0].step_s - 1 },
+      { title: "MFU", word: "mfu", unit: "share", of: (row) => row.mfu },
+      { title: "peak memory", unit: "bytes", of: (row) => row.peak_memory_bytes },
+      { title: "limited by", of: (row) => row.limited_by.replaceAll("_", " ") },
+    ], rows, (row) => row === rows[0]));
+}

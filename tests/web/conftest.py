@@ -1,0 +1,34 @@
+"""A real browser on a real server; skipped, with the line that installs it, where there is no chromium."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.web.client import server
+
+PLACES = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+INSTALL = "no chromium here; `sudo apt-get install --yes chromium` installs it"
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """Where `foretell ui` listens."""
+    with server("--workers", "2") as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's chromium, driven by playwright."""
+    found = next((place for place in PLACES if Path(place).exists()), shutil.which("chromium"))
+    if found is None:
+        pytest.skip(INSTALL)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as tool:
+        made = tool.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield made
+        made.close()

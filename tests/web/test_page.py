@@ -1,0 +1,243 @@
+"""The page in a real browser: main paths clicked, numbers as Python has them, nothing from elsewhere."""
+
+import csv
+import gzip
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+
+import foretell
+from tests.surfaces.command import foretell as command
+
+VIEWS = ("training", "serving", "cost", "network", "sensitivities", "timeline", "accuracy")
+SMALL = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 16}
+QUERY = "&".join(f"1.{name}={value}" for name, value in SMALL.items())
+
+
+class Watched:
+    """A page, and everything that it complained of or asked for."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        self.context = browser.new_context(accept_downloads=True, **options)
+        self.context.set_default_timeout(120_000)  # a loaded machine is no defect
+        self.page = self.context.new_page()
+        self.address = address
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def open(self, query: str) -> Any:
+        """A view, once it is drawn."""
+        self.page.goto(f"{self.address}?{query}")
+        self.page.wait_for_selector("html[data-drawn] main[aria-busy=false]")
+        return self.page
+
+    def after(self, does: Any) -> None:
+        """Do something, and wait until the page has been drawn again."""
+        before = int(self.page.get_attribute("html", "data-drawn") or 0)
+        does()
+        self.page.wait_for_selector(f"html[data-drawn='{before + 1}'] main[aria-busy=false]")
+
+    def value(self, name: str, scenario: str = "A") -> float:
+        """The exact number that stands under a name."""
+        place = f"[data-scenario={scenario}] data[data-name='{name}']"
+        return float(self.page.get_attribute(place, "value"))
+
+    def saved(self, button: str) -> bytes:
+        """The file that a button downloads."""
+        with self.page.expect_download() as waited:
+            self.page.click(button)
+        return Path(waited.value.path()).read_bytes()
+
+
+@pytest.fixture
+def watched(browser: Any, address: str) -> Iterator[Watched]:
+    made = Watched(browser, address, viewport={"width": 1280, "height": 900})
+    yield made
+    made.context.close()
+    assert made.said == []
+    hosts = {
+        urlparse(url).netloc for url in made.asked if urlparse(url).scheme in ("http", "https")
+    }
+    assert hosts == {urlparse(address).netloc}
+
+
+def test_training_is_what_python_says(watched: Watched) -> None:
+    page = watched.open(f"view=training&{QUERY}")
+    best = foretell.search(**SMALL).best  # type: ignore[arg-type]
+    for name in ("step_s", "mfu", "tokens_per_s_per_gpu", "peak_memory_bytes", "tflops_per_gpu"):
+        assert watched.value(name) == getattr(best, name), name
+    assert page.inner_text("[data-scenario=A] [data-name=plan]") == str(best.plan)
+    assert "plans" in page.inner_text("#status")
+    assert page.locator("#plans tbody tr").count() == 12
+    assert page.locator("#limits li").count() > 2
+    for figure in ("time", "memory"):
+        assert page.locator(f"[data-figure={figure}] svg.main-svg").count() > 0
+
+
+def test_changing_things_changes_the_answer_and_the_address(watched: Watched) -> None:
+    page = watched.open(f"view=training&{QUERY}")
+    watched.after(lambda: page.fill("#field-gpus", "32"))
+    assert watched.value("step_s") == foretell.search(**{**SMALL, "gpus": 32}).best.step_s  # type: ignore[arg-type]
+    watched.after(lambda: page.fill("#field-plan", "tp4 pp2 zero1"))
+    plan = foretell.estimate(**{**SMALL, "gpus": 32}, plan="tp4 pp2 zero1")  # type: ignore[arg-type]
+    assert watched.value("step_s") == plan.step_s
+    held = parse_qs(urlparse(page.url).query)
+    assert (held["1.gpus"], held["1.plan"]) == (["32"], ["tp4 pp2 zero1"])
+    page.goto(page.url)
+    page.wait_for_selector("html[data-drawn] main[aria-busy=false]")
+    assert watched.value("step_s") == plan.step_s
+
+
+def test_four_scenarios_side_by_side(watched: Watched) -> None:
+    page = watched.open(f"view=training&{QUERY}")
+    for name, gpus in (("B", "32"), ("C", "64"), ("D", "8")):
+        watched.after(lambda: page.click("#add"))
+        watched.after(lambda gpus=gpus: page.fill("#field-gpus", gpus))
+        assert page.locator(f"[data-scenario={name}]").count() == 1
+    assert page.is_disabled("#add")
+    for name, gpus in zip("ABCD", (16, 32, 64, 8), strict=True):
+        best = foretell.search(**{**SMALL, "gpus": gpus}).best  # type: ignore[arg-type]
+        assert watched.value("step_s", name) == best.step_s
+    page.click("[data-figure=time] summary")
+    assert page.locator("[data-figure=time] tbody tr").count() >= 8
+    watched.after(lambda: page.click("#remove"))
+    assert page.locator("[data-scenario]").count() == 3
+
+
+def test_what_is_wrong_stands_beside_its_field(watched: Watched) -> None:
+    page = watched.open(f"view=training&{QUERY}")
+    watched.after(lambda: page.fill("#field-model", "lama-3.1-8b"))
+    assert page.get_attribute("#field-model", "aria-invalid") == "true"
+    assert "llama-3.1-8b" in page.inner_text("#field-model-wrong")
+    watched.after(lambda: page.fill("#field-model", "llama-3.1-405b"))
+    assert page.get_attribute("#field-model", "aria-invalid") == "false"
+    assert "memory" in page.inner_text("[data-scenario=A]")
+    watched.said = [said for said in watched.said if "422" not in said]  # the browser's own remark
+
+
+def test_serving_is_what_python_says(watched: Watched) -> None:
+    page = watched.open("view=serving&1.model=llama-3.1-8b&1.system=h100-sxm&1.s_gpus=2&1.rate=20")
+    served = foretell.serve("llama-3.1-8b", system="h100-sxm", gpus=2)
+    assert watched.value("output_tokens_per_s_per_gpu") == served.output_tokens_per_s_per_gpu
+    assert watched.value("ttft_ms.p90") == served.ttft_ms.p90
+    sized = foretell.size("llama-3.1-8b", system="h100-sxm", rate=20, simulate=False).to_dict()
+    assert watched.value("sized_gpus") == sized["gpus"]
+    assert page.locator("#levels tbody tr").count() == len(sized["options"])
+    assert page.locator("[data-figure=pareto] svg.main-svg").count() > 0
+
+
+def test_cost_network_and_sensitivities_are_what_the_command_line_says(watched: Watched) -> None:
+    page = watched.open(f"view=cost&{QUERY}&1.tokens=1T")
+    for name in ("usd", "usd_per_million_tokens"):
+        words = shlex.split(page.inner_text("#commands"))[1:]
+        assert watched.value(name) == command(*words, "--json").json[name]
+    watched.after(lambda: page.select_option("#field-what", "system"))
+    assert page.locator("#field-model").count() == 0
+    assert (
+        watched.value("usd")
+        == command("cost", "system", "h100-sxm", "--gpus", "16", "--json").json["usd"]
+    )
+    watched.after(lambda: page.click("nav >> text=Network"))
+    words = shlex.split(page.inner_text("#commands"))[1:]
+    assert watched.value("bus_bytes_per_s") == command(*words, "--json").json["bus_bytes_per_s"]
+    watched.after(lambda: page.click("nav >> text=Sensitivities"))
+    best = foretell.search(**SMALL).best  # type: ignore[arg-type]
+    found = foretell.sensitivity(best).to_dict()
+    assert watched.value("value") == found["value"]
+    assert page.locator("#elasticities tbody tr").count() == len(found["elasticities"])
+
+
+def test_the_timeline_and_its_trace(watched: Watched) -> None:
+    page = watched.open(f"view=timeline&{QUERY}&1.plan=tp4 pp2 zero1&1.global_batch=32")
+    played = foretell.simulate(**SMALL, plan="tp4 pp2 zero1", global_batch=32)  # type: ignore[arg-type]
+    assert watched.value("step_s") == played.to_dict()["step_s"]
+    assert page.locator("[data-figure=timeline] svg.main-svg").count() > 0
+    events = json.loads(gzip.decompress(watched.saved("#save-trace")))["traceEvents"]
+    assert {"X", "M", "C"} <= {event["ph"] for event in events}
+    page.click("#memory-over-step")
+    page.wait_for_selector("[data-figure=memory-over-step] .plot:not(.waiting) svg.main-svg")
+
+
+def test_accuracy_is_searchable_down_to_a_row(watched: Watched) -> None:
+    from foretell.validate.published import runs
+
+    page = watched.open("view=accuracy")
+    assert page.locator("#rows tbody tr").count() == len(runs())
+    watched.after(lambda: page.fill("#find", "mpt-l48 512"))
+    wanted = [
+        r
+        for r in runs()
+        if "mpt-l48" in r.model and "512" in f"{r.gpus} {r.global_batch} {r.seq_len} {r.plan}"
+    ]
+    assert page.locator("#rows tbody tr").count() == len(wanted) > 0
+    assert "find=mpt-l48" in page.url
+
+
+def test_exports(watched: Watched) -> None:
+    page = watched.open(f"view=training&{QUERY}&1.plan=tp4 pp2 zero1")
+    told = foretell.estimate(**SMALL, plan="tp4 pp2 zero1").to_dict()  # type: ignore[arg-type]
+    saved = json.loads(watched.saved("#save-json"))
+    assert {name: saved[name] for name in told} == json.loads(json.dumps(told))
+    rows = dict(row[:2] for row in csv.reader(io.StringIO(watched.saved("#save-csv").decode())))
+    assert float(rows["step_s"]) == told["step_s"]
+    assert watched.saved("[data-figure=memory] [data-export=png]").startswith(b"\x89PNG")
+    assert b"GiB" in watched.saved("[data-figure=memory] [data-export=csv]")
+    printed = command(*shlex.split(page.inner_text("#commands"))[1:], "--json")
+    assert printed.json["step_s"] == told["step_s"]
+    scope: dict[str, Any] = {}
+    exec(page.inner_text("#python").rpartition("\n")[0], scope)
+    assert scope["found"].step_s == told["step_s"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_drawn_dark_and_narrow(browser: Any, address: str, view: str) -> None:
+    narrow = Watched(browser, address, viewport={"width": 380, "height": 760}, color_scheme="dark")
+    page = narrow.open(f"view={view}&{QUERY}&1.global_batch=64")
+    assert page.locator("nav [aria-current=page]").inner_text().lower() == view
+    assert page.locator("svg.main-svg").count() > 0
+    wide = page.evaluate(
+        "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert wide[0] <= wide[1], "the page is wider than the screen"
+    ground = page.evaluate("getComputedStyle(document.body.parentElement).backgroundColor")
+    assert sum(map(int, re.findall(r"\d+", ground)[:3])) < 100
+    for place in page.locator("input, select, textarea").all():
+        assert page.locator(f"label[for='{place.get_attribute('id')}']").count() == 1
+    for button in page.locator("button").all():
+        assert button.inner_text().strip() or button.get_attribute("aria-label")
+    narrow.context.close()
+    assert narrow.said == []
+
+
+def test_the_keyboard_is_enough(watched: Watched) -> None:
+    page = watched.open(f"view=training&{QUERY}")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "answer"
+    page.focus("nav a >> nth=3")
+    watched.after(lambda: page.keyboard.press("Enter"))
+    assert page.get_attribute("main", "data-view") == "network"
+    page.focus("[data-word] >> nth=0")
+    assert page.inner_text("#tip")
+    page.keyboard.press("Escape")
+    assert page.locator("#tip").count() == 0
+    watched.after(lambda: page.go_back())
+    assert page.get_attribute("main", "data-view") == "training"
+
+
+def test_words_are_the_glossarys(root: Path) -> None:
+    words = json.loads((root / "src/foretell/web/static/words.json").read_text())
+    glossary = (root / "docs/glossary.md").read_text().replace("`", "")
+    for word, meaning in words.items():
+        assert meaning in glossary, word

@@ -25,7 +25,7 @@ export default {
   },
 };
 
-const UNITS = { step_s: "s", energy_joules: "J", usd_per_million_tokens: "USD" };
+const UNITS = { step_s: "s", energy_joules: "count", usd_per_million_tokens: "usd" };
 
 const change = (row, side, result) => (row[side]?.ratios ? row[side].ratios[result] - 1 : null);
 

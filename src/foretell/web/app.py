@@ -34,6 +34,8 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 }
 """Answers other than the one asked for."""
 COSTS = ("chip", "package", "system", "run", "token")
+
+
 def make_app(
     flags: Table,
     limits: Limits | None = None,

@@ -14,12 +14,12 @@ the root of i1 o1 b^2 + (i0 o0 + i2 o2) b = r d_in d_out, each at least 2. Two f
 `auto` contracts where that takes fewer multiply-adds per row than the dense map.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 from math import prod, sqrt
 from typing import Any, ClassVar, Literal
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape
 from foretell.workload.graph import LayerGraph, Saved

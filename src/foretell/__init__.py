@@ -24,6 +24,8 @@ _WHERE = {
     "size": "foretell.size",
     "sweep": "foretell.sweep.run",
     "scaling": "foretell.scaling.run",
+    "sensitivities": "foretell.sensitivities",
+    "characterize_trace": "foretell.characterize.traces.run",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -36,6 +38,8 @@ _WHERE = {
     "BadInput": "foretell.errors",
     "Infeasible": "foretell.errors",
     "codesign": "foretell.sweep.codesign",
+    "optimise": "foretell.sweep.optimise",
+    "compare": "foretell.procure.compare",
 }
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
@@ -50,10 +54,13 @@ if TYPE_CHECKING:
     from foretell.catalog import chip as chip
     from foretell.catalog import model as model
     from foretell.catalog import system as system
+    from foretell.characterize.traces.run import characterize_trace as characterize_trace
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
     from foretell.launches import read_launch as read_launch
+    from foretell.procure.compare import compare as compare
     from foretell.scaling.run import scaling as scaling
+    from foretell.sensitivities import sensitivities as sensitivities
     from foretell.serve import serve as serve
     from foretell.size import size as size
     from foretell.specs.chip import Chip as Chip
@@ -62,6 +69,7 @@ if TYPE_CHECKING:
     from foretell.specs.plan import parse_plan as parse_plan
     from foretell.specs.system import System as System
     from foretell.sweep.codesign import codesign as codesign
+    from foretell.sweep.optimise import optimise as optimise
     from foretell.sweep.run import sweep as sweep
 
 

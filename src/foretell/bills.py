@@ -4,6 +4,7 @@ Each asks its question of `estimate` or `serve`, and hands hours of chips, watts
 economics/work.py; figures of `prices.` are set there, everything else where speed is found.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,11 @@ from foretell.overrides import ROOTS, parse_settings
 from foretell.question import collect
 from foretell.serve import closed_form, question_of
 from foretell.serving.serve import ServeQuestion
-from foretell.specs.cost import CostAnswer
+from foretell.specs.cost import CostAnswer, Driver
 from foretell.specs.result import Estimate
 from foretell.specs.run import Run
 from foretell.specs.served import Served
+from foretell.specs.system import System
 from foretell.workload.parameters import count
 
 Number = str | float | None
@@ -187,6 +189,66 @@ def service_bill(served: Served, scenario: ServeQuestion, paid: Payment) -> Cost
 def speed_settings(texts: Sequence[str]) -> tuple[str, ...]:
     """Settings without those of money."""
     return _settings(texts)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidHour:
+    """What an hour of a chip at work costs, by what it draws: base + per_watt x watts."""
+
+    way: str
+    """own, on-demand or another term."""
+    base_usd: float
+    """At no draw: all of a rent; capital, building and upkeep of what is owned."""
+    usd_per_watt: float
+    """For each watt that a chip draws on average; 0 where the chip is rented."""
+    watts: float
+    """The draw at which `slopes` hold."""
+    slopes: Mapping[str, float]
+    """Figure of the prices -> d ln(usd of an hour) / d ln(figure), over the figure's own range."""
+    assumptions: tuple[str, ...]
+    """Where the figures come from."""
+
+    def usd(self, hours: float, watts: float) -> float:
+        """So many hours of chips at a mean draw."""
+        return hours * (self.base_usd + self.usd_per_watt * watts)
+
+
+def paid_hour(payment: Payment, name: str, system: System, gpus: int, watts: float) -> PaidHour:
+    """An hour of a chip of a cluster; money is linear in hours and in the draw, so two answers tell it."""
+    money = _settings(payment.set)[1]
+    paid = _payment(payment, money, name)
+
+    def ask(draw: float) -> CostAnswer:
+        work = Work(
+            what="run",
+            name=name,
+            system=system,
+            gpus=gpus,
+            gpu_hours=(1.0, 1.0, 1.0),
+            watts_per_gpu=draw,
+            shares={"steps": 1.0},
+            tokens=1.0,
+            flop=1.0,
+        )
+        return _billed(paid, work, {}, ())
+
+    now, more = ask(watts), ask(2.0 * watts)
+    per_watt = (more.usd - now.usd) / watts
+    return PaidHour(
+        way=str(now.facts["paid"]),
+        base_usd=now.usd - per_watt * watts,
+        usd_per_watt=per_watt,
+        watts=watts,
+        slopes={d.path: _driver_slope(d) for d in now.drivers if d.path.split(".")[0] != "work"},
+        assumptions=now.assumptions,
+    )
+
+
+def _driver_slope(d: Driver) -> float:
+    """The elasticity over a figure's range; 0 where it has none above zero."""
+    if not 0.0 < d.low < d.high or min(d.usd_at_low, d.usd_at_high) <= 0.0:
+        return 0.0
+    return math.log(d.usd_at_high / d.usd_at_low) / math.log(d.high / d.low)
 
 
 def _payment(

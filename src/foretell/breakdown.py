@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from foretell.cost.optimizer import MEMORY_SHARE
 from foretell.estimate import Rows
 from foretell.parts import Parts, beside_host
 from foretell.pass_times import late_launches, pass_times
+from foretell.records import dataclass
 from foretell.sharding.recompute import full_share
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans

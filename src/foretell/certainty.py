@@ -9,13 +9,14 @@ where it was measured.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from foretell.catalog.spreads import interval_ends
 from foretell.cost.kernels.choose import choose
 from foretell.cost.precision import linear_format
 from foretell.network.library_catalog import evidence_of, inner_tiers
+from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
 from foretell.specs.result import Evidence, Leaf

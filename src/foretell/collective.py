@@ -5,7 +5,7 @@ Where a system's library is known, as that library runs it; elsewhere as the top
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from foretell.network.placement import sliced, tier_counts
 from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
 from foretell.network.topologies.sharing import shared_taper
+from foretell.records import dataclass
 from foretell.specs.system import Network, System
 
 Array = NDArray[np.float64]

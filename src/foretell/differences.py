@@ -11,11 +11,12 @@ zero.
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from foretell.certainty import WHOLE_STEP
 from foretell.explain import ends
+from foretell.records import dataclass
 from foretell.specs.plan import Plan
 from foretell.specs.result import Estimate, Leaf
 

@@ -25,7 +25,6 @@ Every array has the plans on its first axis; one plan is a batch of one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +60,7 @@ from foretell.pass_times import (
     repeats_of,
     weight_seconds,
 )
+from foretell.records import dataclass
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.sharding.offload import Held, exposed_copies, host_copies
 from foretell.simulate.schedules import schedule_named

@@ -5,7 +5,7 @@ combinations of these ("groups") and gathered to the plans. What no plan of a ba
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from foretell.cost.fusion import COLLECTIVE_HOST_S
 from foretell.network.collectives import collective_s, outermost, place, ring_step_s
 from foretell.network.library_records import Kind
 from foretell.parts import Parts, beside_host
+from foretell.records import dataclass
 from foretell.shapes import stack
 from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic

@@ -15,7 +15,7 @@ Defaults, each said with the answer:
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast, get_args
 
 import numpy as np
@@ -25,6 +25,7 @@ from foretell.cost.memory import weight_bytes
 from foretell.cost.power import chip_power
 from foretell.errors import BadInput, Problem, unknown
 from foretell.parts import part_table
+from foretell.records import dataclass
 from foretell.shapes import Shape
 from foretell.sharding.offload import LINK_SHARE
 from foretell.simulate.goodput import Goodput, Interruptions, best_interval_s, goodput

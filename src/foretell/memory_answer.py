@@ -1,12 +1,12 @@
 """Memory over one step as an answer: the estimate beside the step as it was played."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.simulate.memory import MemoryLine
 from foretell.specs.result import Estimate, Leaf
 from foretell.timeline import StageLine, StepMemory

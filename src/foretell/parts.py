@@ -5,7 +5,7 @@ once for each distinct combination of these ("shapes") and gathered to the plans
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from itertools import accumulate
 
@@ -19,6 +19,7 @@ from foretell.cost.kernels.base import p_norm
 from foretell.cost.op_times import OpTimes, op_times
 from foretell.cost.optimizer import Matrices, matrices_of, products_s
 from foretell.cost.precision import is_linear, is_narrow, linear_format
+from foretell.records import dataclass
 from foretell.shapes import Lengths, Shape, Shapes, named_modules, one_shape, shapes_of, stack
 from foretell.sharding.context import ContextTraffic
 from foretell.sharding.expert import (

@@ -4,8 +4,6 @@ A part takes the chip's time or the host's, whichever is longer; under the power
 the joules of the whole fit, and clocked work takes longer by as much.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +12,7 @@ from foretell.cost.power import clock_of
 from foretell.exchanges import tensor_launch_s
 from foretell.held import LISTED, on_stages
 from foretell.parts import PassSeconds, beside_host
+from foretell.records import dataclass
 from foretell.sharding.recompute import full_share
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans

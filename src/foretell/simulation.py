@@ -4,7 +4,7 @@ The step of the events stands beside the closed form's, share by share, with wha
 what its trace shows.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.programs import Laid, lay_out
+from foretell.records import dataclass
 from foretell.simulate.chance import PERCENTILES, Chance, Meeting, draw, job_steps
 from foretell.simulate.streams import PlayedStep, play_step
 from foretell.specs.plan import Plan

@@ -1,7 +1,7 @@
 """What depends on few fields of a plan, computed on their distinct combinations, and where plans find it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +15,7 @@ from foretell.exchanges import Exchanges, exchanges_of
 from foretell.network.collectives import occupancy
 from foretell.network.placement import as_filled, group_counts
 from foretell.parts import Parts, part_table
+from foretell.records import dataclass
 from foretell.shapes import Shape
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.schedules import schedule_named

@@ -4,7 +4,6 @@ Both hide messages behind the products that need them or make them, and what sta
 the pieces come in turn; see the functions. `exchanges.py` asks for these where plans have them.
 """
 
-from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -14,6 +13,7 @@ from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.network.collectives import Group, collective_s, place
 from foretell.network.library_records import Kind
 from foretell.parts import Parts
+from foretell.records import dataclass
 from foretell.shapes import stack
 from foretell.sharding.data import split_counts
 from foretell.sharding.expert import REGION, SHARED

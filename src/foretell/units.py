@@ -9,9 +9,9 @@ bytes, 1 Gbit is 10**9 / 8 bytes. Case matters, and a spelling that two people r
 
 import math
 import re
-from dataclasses import dataclass
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 
 Seconds = float
 Bytes = float

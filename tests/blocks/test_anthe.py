@@ -13,6 +13,7 @@ from foretell.interop.own_model import read_table, write_toml
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
+from foretell.translate.models import Sizes, resized, with_form
 from foretell.workload.build import build
 from foretell.workload.parameters import count
 from tests.workload.counting import matrix_flop
@@ -32,6 +33,7 @@ BLOCKS = {
     "anthe": 5_922_936,
 }
 """All twelve layers."""
+SIZES = Sizes(width=64, layers=2, heads=4, ffn=256, vocab=500)
 
 
 def small(form: str = "auto", length: int = 2, ends: str = "soft") -> Model:
@@ -184,3 +186,62 @@ def test_gradient_traffic_follows_the_weights() -> None:
         held = found.to_dict()["memory"]["children"]
         kept = next(leaf for leaf in held if leaf["name"] == "gradients")
         assert kept["value"] == 4.0 * weights
+
+
+KEPT = ("transformer-base-tied", "anthe-no-tc", "anthe-tc-ffn", "anthe")
+
+
+@pytest.mark.parametrize("form", ["build", "contract"])
+@pytest.mark.parametrize("name", KEPT)
+def test_tensors_kept_for_the_backward_pass(name: str, form: str) -> None:
+    """What autograd keeps on the CPU, storage by storage, is the graph's to 2 %."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: no modules to build")
+    from foretell import zoo
+
+    record = with_form(resized(model(name), SIZES), form)
+    module = zoo.build(record, fused=True)
+    own = {p.untyped_storage().data_ptr() for p in module.parameters()}
+    kept: dict[int, int] = {}
+    held = []
+
+    def pack(tensor: object) -> object:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        held.append(tensor)  # so that no place is used twice
+        return tensor
+
+    ids = torch.randint(0, 500, (8, 62))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        scores = module(ids[:, :21], ids[:, 21:41]).scores
+        torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids[:, 41:].reshape(-1))
+    graph = build(record, batch=8.0, seq_len=20.0, target_len=21.0)
+    parts = [graph.embedding, *(graph.kinds[i] for i in graph.order), graph.head]
+    # The loss of the graph is as mixed precision runs it; here its scores are in 32 bits already.
+    saved = [s for part in parts for s in part.saved if s.name != "head.loss"]
+    predicted = sum(float(s.elements) * (s.bytes_per_element or 4.0) for s in saved)
+    assert predicted == pytest.approx(sum(kept.values()), rel=0.02)
+
+
+def test_gradients_take_as_many_bytes_as_predicted() -> None:
+    """Measured on the real module and predicted for its record, to the byte."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: no modules to build")
+    from foretell import zoo
+
+    for name in KEPT:
+        record = resized(model(name), SIZES)
+        module = zoo.build(record)
+        ids = torch.randint(0, 500, (2, 5))
+        module(ids, ids).total().backward()
+        measured = sum(p.grad.numel() * p.grad.element_size() for p in module.parameters())
+        found = foretell.estimate(
+            record,
+            system="h200-sxm",
+            gpus=1,
+            plan="mbs8",
+            global_batch=8,
+            seq_len=20,
+            target_len=21,
+        )
+        told = {leaf["name"]: leaf["value"] for leaf in found.to_dict()["memory"]["children"]}
+        assert measured == told["gradients"]

@@ -1,6 +1,7 @@
-"""Put what the commands of a page print into the page: `python -m tests.docs.refresh README.md ...`.
+"""Put what the blocks of a page print into the page: `python -m tests.docs.refresh README.md ...`.
 
-A command without output in the page keeps none. Output that ends with `...` keeps its number of lines.
+A command without output in the page keeps none, and so does Python without an `output` block behind it.
+Output that ends with `...` keeps its number of lines.
 What differs from run to run (times, rates) becomes `...`.
 """
 
@@ -9,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.docs.blocks import run_text, workspace
+from tests.docs.blocks import Block, run_python, run_text, workspace
 
 VARIES = (
     (re.compile(r"in [\d.,]+ s \([\d,]+ per second\)"), "in ... s (... per second)"),
@@ -19,15 +20,28 @@ VARIES = (
 
 
 def refreshed(page: str, folder: Path) -> str:
-    """The page with fresh output under every command that shows any."""
+    """The page with fresh output under every block that shows any."""
     lines = page.splitlines()
     result: list[str] = []
     inside, index = False, 0
+    names: dict[str, object] = {"__name__": "__main__"}
+    printed = ""
     while index < len(lines):
         line = lines[index]
         result.append(line)
         index += 1
-        if line.startswith("```"):
+        if not inside and line.split() in (["```python"], ["```output"]):
+            end = lines.index("```", index)
+            body = lines[index:end]
+            if line.startswith("```python"):
+                block = Block(line=index, language="python", full=False, lines=tuple(body))
+                printed = run_python(block, names, folder)
+                result += body
+            else:
+                result += _kept(body, [text.rstrip() for text in printed.rstrip().splitlines()])
+            result.append("```")
+            index = end + 1
+        elif line.startswith("```"):
             inside = line.startswith("```console") if not inside else False
         elif inside and line.startswith("$ "):
             start = index
@@ -43,7 +57,12 @@ def _output(command: str, old: list[str], folder: Path) -> list[str]:
     new = [line.rstrip() for line in run_text(command, folder).stdout.rstrip().splitlines()]
     for pattern, instead in VARIES:
         new = [pattern.sub(instead, line) for line in new]
-    if old[-1] == "...":
+    return _kept(old, new)
+
+
+def _kept(old: list[str], new: list[str]) -> list[str]:
+    """As many lines as the page showed, where it showed but the first of them."""
+    if old and old[-1] == "...":
         return [*new[: len(old) - 1], "..."] if len(new) >= len(old) else new
     return new
 

@@ -51,6 +51,7 @@ FLAGS = {
         "--model --strategy --chip --fast-domain --gpus --global-batch --top --json".split()
     ),
     "reference study": ["--out", "--workers", "--json"],
+    "reference sensitivity": "--out --gpus --maps --no-maps --json".split(),
     "network": (
         "--system --collective --bytes --group --placement --algorithm --neighbours --imbalance --json"
     ).split(),
@@ -67,7 +68,7 @@ FLAGS = {
     "cost chip": SILICON,
     "cost package": SILICON,
     "cost system": (
-        "--system --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+        "--system --gpus --price --prices --years --utilisation --watts --set --sweep --plot --json".split()
     ),
     "sweep status": "--folder --json".split(),
     "sweep resume": "--folder --workers --executor --json".split(),
@@ -80,6 +81,7 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, "--import", "--sweep", "--plot", "--json",
     ],
+    "characterize trace": [*QUESTION[:-1], "--step", "--picture", "--json"],
     "scaling": (
         "--system --gpus --strategies --mode --plan --micro-batch --batch-per-gpu --global-batch "
         "--seq-len --target-len --floor --set --study --picture --json"
@@ -87,6 +89,12 @@ FLAGS = {
     "ui": "--port --host --workers --browser --no-browser --json".split(),
     "sweep front": "--folder --plot --json".split(),
     "codesign": "--study --out --plot --workers --executor --yes --json".split(),
+    "optimise": "--study --trials --storage --out --resume --plot --json".split(),
+    "compare": [
+        *"--model --budget --gpus --workload --by --global-batch --seq-len --target-len".split(),
+        *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
+        *"--utilisation --region".split(), *RUN, "--set", "--json",
+    ],
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),
     "characterize run": (
@@ -99,6 +107,10 @@ FLAGS = {
     ).split(),
     "translate run": "--folder --file --batch --device --last --json".split(),
     "translate make-text": "--source --target --lines --words --seed --json".split(),
+    "sensitivity": [
+        *QUESTION[:-1], *"--isl --osl --concurrency --rate --engine".split(),
+        *"--factor --replan --rent --price --plot --json".split(),
+    ],
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""
 

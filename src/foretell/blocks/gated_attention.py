@@ -7,9 +7,9 @@ plain attention. In self-attention q = k = v is the hidden state; across, k = v 
 names of the matrices are the paper's code's: W_k makes the queries and W_q the gate.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape, MixerBlock
 from foretell.workload.attention import core_saved
@@ -53,7 +53,7 @@ class GatedAttention(MixerBlock):
         queries = self._map(f"{name}.q", hidden, count, "col")
         # The gate meets the value before W_v, which reads all of it: every rank makes all of it.
         gate = self._map(f"{name}.gate_map", hidden, source, "none")
-        values = self._map(f"{name}.v", hidden, source, "col")
+        values = self._map(f"{name}.v", hidden, source, "col", alone=True)
         out = Gemm(name=f"{name}.o", m=count, n=width, k=width, bias=self.bias, split="row")
         made: tuple[Op, ...] = (*gate.ops, _gate(f"{name}.gate", source * width), *values.ops)
         if self.cross and tokens.phase == "decode":
@@ -76,11 +76,13 @@ class GatedAttention(MixerBlock):
             edges=self._edges(hidden, tokens, name),
         )
 
-    def _map(self, name: str, hidden: int, rows: Num, split: Split) -> LayerGraph:
+    def _map(
+        self, name: str, hidden: int, rows: Num, split: Split, alone: bool = False
+    ) -> LayerGraph:
         """One of the three maps before the scores; factorised ones are whole on every rank."""
         width = float(hidden)
         if self.factor is not None:
-            shape = MapShape(name=name, inputs=hidden, outputs=hidden, bias=self.bias)
+            shape = MapShape(name=name, inputs=hidden, outputs=hidden, bias=self.bias, alone=alone)
             made: LayerGraph = self.factor.graph(shape, rows, "none")
             return made
         op = Gemm(name=name, m=rows, n=width, k=width, bias=self.bias, split=split)

@@ -11,7 +11,7 @@ what the data does not tell stays physical.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from foretell.calibrate.collectives_start import (
     Free,
 )
 from foretell.network.library import Custom, Inside
+from foretell.records import dataclass
 
 Array = NDArray[np.float64]
 SMALL_BYTES, LARGE_BYTES = 65536.0, 16.0 * 2**20

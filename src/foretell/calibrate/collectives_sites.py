@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -35,6 +35,7 @@ from foretell.network.library_catalog import (
     links_by_chip,
     transport_named,
 )
+from foretell.records import dataclass
 from foretell.specs.system import System, Tier
 
 PORTS = {

@@ -6,10 +6,11 @@ is left out of a fit is not wholly unseen by it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from foretell.network.library import Between, Custom, Inside
+from foretell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ one for three points; the others stay where they were.
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from foretell.cost.kernels.base import Array, Engine, Family, engine_of
 from foretell.cost.kernels.choose import family_named
 from foretell.cost.power import BITS, Load, chip_power, clock_share, sustained
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.specs.surface import Surface
 
 LEAST_POINTS = 4

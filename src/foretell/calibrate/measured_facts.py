@@ -7,7 +7,6 @@ out of the cache's reach. What no point tells is guessed, and says so.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from foretell.calibrate.measured_rows import Line, Measurements
@@ -15,6 +14,7 @@ from foretell.catalog.chips import catalogue_chip, chip_from_table
 from foretell.catalog.names import exists, find
 from foretell.cost.kernels.pointwise import COPY_SHARE
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.specs.chip import Chip
 
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")

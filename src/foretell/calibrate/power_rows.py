@@ -8,7 +8,6 @@ So watts lie below those of random data in many rows and hardly ever above: read
 import csv
 import gzip
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from foretell.cost.kernels.base import DTYPES
 from foretell.cost.power import BITS, Load, clock_share
+from foretell.records import dataclass
 from foretell.specs.chip import Chip
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ Blank cells are filled by rules, each said:
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +29,7 @@ from foretell.catalog.models import catalogue_model, find_model
 from foretell.catalog.names import exists, find
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
+from foretell.records import dataclass
 from foretell.serving.formats import stored_formats
 from foretell.serving.layouts import query_heads
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit

@@ -11,7 +11,7 @@ other groups, each counting as one however many rows it has, those of the same e
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from foretell.calibrate.serving_cases import (
 from foretell.calibrate.serving_rows import Row
 from foretell.catalog.engines import profiles
 from foretell.catalog.files import toml_value
+from foretell.records import dataclass
 from foretell.specs.engine import EngineProfile, Fit
 
 Array = NDArray[np.float64]

@@ -5,7 +5,7 @@ with a weak pull to the family's defaults, so that what the data does not tell s
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from foretell.catalog import chip as named_chip
 from foretell.catalog.files import toml_value
 from foretell.cost.kernels.base import Array, Dims, Engine, Family
+from foretell.records import dataclass
 from foretell.specs.surface import Surface
 
 SPREAD, PRIOR = 0.1, 3.0

@@ -1,12 +1,13 @@
 """Training frameworks by generation: what of a step is theirs, each value with a sentence and a source."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 
 FILE = ROOT / "frameworks.toml"
 """Every generation that is known."""

@@ -8,13 +8,14 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.specs.model import Model
 
 FOLDER = Path(__file__).parent / "models"

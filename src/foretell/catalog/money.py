@@ -5,7 +5,7 @@ one's range can be carried through a formula; `kind_of` says which record a sect
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,7 @@ from foretell.catalog.names import normalise
 from foretell.catalog.prices import operating
 from foretell.catalog.values import Fact, field_plan, read_facts
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 from foretell.specs.carbon import Embodied, Fab, Grid
 from foretell.specs.cost import Figure
 from foretell.specs.package import Finish, Machine, PackageKind, Stacking, StackPrice

@@ -1,6 +1,6 @@
 """An entry with every number's source, in the JSON form of `foretell catalog show`."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from foretell.catalog.systems import (
 )
 from foretell.catalog.values import Fact, read_facts
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.surface import Surface
 from foretell.specs.system import System, Tier

@@ -7,12 +7,12 @@ among them. A source can be left out; a kind of which too few are left takes the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from foretell.catalog.files import ROOT, read_table
+from foretell.records import dataclass
 
 FILE = ROOT / "spreads.toml"
 """Written by validate/training_spreads.py."""

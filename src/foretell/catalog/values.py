@@ -7,7 +7,7 @@ that ends its name. Every problem is collected with its path; nothing stops at t
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from foretell import units
 from foretell.catalog.files import Table
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 from foretell.specs._base import Count, Positive, Status
 from foretell.specs.check import check_value, field_types
 

@@ -6,6 +6,7 @@
     run.py       the supervisor: starts torchrun, watches it, keeps what is finished
     worker.py    one process of it: trains point after point
     table.py     measured beside predicted, as Parquet
+    traces/      traces of the profiler, or of `foretell simulate`, taken apart
 
 torch is imported by worker.py and by what only it imports: parts.py (modules), shards.py (ZeRO), engine.py (a
 step), recorder.py (clocks), groups.py (process groups), tensors.py (what is held).

@@ -75,7 +75,7 @@ class Trainer:
         self.turns = turns_of(point.sizes, point.seq_len, torch.empty(0, dtype=form, device=device))
         self.kept: Kept | None = None
         self.waiting: list[tuple[Any, Tensor]] = []
-        self.loss = torch.zeros((), device=device)
+        self.losses: list[Tensor] = []
 
     # ---- the model -------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Trainer:
         if final:
             leaves = passed[-1].leaves
             assert leaves is not None
-            self.loss = leaves.detach()
+            self.losses.append(leaves.detach())
         slope = None if final else self._receive(forward=False)
         for number in reversed(range(len(passed))):
             one = passed.pop()
@@ -249,7 +249,13 @@ class Trainer:
         self.groups.wait(message)
         return whole.transpose(0, 1).contiguous()
 
-    # ---- what is held ----------------------------------------------------------------------------
+    # ---- what is told ----------------------------------------------------------------------------
+
+    def step_losses(self) -> list[float]:
+        """Mean loss of each step over this replica's micro-batches; none but on the last stage."""
+        many = self.point.micro_batches
+        shares = [float(loss) * self.plan.dp for loss in self.losses]
+        return [sum(shares[i : i + many]) for i in range(0, len(shares), many)]
 
     def count_step(self) -> dict[str, float]:
         """One step in which everything that is kept for the backward passes is counted."""

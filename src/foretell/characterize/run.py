@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,12 +22,15 @@ from foretell.characterize import files
 from foretell.characterize.config import Config, Point, Settings, read_config
 from foretell.characterize.files import FAILED, POINTS, Task, write_whole
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 if TYPE_CHECKING:
     from foretell.characterize.predict import Prediction
 
 START_S, GRACE_S = 180.0, 5.0
 """How long processes may take to say hello, and to go when they are asked to."""
+MOST_LOST = 3
+"""Launches that may end between two points before the run is given up."""
 LOOK_S = 0.05
 """Between two looks at the file of lines."""
 MODULE = "foretell.characterize"
@@ -198,7 +201,7 @@ class _Run:
 
     def __init__(self, folder: Path, settings: Settings, place: Place, tell: Tell) -> None:
         self.folder, self.settings, self.place, self.tell = folder, settings, place, tell
-        self.done = self.many = 0
+        self.done = self.many = self.lost = 0
 
     def all(self, rows: Sequence[Row]) -> None:
         """Launch by launch, until every point is finished or failed."""
@@ -239,10 +242,14 @@ class _Run:
         if fault is None:
             return
         key, why = fault
-        if not key:
+        if key:
+            self.fail(key, why)
+            return
+        # Between two points it costs none, but a launch that never comes to a point would go on for ever.
+        self.lost += 1
+        if not watch.began or self.lost > MOST_LOST:
             problem = Problem(path="", value=None, message=f"nothing could be run: {why}")
             raise BadInput([problem])
-        self.fail(key, why)
 
     def fail(self, key: str, why: str) -> None:
         """A point that is lost."""
@@ -301,8 +308,8 @@ class _Watch:
         self.events, self.process, self.run = events, process, run
         self.at = 0
         self.pids: set[int] = set()
-        self.key, self.why, self.ended = "", "", False
-        self.hello = False
+        self.key, self.why = "", ""
+        self.began = self.ended = False
 
     def follow(self, texts: Mapping[str, str]) -> tuple[str, str] | None:
         """Until the end; the point that was lost, and why, or None where all went well."""
@@ -342,7 +349,7 @@ class _Watch:
             return
         match what:
             case "start":
-                self.key = line["key"]
+                self.key, self.began = line["key"], True
                 run.tell(run.done, run.many, texts.get(self.key, self.key))
             case "done":
                 self.key = ""

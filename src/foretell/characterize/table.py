@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretell.characterize.config import Point
 from foretell.characterize.files import POINTS
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def measured_of(table: Mapping[str, Any]) -> dict[str, Any]:
     rows = ranks[slow]["steps"]
     shares = [shares_of(row["shares_s"]) for row in rows]
     step_s = medians[slow]
-    tokens = _tokens(table["point"], ranks)
+    tokens = Point.of_dict(table["point"]).tokens
     peak = [rank["held_bytes"].get("max_allocated") for rank in ranks]
     return {
         "step_s": step_s,
@@ -45,13 +46,6 @@ def measured_of(table: Mapping[str, Any]) -> dict[str, Any]:
         "held_bytes": [rank["held_bytes"] for rank in ranks],
         "max_allocated_bytes": max(peak) if all(p is not None for p in peak) else None,
     }
-
-
-def _tokens(point: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> float:
-    from foretell.characterize.config import Point
-
-    del ranks
-    return float(Point.of_dict(point).tokens)
 
 
 def summary(row: "Row") -> dict[str, Any]:
@@ -116,7 +110,7 @@ def step_rows(row: "Row") -> list[dict[str, Any]]:
                     "tokens_per_s": point.tokens / step_s,
                     **{f"{name}_s": seconds for name, seconds in shares.items()},
                     **held,
-                    "loss": rank["loss"],
+                    "loss": rank["losses"][number] if rank["losses"] else None,
                     **said,
                     "collectives": step["collectives"],
                     **_environment(table["environment"]),

@@ -25,6 +25,8 @@ from foretell.characterize.files import Task, write_whole
 
 SICK = 75
 """Exit code of a process whose point failed."""
+NO_MEMORY = "out of memory"
+"""How the reason begins where memory ran out."""
 BEAT_S = 1.0
 """Between two signs of life."""
 MOST_STEPS = 2000
@@ -83,8 +85,9 @@ def _end_with_supervisor() -> None:
 def _why(error: BaseException) -> str:
     text = " ".join(str(error).split())
     low = text.lower()
-    if type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in low:
-        return f"out of memory: {text}"
+    lacking = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if lacking or "can't allocate memory" in low:
+        return f"{NO_MEMORY}: {text}"[:1000]
     return f"{type(error).__name__}: {text}"[:1000]
 
 
@@ -158,8 +161,8 @@ class World:
             self.line.tell("start", key=self.key)
             try:
                 found = self.measured(Point.of_dict(told["point"]))
-            except (self.torch.OutOfMemoryError, MemoryError) as error:
-                if self.world > 1:
+            except (RuntimeError, MemoryError) as error:
+                if self.world > 1 or not _why(error).startswith(NO_MEMORY):
                     raise
                 self._lost(error)
                 continue
@@ -222,6 +225,7 @@ class World:
             trainer.step()
             held = trainer.count_step()
             steps = self._warm(trainer)
+            trainer.losses.clear()
             if self.device == "cuda":
                 torch.cuda.reset_peak_memory_stats()
             for _ in range(steps):
@@ -232,9 +236,8 @@ class World:
             if self.device == "cuda":
                 held["max_allocated"] = float(torch.cuda.max_memory_allocated())
                 held["max_reserved"] = float(torch.cuda.max_memory_reserved())
+            losses = trainer.step_losses()
             trace = self._trace(trainer) if self.settings.profile else None
-        final = trainer.stage == point.plan.pp - 1
-        loss = float(trainer.loss) * point.micro_batches * point.plan.dp if final else None
         place = {"rank": self.rank, "stage": trainer.stage, **trainer.groups.at}
         weights = sum(flat.count for flat in trainer.flats)
         trainer.close()
@@ -242,7 +245,7 @@ class World:
             "place": place,
             "held_bytes": held,
             "steps": [{"shares_s": shares, "collectives": sent} for shares, sent in found],
-            "loss": loss,
+            "losses": losses,
             "weights": weights,
             "trace": trace,
         }

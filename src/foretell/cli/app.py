@@ -21,10 +21,13 @@ VERBS = {
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
     "ui": "The page and the JSON API, on this machine.",
     "codesign": "Performance and cost together over architectural choices: the exact front.",
+    "optimise": "The same over fields of any value between two ends, by trial, resumable.",
+    "compare": "Systems ranked by what they do for the money, and whether that is certain.",
     "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
     "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
+    "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
 }
 """Verbs and what they answer."""
 EPILOGUE = (
@@ -63,6 +66,7 @@ def make_app() -> App:
     reference = App(name="reference", help=VERBS["reference"])
     reference.command("foretell.cli.reference:search", help="One published search.")
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
+    reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
     app.command("foretell.cli.network:network", help=VERBS["network"])
     validate = App(name="validate", help=VERBS["validate"])
@@ -92,12 +96,15 @@ def make_app() -> App:
     app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
     app.command("foretell.cli.ui:ui", help=VERBS["ui"])
     app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
+    app.command("foretell.cli.optimise:optimise", help=VERBS["optimise"])
+    app.command("foretell.cli.compare:compare", help=VERBS["compare"])
     app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     characterize = App(name="characterize", help=VERBS["characterize"])
     characterize.command(
         "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
     )
+    characterize.command("foretell.cli.traces:trace", help="Break traces of training down.")
     app.command(characterize)
     translate = App(name="translate", help=VERBS["translate"])
     translate.command("foretell.cli.translate:train", help="Train; a run that was ended goes on.")
@@ -108,6 +115,7 @@ def make_app() -> App:
         help="Write text in two made-up languages with grammar.",
     )
     app.command(translate)
+    app.command("foretell.cli.sensitivity:sensitivity", help=VERBS["sensitivity"])
     return app
 
 

@@ -58,12 +58,12 @@ def check_plot(plot: str | None) -> None:
         picture_file("plot", plot)
 
 
-def told(found: "Codesign", title: str, plot: str | None, json: bool) -> int:
-    """A front as text or JSON, and as a picture; 1 where nothing will do."""
+def told(found: "Codesign", title: str, plot: str | None, json: bool | None) -> int:
+    """A front as text or JSON (none: neither), and as a picture; 1 where nothing will do."""
     empty = not found.chosen.front.any()
     if json:
         write_json(found.to_dict())
-    elif not empty:
+    elif not empty and json is not None:
         from foretell.report.codesign import codesign_text
         from foretell.report.console import show
 

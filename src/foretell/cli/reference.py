@@ -1,4 +1,4 @@
-"""`foretell reference search` and `foretell reference study`."""
+"""`foretell reference search`, `study` and `sensitivity`."""
 
 from typing import Annotated
 
@@ -61,4 +61,32 @@ def study(
         write_json(result.to_dict())
     else:
         print(reference.render_study(result))
+    return 0
+
+
+def sensitivity(
+    *,
+    out: Annotated[str, Parameter(metavar="DIR", help="Folder for the table and the figures.")],
+    gpus: Annotated[
+        str, Parameter(metavar="N,N", help="GPU counts.")
+    ] = "512,1024,2048,4096,8192,16384",
+    maps: Annotated[
+        bool, Parameter(show_default=False, help="The maps over capacity and bandwidth too.")
+    ] = True,
+    json: Json = False,
+) -> int:
+    """The study's sensitivities by the published model and by ours: some minutes on one core."""
+    from foretell.report.reference_sensitivity import checked, table_text, write_all
+    from foretell.validate.reference_sensitivity import sensitivity_cells
+
+    folder, counts = checked(out, gpus)
+    with late_bar("parts") as progress:
+        cells = sensitivity_cells(counts, grid=maps, progress=progress)
+    rows = [cell.to_dict() for cell in cells]
+    files = write_all(folder, rows, maps=maps)
+    if json:
+        write_json({"cells": rows, "files": [str(file) for file in files]})
+    else:
+        print(table_text(rows))
+        print("\n".join(f"written: {file}" for file in files))
     return 0

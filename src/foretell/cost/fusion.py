@@ -9,8 +9,8 @@ rotary positions, 1.6 for activations and 2.6 for norms (Vidur's profiles).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from foretell.records import dataclass
 from foretell.workload.ops import Op
 
 

@@ -18,12 +18,12 @@ al. 2021).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.optimizer import held_bytes
+from foretell.records import dataclass
 from foretell.sharding.recompute import wide
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan

@@ -14,13 +14,13 @@ rank orthogonalises whole matrices of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.kernels.base import attainable, engine_of
 from foretell.cost.op_times import coefficients
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan

@@ -14,7 +14,7 @@ Seen on one H200 (calibrate/power_measured.py); numbers by generation in catalog
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.files import ROOT, Table, read_table
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 

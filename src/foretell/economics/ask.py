@@ -1,7 +1,7 @@
 """What a chip or a package costs: from what users name to an answer with ranges."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from foretell.economics.settings import set_prices
 from foretell.economics.tree import Branch, central
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.overrides import apply_settings, parse_settings
+from foretell.records import dataclass
 from foretell.specs.check import problems_of
 from foretell.specs.cost import CostAnswer
 from foretell.specs.design import ChipDesign

@@ -10,12 +10,11 @@ share of packages whose parts, all passed before, are good. Only good carriers a
 (Feng and Ma, Chiplet Actuary, DAC 2022, for q = 1.) All broadcast; the kind is structural.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from foretell.economics.wafers import dies_per_wafer, panel_count
 from foretell.economics.yields import perfect_share
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.package import Machine, PackageKind, Stacking
 from foretell.specs.quirks import RIGHT, Quirks

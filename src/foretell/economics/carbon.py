@@ -8,8 +8,6 @@ The wafer is U. Gupta et al.'s (ACT, ISCA 2022), except that whole wafers are sh
 as the money of them is, where ACT takes the die's own area and one yield for all.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from foretell.economics.cases import Case
@@ -17,6 +15,7 @@ from foretell.economics.owning import Owned
 from foretell.economics.packages import priced
 from foretell.economics.tree import Branch, central, leaf, times, total
 from foretell.economics.years import HOURS
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.carbon import Embodied, Fab
 from foretell.specs.package import Package

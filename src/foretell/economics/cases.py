@@ -6,7 +6,6 @@ takes off, its high end likewise: figures are taken as independent.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from foretell.catalog.money import Sheet, kind_of
 from foretell.catalog.values import field_plan
 from foretell.economics.tree import Branch
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.cost import CostLeaf, Driver
 

@@ -1,7 +1,6 @@
 """A whole package as a tree: dies, stacks of dies, memory, carrier, substrate, losses, test, NRE."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from foretell.economics.cases import Case
 from foretell.economics.dies import die_cost
 from foretell.economics.nre import die_nre, package_nre_usd, spread_over
 from foretell.economics.tree import Branch, central, leaf, times, total
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.package import Finish, Package, PackageKind, Stacking, StackPrice
 from foretell.specs.silicon import Die, DieCost, Process

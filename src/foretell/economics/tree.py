@@ -1,10 +1,10 @@
 """Sums of money as trees while they are computed: values are numbers or arrays, parents are sums."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 

@@ -7,13 +7,14 @@ one of kind `library` what belongs to a library alone. Coefficients never belong
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.network.library_records import Between, Custom, Inside, Library
+from foretell.records import dataclass
 from foretell.specs.result import Evidence
 from foretell.specs.system import System
 

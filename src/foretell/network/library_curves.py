@@ -1,11 +1,10 @@
 """Candidates of each kind of collective: from coefficients and placed groups to curves."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.network.library_records import PROTOCOLS, Curve, Kind, Library
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 

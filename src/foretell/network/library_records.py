@@ -1,11 +1,12 @@
 """Records of the collective library model: coefficients, and curves ready to be evaluated."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from foretell.records import dataclass
 
 Kind = Literal[
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "send"

@@ -11,7 +11,6 @@ Every candidate is affine in the bytes, so groups are priced once and asked for 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -23,6 +22,7 @@ from foretell.network.algorithms.hierarchical import hierarchical_cost
 from foretell.network.placement import over_systems
 from foretell.network.topologies import of_tier
 from foretell.network.topologies.base import Cost, where
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Network, Tier
 

@@ -5,7 +5,6 @@ here it is only dealt to chunks, passes and streams. One rank of each stage stan
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from foretell.pairs import TAKEN_CORES
 from foretell.programs.dealing import Contents, Dealing, contents_of, stages_of_ranks
 from foretell.programs.messages import copies_of, with_copies, with_messages
 from foretell.programs.passes import part_passes
+from foretell.records import dataclass
 from foretell.replicas import CORES_TAKEN, OWN_ENGINES
 from foretell.simulate.program import EXCHANGES, Pass, Program
 from foretell.simulate.schedules import schedule_named

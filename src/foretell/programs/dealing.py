@@ -1,12 +1,13 @@
 """Which parts stand on which chunk, and what a chunk's passes take: the closed form's sums, dealt out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from foretell.estimate import Rows
 from foretell.held import block_share
+from foretell.records import dataclass
 from foretell.sharding.pipeline import Layout, chunk_layers
 from foretell.simulate.program import NOTHING, Chunk, Pass
 from foretell.simulate.schedules.base import Schedule

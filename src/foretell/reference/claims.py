@@ -5,9 +5,9 @@ gpt3_1T, V for vit_era5, numbers in brackets for the weaknesses of docs/referenc
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from statistics import median
 
+from foretell.records import dataclass
 from foretell.reference.study import STUDY_CHIPS, STUDY_GPUS
 from foretell.reference.tables import GPT, ORDER, SYSTEMS, VIT, Best, span, system_name
 

@@ -4,11 +4,11 @@ V is the full buffer, g the group, t of its members in each fast domain, nodes =
 c = (g-1)/g for ring collectives and 1 for broadcast and reduce.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.reference.records import WIRED_DOMAIN, Floats, Ints, Quirks, StudyChip
 
 Kind = Literal["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"]

@@ -3,10 +3,9 @@
 T0 = (t_f + t_b) mu nl + t_pp; bubble = (pp - 1) T0/mu; t = T0 + bubble + t_dp (plain 1F1B).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.reference.comm import Links, collective_s, links_of, stage_hop_s
 from foretell.reference.layer import LayerCost, layer_bytes, layer_cost
 from foretell.reference.ops import LayerBatch

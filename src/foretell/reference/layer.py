@@ -4,10 +4,9 @@ An op takes max(launch + FLOP/(efficiency peak), bytes/bandwidth) plus its expos
 the launch cost sits on the compute side, so a memory-bound op hides it.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.reference.comm import Links, collective_s
 from foretell.reference.ops import LayerBatch, Op, Work, layer_ops
 from foretell.reference.records import Floats, Quirks, Strategy, StudyChip, StudyModel

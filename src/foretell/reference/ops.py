@@ -5,11 +5,11 @@ broadcast over the batch of layers. Names are those of the equations: b samples,
 h heads; m1 and m2 the tensor-parallel dimensions.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.reference.comm import Kind
 from foretell.reference.records import Floats, Ints, Quirks, Strategy, StudyModel
 

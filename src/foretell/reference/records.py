@@ -4,11 +4,13 @@ Seconds, bytes and FLOP inside; the published code reports GB of 1e9 bytes and T
 converts to those when it writes a row.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from foretell.records import dataclass
 
 Ints = npt.NDArray[np.int64]
 """Sizes and degrees: floor division happens in these, before anything becomes a float."""

@@ -1,10 +1,10 @@
 """Search of the published space: memory filter first, then times, then the fastest few."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.reference.check import check_plans, check_search
 from foretell.reference.iteration import Memory, Question, Times, memory_of, times_of
 from foretell.reference.records import Ints, Quirks, StudyChip, StudyModel

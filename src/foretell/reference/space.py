@@ -5,10 +5,11 @@ stay unexpanded lists per base until the memory filter has run. Counting needs n
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.reference.records import Ints, Strategy, StudyModel
 
 MIN_SHARD = 128

@@ -8,10 +8,10 @@ import csv
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.reference.check import check_quirks, whole
 from foretell.reference.iteration import Question
 from foretell.reference.records import CHIPS, MODELS, STRATEGIES, Quirks, Strategy

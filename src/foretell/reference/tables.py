@@ -1,8 +1,8 @@
 """The study's best plans, and the small helpers that the pages of findings share."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
+from foretell.records import dataclass
 from foretell.reference.records import Quirks
 from foretell.reference.report import days
 from foretell.reference.rows import Row

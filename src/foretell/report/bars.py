@@ -1,8 +1,8 @@
 """Level bars, largest first, in panels below each other."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from foretell.records import dataclass
 from foretell.report.svg import COLOURS, Picture, bar, text
 
 WIDTH, ROW, HEAD, EDGE = 900.0, 22.0, 34.0, 16.0

@@ -1,8 +1,8 @@
 """Lines over a number, and bars made of parts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from foretell.records import dataclass
 from foretell.report.svg import (
     COLOURS,
     FRAME,

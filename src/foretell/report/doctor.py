@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from foretell.records import dataclass
 from foretell.report.picture_files import BROWSERS
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
+
+from foretell.records import dataclass
 
 INK, PALE, GRID, FRAME = "#1c2530", "#59636e", "#e3e6ea", "#59636e"
 """Colours of words, of words that matter less, of lines at ticks and of axes."""

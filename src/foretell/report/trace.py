@@ -60,25 +60,29 @@ def write_trace(laid: Laid, played: PlayedStep, path: str | Path, detail: str = 
         if path.suffix == ".gz":
             # Equal steps make equal files: neither name nor time goes into the header.
             with path.open("wb") as raw, gzip.GzipFile("", "wb", 5, raw, mtime=0) as packed:
-                for text in _texts(laid, events):
+                for text in _texts(laid, events, played.step_s):
                     packed.write(text.encode())
         else:
             with path.open("w", encoding="utf-8") as plain:
-                plain.writelines(_texts(laid, events))
+                plain.writelines(_texts(laid, events, played.step_s))
     except OSError as error:
         why = error.strerror or str(error)
         raise BadInput([Problem(path="trace", value=str(path), message=why)]) from error
     return path
 
 
-def _texts(laid: Laid, events: Iterator[Event]) -> Iterator[str]:
+def _texts(laid: Laid, events: Iterator[Event], step_s: float) -> Iterator[str]:
     """The file in pieces: one event a line."""
-    scenario = laid.scenario
+    scenario, job = laid.scenario, laid.scenario.job
     about = {
         "model": scenario.model.id,
         "system": scenario.system.id,
-        "gpus": scenario.job.gpus,
+        "gpus": job.gpus,
+        "global_batch": job.global_batch,
+        "seq_len": job.seq_len,
+        "target_len": job.target_len,
         "plan": str(laid.plan),
+        "step_s": step_s,
     }
     yield f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)}, "traceEvents": [\n'
     encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -158,7 +162,8 @@ class _Picture:
             knots = played.knots[rank].get(at, [])
             start_s, end_s = float(line.start_s[rank][at]), float(line.end_s[rank][at])
             for item, begin, end in placed(self.leaves.of(rank, task), start_s, end_s, knots):
-                yield from _slice(pid, item.stream, Slice(item.name, begin, end), args)
+                more = {**args, "family": item.family} if item.family else args
+                yield from _slice(pid, item.stream, Slice(item.name, begin, end), more)
         yield from _slice(pid, COMPUTE, played.updates[rank], {})
         for sent in played.sends[rank]:
             what = "gradient" if sent.backward else "activation"

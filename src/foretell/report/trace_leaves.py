@@ -35,6 +35,10 @@ MORE = ("copies of weights", "sums of gradients, layers computed again")
 """What a forward and a backward pass have beyond their parts."""
 
 
+TOUCH = 1e-12
+"""Fractions of a task that are no further apart are the same."""
+
+
 class Item(NamedTuple):
     """A share of a task."""
 
@@ -44,6 +48,8 @@ class Item(NamedTuple):
     """What it is."""
     seconds: float
     """What it takes alone."""
+    family: str = ""
+    """Its kernels, where it is one operation."""
 
 
 class Leaves:
@@ -127,7 +133,7 @@ def _items(name: str, one: Pass, ops: Sequence[tuple[Op, float]]) -> list[Item]:
     total = sum(seconds for _, seconds in ops)
     if total <= 0.0:
         return [Item(COMPUTE, name, kernels_s), *waits]
-    found = [Item(COMPUTE, op.name, kernels_s * seconds / total) for op, seconds in ops]
+    found = [Item(COMPUTE, op.name, kernels_s * seconds / total, op.family) for op, seconds in ops]
     families = [op.family for op, _ in ops]
     for wait in waits:
         found = _woven(found, families, wait)
@@ -161,33 +167,21 @@ def _woven(found: list[Item], families: Sequence[str], wait: Item) -> list[Item]
 def placed(
     items: Sequence[Item], start_s: float, end_s: float, knots: Sequence[Knot]
 ) -> list[tuple[Item, float, float]]:
-    """Every item with its beginning and end."""
+    """Every item with its beginning and end; in several pieces where the task stopped inside it."""
     total = sum(item.seconds for item in items)
     if total <= 0.0:
         return []
-    found, done = [], 0.0
+    pieces = [*zip(knots[::2], knots[1::2], strict=True)] or [((0.0, start_s), (1.0, end_s))]
+    found, done, at = [], 0.0, 0
     for item in items:
-        begin, end = done / total, (done + item.seconds) / total
-        done += item.seconds
-        found.append(
-            (
-                item,
-                _when(begin, start_s, end_s, knots, True),
-                _when(min(end, 1.0), start_s, end_s, knots, False),
-            )
-        )
+        begin, done = done, done + item.seconds
+        low, high = begin / total, min(done / total, 1.0)
+        while at < len(pieces) and pieces[at][1][0] <= low + TOUCH:
+            at += 1
+        for (a, when_a), (b, when_b) in pieces[at:]:
+            if a >= high - TOUCH:
+                break
+            rate = (when_b - when_a) / (b - a)
+            first, last = max(low, a) - a, min(high, b) - a
+            found.append((item, when_a + first * rate, when_a + last * rate))
     return found
-
-
-def _when(
-    fraction: float, start_s: float, end_s: float, knots: Sequence[Knot], begins: bool
-) -> float:
-    """When a fraction was reached; where the task stopped there, before it (an end) or after (a begin)."""
-    if not knots:
-        return start_s + fraction * (end_s - start_s)
-    for (a, when_a), (b, when_b) in zip(knots[::2], knots[1::2], strict=True):
-        inside = fraction < b - 1e-12 if begins else fraction <= b + 1e-12
-        if inside or b >= 1.0:
-            share = min(max((fraction - a) / (b - a), 0.0), 1.0) if b > a else 1.0
-            return when_a + share * (when_b - when_a)
-    return end_s

@@ -6,9 +6,9 @@ much and with little. The paper's abstract has this scope; its sizes of models a
 that those here are ours: sizes of the GPT-3 paper, sequences of 2,048 tokens, layers computed again.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from foretell.records import dataclass
 from foretell.scaling.measured import Compared, compared
 from foretell.scaling.records import Scaling
 from foretell.scaling.run import scaling

@@ -5,7 +5,7 @@ combination keeps the plans on which each of its choices has an effect; the rest
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 from foretell.sharding.rules import cuts_of
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.scenario import Scenario

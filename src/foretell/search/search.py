@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from foretell.answer import answer_of
 from foretell.cost.memory import CLOSE_SHARE
 from foretell.errors import Infeasible, Problem
 from foretell.estimate import evaluate
+from foretell.records import dataclass
 from foretell.search.choices import bases_of, worth_trying
 from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.specs.plan import Plan, Plans

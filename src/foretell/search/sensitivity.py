@@ -13,7 +13,7 @@ own, such as the work that one core is taken for on chips of few cores, it count
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from foretell.answer import energies
 from foretell.cost.op_times import required_dtypes
 from foretell.estimate import Rows, evaluate_rows
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, Plans, batch_of

@@ -13,12 +13,13 @@ at a share r of the time busy its queue is that of steady work met by chance arr
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.search.instances import instances
 from foretell.serving.memory import memory_of, sequences_that_fit
 from foretell.serving.steady import steady

@@ -12,7 +12,7 @@ asked for.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 from math import gcd
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.network.placement import tier_counts, units
+from foretell.records import dataclass
 from foretell.sharding.rules import ENDS, Cuts, cuts_of, layers_of
 from foretell.simulate.schedules import schedule_named
 from foretell.simulate.schedules.base import Pipe

@@ -36,8 +36,11 @@ MOST_STEPS = 100_000
 """Steps of one range; more are a typing error."""
 
 
-def read_study(given: str | Path | Mapping[str, Any]) -> Study:
-    """A study from its file or its table; BadInput with all that is wrong."""
+def read_study(given: str | Path | Mapping[str, Any], *, drawn: bool = False) -> Study:
+    """A study from its file or its table; BadInput with all that is wrong.
+
+    `drawn`: points are chosen one by one, so that a range needs no steps.
+    """
     folder = Path.cwd()
     if not isinstance(given, Mapping):
         path = Path(given)
@@ -53,14 +56,16 @@ def read_study(given: str | Path | Mapping[str, Any]) -> Study:
     ]
     if problems:
         raise BadInput(problems)
-    return _Reader(table, folder, problems).study()
+    return _Reader(table, folder, problems, drawn).study()
 
 
 class _Reader:
     """One reading: the tables, and what is wrong with them so far."""
 
-    def __init__(self, table: Mapping[str, Any], folder: Path, problems: list[Problem]) -> None:
-        self.folder, self.problems = folder, problems
+    def __init__(
+        self, table: Mapping[str, Any], folder: Path, problems: list[Problem], drawn: bool
+    ) -> None:
+        self.folder, self.problems, self.drawn = folder, problems, drawn
         self.head, self.vary = dict(table.get("study", {})), dict(table.get("vary", {}))
         self.base = self._with_paths(dict(table.get("base", {})))
         self.mix: Any = table.get("workload", [])
@@ -128,7 +133,7 @@ class _Reader:
         """Flags with files that stand beside the study under their full names."""
         for name in ("model", "system"):
             text = flags.get(name)
-            if isinstance(text, str) and (self.folder / text).exists():
+            if isinstance(text, str) and _is_there(self.folder, text):
                 flags[name] = str((self.folder / text).resolve())
         return flags
 
@@ -308,7 +313,7 @@ class _Reader:
             self._bad(path, ends, "low is above high")
         if scale == "log" and ends and min(ends) <= 0.0:
             self._bad(f"{path}.low", min(ends), "no logarithm", "above 0")
-        if steps is None and mode != "sample":
+        if steps is None and mode != "sample" and not self.drawn:
             self._bad(f"{path}.steps", None, "missing", "a whole number from 1")
         elif steps is not None and (type(steps) is not int or not 1 <= steps <= MOST_STEPS):
             self._bad(
@@ -359,6 +364,14 @@ class _Reader:
         for name, value in self.limits.items():
             if not _is_number(value):
                 self._bad(f"limits.{name}", value, "not a number", "the largest value")
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    """Whether a file of this name is in the folder; False for what no file can be called."""
+    try:
+        return (folder / name).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def spaced(low: float, high: float, steps: int, *, log: bool, whole: bool) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ repeated kernel finds in the cache, casts that are launched by themselves.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from foretell.cost.kernels.base import DTYPES, attainable, engine_of
 from foretell.cost.kernels.choose import Chosen, catalogue_surfaces, choose
 from foretell.cost.kernels.experts import experts_seconds
 from foretell.cost.power import BITS, Load, chip_power, core_joules, memory_joules
+from foretell.records import dataclass
 from foretell.serving.formats import attention_format, kernel_format
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip

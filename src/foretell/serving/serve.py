@@ -15,12 +15,13 @@ Read this file to know where everything is:
     catalog/engines.toml     engine profiles: overheads, limits, rules
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
+from foretell.records import dataclass
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
 from foretell.serving.steady import Steady, request_joules, steady, with_rate

@@ -8,13 +8,14 @@ latencies are those of the requests.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from foretell.errors import Infeasible, Problem
+from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.serve import ServeQuestion, answered, check_memory, intervals, state_of

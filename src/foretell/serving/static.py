@@ -1,10 +1,9 @@
 """Batches without an engine: all prompts at once, then steps until the last answer is whole."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN
 from foretell.specs._base import Num

@@ -14,11 +14,12 @@ TTFT is one span, from arrival to the first token; where fewer than are in fligh
 of t_m. All of it broadcasts over concurrency and lengths.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN

@@ -12,13 +12,14 @@ stages have passed its part of the batch on.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.kernels.base import p_norm
 from foretell.cost.power import chip_power
+from foretell.records import dataclass
 from foretell.serving.lookup import along, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.tables import (

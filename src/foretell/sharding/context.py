@@ -17,14 +17,13 @@ rank then expands all of it (its up-projection is not cut, and its keys and valu
 work that is not conserved over the ranks. Recurrences exchange heads for tokens in every mode.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.specs.plan import ContextMode
 from foretell.workload.graph import LayerGraph, Saved
-from foretell.workload.ops import AttentionCore, Gemm, Lookup, Op, Pointwise, Scan
+from foretell.workload.ops import ONCE, AttentionCore, Gemm, Lookup, Op, Pointwise, Scan
 
 LATENT_UP, LATENT_DOWN = "attention.kv_up", "attention.kv_down"
 """Projections of a latent: into every head's keys and values, and of the hidden state into it."""
@@ -65,11 +64,13 @@ def context_parallel(graph: LayerGraph, cp: Num, mode: ContextMode) -> LayerGrap
 
 
 def _share(saved: Saved, cp: Num) -> Saved:
-    return changed(saved, elements=saved.elements / cp)
+    return saved if saved.name.endswith(ONCE) else changed(saved, elements=saved.elements / cp)
 
 
 def _cut(op: Op, cp: Num, mode: ContextMode) -> Op:
     """One rank's part of an operation: its tokens, or of attention its pairs."""
+    if op.name.endswith(ONCE):
+        return op
     match op:
         case Gemm():
             return changed(op, m=op.m / cp)

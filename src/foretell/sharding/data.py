@@ -11,11 +11,10 @@ optimizer's states, stage 2 the gradients too, stage 3 the weights too (FSDP).
     reduce       once a step over full gradients, or once a micro-batch
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan, Reduce
 

@@ -20,10 +20,10 @@ times the mean, filled up with nothing or dropped beyond.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.specs.plan import Plan
 from foretell.workload.graph import LayerGraph, Saved

@@ -13,11 +13,10 @@ The update runs on the chip, layer by layer as states come and go. What stays on
 offloaded is two layers' worth of it: one in use and one on its way.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan_forms import offloads

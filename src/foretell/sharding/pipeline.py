@@ -9,13 +9,14 @@ Frameworks that deal by cost (nanotron) count the head as so many layers: a stag
 passes its share of the whole, and the last stage may be left with the head alone.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from foretell.records import dataclass
 
 Array = NDArray[np.float64]
 Layout = Literal["loop", "v", "both"]

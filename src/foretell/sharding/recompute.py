@@ -19,11 +19,11 @@ drops is held for one layer at a time while the backward pass is there.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Op

@@ -10,8 +10,7 @@ all tokens, or, with sequence parallelism, its share of them. Entering and leavi
 gathers it again, hidden behind the data gradient.
 """
 
-from dataclasses import dataclass
-
+from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.workload.graph import LayerGraph, Saved
 

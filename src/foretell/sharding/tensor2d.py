@@ -20,10 +20,9 @@ Its other grid, 2-D sequence parallelism, cuts only tokens by the second dimensi
 parallelism beside context parallelism that gathers, and `tp_mode=sequence` is read as these.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.sharding.context import context_parallel, context_traffic
 from foretell.specs._base import Num, changed
 from foretell.workload.graph import LayerGraph

@@ -10,7 +10,6 @@ most slow stages; the largest of many that jitter alone tells apart is that of a
 spread that the repeats show.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import erfc, sqrt
 
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import Problem
+from foretell.records import dataclass
 
 Array = NDArray[np.float64]
 

@@ -10,13 +10,13 @@ gets longer. Every task is visited once.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.simulate.schedules.base import WEIGHT_SHARE, Pipe, Schedule, Task, routes
 
 Array = NDArray[np.float64]

@@ -22,11 +22,10 @@ must end before the next begins, so tau + c is at least w: goodput rises up to t
 so that the nearest allowed one is the best.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 Array = NDArray[np.float64]

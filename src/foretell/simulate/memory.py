@@ -8,12 +8,12 @@ both passes run over the same time. The layers of a task take equal parts of its
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.simulate.events import Timeline
 from foretell.simulate.schedules.base import WEIGHT_SHARE, Task
 

@@ -6,7 +6,9 @@ beside passes and is due at, or ready from, some fraction of one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from foretell.records import dataclass
 
 EXCHANGES = ("tensor_parallel", "context_parallel", "expert_parallel")
 """Exchanges inside a pass, in the order of `Pass.exchange_s`."""

@@ -12,12 +12,13 @@ events.py. At the end of the step all ranks wait for each other (the norm of the
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.simulate.contention import Contention
 from foretell.simulate.events import ChunkTimes, Player, Timeline, check_sizes
 from foretell.simulate.program import EXCHANGES, Chunk, Message, Pass, Program

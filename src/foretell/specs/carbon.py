@@ -1,7 +1,6 @@
 """Greenhouse gases: what electricity brings with it, and what making things has brought; CO2 equivalents."""
 
-from dataclasses import dataclass
-
+from foretell.records import dataclass
 from foretell.specs._base import NotNegative
 
 

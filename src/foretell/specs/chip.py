@@ -1,8 +1,8 @@
 """One accelerator as software sees it (a GPU, a GCD, a TPU chip)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from foretell.records import dataclass
 from foretell.specs._base import NotNegative, Positive
 from foretell.specs.surface import Surface
 

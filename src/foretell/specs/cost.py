@@ -1,8 +1,10 @@
 """Figures that cost something to know, and answers in money: trees whose leaves sum."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from foretell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """How a model is served: its layout on chips, its formats, its limits; and what is asked of it."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 Format = Literal["bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "mxfp4", "nvfp4"]

@@ -1,7 +1,8 @@
 """A serving engine of one generation: what of a step, of the memory and of the waiting is its own."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from foretell.records import dataclass
 
 MemoryRule = Literal["vllm", "trtllm", "sglang", "none"]
 """Whose rule says how much memory the cache gets; none: a loop without an engine takes what is left."""

@@ -1,6 +1,6 @@
 """What is to be done: a training step (serving jobs come with part 6 of the product)."""
 
-from dataclasses import dataclass
+from foretell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

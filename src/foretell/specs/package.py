@@ -1,8 +1,8 @@
 """Packages: what carries dies and memory, how they are put together, and one package to be priced."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from foretell.records import dataclass
 from foretell.specs._base import Fraction, NotNegative, Positive
 from foretell.specs.silicon import Die
 

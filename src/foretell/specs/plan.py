@@ -6,7 +6,7 @@ parses back to the same plan.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from typing import Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, NUMBERS
 from foretell.specs.plan_words import (
     AXES,
@@ -114,6 +115,8 @@ class Plan:
     """ZeRO 3 frees gathered weights after the forward pass and gathers them again; else keeps them."""
     reduce: Reduce = "auto"
     """How often gradients are reduced; auto: each micro-batch with ZeRO 2 and 3, else each step."""
+    bucket: int = 0
+    """Millions of weights that data-parallel messages are joined to; 0: layers, or Megatron's buckets."""
     wire: str = "auto"
     """Dtype in which gradients are sent; auto: as they are kept."""
     gather: str = "auto"

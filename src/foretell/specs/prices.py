@@ -1,7 +1,6 @@
 """What is paid for time and power."""
 
-from dataclasses import dataclass
-
+from foretell.records import dataclass
 from foretell.specs._base import NotNegative, Positive
 
 

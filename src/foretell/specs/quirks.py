@@ -1,6 +1,6 @@
 """Mistakes of public cost models, by name: all off, but where a published value is reproduced."""
 
-from dataclasses import dataclass
+from foretell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

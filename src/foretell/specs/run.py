@@ -1,7 +1,9 @@
 """A whole training run: what is asked of it, and what it comes to."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
+
+from foretell.records import dataclass
 
 CheckpointWay = Literal["async", "sync"]
 """Written behind the steps that follow, or while all chips wait."""

@@ -1,8 +1,9 @@
 """A question: a model, a system and a job, with everything that was assumed to make them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from foretell.records import dataclass
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.system import System

@@ -1,8 +1,8 @@
 """What a die costs to make: the wafer it comes from, the process, and the die itself."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from foretell.records import dataclass
 from foretell.specs._base import Fraction, NotNegative, Num, Positive
 from foretell.specs.ranges import Ge, Le
 

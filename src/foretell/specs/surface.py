@@ -1,7 +1,8 @@
 """How well one family of kernels uses a chip: fitted coefficients, and how well they fit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from foretell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

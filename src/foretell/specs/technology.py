@@ -1,8 +1,8 @@
 """What a design is made with: process nodes, memories, links, and the rules of thumb of chip plans."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from foretell.records import dataclass
 from foretell.specs._base import Fraction, NotNegative, Positive
 
 

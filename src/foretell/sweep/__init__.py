@@ -8,4 +8,8 @@ shards.py     tables on disk, each named after its content
 executors.py  where shards are computed: here, on processes, on Dask
 run.py        `sweep`, `resume`, `status`
 export.py     all shards as one file, or what a query makes of them
+mix.py        a mix of workloads as one answer for each point, and the points that no other beats
+codesign.py   `codesign`: a sweep and its front
+trials.py     points that Optuna asks, kept so that a killed run goes on
+optimise.py   `optimise`: trials, batch by batch
 """

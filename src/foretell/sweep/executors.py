@@ -7,10 +7,10 @@ and a number and give bytes back: they need neither the folder nor each other.
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.specs.study import Study
 from foretell.sweep.shards import shard_bytes
 

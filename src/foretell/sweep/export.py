@@ -1,10 +1,10 @@
 """All shards of a sweep as one file, or what a query makes of them."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.sweep.run import _needs_polars, _status
 from foretell.sweep.shards import held, read_manifest
 

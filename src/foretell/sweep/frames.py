@@ -1,11 +1,11 @@
 """The points of one shard as a table: every column of the study, rows sorted by point."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from foretell.search.points import Column, columns, point_count
+from foretell.search.points import Column, Index, columns, point_count
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.sweep.batches import Varied, batch_frame, plan_row
 from foretell.sweep.columns import (
@@ -46,13 +46,19 @@ def shard_count(study: Study) -> int:
 
 def shard_frame(study: Study, number: int) -> Any:
     """The table of one shard."""
-    import polars as pl
-
     size = shard_points(study)
     points = np.arange(number * size, min((number + 1) * size, point_count(study)))
     inner = batch_axes(study)
+    outer = [place for place in range(len(study.axes)) if place not in inner]
+    return points_frame(study, points, columns(study, (*outer, *inner), points))
+
+
+def points_frame(study: Study, points: Index, chosen: Sequence[Column]) -> Any:
+    """The table of some points, given what each axis has at them."""
+    import polars as pl
+
+    inner = batch_axes(study)
     outer = tuple(place for place in range(len(study.axes)) if place not in inner)
-    chosen = columns(study, (*outer, *inner), points)
     mix: Sequence[Workload | None] = study.workloads or (None,)
     frames = []
     for workload in mix:
@@ -122,7 +128,7 @@ def _answers(
             else answer_row(asked)
             for asked in asked_all
         ]
-        return _rows_frame(answers, result_columns(study))
+        return typed_rows(answers, result_columns(study))
     codes = [np.unique(chosen[place], return_inverse=True)[1] for place in outer]
     first, group = distinct(*codes) if codes else (np.zeros(1, int), np.zeros(len(chosen[0]), int))
     order = np.argsort(group, kind="stable")
@@ -164,7 +170,8 @@ def _chosen(
     return found
 
 
-def _rows_frame(rows: Sequence[dict[str, Any]], wanted: Columns) -> Any:
+def typed_rows(rows: Sequence[Mapping[str, Any]], wanted: Columns) -> Any:
+    """Rows as a table with exactly these columns, of these types."""
     import polars as pl
 
     types = _types()

@@ -16,6 +16,7 @@ from foretell.bills import (
     speed_settings,
     token_cost,
 )
+from foretell.catalog.names import exists
 from foretell.catalog.prices import price
 from foretell.economics.ask import PackageQuestion, chip_cost, package_cost
 from foretell.economics.ask_system import SystemQuestion, system_cost
@@ -29,6 +30,7 @@ from foretell.search.study import settings_of, text_of
 from foretell.serve import closed_form, question_of, serve
 from foretell.serving.serve import ServeQuestion
 from foretell.size import size
+from foretell.specs.prices import Prices
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
@@ -126,7 +128,8 @@ def scenario_of(asked: Question) -> Scenario:
 
 def rent_of(scenario: Scenario) -> float:
     """What a chip is rented for, by the hour: set by hand, or the catalogue's; 0 where unknown."""
-    known = price(scenario.system.chip.id)
+    chip = scenario.system.chip.id
+    known = price(chip) if exists(chip) else Prices()
     given = [f"{p}={v}" for p, v in scenario.overrides.items() if p.startswith("prices.")]
     return float(apply_settings(known, parse_settings(given), "prices").usd_per_chip_hour)
 
@@ -184,7 +187,7 @@ def _served(asked: Question) -> dict[str, Any]:
     payment = asked.payment
     if payment is None:
         return serving_row(serve(**asked.flags, plan=asked.words or None, set=asked.settings))
-    question, given = _load_question(asked, price=1.0)
+    question, given = load_question(asked, price=1.0)
     served = closed_form(question, given)
     bill = service_bill(served, question, payment)
     row = serving_row(served) | bill_row(bill, served.osl / (served.isl + served.osl))
@@ -235,7 +238,7 @@ def check(asked: Question) -> None:
                 plan_of(scenario, asked.words or None, asked.speed)
             case "serve" | "size" | "cost token":
                 _check_payment(asked)
-                _load_question(asked)
+                load_question(asked)
             case "cost run":
                 _check_payment(asked)
                 scenario_of(asked)
@@ -262,7 +265,7 @@ def _check_payment(asked: Question) -> None:
         check_payment(asked.payment)
 
 
-def _load_question(asked: Question, price: float | None = None) -> tuple[ServeQuestion, bool]:
+def load_question(asked: Question, price: float | None = None) -> tuple[ServeQuestion, bool]:
     """The flags of serving as its question, without serving anything; and whether a layout is given."""
     names = ("isl", "osl", "concurrency", "rate", "price", "spread")
     usual = {"isl": 1024, "osl": 1024, "spread": 1.0}

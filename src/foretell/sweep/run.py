@@ -258,6 +258,8 @@ def trial_problems(study: Study) -> list[Problem]:
             before, after = first[:place], first[place + 1 :]
             # Between two ends, what holds at both holds.
             values = axis.values[1:TRIED] if axis.high == axis.low else axis.values[-1:]
+            if not axis.values:
+                values = (round(axis.high) if axis.whole else axis.high,)
             cases += [[*before, (axis, value), *after] for value in values]
         for case in cases:
             try:

@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.search.points import point_count
 from foretell.search.study import read_study
 from foretell.specs.study import Study

@@ -5,10 +5,10 @@ within what the estimate can tell, where no answer is more than a guess.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foretell.records import dataclass
 from foretell.validate.memory_rows import read_memory_rows
 from foretell.validate.training import told_of
 from foretell.validate.training_rows import Row

@@ -7,7 +7,6 @@ its argument it also renders the scoreboard over all of that into docs/accuracy.
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -17,6 +16,7 @@ from foretell.answer import answer_of
 from foretell.errors import ProblemsError
 from foretell.plan_checks import check_choices
 from foretell.question import ask, plan_of
+from foretell.records import dataclass
 from foretell.specs.model import Model
 from foretell.validate.training_model import Cells, dense
 

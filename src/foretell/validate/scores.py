@@ -1,11 +1,13 @@
 """What every `validate` verb gives: each row predicted or said to be unsupported, and errors by groups."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from foretell.records import dataclass
 
 Array = NDArray[np.float64]
 

@@ -1,10 +1,11 @@
 """Rows under load by the simulator in the place of the closed form: `validate serving --simulate`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from foretell.calibrate.serving_cases import LEAST_CACHE, SPREAD, Case, Figures
+from foretell.records import dataclass
 from foretell.serving.memory import Memory, memory_of
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulated import Play, fleet_of, requests_of, with_lengths

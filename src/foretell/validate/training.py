@@ -9,7 +9,7 @@ those of the nanotron sweep that reach less than 15 % of the peak (TP over nodes
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from foretell.answer import answer_of
 from foretell.catalog.frameworks import LEFT_OUT, fitted_values
 from foretell.errors import ProblemsError
 from foretell.plan_checks import check_choices
+from foretell.records import dataclass
 from foretell.simulation import overlaps, played_step, with_step
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan

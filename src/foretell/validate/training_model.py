@@ -11,11 +11,12 @@ blank cells     kv_heads as heads; ffn 4 x hidden; vocabulary 50,304 rows
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from foretell.catalog.models import catalogue_model, find_model, model_entries, plain_key
 from foretell.errors import BadInput
+from foretell.records import dataclass
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention, Mixer
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack

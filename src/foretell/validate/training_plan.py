@@ -15,9 +15,10 @@ zero               0
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from foretell.catalog.frameworks import HOPPER_ON, LEFT_OUT, Framework, frameworks
+from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan, parse_plan

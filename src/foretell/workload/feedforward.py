@@ -50,7 +50,7 @@ def dense_graph(ffn: Dense, hidden: int, tokens: Tokens, name: str = "ffn") -> L
             ),
         ),
         saved=(
-            Saved(name=f"{name}.up", elements=count * ups * width, split="width"),
+            Saved(name=f"{name}.up", elements=count * before_act(ffn) * width, split="width"),
             Saved(name=f"{name}.act", elements=count * width, split="width"),
             *_gate(name, count * width, gated=ffn.gated),
         ),
@@ -61,22 +61,31 @@ def dense_graph(ffn: Dense, hidden: int, tokens: Tokens, name: str = "ffn") -> L
     )
 
 
+def before_act(ffn: Dense) -> float:
+    """Tensors kept before the activation: none for a plain ReLU, whose gradient its output tells."""
+    if ffn.gated:
+        return 2.0
+    return 0.0 if ffn.activation == "relu" else 1.0
+
+
 def _factored(ffn: Dense, factor: MapBlock, hidden: int, tokens: Tokens) -> LayerGraph:
     """The same with each map by its factors, whole on every rank: no tensor-parallel region."""
     count, width = tokens.count, ffn.width
     ups = ("ffn.up", "ffn.gate_up")[: 2 if ffn.gated else 1]
     graph = LayerGraph(name="ffn")
     for name in ups:
-        shape = MapShape(name=name, inputs=hidden, outputs=width, bias=ffn.up_bias)
+        # One of two copies of the input takes the input's place.
+        alone = name == ups[0]
+        shape = MapShape(name=name, inputs=hidden, outputs=width, bias=ffn.up_bias, alone=alone)
         graph = graph + factor.graph(shape, count, "tokens")
     act = _activation("ffn", count * width, float(len(ups)))
     saved = (
-        Saved(name="ffn.up", elements=count * width * len(ups), split="tokens"),
+        Saved(name="ffn.up", elements=count * width * before_act(ffn), split="tokens"),
         Saved(name="ffn.act", elements=count * width, split="tokens"),
         *(changed(s, split="tokens") for s in _gate("ffn", count * width, gated=ffn.gated)),
     )
     middle = LayerGraph(name="ffn", ops=(changed(act, split="tokens"),), saved=saved)
-    shape = MapShape(name="ffn.down", inputs=width, outputs=hidden, bias=ffn.down_bias)
+    shape = MapShape(name="ffn.down", inputs=width, outputs=hidden, bias=ffn.down_bias, alone=True)
     whole: LayerGraph = graph + middle + factor.graph(shape, count, "tokens")
     return whole
 

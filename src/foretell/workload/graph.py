@@ -1,8 +1,9 @@
 """The graph of a model: layer kinds with their operations, saved tensors and tensor-parallel edges."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.workload.ops import Op
 

@@ -6,11 +6,11 @@ how to be cut for tensor parallelism; it knows no chip, no plan and no dtype. Wo
 each input is read once and each output written once.
 """
 
-from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 
 Split = Literal["none", "col", "row", "heads", "width", "tokens"]
@@ -31,6 +31,11 @@ Family = Literal[
     "loss",
 ]
 """Kernel family: what a measured surface is fitted for and what a breakdown groups by."""
+
+
+ONCE = ".once"
+"""Ends the names of operations, and of tensors kept, that are of weights alone: made once a pass,
+however many tokens there are, and whole on every rank that has a part of the tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """Parameter counts: the sum of the weights of the graph's operations, so that nothing is counted twice."""
 
-from dataclasses import dataclass
-
+from foretell.records import dataclass
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 from foretell.workload.build import build

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from foretell.calibrate.measure.clock import CPU_PACE, GPU_PACE, SHORT_PACE, Clock
 from foretell.calibrate.measure.point import Host
 from foretell.calibrate.measure.power import Meter, meter
+from foretell.records import dataclass
 
 ROTATE, MOST_SETS, CPU_SETS, SMALL_CACHE = 4.0, 128, 8, 32e6
 """Buffers take this many caches; sets at most, and on a CPU, where each call takes long; a cache where

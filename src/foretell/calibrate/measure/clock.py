@@ -4,13 +4,14 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 
 from foretell.calibrate.measure.point import Launch, Mode
 from foretell.calibrate.measure.power import Meter
+from foretell.records import dataclass
 
 DEPTH = 3
 """Stretches in flight when running without pause: the device never waits, the host never runs away."""

@@ -1,12 +1,13 @@
 """Plain transformer layers and models as people write them, to be timed; torch is imported with this file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+from foretell.records import dataclass
 
 Cache = tuple[torch.Tensor, torch.Tensor]
 

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from foretell.records import dataclass
 
 Pass = Literal["forward", "dgrad", "wgrad", "backward", "forward+backward", "update", "step"]
 """Which part of training or serving: dgrad and wgrad are the two products of a linear map's backward."""

@@ -5,12 +5,12 @@ outputs' gradient and the inputs and writes the inputs' gradients.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from foretell.calibrate.measure.bench import Bench, tensor_bytes
 from foretell.calibrate.measure.clock import Work
 from foretell.calibrate.measure.point import FULL, HALF, Host, Pass, Point
+from foretell.records import dataclass
 
 Tensors = tuple[Any, ...]
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from foretell.calibrate.measure.plan import GROUPS
 from foretell.calibrate.measure.progress import Bar, bar
 from foretell.calibrate.measure.worker import AGAIN, Task
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 
 MOST_LOST = 8
 """Workers that may hang or die before we give up."""

@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -19,6 +19,7 @@ from foretell.calibrate.measure.bench import Bench, open_bench
 from foretell.calibrate.measure.clock import Work
 from foretell.calibrate.measure.environment import environment
 from foretell.calibrate.measure.point import Launch, Point
+from foretell.records import dataclass
 
 SICK, AGAIN = 75, 76
 """Exit codes of a worker whose device no longer answers, and of one that is fine but must be replaced."""

@@ -7,7 +7,6 @@ What is carried over lowers the evidence, never stops an answer.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from foretell.catalog.files import ROOT, read_table
 from foretell.cost.kernels.base import DTYPES, PEAK_FALLBACK, Family
 from foretell.cost.kernels.transfer import GENERATION, carried, twins_of
+from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.result import Evidence
 from foretell.specs.surface import Surface

@@ -9,12 +9,12 @@ with the bytes at the memory's rate, or the cache's where a table repeats one ke
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from foretell.cost.kernels.base import Array, Dims, Engine, Family, cores_alike, p_norm
 from foretell.cost.kernels.prefill import ROUNDING, whole
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 DIMS = ("batch", "heads", "kv_heads", "q_len", "kv_len", "qk_dim", "v_dim", "kv_bytes")

@@ -16,12 +16,11 @@ with missed what of N K the cache does not keep; memory is never faster than the
 Tiles have 16 to `tile_rows` rows.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from foretell.cost.kernels.base import Array, Dims, Engine, Family, p_norm
 from foretell.cost.kernels.experts_loads import Loads, loads_of
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 TILES = np.array([16.0, 32.0, 64.0, 128.0])

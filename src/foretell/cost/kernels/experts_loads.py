@@ -8,11 +8,10 @@ pairs and limited to one row a token: what NVIDIA aiconfigurator's collector doe
 square over 1 to 65,536 tokens, 8 to 384 experts, 1 to 256 ranks), the distinct experts within 5 %.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from foretell.cost.kernels.base import Array, Dims
+from foretell.records import dataclass
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 QUANTILES = (1.0 + _NODES) / 2.0

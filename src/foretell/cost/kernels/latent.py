@@ -9,7 +9,7 @@ A lane is one sequence's cache and up to `row` query rows.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from foretell.cost.kernels import prefill
 from foretell.cost.kernels.base import Array, Dims, Engine, Family, cores_alike, p_norm
 from foretell.cost.kernels.decode import missed_share
 from foretell.cost.kernels.prefill import whole
+from foretell.records import dataclass
 
 DECODE_DIMS = ("batch", "heads", "q_len", "kv_len", "qk_dim", "v_dim", "kv_bytes")
 """Sequences; query heads of the rank; queries of a step; keys of a sequence; size of a cached row (latent

@@ -10,11 +10,10 @@ where up to `cache_share` of the last-level cache is served `cache_gain` times a
 fetched by index (embedding rows) have a share of their own.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from foretell.cost.kernels.base import Array, Dims, Engine, Family
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 COPY_LAUNCH_S = 10e-6

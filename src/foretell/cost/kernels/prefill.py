@@ -13,11 +13,12 @@ With t the core-seconds of a tile (tile_q queries by tile_k keys),
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from foretell.cost.kernels.base import Array, Dims, Engine, Family, p_norm
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 DIMS = ("batch", "heads", "kv_heads", "q_len", "kv_len", "pairs", "qk_dim", "v_dim", "kv_bytes")

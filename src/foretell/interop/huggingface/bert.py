@@ -1,9 +1,8 @@
 """BERT, RoBERTa, XLM-RoBERTa, DistilBERT and ELECTRA."""
 
-from dataclasses import dataclass
-
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
+from foretell.records import dataclass
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, Stack

@@ -1,10 +1,10 @@
 """What most decoder families share: heads, windows, and the model around the layers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
+from foretell.records import dataclass
 from foretell.specs.model import Embedding, Head, Layer, Model, NormKind, Stack
 
 

@@ -5,11 +5,12 @@ library's DeepseekV4 modules; the prediction block, which these leave out, as th
 load it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from foretell.interop.huggingface.common import decoder, positions, tied
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed
+from foretell.records import dataclass
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, Indexer
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, TokenPrediction

@@ -14,13 +14,13 @@ def load_config(path: Path) -> tuple[Mapping[str, object], str, str]:
     """(parsed config, its name in messages, an id for the model) of a file or a folder with one.
 
     Where hf_quant_config.json lies beside a config.json, its content is added under the key
-    `hf_quant_config`.
+    `hf_quant_config`; the same for org--name_hf_quant_config.json beside org--name_config.json.
     """
     try:
         file = path / CONFIG if path.is_dir() else path
         there = file.is_file()
-        beside = file.parent / QUANTISATION
-        quantised = file.name == CONFIG and beside.is_file()
+        beside = file.parent / (file.name.removesuffix(CONFIG) + QUANTISATION)
+        quantised = file.name.endswith(CONFIG) and beside.is_file() and beside != file
     except (OSError, ValueError) as error:  # a text that no file can be called
         reason = getattr(error, "strerror", None) or error
         raise _bad(path, f"is no path of a file: {reason}") from None

@@ -4,7 +4,7 @@ A family is its traits as a Llama-like decoder and what it calls the numbers of 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import leading_dense, routed
@@ -18,6 +18,7 @@ from foretell.interop.huggingface.llamalike import (
 )
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.interop.huggingface.qwen import used_windows
+from foretell.records import dataclass
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.model import Model
 

@@ -5,7 +5,6 @@ their feed-forward parts, one per layer.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from foretell.interop.huggingface.common import (
@@ -17,6 +16,7 @@ from foretell.interop.huggingface.common import (
     tied,
 )
 from foretell.interop.huggingface.config import Config
+from foretell.records import dataclass
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, NormKind

@@ -4,9 +4,10 @@ Towers are counted and never timed, so a tower is one number. Every formula foll
 module of its family; the tests compare them with the library's own modules.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
+from foretell.records import dataclass
 from foretell.specs.model import Tower
 
 WHY = "the tower's usual size"

@@ -5,12 +5,12 @@ and a formula for its projector.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from foretell.interop.huggingface import towers
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.multimodal import finish, has_tower, read_text
 from foretell.interop.huggingface.towers import linear
+from foretell.records import dataclass
 from foretell.specs.model import Model, Tower
 
 Projector = Callable[[Config, Config, int], int]

@@ -8,7 +8,6 @@ cost.seconds(size_bytes)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.network.algorithms.base import Algorithm, Collective, Message, Schedule
 from foretell.network.topologies.base import Array, Topology
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 __all__ = ["Algorithm", "Collective", "Message", "Schedule", "fastest", "find", "home", "names"]

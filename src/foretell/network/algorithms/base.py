@@ -5,12 +5,12 @@ sums, or one rank sends in an all-to-all, its own block included. Shares are sha
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from foretell.network.topologies.base import Claim, Cost, Pattern, Topology
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 Collective = Literal[

@@ -8,12 +8,12 @@ bandwidth. Members and extents may be arrays over plans; what cannot be done cos
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 Array = NDArray[np.float64]

@@ -6,7 +6,6 @@ routes over third groups.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from foretell.network.topologies.base import (
     among,
     both_ways,
 )
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 

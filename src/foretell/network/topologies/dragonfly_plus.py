@@ -1,7 +1,6 @@
 """Dragonfly+ (Shpiner et al., HiPINEB 2017): groups of leaves and spines, every two groups joined."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from foretell.network.topologies.base import (
 )
 from foretell.network.topologies.dragonfly import FAR, Groups
 from foretell.network.topologies.dragonfly import from_tier as groups_from_tier
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 

@@ -6,7 +6,6 @@ over its up links evenly; RoCE networks that hash flows instead reach a share of
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from foretell.network.topologies.base import (
     where,
 )
 from foretell.network.topologies.switch import port_bytes
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 

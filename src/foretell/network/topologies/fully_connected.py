@@ -1,7 +1,6 @@
 """Members of which each pair has a link of its own (four A100 on NVLink bridges, MI300X)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from foretell.network.topologies.base import (
     among,
     both_ways,
 )
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 

@@ -6,7 +6,6 @@ so a pattern costs the sum of the axes' hops and the largest of their loads.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import ClassVar
@@ -29,6 +28,7 @@ from foretell.network.topologies.base import (
     where,
 )
 from foretell.network.topologies.grid_traffic import busiest_s
+from foretell.records import dataclass
 from foretell.specs._base import Num
 
 

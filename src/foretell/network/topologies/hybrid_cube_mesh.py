@@ -6,7 +6,6 @@ eight, so six directed rings run at once. Chips that are not adjacent send throu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from foretell.network.topologies.base import (
     among,
     both_ways,
 )
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 

@@ -5,7 +5,6 @@ and from there over one rail switch; so no taper counts, but the inner links car
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from foretell.network.topologies.base import (
     where,
 )
 from foretell.network.topologies.switch import Switch
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 

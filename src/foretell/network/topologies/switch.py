@@ -1,7 +1,6 @@
 """Members on one switch that never blocks (NVSwitch, one leaf), adding up on the way or not."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from foretell.network.topologies.base import (
     both_ways,
     where,
 )
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 

@@ -6,13 +6,15 @@ from typing import Any
 from foretell.report.figures.breakdown import serve_bars, shares_bars, time_bars
 from foretell.report.figures.cost import cost_figure
 from foretell.report.figures.lines import latency_bars
-from foretell.report.figures.look import Figure
+from foretell.report.figures.look import Figure, sentence
 from foretell.report.figures.memory import memory_bars, memory_over_step
 from foretell.report.figures.panels import panels
 from foretell.report.figures.pareto import pareto
 from foretell.report.figures.roofline import op_roofline
 from foretell.report.figures.timeline import timeline
-from foretell.report.figures.tornado import elasticity_rows, tornado
+from foretell.report.figures.tornado import elasticity_rows, result_rows, tornado
+from foretell.units import field_unit
+from foretell.units import format as show
 
 Answer = Mapping[str, Any]
 
@@ -81,6 +83,21 @@ def size_figure(answer: Answer) -> Figure:
     return pareto(answer["pareto"], x, y, ("max", "max"), title=title)
 
 
+def sensitivity_figure(answer: Answer) -> Figure:
+    """What would move each result."""
+    how = "plans chosen anew" if answer["replanned"] else "plan held"
+    parts = [
+        tornado(
+            result_rows(answer, name),
+            f"{sentence(words)}, now {told(name, answer['results'][name])}",
+            words,
+            factor=answer["factor"],
+        )
+        for name, words in answer["result_words"].items()
+    ]
+    return panels(parts, f"{_title(answer)} ({how})", 1, 480)
+
+
 FIGURES: Mapping[str, Callable[[Answer], Figure]] = {
     "estimate": estimate_figure,
     "search": search_figure,
@@ -90,8 +107,16 @@ FIGURES: Mapping[str, Callable[[Answer], Figure]] = {
     "simulate": simulate_figure,
     "size": size_figure,
     "cost": cost_figure,
+    "sensitivity": sensitivity_figure,
 }
 """Verb -> the figure of its answer."""
+
+
+def told(name: str, value: float) -> str:
+    """A result as people write it."""
+    if "usd" in name:
+        return f"{value:.4g} USD"
+    return show(value, field_unit(name))
 
 
 def _place(answer: Answer) -> str:

@@ -18,19 +18,20 @@ def tornado(
     title: str = "What would move it",
     of: str = "the result",
     *,
-    better: str = "better_ratio",
-    worse: str = "worse_ratio",
+    factor: float = 2.0,
 ) -> Figure:
-    """Change of a result with each number twice as good, and half as good.
+    """Change of a result with each number better by a factor, and worse.
 
-    `rows` have `words`, and the result over what it is now under the names `better` and `worse` (either may
-    be missing).
+    `rows` have `words`, and the result over what it is now as `better_ratio` and `worse_ratio` (either may be
+    missing).
     """
+    better, worse = "better_ratio", "worse_ratio"
+    good, bad = f"{factor:g} times as good", f"1/{factor:g} as good"
     known = [row for row in rows if _size(row, better, worse) >= LEAST]
     known = sorted(known, key=lambda row: _size(row, better, worse))[-MOST:]
     names = [str(row["words"]) for row in known]
     traces: list[dict[str, Any]] = []
-    for key, word, colour in ((better, "twice as good", BETTER), (worse, "half as good", WORSE)):
+    for key, word, colour in ((better, good, BETTER), (worse, bad, WORSE)):
         values = [None if row.get(key) is None else 100.0 * (row[key] - 1.0) for row in known]
         if any(value is not None for value in values):
             traces.append(
@@ -41,7 +42,9 @@ def tornado(
                     "x": values,
                     "y": names,
                     "marker": {"color": colour},
-                    "text": ["" if value is None else f"{value:+.1f} %" for value in values],
+                    "text": [
+                        "" if abs(value or 0.0) < 0.05 else f"{value:+.1f} %" for value in values
+                    ],
                     "textposition": "outside",
                     "cliponaxis": False,
                     "hovertemplate": "%{y}: %{x:+.2f} %",
@@ -67,6 +70,17 @@ def elasticity_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         for row in found["elasticities"]
         if row["kind"] != "joint"
     ]
+
+
+def result_rows(found: Mapping[str, Any], result: str) -> list[dict[str, Any]]:
+    """Rows for `tornado` from the JSON of `sensitivity`: one of its results."""
+    rows = []
+    for number in found["numbers"]:
+        sides = {side: (number[side] or {}).get("ratios") for side in ("better", "worse")}
+        ratios = {f"{side}_ratio": told[result] if told else None for side, told in sides.items()}
+        if number["kind"] != "joint":
+            rows.append({"words": number["words"], **ratios})
+    return rows
 
 
 def _size(row: Mapping[str, Any], better: str, worse: str) -> float:

@@ -1,11 +1,11 @@
 """What users saw of a run: times to tokens as percentiles, rates, and how many were served well."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.simulate.requests.records import Played
 
 Array = NDArray[np.float64]

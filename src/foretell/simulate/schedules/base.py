@@ -14,12 +14,12 @@ micro-batches.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.sharding.pipeline import Layout
 from foretell.specs._base import Num
 

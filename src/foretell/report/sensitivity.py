@@ -1,0 +1,101 @@
+"""How an answer moves with each number, on one screen."""
+
+from typing import TYPE_CHECKING
+
+from foretell.report.console import table
+from foretell.report.estimate import bullets
+from foretell.sensitivities.records import Moved, Sensitivities, WhatIf, strength
+from foretell.units import format as show
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+SHORT = {
+    "step_s": "time",
+    "usd_per_million_tokens": "cost",
+    "energy_joules": "energy",
+    "tpot_ms": "TPOT",
+    "ttft_ms": "TTFT",
+    "output_tokens_per_s": "tokens/s",
+    "usd_per_million_output_tokens": "cost",
+    "joules_per_token": "energy",
+}
+"""Results in the head of a table."""
+LEAST = 5e-4
+"""Numbers that move nothing more than this are left out; JSON has them."""
+MOST_PRICES = 5
+"""Figures of a price that are shown."""
+
+
+def sensitivity_text(found: Sensitivities) -> "RenderableType":
+    """The question, elasticities, what-ifs, and what was assumed."""
+    from rich.console import Group
+    from rich.text import Text
+
+    about = found.about
+    chosen = " (chosen)" if found.plan_chosen else ""
+    head = Text.assemble(
+        (f"{about['model']} on {about['gpus']:,} x {about['system']}", "bold"),
+        f"\nplan  {found.plan}{chosen}\n",
+        "      " + ", ".join(_now(name, value) for name, value in found.results.items()),
+    )
+    seen = [n for n in found.numbers if any(strength(n, r) > LEAST for r in found.results)]
+    prices = [n for n in seen if n.kind == "price"]
+    shown = [n for n in seen if n.kind != "price"] + prices[:MOST_PRICES]
+    parts: list[RenderableType] = [head, Text(), elasticity_table(found, shown), Text()]
+    parts += [what_if_table(found, [n for n in shown if n.better is not None])]
+    idle = [n.words for n in found.numbers if n not in seen]
+    if idle:
+        parts += [Text(), Text("No difference to speak of: " + ", ".join(idle) + ".")]
+    if found.best_now is not None and found.best_now.ratios is not None:
+        ratio = next(iter(found.best_now.ratios.values()))
+        if ratio < 1.0 - LEAST:
+            text = f"As it is, `{found.best_now.plan}` takes {1.0 - ratio:.1%} less."
+            parts += [Text(), Text(text)]
+    return Group(*parts, Text(), bullets("Assumed", list(found.assumptions)))
+
+
+def elasticity_table(found: Sensitivities, numbers: list[Moved]) -> "Table":
+    """d ln(result) / d ln(number)."""
+    names = [SHORT[name] for name in found.results]
+    made = table("Elasticities", "now", *names, right=tuple(names))
+    for n in numbers:
+        now = show(n.value, n.unit) if n.unit else ""
+        cells = [f"{round(n.elasticities[name], 3) + 0.0:+.3f}" for name in found.results]
+        made.add_row(n.words, now, *cells)
+    return made
+
+
+def what_if_table(found: Sensitivities, numbers: list[Moved]) -> "Table":
+    """Changes of the results with each number better and worse."""
+    by = f"{found.factor:g}"
+    names = [f"{SHORT[n]} {sign}" for sign in (f"x{by}", f"/{by}") for n in found.results]
+    how = "chosen anew" if found.replanned else "held"
+    made = table(f"What if (plan {how})", *names, right=tuple(names))
+    for n in numbers:
+        cells = []
+        for what_if in (n.better, n.worse):
+            cells += [_change(what_if, name) for name in found.results]
+        made.add_row(n.words, *cells)
+    made.caption = f"x{by}: better by the factor, a time shorter; /{by}: worse"
+    return made
+
+
+def _change(what_if: WhatIf | None, name: str) -> str:
+    if what_if is None or what_if.ratios is None:
+        return "no fit"
+    return f"{round(100.0 * (what_if.ratios[name] - 1.0), 1) + 0.0:+.1f} %"
+
+
+def _now(name: str, value: float) -> str:
+    if name == "step_s":
+        return f"step {value * 1e3:,.1f} ms"
+    if "usd" in name:
+        tokens = "output tokens" if "output" in name else "tokens"
+        return f"{value:.4g} USD per million {tokens}"
+    if name == "energy_joules":
+        return f"{value / 1e6:,.4g} MJ a step"
+    if name.endswith("_ms"):
+        return f"{SHORT[name]} {value:,.4g} ms"
+    return f"{value:,.4g} J per token" if name == "joules_per_token" else f"{value:,.4g} tokens/s"

@@ -77,9 +77,9 @@ def _data(plans: Plans, tables: Tables, share: Share, row: int) -> list[Collecti
         return []
     base, traffic = plans.base, share.traffic
     layers = tables.stages.layers[tables.pair]
-    pieces = float(
-        np.ceil(message_count(share.ranks, plans.zero, share.parameters, layers)[0, row])
-    )
+    bucket = float(base.bucket)
+    messages = message_count(share.ranks, plans.zero, share.parameters, layers, bucket)
+    pieces = float(np.ceil(messages[0, row]))
     gradient_bytes, weight_bytes = wire_bytes(base)
     trained, weights = float(share.trained[0, row]), float(share.parameters[0, row])
     gathered = weights if base.zero >= 3 else trained

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Union
 
@@ -13,7 +14,7 @@ from foretell.errors import Problem
 from foretell.web import answers, figures, lists
 from foretell.web.fields import Flag, Table, Text, body_model, figure_model, given
 from foretell.web.guard import Guard
-from foretell.web.limits import Limits
+from foretell.web.limits import MOST, Limits
 from foretell.web.pool import Busy, Inline, Pool
 from foretell.web.wrong import Errors, errors_of, problems_of
 
@@ -73,6 +74,7 @@ def make_app(
     bodies: dict[str, type[BaseModel]] = {}
     _add_verbs(app, flags, pools, bodies)
     _add_lists(app, pools)
+    _add_status(app, pools, limits)
     _add_page(app)
 
     async def malformed(request: Any, error: Any) -> Any:
@@ -200,6 +202,16 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
     _add(app, "/api/catalog/show/{name:path}", shown, "catalog show", "GET")
     _add(app, "/api/catalog/{kind}", catalogue, "catalog", "GET")
     _add(app, "/api/validate/published", published, "validate published", "GET")
+
+
+def _add_status(app: Any, pools: list[Pool | Inline], limits: Limits) -> None:
+    """How the server is: for who keeps it running."""
+
+    async def status() -> Any:
+        held = {"version": __version__, "under_way": pools[0].under_way}
+        return _told(200, {**held, "limits": {**asdict(limits), "most": dict(MOST)}})
+
+    _add(app, "/api/status", status, "status", "GET")
 
 
 async def _reply(

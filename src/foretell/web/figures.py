@@ -45,7 +45,7 @@ def answered(verb: str, question: Mapping[str, Any], limits: Limits) -> Answer:
     from foretell.question import as_texts
     from foretell.report.no import no_as_dict
 
-    check_work(question, limits)
+    check_work(question)
     flags = safe(question)
     if "set" in flags:
         flags["set"] = as_texts(flags["set"])

@@ -85,6 +85,24 @@ class CollectiveTime:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeTime:
+    """What ran while an annotation of one's own was open."""
+
+    name: str
+    """Its text."""
+    seconds: float
+    """How long it was open."""
+    compute_s: float
+    """Kernels in it."""
+    communication_s: float
+    """Collectives and sends in it, hidden or not."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
 PARTS = ("compute_alone_s", "overlapped_s", "exposed_communication_s", "copy_s", "host_s", "idle_s")
 """What a step is the sum of."""
 
@@ -119,6 +137,8 @@ class StepBreakdown:
     """Copies and fills, hidden ones too."""
     collectives: tuple[CollectiveTime, ...]
     """Kinds, largest first."""
+    ranges: tuple[RangeTime, ...]
+    """Annotations of one's own, longest first; they may contain each other."""
 
     @property
     def compute_s(self) -> float:
@@ -133,7 +153,7 @@ class StepBreakdown:
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
         plain = ("rank", "step", "step_s", *PARTS, "compute_s", "communication_s")
-        lists = ("compute", "ops", "copies", "collectives")
+        lists = ("compute", "ops", "copies", "collectives", "ranges")
         return {
             **{name: getattr(self, name) for name in plain},
             **{name: [one.to_dict() for one in getattr(self, name)] for name in lists},
@@ -154,10 +174,19 @@ def breakdowns(trace: RankTrace) -> tuple[StepBreakdown, ...]:
         "copies": alone,
         "host": difference(trace.host, union_of(busy, copied)),
     }
-    return tuple(_step(trace, step, sets) for step in trace.steps)
+    ranges = {
+        name: (spans, intersection(spans, work), intersection(spans, sent))
+        for name, spans in trace.ranges.items()
+    }
+    return tuple(_step(trace, step, sets, ranges) for step in trace.steps)
 
 
-def _step(trace: RankTrace, step: Step, sets: dict[str, Spans]) -> StepBreakdown:
+def _step(
+    trace: RankTrace,
+    step: Step,
+    sets: dict[str, Spans],
+    ranges: dict[str, tuple[Spans, Spans, Spans]],
+) -> StepBreakdown:
     """One step, from sets of the whole trace."""
     edges = np.array([step.start_ns, step.end_ns])
     inside = {name: int(np.diff(covered_ns(spans, edges))[0]) for name, spans in sets.items()}
@@ -178,7 +207,18 @@ def _step(trace: RankTrace, step: Step, sets: dict[str, Spans]) -> StepBreakdown
         ops=_by_op(trace.work, step),
         copies=_by_family(trace.copies, step),
         collectives=_by_kind(trace.sent, step, sets["compute"]),
+        ranges=_by_range(ranges, edges),
     )
+
+
+def _by_range(ranges: dict[str, tuple[Spans, Spans, Spans]], edges: Times) -> tuple[RangeTime, ...]:
+    """Annotations that were open in a step."""
+    found = []
+    for name, sets in ranges.items():
+        whole, work, sent = (int(np.diff(covered_ns(spans, edges))[0]) * 1e-9 for spans in sets)
+        if whole > 0.0:
+            found.append(RangeTime(name=name, seconds=whole, compute_s=work, communication_s=sent))
+    return tuple(sorted(found, key=lambda one: (-one.seconds, one.name)))
 
 
 def _kept(starts: Times, ends: Times, step: Step) -> tuple[np.ndarray, Times, Times]:

@@ -39,6 +39,7 @@ _WHERE = {
     "Infeasible": "foretell.errors",
     "codesign": "foretell.sweep.codesign",
     "optimise": "foretell.sweep.optimise",
+    "compare": "foretell.procure.compare",
 }
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
     from foretell.launches import read_launch as read_launch
+    from foretell.procure.compare import compare as compare
     from foretell.scaling.run import scaling as scaling
     from foretell.sensitivities import sensitivities as sensitivities
     from foretell.serve import serve as serve

@@ -106,6 +106,20 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
     assert sent.bus_bytes_per_s == pytest.approx(1.5 * 2e6 / 30e-6)
 
 
+def test_ranges(tmp_path: Path) -> None:
+    """Annotations of one's own: what ran while they were open."""
+    events = [
+        *one_step(),
+        note("attention", 20.0, 45.0, on_gpu=True),
+        note("attention", 95.0, 50.0, on_gpu=True),
+    ]
+    (step,) = steps_of(written(tmp_path / "t.json", trace(events)))
+    (one,) = step.ranges
+    assert one.name == "attention"
+    told = (one.seconds, one.compute_s, one.communication_s)
+    assert told == pytest.approx((50e-6, 35e-6, 15e-6))
+
+
 def test_order_of_events_does_not_matter(tmp_path: Path) -> None:
     events = one_step()
     known = steps_of(written(tmp_path / "t.json", trace(events)))
@@ -215,6 +229,19 @@ def test_a_trace_without_steps_is_one(tmp_path: Path) -> None:
     assert step.step == "whole"
     assert step.step_s == pytest.approx(20e-6)
     assert {f.phase for f in step.compute} == {""}
+
+
+def test_categories_of_old_releases(tmp_path: Path) -> None:
+    old = {
+        "kernel": "Kernel",
+        "gpu_memcpy": "Memcpy",
+        "gpu_memset": "Memset",
+        "cpu_op": "Operator",
+        "cuda_runtime": "Runtime",
+    }
+    events = [{**event, "cat": old.get(event["cat"], event["cat"])} for event in one_step()]
+    known = steps_of(written(tmp_path / "t.json", trace(one_step())))
+    assert steps_of(written(tmp_path / "u.json", trace(events))) == known
 
 
 def test_graphs_hide_the_pass(tmp_path: Path) -> None:

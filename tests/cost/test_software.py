@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretell.catalog.frameworks import frameworks
-from foretell.cost.software import BY_FRAMEWORK, software, spared_loss_bytes
+from foretell.cost.software import BY_FRAMEWORK, narrow_loss, software, spared_loss_bytes
 from foretell.estimate import Rows, evaluate_rows
 from foretell.specs.plan import batch_of, parse_plan
 from foretell.specs.plan_words import FRAMEWORKS
@@ -99,3 +99,12 @@ def test_communicators_take_memory_of_their_own() -> None:
     one = evaluate_rows(scenario, plans, tables_of(scenario, plans)).memory.framework[0, 0]
     many = rows("tp2 pp2").memory.framework[0, 0]
     assert many - one == pytest.approx(3 * 0.2 * 2**30)
+
+
+def test_a_loss_in_16_bits_spares_what_32_bits_take() -> None:
+    """Scores, log-softmax and both gradients: 8 bytes; a fused loss spares more, autocast nothing."""
+    assert spared_loss_bytes("pytorch-eager", fused=False, narrow=True) == (4.0, 4.0)
+    assert spared_loss_bytes("torchtitan", fused=True, narrow=True) == (8.0, 4.0)
+    assert narrow_loss(parse_plan("dp1 master=none"))
+    assert not narrow_loss(parse_plan("dp1 master=none weights=fp32"))
+    assert not narrow_loss(parse_plan("dp1"))

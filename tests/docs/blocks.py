@@ -21,6 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("./foretell", "./test", "cat", "head", "ls")
 """What a console block may begin a command with: nothing that installs, fetches or deletes."""
+ANSWERED_HERE = (
+    *("estimate", "search", "memory", "explain", "compare-plans", "simulate"),
+    *("serve", "size", "catalog", "network", "cost", "reference"),
+)
+"""Verbs that are run in this process: starting one takes longer than most answers."""
 LONGEST_S = 300.0
 """A command of the documentation that takes longer has failed."""
 
@@ -165,12 +170,19 @@ def _run_command(command: Command, block: Block, folder: Path) -> None:
         assert matches(command.output, done.stdout), _differs(where, command.output, done.stdout)
 
 
+TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+"""What a page is written on."""
+
+
 def run_text(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command of a page as its reader would, both outputs together."""
+    words = plain_words(text)
+    if words[:1] == ["./foretell"] and words[1:2] and words[1] in ANSWERED_HERE:
+        return _run_here(words, folder)
     return subprocess.run(
         ["bash", "-c", text],
         cwd=folder,
-        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
+        env={**os.environ, **TERMINAL},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -178,6 +190,34 @@ def run_text(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
         timeout=LONGEST_S,
         check=False,
     )
+
+
+def plain_words(text: str) -> list[str]:
+    """The words of a command that a shell would only split; empty for one that it would do more with."""
+    bare = re.sub(r"'[^']*'|\"[^\"$`\\]*\"", "", text.partition(" #")[0])
+    special = re.search(r"[|&;<>$`*?~(){}\[\]\\!]", bare) or "--workers" in bare
+    return [] if special else shlex.split(text, comments=True)
+
+
+def _run_here(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command of ours in this process."""
+    from foretell.cli.run import run
+
+    said, before = io.StringIO(), {name: os.environ.get(name) for name in TERMINAL}
+    try:
+        os.environ.update(TERMINAL)
+        with (
+            contextlib.chdir(folder),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+        ):
+            code = run(words[1:])
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+    return subprocess.CompletedProcess(args=words, returncode=code, stdout=said.getvalue())
 
 
 def _differs(where: object, expected: tuple[str, ...], printed: str) -> str:

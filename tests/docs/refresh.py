@@ -1,7 +1,7 @@
 """Put what the blocks of a page print into the page: `python -m tests.docs.refresh README.md ...`.
 
-A command without output in the page keeps none, and so does Python without an `output` block behind it. Output
-that ends with `...` keeps its number of lines.
+A command without output in the page keeps none, and so does Python without an `output` block behind it.
+Output that ends with `...` keeps its number of lines.
 What differs from run to run (times, rates) becomes `...`.
 """
 

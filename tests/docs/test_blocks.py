@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from foretell import __version__
-from tests.docs.blocks import ROOT, blocks, commands, matches, run_page, workspace
+from tests.docs.blocks import ROOT, blocks, commands, matches, plain_words, run_page, workspace
 
 PAGES = sorted([*ROOT.glob("README.md"), *ROOT.glob("CONTRIBUTING.md"), *ROOT.glob("docs/**/*.md")])
 
@@ -79,6 +79,21 @@ def test_commands_of_a_block() -> None:
     assert first.text == "ls a b   # exit 2"
     assert (first.exit_code, first.output) == (2, ("no such file",))
     assert (second.exit_code, second.output) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("./foretell catalog chips", ["./foretell", "catalog", "chips"]),
+        ('./foretell memory x --plan "a b"  # exit 1', ["./foretell", "memory", "x", "--plan", "a b"]),
+        ("./foretell catalog chips | head", []),
+        ("./foretell catalog chips > file", []),
+        ("./foretell search x --workers 2", []),
+        ('./foretell estimate "$HOME"', []),
+    ],
+)  # fmt: skip
+def test_what_a_shell_would_only_split(text: str, words: list[str]) -> None:
+    assert plain_words(text) == words
 
 
 def test_a_page_runs_in_order_and_in_one_namespace(tmp_path: Path) -> None:

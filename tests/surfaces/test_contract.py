@@ -68,7 +68,7 @@ FLAGS = {
     "cost chip": SILICON,
     "cost package": SILICON,
     "cost system": (
-        "--system --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+        "--system --gpus --price --prices --years --utilisation --watts --set --sweep --plot --json".split()
     ),
     "sweep status": "--folder --json".split(),
     "sweep resume": "--folder --workers --executor --json".split(),
@@ -90,6 +90,11 @@ FLAGS = {
     "sweep front": "--folder --plot --json".split(),
     "codesign": "--study --out --plot --workers --executor --yes --json".split(),
     "optimise": "--study --trials --storage --out --resume --plot --json".split(),
+    "compare": [
+        *"--model --budget --gpus --workload --by --global-batch --seq-len --target-len".split(),
+        *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
+        *"--utilisation --region".split(), *RUN, "--set", "--json",
+    ],
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),
     "characterize run": (

@@ -288,10 +288,10 @@ def test_a_trace_is_a_file_that_perfetto_opens(api: TestClient) -> None:
 
 def test_a_deadline_ends_the_question_alone() -> None:
     """The worker of a question that takes too long is replaced; the next question is answered."""
-    with client(Limits(workers=1, deadline_s=1.0), processes=True) as api:
+    with client(Limits(workers=1, deadline_s=3.0), processes=True) as api:
         api.get("/api/catalog/chips")  # until it is ready
         began = time.monotonic()
-        slow = {**WHERE, "plan": PLAN, "global_batch": 2**14}
+        slow = {**WHERE, "plan": PLAN, "global_batch": 2**16}
         assert wrong(api, "memory", slow, 503)[""]["message"].startswith("takes longer")
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         assert ask(api, "estimate", {**WHERE, "plan": PLAN})["step_s"] > 0

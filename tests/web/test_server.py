@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+import urllib.request
 from typing import Any
 from urllib.parse import urlparse
 
@@ -37,6 +38,12 @@ def post(address: str, verb: str, body: Any) -> tuple[int, Any]:
         link.close()
 
 
+def under_way(address: str) -> int:
+    """Questions that the server is at work on."""
+    with urllib.request.urlopen(f"{address}api/status") as answer:
+        return int(json.load(answer)["under_way"])
+
+
 def test_fifty_users_get_their_own_answers_and_the_end_is_clean() -> None:
     """No error, no answer lost or mixed up; an interrupt with questions under way answers them first."""
     found: dict[tuple[int, int], tuple[int, Any]] = {}
@@ -52,10 +59,11 @@ def test_fifty_users_get_their_own_answers_and_the_end_is_clean() -> None:
             thread.start()
         for thread in users:
             thread.join()
-        last = {**PLACE, "gpus": 64, "global_batch": 768}
+        last = {**PLACE, "gpus": 256, "global_batch": 768}
         asked = threading.Thread(target=lambda: late.append(post(address, "search", last)))
         asked.start()
-        time.sleep(0.25)
+        while not under_way(address):
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         asked.join()
         assert process.wait(30) == 0

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.calibrate.cells import numbers
 from foretell.calibrate.surfaces import KernelRows
 from foretell.cost.kernels.base import Array
 
@@ -40,7 +41,7 @@ def rows_of(table: Table, chip: str, software: str, version: str) -> list[Kernel
         dims = _latent_dims(dims, decode)
     dims["kv_bytes"] = np.asarray([CACHE_BYTES.get(name, np.nan) for name in cache])
     kind = "decode" if decode else "prefill"
-    known = np.asarray([bool(name) for name in dtype])
+    known = np.asarray([bool(name) for name in dtype], dtype=bool)
     good = known & _sound(cells, dims)
     ids = np.asarray(table.get("id") or [str(i) for i in range(1, len(dtype) + 1)])
     groups = []
@@ -80,20 +81,20 @@ def _cells(table: Table, latent: bool) -> dict[str, Array]:
     size = len(table["batch_size"])
 
     def column(name: str, otherwise: float) -> Array:
-        return _numbers(table[name]) if name in table else np.full(size, otherwise)
+        return numbers(table[name]) if name in table else np.full(size, otherwise)
 
-    heads = _numbers(table["num_heads"])
+    heads = numbers(table["num_heads"])
     shared = heads if latent else column("num_key_value_heads", 0.0)
     return {
-        "batch": _numbers(table["batch_size"]),
-        "isl": _numbers(table["isl"]),
+        "batch": numbers(table["batch_size"]),
+        "isl": numbers(table["isl"]),
         "step": column("step", 0.0) + column("prefix", 0.0),
         "heads": heads,
         "kv_heads": np.where(shared > 0.0, shared, heads),
         "head_dim": column("head_dim", 128.0),
         "window": column("window_size", 0.0),
         "beams": column("beam_width", 1.0),
-        "taken_ms": _numbers(table["latency_ms" if "latency_ms" in table else "latency"]),
+        "taken_ms": numbers(table["latency_ms" if "latency_ms" in table else "latency"]),
     }
 
 
@@ -150,14 +151,3 @@ def _sound(cells: Mapping[str, Array], dims: Mapping[str, Array]) -> NDArray[np.
 def _sites(dims: Mapping[str, Array]) -> NDArray[np.intp]:
     heads = np.stack([dims[name] for name in ("heads", "kv_heads", "qk_dim")], axis=1)
     return np.asarray(np.unique(heads, axis=0, return_inverse=True)[1].reshape(-1))
-
-
-def _numbers(cells: list[str]) -> Array:
-    """Cells as numbers, NaN where they are none."""
-    found = np.full(len(cells), np.nan)
-    for i, text in enumerate(cells):
-        try:
-            found[i] = float(text)
-        except ValueError:
-            continue
-    return found

@@ -5,17 +5,17 @@ tables, whose chip and software stand only in the file's name (`h200_sxm_nccl_2.
 collectives of two published simulators (columns `collective, gpu, ...` and `num_workers, ...`).
 """
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from foretell.catalog.files import unzipped
+from foretell.catalog.files import csv_rows, unzipped
 from foretell.errors import BadInput, Problem
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 
+LARGEST = 1e15
+"""No count, size or time of a table is above this."""
 OPS: Mapping[str, Kind] = {
     "all_reduce": "all-reduce",
     "allreduce": "all-reduce",
@@ -79,9 +79,8 @@ class Row:
 
 def read_rows(path: Path, chip: str = "", software: str = "") -> list[Row]:
     """Every row of a table; `chip` and `software` override what the file's name says."""
-    text = _text(path)
-    reader = csv.DictReader(io.StringIO(text))
-    columns = set(reader.fieldnames or ())
+    names, rows = csv_rows(_text(path), str(path))
+    columns = set(names)
     named = _from_name(path.name)
     chip, software, version = chip or named[0], software or named[1], named[2]
     if {"size_bytes", "nodes", "gpus_per_node"} <= columns:
@@ -101,7 +100,7 @@ def read_rows(path: Path, chip: str = "", software: str = "") -> list[Row]:
         found = sorted(columns)
         raise BadInput([Problem(path=str(path), value=found, message=message, allowed=allowed)])
     given = (path.name, chip, software, version)
-    return [_safe(make, cells, str(i), given) for i, cells in enumerate(reader, start=1)]
+    return [_safe(make, cells, str(i), given) for i, cells in enumerate(rows, start=1)]
 
 
 def _text(path: Path) -> str:
@@ -132,10 +131,15 @@ def _safe(make: "object", cells: Cells, number: str, given: Given) -> Row:
     """The row, or one that says what is wrong with its cells."""
     try:
         row: Row = make(cells, number, given)  # type: ignore[operator]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         row = _row(cells, number, given, problem=f"a cell cannot be read: {error}")
     if not row.problem and row.kind is None:
         return _row(cells, number, given, problem="is no known collective")
+    sizes = (row.nodes, row.per_node, row.size_bytes, row.measured_s)
+    if not row.problem and not all(0.0 <= size <= LARGEST for size in sizes):
+        return _row(cells, number, given, problem="a cell is out of range")
+    if not row.problem and min(row.nodes, row.per_node) < 1:
+        return _row(cells, number, given, problem="a cell is out of range")
     if not row.problem and not row.measured_s > 0.0:
         return _row(cells, number, given, problem="has no measured time")
     return row

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.calibrate.cells import numbers
 from foretell.calibrate.surfaces import KernelRows
 from foretell.cost.kernels.base import DTYPES, Array
 
@@ -41,6 +42,10 @@ SIZES: Mapping[str, str] = {
 """Dims, and the columns they come from; tp and ep are 1 where their column is missing."""
 
 
+STEEPEST = 10.0
+"""Exponent of a power law above which one expert has every token."""
+
+
 def rows_of(
     table: Mapping[str, list[str]], chip: str, software: str, version: str
 ) -> list[KernelRows]:
@@ -50,6 +55,7 @@ def rows_of(
     seconds = _numbers(table.get("latency_ms") or table.get("latency"), count) * 1e-3
     skew = np.array([skew_of(text) for text in table.get("distribution") or ["balanced"] * count])
     good = (seconds > 0.0) & np.isfinite(seconds + skew + sum(sizes.values()))
+    good &= np.min(list(sizes.values()), axis=0) >= 1.0
     sources = table.get("kernel_source") or [""] * count
     formats = [NAMES.get(text, "") for text in table["moe_dtype"]]
     names = [software_of(software, source) for source in sources]
@@ -82,7 +88,7 @@ def _numbers(column: list[str] | None, count: int) -> Array:
     """A column as numbers: 1 where it is missing, nan where a cell cannot be read."""
     if not column:
         return np.ones(count)
-    return np.array([_number(cell) for cell in column])
+    return numbers(column)
 
 
 def _number(cell: str) -> float:
@@ -96,7 +102,8 @@ def skew_of(distribution: str) -> float:
     """0 for `balanced`, a for `power_law_a`, nan for anything else."""
     if distribution in ("balanced", ""):
         return 0.0
-    return _number(distribution.removeprefix("power_law_"))
+    skew = _number(distribution.removeprefix("power_law_"))
+    return skew if 0.0 <= skew <= STEEPEST else float("nan")
 
 
 def software_of(software: str, source: str) -> str:

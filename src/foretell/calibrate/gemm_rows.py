@@ -7,8 +7,8 @@ kernel_source, power_w, power_limit, which tell nothing that the formula needs.
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foretell.calibrate.cells import numbers
 from foretell.calibrate.surfaces import KernelRows
 
 DTYPES: Mapping[str, str] = {
@@ -28,9 +28,9 @@ def rows_of(
 ) -> list[KernelRows]:
     """Rows of one table, a group per format; rows that cannot be read or modelled are left out."""
     named = [DTYPES.get(text.strip().lower(), "") for text in table["gemm_dtype"]]
-    m, n, k = (_numbers(table[name]) for name in ("m", "n", "k"))
-    batch = _numbers(table["batch"]) if "batch" in table else np.ones(len(named))
-    taken_ms = _numbers(table["latency_ms" if "latency_ms" in table else "latency"])
+    m, n, k = (numbers(table[name]) for name in ("m", "n", "k"))
+    batch = numbers(table["batch"]) if "batch" in table else np.ones(len(named))
+    taken_ms = numbers(table["latency_ms" if "latency_ms" in table else "latency"])
     ids = np.asarray(table.get("id") or [str(i) for i in range(1, len(named) + 1)])
     sound = np.all(np.isfinite([m, n, k, batch, taken_ms]), axis=0)
     sound &= np.min([m, n, k, batch], axis=0, initial=np.inf) >= 1.0
@@ -55,18 +55,3 @@ def rows_of(
             )
         )
     return groups
-
-
-def _numbers(cells: list[str]) -> NDArray[np.float64]:
-    """Cells as numbers; nan where a cell is none."""
-    try:
-        return np.asarray(cells, dtype=np.float64)
-    except ValueError:
-        return np.asarray([_number(cell) for cell in cells], dtype=np.float64)
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return float("nan")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
+from foretell.calibrate.cells import Columns
 from foretell.calibrate.surfaces import KernelRows
 from foretell.catalog.files import unzipped
 from foretell.catalog.names import exists
@@ -99,9 +100,10 @@ def columns_of(path: Path) -> tuple[Table, int]:
         raise BadInput([Problem(path=str(path), value=None, message=message)]) from None
     if not rows:
         raise BadInput([Problem(path=str(path), value=None, message="is empty")])
-    head, body = rows[0], rows[1:]
+    head, body = rows[0], [row for row in rows[1:] if row]
     body = [row + [""] * (len(head) - len(row)) for row in body]
-    return {name: [row[i] for row in body] for i, name in enumerate(head)}, len(body)
+    columns = ((name, [row[i] for row in body]) for i, name in enumerate(head))
+    return Columns(path.name, columns), len(body)
 
 
 def from_name(name: str) -> tuple[str, str, str]:

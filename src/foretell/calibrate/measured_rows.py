@@ -68,6 +68,12 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "copy": ("bytes",),
 }
 """Sizes that points of a family must tell."""
+TEXTS = ("family", "variant", "dtype", "pass", "mode", "group")
+"""What of a point is a text."""
+PASSES = ("forward", "dgrad", "wgrad")
+"""Passes of a product."""
+LARGEST_SIZE = 1e18
+"""No size or count of bytes of a kernel is above this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +174,21 @@ def _sound(line: Line) -> bool:
     plain = isinstance(seconds, float | int) and np.isfinite(seconds) and seconds > 0.0
     if line.get("status") != "done" or not plain or not isinstance(dims, dict):
         return False
-    needs = NEEDS.get(str(line["family"]), ())
-    return "group" in line and all(isinstance(dims.get(name), float | int) for name in needs)
+    if not all(isinstance(line.get(name), str) for name in TEXTS):
+        return False
+    product = line["family"] in ("gemm", "batched_gemm")
+    needs = NEEDS.get(line["family"], ())
+    return (
+        (not product or line["pass"] in PASSES)
+        and (line["family"] != "copy" or "bytes" in line)
+        and _is_number(line.get("bytes", 0.0))
+        and all(_is_number(dims.get(name)) for name in needs)
+        and _is_number(dims.get("batch", 1))
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float | int) and abs(value) <= LARGEST_SIZE
 
 
 def _no(path: Path, message: str, allowed: str) -> BadInput:

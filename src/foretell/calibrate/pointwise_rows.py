@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.calibrate.cells import numbers
 from foretell.calibrate.surfaces import KernelRows
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
@@ -37,8 +38,9 @@ def rows_of(
 def _layer_rows(table: Mapping[str, list[str]], chip: str, version: str) -> list[KernelRows]:
     """Operators in columns."""
     names = ("num_tokens", "n_embd", "n_expanded_embd", "n_head", "n_kv_head")
-    tokens, hidden, inner, heads, kv = (_numbers(table[name]) for name in names)
-    tp = _numbers(table["num_tensor_parallel_workers"])
+    tokens, hidden, inner, heads, kv = (numbers(table[name]) for name in names)
+    tp = numbers(table["num_tensor_parallel_workers"])
+    tp, heads = (np.where(held >= 1.0, held, np.nan) for held in (tp, heads))
     gates = 1.0 + np.array([text == "True" for text in table["use_gated_mlp"]])
     one, wide = tokens * hidden * ITEM, tokens * inner / tp * ITEM
     turned = tokens * (heads + kv) / tp * (hidden / heads) * ITEM
@@ -61,7 +63,7 @@ def _layer_rows(table: Mapping[str, list[str]], chip: str, version: str) -> list
             version,
             [f"{i}:{op}" for op in ops for i in range(1, count + 1)],
             [np.concatenate([move[part] for move in ops.values()]) for part in range(3)],
-            np.concatenate([_numbers(table[op]) for op in ops]) * 1e-3,
+            np.concatenate([numbers(table[op]) for op in ops]) * 1e-3,
             np.ones(count * len(ops)),
             np.repeat(np.arange(float(len(ops))), count) * 1e6 + np.tile(hidden / tp, len(ops)),
         )
@@ -79,9 +81,11 @@ def _device_rows(table: Mapping[str, list[str]], version: str) -> list[KernelRow
             for i, (op, name) in enumerate(zip(table["op"], table["device"], strict=True))
             if name == device and op in ("softmax", "layernorm")
         ]
-        sizes = np.array([[float(n) for n in table["dims"][i].split("x")] for i in mine])
+        pairs = [([*table["dims"][i].split("x"), "", ""])[:2] for i in mine]
+        sizes = np.stack([numbers([pair[side] for pair in pairs]) for side in (0, 1)], axis=-1)
         elements = sizes[:, 0] * sizes[:, 1]
-        seconds = elements / (np.array([float(table["rate"][i]) for i in mine]) * 1e9)
+        rate = numbers([table["rate"][i] for i in mine])
+        seconds = elements / (np.where(rate > 0.0, rate, np.nan) * 1e9)
         softmax = np.array([table["op"][i] == "softmax" for i in mine])
         ids = table.get("id") or [str(i + 1) for i in range(len(table["op"]))]
         read = elements * ITEM
@@ -111,7 +115,7 @@ def _rows(
     place: Array,
 ) -> KernelRows:
     """Rows of one chip and software; those that cannot be read left out."""
-    good = np.isfinite(seconds + sum(moves)) & (seconds > 0.0)
+    good = np.isfinite(seconds + sum(moves) + place) & (seconds > 0.0)
     read, written, gathered = (part[good] for part in moves)
     site: NDArray[np.intp] = np.unique(place[good], return_inverse=True)[1].astype(np.intp)
     return KernelRows(
@@ -131,8 +135,3 @@ def _rows(
         measured_s=seconds[good],
         site=site,
     )
-
-
-def _numbers(column: list[str]) -> Array:
-    """A column as numbers, nan where a cell is empty."""
-    return np.array([float(cell) if cell else np.nan for cell in column])

@@ -6,10 +6,10 @@ end-to-end latencies of single batches (device, model, tp, batch, in, out, measu
 
 import csv
 import io
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from foretell.calibrate.cells import LARGEST
 from foretell.catalog.files import unzipped
 from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
@@ -181,9 +181,9 @@ def _latency(number: int, cells: Mapping[str, str]) -> Row:
 
 
 def number_of(text: str) -> float | None:
-    """A number above zero, or None."""
+    """A number above zero that a table can have, or None."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) and value > 0.0 else None
+    return value if 0.0 < value <= LARGEST else None

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parent
 """The folder that holds chips/, systems/ and prices/."""
 LARGEST_BYTES = 1 << 20
 """A longer file is refused unread: no description of a machine is that long."""
+LARGEST_TABLE = 1 << 28
+"""Bytes of a table of measurements, once it is unpacked."""
 
 
 def catalogue_file(kind: str, entry_id: str) -> Path:
@@ -52,11 +54,39 @@ def read_table(path: Path) -> Table:
 
 
 def unzipped(path: Path) -> bytes:
-    """The content of a file, gzipped or not; OSError or EOFError where it cannot be read."""
-    import gzip  # only a question that reads a table pays for it
+    """The content of a file, gzipped or not; OSError or EOFError where it cannot be read.
 
-    content = path.read_bytes()
-    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    No more than LARGEST_TABLE of it is ever unpacked, however small the file is.
+    """
+    import errno
+    import gzip  # only a question that reads a table pays for it
+    import zlib
+
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path, "rb") if packed else path.open("rb") as file:
+            content = bytes(file.read(LARGEST_TABLE + 1))
+    except zlib.error as error:
+        raise OSError(errno.EIO, f"is damaged: {error}") from None
+    if len(content) > LARGEST_TABLE:
+        raise OSError(errno.EFBIG, f"has more than {LARGEST_TABLE} bytes")
+    return content
+
+
+def csv_rows(text: str, name: str) -> tuple[list[str], list[dict[str, str]]]:
+    """Columns and rows of a CSV table, blank where a row is short; BadInput where it is none."""
+    import csv
+    import io
+
+    reader = csv.DictReader(io.StringIO(text), restval="")
+    try:
+        columns = list(reader.fieldnames or ())
+        rows = [{key: cell for key, cell in row.items() if key is not None} for row in reader]
+    except csv.Error as error:
+        message = f"is not CSV: {error}"
+        raise BadInput([Problem(path=name, value=None, message=message)]) from None
+    return columns, rows
 
 
 def toml_value(value: object) -> str:

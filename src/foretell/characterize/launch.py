@@ -9,11 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foretell.characterize.config import Point
+from foretell.records import dataclass
 
 START_S, GRACE_S = 180.0, 5.0
 """How long processes may take to say hello, and to go when they are asked to."""

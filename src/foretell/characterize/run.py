@@ -7,7 +7,7 @@ was at, and the others are started anew without it. Processes end with the super
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +17,7 @@ from foretell.characterize.config import Config, Point, Settings, read_config
 from foretell.characterize.files import FAILED, POINTS, Task, write_whole
 from foretell.characterize.launch import Place
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 if TYPE_CHECKING:
     from foretell.characterize.predict import Prediction

@@ -22,6 +22,7 @@ VERBS = {
     "ui": "The page and the JSON API, on this machine.",
     "codesign": "Performance and cost together over architectural choices: the exact front.",
     "optimise": "The same over fields of any value between two ends, by trial, resumable.",
+    "compare": "Systems ranked by what they do for the money, and whether that is certain.",
     "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
     "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
     "characterize": "Real training and its traces beside the prediction.",
@@ -96,6 +97,7 @@ def make_app() -> App:
     app.command("foretell.cli.ui:ui", help=VERBS["ui"])
     app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
     app.command("foretell.cli.optimise:optimise", help=VERBS["optimise"])
+    app.command("foretell.cli.compare:compare", help=VERBS["compare"])
     app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     characterize = App(name="characterize", help=VERBS["characterize"])

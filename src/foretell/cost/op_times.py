@@ -30,6 +30,7 @@ from foretell.cost.kernels.gemm import Gemm
 from foretell.cost.kernels.spread import spread_of
 from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
 from foretell.cost.precision import cast_passes, linear_format
+from foretell.cost.software import narrow_loss
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.result import Evidence
@@ -155,7 +156,7 @@ def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
     weights that are kept in 16 bits have a loss in 16 bits."""
     software = framework(plan.framework)
     fused = plan.fused or software.loss_fused
-    found = {"loss": passes("loss16" if plan.master == "none" else "loss", fused)}
+    found = {"loss": passes("loss16" if narrow_loss(plan) else "loss", fused)}
     if software.maps_apart:
         found["join"] = JOINED
     if not plan.fused:

@@ -3,6 +3,8 @@
 loss        Unfused, cross-entropy in 32 bits holds 12 bytes a score: the scores, a copy in 32 bits, the
             gradient, rounded again. Fused into one kernel, or compiled, it holds the scores and their
             gradient in 16 bits: 4. The loss of torchtitan is not compiled where the vocabulary is cut.
+            Where nothing is in 32 bits, plain kernels hold scores, their log-softmax and the gradients of
+            both in 16 bits: 8 (steps of five translation models on one H200, peaks of the allocator).
 gradients   Transformer Engine adds the gradients of weights to their sums inside the products and hands
             PyTorch an empty tensor in their place: one for every shape of a matrix, kept (get_dummy_wgrad),
             and Megatron's head has one of its own in its backward pass. DistributedDataParallel keeps
@@ -18,8 +20,9 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 from collections.abc import Mapping
 
 from foretell.records import dataclass
+from foretell.specs.plan import DTYPE_BYTES, Plan
 
-PLAIN_LOSS_BYTES, FUSED_LOSS_BYTES = 12.0, 4.0
+PLAIN_LOSS_BYTES, NARROW_LOSS_BYTES, FUSED_LOSS_BYTES = 12.0, 8.0, 4.0
 """Bytes held for each score, the score itself included."""
 LEFT_OUT = "~"
 """Between a framework's name and a source that is left out (catalog/frameworks.py)."""
@@ -74,10 +77,17 @@ def software(framework: str) -> Software:
     return BY_FRAMEWORK.get(framework.partition(LEFT_OUT)[0], Software())
 
 
-def spared_loss_bytes(framework: str, *, fused: bool) -> tuple[float, float]:
-    """Of a score's bytes what a fused loss spares: whole vocabulary, and cut by tensor parallelism."""
+def narrow_loss(plan: Plan) -> bool:
+    """Whether the loss runs in 16 bits: no copy of the weights is in 32, and they are not themselves."""
+    return plan.master == "none" and DTYPE_BYTES[plan.weights] < 4.0
+
+
+def spared_loss_bytes(framework: str, *, fused: bool, narrow: bool = False) -> tuple[float, float]:
+    """Of a score's bytes what a fused loss, or one in 16 bits, spares: whole vocabulary, and cut by tensor
+    parallelism."""
     spared, held = PLAIN_LOSS_BYTES - FUSED_LOSS_BYTES, software(framework)
+    least = PLAIN_LOSS_BYTES - NARROW_LOSS_BYTES if narrow else 0.0
     return (
-        spared if fused and held.loss_fused else 0.0,
-        spared if fused and held.loss_fused_cut else 0.0,
+        spared if fused and held.loss_fused else least,
+        spared if fused and held.loss_fused_cut else least,
     )

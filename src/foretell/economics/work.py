@@ -138,7 +138,7 @@ def billed(
             "terms": _terms(work, own, hours, way),
         },
         trees=_trees(work, tree, energy, emitted, case),
-        drivers=drivers(tree.usd, case),
+        drivers=drivers(tree.usd, case, most=len(case.knobs)),
         assumptions=tuple(said),
         overrides=seen,
     )

@@ -19,8 +19,8 @@ LARGEST_TEXT = 1 << 18
 """Characters of a text of arguments; a longer one is none."""
 MOST_KEYS = 20_000
 """Keys of one."""
-_SECTION = re.compile(r"^\s*\[{1,2}[\w.\-\"' ]+\]{1,2}\s*(#.*)?$", re.MULTILINE)
-_YAML_LINE = re.compile(r"\s*(?:- )?[\w.\"'/-]+\s*:(?:\s.*)?")
+_SECTION = re.compile(r"^[ \t]*\[{1,2}[\w.\-\"' ]{1,200}\]{1,2}[ \t]*(?:#.*)?$", re.MULTILINE)
+_YAML_LINE = re.compile(r"[ \t]*(?:- )?[\w.\"'/-]{1,200}[ \t]*:(?:\s.*)?")
 _ASSIGNED = re.compile(
     r"^[ \t]*(?:self\.)?(?:cfg|config|recipe|job_config)\.([\w.]{1,200})[ \t]*=[ \t]*([^\n#]*)",
     re.MULTILINE,
@@ -57,7 +57,7 @@ def read_given(text: str) -> Given:
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]
     like_yaml = sum(bool(_YAML_LINE.fullmatch(line)) for line in lines)
-    if _SECTION.search(text) and not re.search(r"^\s*--\w", text, re.MULTILINE):
+    if _SECTION.search(text) and not re.search(r"^[ \t]*--\w", text, re.MULTILINE):
         return Given(words=(), pairs=flat(_toml(text)), variables={})
     if like_yaml * 2 > len(lines) and "<<" not in text:
         return Given(words=(), pairs=flat(read_yaml(text)), variables={})

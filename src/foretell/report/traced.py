@@ -18,6 +18,8 @@ WORDS = ("compute", "overlapped", "exposed", "copies", "host", "idle")
 """Of PARTS, in their order."""
 ROWS = 14
 """Operations that a screen shows; JSON has them all."""
+LEVELS = (("step", "Step"), ("pass", "Passes"), ("family", "Kernels"), ("op", "Operations"))
+"""Levels of a comparison, and what they are called."""
 MEANING = (
     "compute + overlapped + exposed + copies + host + idle = ms/step. compute: kernels, nothing being sent; "
     "overlapped: both; exposed: communication alone; host: nothing runs while the host is at work."
@@ -36,13 +38,15 @@ def traced_text(found: Traced) -> "RenderableType":
         family_table(mine),
         Text(),
     ]
+    if any(step.ranges for step in mine):
+        parts += [range_table(mine), Text()]
     if any(step.collectives for step in found.steps):
         parts += [collective_table(found), Text()]
     if found.imbalance:
         parts += [imbalance_table(found.imbalance), Text()]
     if found.predicted is not None:
         parts += [headline(found.predicted.estimate)]
-        for level, title in (("step", "Step"), ("family", "Kernels"), ("op", "Operations")):
+        for level, title in LEVELS:
             rows = [row for row in found.rows if row.level == level]
             if rows:
                 parts += [Text(), row_table(title, rows[:ROWS], len(rows))]
@@ -76,6 +80,20 @@ def family_table(steps: Sequence[StepBreakdown]) -> "Table":
         share, many = seconds / total, len(steps)
         cells = f"{1e3 * seconds / many:,.3f}", f"{100 * share:.1f}", bar(share)
         made.add_row(family, phase, *cells, f"{count / many:,.0f}")
+    return made
+
+
+def range_table(steps: Sequence[StepBreakdown]) -> "Table":
+    """Annotations of one's own, in a mean step."""
+    numbers = ("ms", "compute", "communication")
+    made = table("Ranges", *numbers, right=numbers)
+    sums: dict[str, list[float]] = {}
+    for one in (one for step in steps for one in step.ranges):
+        held = sums.setdefault(one.name, [0.0, 0.0, 0.0])
+        for place, value in enumerate((one.seconds, one.compute_s, one.communication_s)):
+            held[place] += value / len(steps)
+    for name, values in sorted(sums.items(), key=lambda item: -item[1][0])[:ROWS]:
+        made.add_row(name, *(f"{1e3 * value:,.3f}" for value in values))
     return made
 
 

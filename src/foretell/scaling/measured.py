@@ -37,6 +37,8 @@ class Compared:
     """As published."""
     predicted: float
     """Ours."""
+    p90: tuple[float, float] | None
+    """What we hold nine tenths of such figures to lie in; None of efficiencies, parts and collectives."""
     fits: str
     """Whether our plan of the run fits."""
     source: str
@@ -49,9 +51,16 @@ class Compared:
         """Predicted over measured, less one."""
         return self.predicted / self.measured - 1.0
 
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured figure lies in our interval."""
+        return None if self.p90 is None else self.p90[0] <= self.measured <= self.p90[1]
+
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
-        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "error": self.error}
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        p90 = None if self.p90 is None else list(self.p90)
+        return {**plain, "p90": p90, "error": self.error, "inside": self.inside}
 
 
 @lru_cache(maxsize=1)
@@ -134,10 +143,21 @@ def _of_collective(row: Mapping[str, Any]) -> Compared:
         gpus=row["gpus"],
         measured=row["bus_bytes_per_s"] / 1e9,
         predicted=answer.bus_bytes_per_s / 1e9,
+        p90=None,
         fits="yes",
         source=row["source"],
         assumed="",
     )
+
+
+def _interval(quantity: str, point: Point) -> tuple[float, float] | None:
+    """The step's p90 as an interval of the quantity."""
+    if quantity not in ("step s", "samples/s") or point.interval is None:
+        return None
+    low, high = point.interval["p90"]
+    if quantity == "step s":
+        return low, high
+    return point.global_batch / high, point.global_batch / low
 
 
 def _row(
@@ -149,6 +169,7 @@ def _row(
         gpus=point.gpus,
         measured=measured,
         predicted=predicted,
+        p90=_interval(quantity, point),
         fits=point.fits,
         source=run["source"],
         assumed=run.get("assumed", ""),

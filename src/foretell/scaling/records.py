@@ -61,7 +61,7 @@ class Point:
     limited_by: str | None = None
     """The largest share of the step."""
     follows: str | None = None
-    """The link or latency that the step answers to most; None where it hardly answers to any."""
+    """The link or latency that shortens the step most, twice as good; None where none does."""
     elasticities: Mapping[str, float] = field(default_factory=dict)
     """d ln(step) / d ln(bandwidth or latency of each tier)."""
     twice: Mapping[str, float] = field(default_factory=dict)

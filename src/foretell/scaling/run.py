@@ -201,8 +201,7 @@ def _sentence(
         said += f"; most is lost to {lost.replace('_', ' ')}"
         said += f", and the step follows the {end.follows}" if end.follows else ""
         if end.follows:
-            path = max(end.elasticities, key=lambda p: abs(end.elasticities[p]))
-            said += f" (twice as good: {1.0 - end.twice[path]:.0%} shorter)"
+            said += f" (twice as good: {1.0 - min(end.twice.values()):.0%} shorter)"
     if last is not points[-1]:
         said += f"; not on {points[-1].gpus}: {points[-1].reason}"
     return said

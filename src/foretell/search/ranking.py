@@ -1,15 +1,16 @@
 """Which of several systems is best, and how sure that is: errors drawn together, what is shared drawn once.
 
-Time. A prediction for one workload errs by z x half-width (two widths, for what may take less and more), z normal. Of
-its variance a share is common to all systems that run the same workload with the same software, a further
-share to chips of one architecture, and the rest is a system's own. Of published runs of one model from one
-source on two chips, predictions differed by 9.4 % (24 pairs of 5 sources, architectures apart) and 7.6 %
-(one architecture), where all means by source, model and chip spread by 10.3 %: so 1 - 0.094^2 / (2 x 0.103^2) =
-0.58 and 0.73 of the variance are shared. Two systems share no more than the surer of them errs: what makes a
-prediction wider than that (kernels or a fabric that nobody has measured) is its own.
+Time. A prediction for one workload errs by z x half-width (one width for what takes less, one for more),
+z normal. Of its variance a share is common to all systems that run the workload with the same software, a
+further share to chips of one architecture, and the rest is a system's own. Of published runs of one model
+from one source on two chips, predictions differed by 9.4 % (24 pairs of 5 sources, architectures apart) and
+7.6 % (4 pairs, one architecture), where means by source, model and chip spread by 10.3 %: so that
+1 - 0.094^2 / (2 x 0.103^2) = 0.58 and 0.73 of the variance are shared. Two systems share no more than the
+surer of them errs: what makes a prediction wider than that (kernels or a fabric that nobody has measured) is
+its own.
 
-Money. Every figure is drawn once for all systems (interest, years, electricity, margins), except what belongs to
-one of them: the price of its node or its rent, and the draw of its chips.
+Money. Every figure is drawn once for all systems (interest, years, electricity, margins), except what
+belongs to one of them: the price of its node or its rent, and the draw of its chips.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,13 +83,11 @@ def draw(systems: Sequence[Contender], seed: int = 0, many: int = DRAWS) -> Draw
     for place, system in enumerate(systems):
         for part in system.parts:
             factor = np.exp(_time(part, system, surest[part.workload], chance))
-            change = sum(
-                (_two_sided(chance(key_of(path, system)), low, high) for path, (low, high)
-                 in part.figures.items()),
-                start=np.zeros(many),
-            )  # fmt: skip
+            money = np.zeros(many)
+            for path, ends in part.figures.items():
+                money += _two_sided(chance(key_of(path, system)), *_logs(ends))
             seconds[place] += part.share * part.seconds * factor
-            usd[place] += part.share * part.usd * factor * np.maximum(1.0 + change, 0.0)
+            usd[place] += part.share * part.usd * factor * np.exp(money)
     return Drawn(seconds=seconds, usd=usd)
 
 
@@ -122,7 +121,8 @@ def doubts(first: Contender, second: Contender, *, money: bool) -> list[tuple[st
         rho = COMMON + (KINDRED if alike else 0.0)
         for system, part in zip(both, (a, b), strict=True):
             own = max(_width(part) ** 2 - rho * surest**2, 0.0) ** 0.5
-            found[f"time of {a.workload or 'it'} on {system.name}"] = part.share * own
+            named = f"{a.workload} on " if a.workload else ""
+            found[f"speed of {named}{system.name}"] = part.share * own
     if money:
         changes = [_weighed(system) for system in both]
         for path in {*changes[0], *changes[1]}:
@@ -179,8 +179,14 @@ def _time(part: Part, system: Contender, surest: float, chance: _Chance) -> Arra
 
 
 def _two_sided(z: Array, less: float, more: float) -> Array:
-    """z times the width of its side: `less` where it is below 0 (given as what that end changes), else `more`."""
+    """z times what its side changes at the end of nine cases in ten: `less` below 0, `more` above."""
     return np.asarray(np.where(z < 0.0, -less * z, more * z) / Z90)
+
+
+def _logs(ends: tuple[float, float]) -> tuple[float, float]:
+    """Changes as logarithms: a price stays above 0, and what is shared cancels in a ratio of two."""
+    low, high = (float(np.log(max(1.0 + end, 1e-3))) for end in ends)
+    return low, high
 
 
 def _weighed(system: Contender) -> dict[str, tuple[float, float]]:
@@ -196,5 +202,6 @@ def _weighed(system: Contender) -> dict[str, tuple[float, float]]:
 
 
 def _halved(ends: tuple[float, float]) -> float:
-    """Half of what a figure moves a price by, from its low to its high end."""
-    return 0.5 * (ends[1] - ends[0])
+    """Half of what a figure moves the logarithm of a price by, from its low to its high end."""
+    low, high = _logs(ends)
+    return 0.5 * (high - low)

@@ -133,7 +133,7 @@ class _Reader:
         """Flags with files that stand beside the study under their full names."""
         for name in ("model", "system"):
             text = flags.get(name)
-            if isinstance(text, str) and (self.folder / text).exists():
+            if isinstance(text, str) and _is_there(self.folder, text):
                 flags[name] = str((self.folder / text).resolve())
         return flags
 
@@ -364,6 +364,14 @@ class _Reader:
         for name, value in self.limits.items():
             if not _is_number(value):
                 self._bad(f"limits.{name}", value, "not a number", "the largest value")
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    """Whether a file of this name is in the folder; False for what no file can be called."""
+    try:
+        return (folder / name).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def spaced(low: float, high: float, steps: int, *, log: bool, whole: bool) -> tuple[Any, ...]:

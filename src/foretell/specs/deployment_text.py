@@ -6,6 +6,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.specs.deployment import FORMATS, Deployment
+from foretell.specs.plan_words import LONGEST_TEXT
 
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 """Words of a name and a number."""
@@ -20,6 +21,9 @@ _DEGREE = re.compile(r"([a-z]+)([0-9]{1,6})")
 
 def parse_deployment(text: str, base: Deployment | None = None) -> Deployment:
     """A deployment from its words, on top of another; every wrong or doubled word is reported."""
+    if len(text) > LONGEST_TEXT:
+        message = f"is longer than {LONGEST_TEXT} characters"
+        raise BadInput([Problem(path="plan", value=text[:60], message=message)])
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for word in text.split():

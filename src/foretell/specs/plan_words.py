@@ -74,6 +74,8 @@ FACTORS = {"capacity": (0.0, 100.0), "imbalance": (1.0, 1e4)}
 """Keys whose value is any number, with its least and most."""
 LARGEST_DEGREE = 10**9
 """Degrees above this are a typing error, not a plan."""
+LONGEST_TEXT = 10_000
+"""Characters above which a text is no plan."""
 
 
 def outside(path: str, value: object, low: float, high: float) -> Problem:
@@ -90,6 +92,9 @@ def read_words(text: str) -> tuple[dict[str, object], list[Problem]]:
     """Fields that the text names, and every word that is wrong."""
     given: dict[str, object] = {}
     problems: list[Problem] = []
+    if len(text) > LONGEST_TEXT:
+        message = f"is longer than {LONGEST_TEXT} characters"
+        return given, [Problem(path="plan", value=text[:60], message=message)]
     for word in text.split():
         try:
             key, value = _word(word)

@@ -12,6 +12,9 @@ class Ge:
     def __init__(self, ge: float) -> None:
         self.ge = ge
 
+    def __repr__(self) -> str:
+        return f"Ge({self.ge!r})"
+
 
 class Le:
     """Not above."""
@@ -20,3 +23,6 @@ class Le:
 
     def __init__(self, le: float) -> None:
         self.le = le
+
+    def __repr__(self) -> str:
+        return f"Le({self.le!r})"

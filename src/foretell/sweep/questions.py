@@ -187,7 +187,7 @@ def _served(asked: Question) -> dict[str, Any]:
     payment = asked.payment
     if payment is None:
         return serving_row(serve(**asked.flags, plan=asked.words or None, set=asked.settings))
-    question, given = _load_question(asked, price=1.0)
+    question, given = load_question(asked, price=1.0)
     served = closed_form(question, given)
     bill = service_bill(served, question, payment)
     row = serving_row(served) | bill_row(bill, served.osl / (served.isl + served.osl))
@@ -238,7 +238,7 @@ def check(asked: Question) -> None:
                 plan_of(scenario, asked.words or None, asked.speed)
             case "serve" | "size" | "cost token":
                 _check_payment(asked)
-                _load_question(asked)
+                load_question(asked)
             case "cost run":
                 _check_payment(asked)
                 scenario_of(asked)
@@ -265,7 +265,7 @@ def _check_payment(asked: Question) -> None:
         check_payment(asked.payment)
 
 
-def _load_question(asked: Question, price: float | None = None) -> tuple[ServeQuestion, bool]:
+def load_question(asked: Question, price: float | None = None) -> tuple[ServeQuestion, bool]:
     """The flags of serving as its question, without serving anything; and whether a layout is given."""
     names = ("isl", "osl", "concurrency", "rate", "price", "spread")
     usual = {"isl": 1024, "osl": 1024, "spread": 1.0}

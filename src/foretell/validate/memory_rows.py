@@ -5,12 +5,11 @@ published sweep was: nanotron on H100 80 GB, bf16 with gradients, master copy an
 recomputation, fused attention.
 """
 
-import csv
-import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from foretell.catalog.files import csv_rows
 from foretell.errors import BadInput, Problem
 from foretell.validate.training_rows import NEEDED, Row, row_of, table_text
 
@@ -33,15 +32,14 @@ FEWER_KV = 8
 
 def read_memory_rows(path: Path) -> list[Row]:
     """Rows of a table of training runs, or of runs that ran out of memory; BadInput for other tables."""
-    reader = csv.DictReader(io.StringIO(table_text(path)))
-    have = reader.fieldnames or ()
+    have, rows = csv_rows(table_text(path), str(path))
     if all(name in have for name in NEEDED):
-        return [row_of(cells, str(n)) for n, cells in enumerate(reader, start=1)]
+        return [row_of(cells, str(n)) for n, cells in enumerate(rows, start=1)]
     missing = [name for name in OOM_NEEDED if name not in have]
     if missing:
         message = f"is no table of training runs: it has no column {', '.join(missing)}"
         raise BadInput([Problem(path=str(path), value=None, message=message)])
-    return [failed_row(cells, str(n)) for n, cells in enumerate(reader, start=1)]
+    return [failed_row(cells, str(n)) for n, cells in enumerate(rows, start=1)]
 
 
 def failed_row(cells: Mapping[str, str | None], number: str) -> Row:

@@ -4,15 +4,13 @@ Filling what is blank is not done here but by training_model, training_plan and 
 says what it filled.
 """
 
-import csv
-import io
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from foretell.catalog.files import unzipped
+from foretell.calibrate.cells import LARGEST
+from foretell.catalog.files import csv_rows, unzipped
 from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
 
@@ -31,8 +29,6 @@ NAMES = {
     "rate": "score_tokens_per_s_per_gpu",
 }
 """Field -> column where they are not called the same."""
-LARGEST_FILE = 1 << 30
-"""A longer file is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,20 +132,18 @@ class Row:
 
 def read_rows(path: Path) -> list[Row]:
     """Every row of a table, plain or gzipped; BadInput where it is none."""
-    text = table_text(path)
-    reader = csv.DictReader(io.StringIO(text))
-    have = reader.fieldnames or ()
+    have, rows = csv_rows(table_text(path), str(path))
     missing = [name for name in NEEDED if name not in have]
     if missing:
         message = f"is no table of training runs: it has no column {', '.join(missing)}"
         raise BadInput([Problem(path=str(path), value=None, message=message)])
-    return [row_of(cells, str(number)) for number, cells in enumerate(reader, start=1)]
+    return [row_of(cells, str(number)) for number, cells in enumerate(rows, start=1)]
 
 
 def table_text(path: Path) -> str:
     """The text of a CSV file, gzipped or not."""
     try:
-        return unzipped(path)[:LARGEST_FILE].decode("utf-8-sig")
+        return unzipped(path).decode("utf-8-sig")
     except FileNotFoundError:
         message = "there is no such file"
     except (OSError, EOFError) as error:
@@ -179,7 +173,7 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) and value >= 0.0 else None
+    return value if 0.0 <= value <= LARGEST else None
 
 
 def _whole(text: str) -> int | None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Union
 
@@ -11,9 +12,9 @@ from pydantic import BaseModel
 from foretell import __version__
 from foretell.errors import Problem
 from foretell.web import answers, figures, lists
-from foretell.web.fields import Flag, Table, Text, body_model, figure_model, given
+from foretell.web.fields import Table, Text, body_model, figure_model, given
 from foretell.web.guard import Guard
-from foretell.web.limits import Limits
+from foretell.web.limits import MOST, Limits
 from foretell.web.pool import Busy, Inline, Pool
 from foretell.web.wrong import Errors, errors_of, problems_of
 
@@ -33,9 +34,6 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 }
 """Answers other than the one asked for."""
 COSTS = ("chip", "package", "system", "run", "token")
-OF = Flag(
-    name="of", required=False, default="step_s", help="step_s, energy_joules or another result."
-)
 
 
 def make_app(
@@ -73,6 +71,7 @@ def make_app(
     bodies: dict[str, type[BaseModel]] = {}
     _add_verbs(app, flags, pools, bodies)
     _add_lists(app, pools)
+    _add_status(app, pools, limits)
     _add_page(app)
 
     async def malformed(request: Any, error: Any) -> Any:
@@ -93,7 +92,6 @@ def _add_verbs(
 ) -> None:
     """A route for every verb, the trace of a played step, and `cost` by its `what`."""
     known = dict(flags)
-    known.setdefault("sensitivity", [*_asked(known["explain"]), OF])
     for verb in answers.VERBS:
         bodies[_path(verb)] = body_model(verb, known[verb])
         _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)
@@ -132,10 +130,6 @@ def _add_cost(app: Any, known: Table, pools: list[Pool | Inline]) -> None:
         return await _reply(pools, f"cost {asked.pop('what')}", asked, request)
 
     _add(app, "/api/cost", endpoint, "cost")
-
-
-def _asked(flags: Any) -> list[Flag]:
-    return [flag for flag in flags if flag.name not in ("plot", "json")]
 
 
 def _path(verb: str) -> str:
@@ -200,6 +194,16 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
     _add(app, "/api/catalog/show/{name:path}", shown, "catalog show", "GET")
     _add(app, "/api/catalog/{kind}", catalogue, "catalog", "GET")
     _add(app, "/api/validate/published", published, "validate published", "GET")
+
+
+def _add_status(app: Any, pools: list[Pool | Inline], limits: Limits) -> None:
+    """How the server is: for who keeps it running."""
+
+    async def status() -> Any:
+        held = {"version": __version__, "under_way": pools[0].under_way}
+        return _told(200, {**held, "limits": {**asdict(limits), "most": dict(MOST)}})
+
+    _add(app, "/api/status", status, "status", "GET")
 
 
 async def _reply(

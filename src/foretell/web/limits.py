@@ -29,8 +29,6 @@ class Limits:
     """Address space of one worker; what needs more is answered 503."""
     plans: int = 4_000_000
     """Plans of one search."""
-    most: Mapping[str, float] | None = None
-    """Flag -> its largest number, in the place of MOST."""
 
 
 MOST: Mapping[str, float] = {
@@ -55,13 +53,12 @@ MOST_ROWS = 64
 """Rows of a sweep."""
 
 
-def check_work(given: Mapping[str, Any], limits: Limits) -> None:
+def check_work(given: Mapping[str, Any]) -> None:
     """Raise TooMuch where a number asks for more work than the limits allow."""
-    most = MOST if limits.most is None else limits.most
     problems = [
-        too_much(name, value, f"at most {most[name]:,.0f}".replace(",", " "))
+        too_much(name, value, f"at most {MOST[name]:,.0f}".replace(",", " "))
         for name, value in given.items()
-        if name in most and _number(value) > most[name]
+        if name in MOST and _number(value) > MOST[name]
     ]
     if problems:
         raise TooMuch(problems)

@@ -100,6 +100,11 @@ class Pool:
         self._kept: OrderedDict[str, Reply] = OrderedDict()
         self._kept_bytes = 0
 
+    @property
+    def under_way(self) -> int:
+        """Questions that are being answered or wait to be."""
+        return self._line
+
     async def ask(self, question: str, gone: Callable[[], Awaitable[bool]]) -> Reply | None:
         """The reply to `[verb, flags]` in JSON; None where `gone` says that nobody waits for it any more.
 
@@ -146,6 +151,8 @@ class Pool:
 
 class Inline:
     """The same without processes: questions are answered in threads of this one."""
+
+    under_way = 0
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

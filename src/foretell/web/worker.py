@@ -79,7 +79,7 @@ def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
     if verb.startswith(FIGURE):
         return json_reply(200, figures.drawn(verb.removeprefix(FIGURE), given, limits))
     flags = dict(given)
-    check_work(flags, limits)
+    check_work(flags)
     flags = safe(flags)
     if "set" in flags:
         flags["set"] = as_texts(flags["set"])

@@ -8,7 +8,9 @@ from typing import Any, Literal
 from foretell.characterize.traces.breakdown import StepBreakdown
 from foretell.characterize.traces.predicted import Key, Predicted
 
-Level = Literal["step", "family", "op"]
+Level = Literal["step", "pass", "family", "op"]
+MOSTLY = 0.5
+"""Share of a trace's work whose pass is known, from which passes are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +18,7 @@ class Row:
     """One share of a step, both ways."""
 
     level: Level
-    """step: a part of the whole; family: kernels; op: one operation, or products of one shape."""
+    """step: a part of the whole; pass, family: kernels; op: one operation, or products of one shape."""
     name: str
     """What it is."""
     phase: str
@@ -58,13 +60,32 @@ def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[Row, ...]:
         Row(level="step", name=name, phase="", measured_s=measured, predicted_s=ours)
         for name, measured, ours in parts
     ]
+    rows += _passes(steps, told)
     families = _mean([{(f.family, f.phase): f.seconds for f in step.compute} for step in steps])
     rows += _rows("family", *_alike(families, told.families))
     ops: dict[Key, float] = _mean([_op_seconds(step, told) for step in steps])
     known = {key[0] for key in ops}
     rows += _rows("op", ops, {k: v for k, v in _joined_ops(told).items() if k[0] in known})
-    order = {"step": 0, "family": 1, "op": 2}
+    order = {"step": 0, "pass": 1, "family": 2, "op": 3}
     return tuple(sorted(rows, key=lambda row: (order[row.level], -abs(row.difference_s))))
+
+
+def _passes(steps: Sequence[StepBreakdown], told: Predicted) -> list[Row]:
+    """Kernels of each pass, where the trace knows most of its passes."""
+    found = _mean([{(f.phase, f.family): f.seconds for f in step.compute} for step in steps])
+    known = sum(value for (phase, _), value in found.items() if phase)
+    if known < MOSTLY * sum(found.values()):
+        return []
+    return [
+        Row(
+            level="pass",
+            name=phase,
+            phase="",
+            measured_s=sum(value for key, value in found.items() if key[0] == phase),
+            predicted_s=sum(value for key, value in told.families.items() if key[1] == phase),
+        )
+        for phase in ("forward", "backward", "optimizer")
+    ]
 
 
 def _rows(level: Level, measured: Mapping[Key, float], ours: Mapping[Key, float]) -> list[Row]:
@@ -93,7 +114,7 @@ def _alike(
 ) -> tuple[dict[Key, float], dict[Key, float]]:
     """Families by pass where the trace knows the passes of most of its work, else all passes together."""
     known = sum(value for (_, phase), value in measured.items() if phase)
-    if known >= 0.5 * sum(measured.values()):
+    if known >= MOSTLY * sum(measured.values()):
         return dict(measured), dict(ours)
     return _all_passes(measured), _all_passes(ours)
 
@@ -114,6 +135,10 @@ def _op_seconds(step: StepBreakdown, told: Predicted) -> dict[Key, float]:
             found[one.op, one.phase] += one.seconds
         elif one.op in told.shapes:
             found[_joined(told, one.op), one.phase] += one.seconds
+    for two in step.ranges:
+        # An annotation that bears an operation's name is opened around its forward pass.
+        if two.name in names and (two.name, "forward") not in found:
+            found[two.name, "forward"] = two.compute_s
     return dict(found)
 
 

@@ -1,7 +1,8 @@
 """Collectives of a trace: which, among how many, of how many bytes."""
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,9 @@ def sent_of(
     for one in args:
         kind = collective_kind(str(one.get("Collective name", "")))
         group = one.get("Group size")
-        if not isinstance(group, int) or group < 1:
+        if not _is_count(group):
             group = groups.get(str(one.get("Process Group Name")), world)
-        group = group if isinstance(group, int) and group > 0 else 0
+        group = group if _is_count(group) else 0
         name = one.get("Process Group Description") or one.get("Process Group Name")
         plain = name in (None, "", "undefined", "default_pg", "0")
         labels.append(kind if plain else f"{kind} ({name})")
@@ -42,6 +43,11 @@ def sent_of(
         members=np.array(members, np.int64),
         size_bytes=np.array(sizes, np.int64),
     )
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value is a usable number of ranks or elements."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**40
 
 
 def _group_sizes(info: Mapping[str, Any]) -> dict[str, int]:
@@ -62,7 +68,7 @@ def message_bytes(kind: str, args: Mapping[str, Any], members: int) -> int:
     """
     width = element_bytes(args.get("dtype"))
     counts = [args.get(key) for key in ("In msg nelems", "Out msg nelems")]
-    known = [count for count in counts if isinstance(count, int) and count >= 0]
+    known = [count for count in counts if _is_count(count)]
     if width is not None and known:
         return width * max(known)
     # gloo's annotations have the input alone.
@@ -70,11 +76,7 @@ def message_bytes(kind: str, args: Mapping[str, Any], members: int) -> int:
     if not (isinstance(dims, list) and isinstance(types, list) and dims and types):
         return -1
     width = element_bytes(types[0])
-    if (
-        width is None
-        or not isinstance(dims[0], list)
-        or not all(isinstance(d, int) for d in dims[0])
-    ):
+    if width is None or not isinstance(dims[0], list) or not all(map(_is_count, dims[0])):
         return -1
-    elements = int(np.prod([float(side) for side in dims[0]]))
-    return width * elements * (members if kind == "all-gather" and members else 1)
+    whole = width * math.prod(dims[0]) * (members if kind == "all-gather" and members else 1)
+    return whole if whole < 2**62 else -1

@@ -10,8 +10,16 @@ from foretell.characterize.traces.intervals import Times
 
 KEPT = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of what an accelerator runs."""
-LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "Runtime")
+LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime")
 """Categories of calls into its driver."""
+OLD = {
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Operator": "cpu_op",
+    "Runtime": "cuda_runtime",
+}
+"""What releases of 2021 called their categories."""
 GPU_NOTE = "gpu_user_annotation"
 NOTE = "user_annotation"
 HOST_OP = "cpu_op"
@@ -19,6 +27,10 @@ OWN_STREAMS = (
     "compute", "tp-comm", "cp-comm", "ep-comm", "pp-comm", "dp-comm", "copy", "host",
 )  # fmt: skip
 """Categories of traces that `foretell simulate` writes."""
+
+
+FARTHEST_US = 4e15
+"""Beyond this (a hundred years and more) a time is none; sums of two fit into 64 bits of nanoseconds."""
 
 
 class Table:
@@ -78,7 +90,8 @@ class Columns:
 
     def thread(self, event: Mapping[str, Any]) -> int:
         """The number of an event's thread or stream."""
-        return self.threads.setdefault((event.get("pid"), event.get("tid")), len(self.threads))
+        key = _plain(event.get("pid")), _plain(event.get("tid"))
+        return self.threads.setdefault(key, len(self.threads))
 
     @property
     def texts(self) -> list[str]:
@@ -86,30 +99,46 @@ class Columns:
         return list(self.names)
 
 
+def _plain(value: Any) -> object:
+    """A process or thread as the trace names it; what is neither number nor text, as its text."""
+    return value if isinstance(value, int | str) else str(value)
+
+
+def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an event says of itself."""
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _key(value: Any) -> int:
+    """A number that events refer to each other by; -1 where it is none."""
+    usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    return value if usable else -1
+
+
 def nanoseconds(value: Any) -> int | None:
     """A time of a trace, in microseconds, as whole nanoseconds; None where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not -1e18 < value < 9e15:
+    if not -FARTHEST_US < value < FARTHEST_US:
         return None
     return round(value * 1000.0)
 
 
 def take(columns: Columns, event: Mapping[str, Any]) -> bool:
     """Keep an event of the PyTorch profiler; False where it has no usable times."""
-    category = event.get("cat")
+    category = str(event.get("cat"))
+    category = OLD.get(category, category)
     if category in KEPT:
         return _take_work(columns, event, KEPT.index(category))
-    table = columns.tables.get(str(category))
+    table = columns.tables.get(category)
     if table is None:
         return True
     times = _times(event)
     if times is None:
         return False
-    args = event.get("args") or {}
-    name = str(event.get("name", ""))
-    key = args.get("correlation" if table is columns.launches else "External id")
-    key = key if isinstance(key, int) else -1
+    args, name = _args(event), str(event.get("name", ""))
+    key = _key(args.get("correlation" if table is columns.launches else "External id"))
     place = table.add(*times, columns.name(name), columns.thread(event), key)
     if name in PRODUCTS and table is columns.ops:
         dims = product_dims(name, args.get("Input Dims"))
@@ -124,9 +153,8 @@ def _take_work(columns: Columns, event: Mapping[str, Any], kind: int) -> bool:
     times = _times(event)
     if times is None:
         return False
-    args = event.get("args") or {}
-    correlation = args.get("correlation")
-    key = correlation if isinstance(correlation, int) else -1
+    args = _args(event)
+    key = _key(args.get("correlation"))
     name = columns.name(str(event.get("name", "")))
     place = columns.work.add(*times, name, columns.thread(event), key)
     columns.kinds.append(kind)
@@ -141,7 +169,7 @@ def take_own(columns: Columns, event: Mapping[str, Any]) -> bool:
     if times is None:
         return False
     category, name = event["cat"], columns.name(str(event.get("name", "")))
-    thread, args = columns.thread(event), event.get("args") or {}
+    thread, args = columns.thread(event), _args(event)
     if category == "host":
         columns.host.add(*times, name, thread, -1)
         return True

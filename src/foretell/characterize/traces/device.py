@@ -29,6 +29,10 @@ WAITS = re.compile(r"Synchronize|EventQuery|StreamWaitEvent")
 """Calls in which the host waits for its accelerator."""
 GRAPH = re.compile(r"GraphLaunch")
 """Calls that launch many kernels at once: which pass they are of is not known."""
+LIBRARY = re.compile(r"ProfilerStep#|nccl:|gloo:|Optimizer\.")
+"""Annotations that are not one's own."""
+MOST_RANGES = 64
+"""Names of annotations that are kept."""
 STEP = re.compile(r"ProfilerStep#(\d+)")
 """Annotations of the profiler's steps."""
 
@@ -74,6 +78,7 @@ def device_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]
         work=part(computes),
         copies=part(kinds > 0),
         sent=sent_of(starts, ends, places, _kernel_args(columns, texts, names, places), info),
+        ranges=ranges_of(columns.gpu_notes, texts),
         host=_host(columns),
         steps=_steps(columns, starts, ends, launch),
     )
@@ -210,6 +215,18 @@ def step_notes(table: Table, texts: list[str]) -> list[tuple[int, int, int]]:
         low, high = found.get(number, (int(starts[place]), int(ends[place])))
         found[number] = min(low, int(starts[place])), max(high, int(ends[place]))
     return sorted((number, *ends) for number, ends in found.items())
+
+
+def ranges_of(table: Table, texts: list[str]) -> dict[str, Spans]:
+    """Annotations by name, without the profiler's steps and the libraries' own; the longest ones."""
+    names, starts, ends = (table.column(n) for n in ("names", "starts", "ends"))
+    found = {}
+    for number in np.unique(names).tolist():
+        if not LIBRARY.match(texts[number]):
+            mine = names == number
+            found[texts[number]] = union(starts[mine], ends[mine])
+    longest = sorted(found, key=lambda name: (-found[name].total_ns, name))
+    return {name: found[name] for name in longest[:MOST_RANGES]}
 
 
 def _steps(

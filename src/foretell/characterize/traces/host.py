@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from foretell.characterize.traces.collectives import sent_of
 from foretell.characterize.traces.columns import Columns
-from foretell.characterize.traces.device import phases_at, shape_text, step_notes, until_next
+from foretell.characterize.traces.device import (
+    phases_at,
+    ranges_of,
+    shape_text,
+    step_notes,
+    until_next,
+)
 from foretell.characterize.traces.intervals import Times, union
 from foretell.characterize.traces.names import COPY, GEMM, MEMSET, OPTIMIZER, host_family
 from foretell.characterize.traces.rank_trace import PHASES, RankTrace, Sent, Step, Work
@@ -58,6 +64,7 @@ def host_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]) 
         work=part((family >= 0) & ~copied),
         copies=part(copied),
         sent=sent,
+        ranges=ranges_of(columns.notes, texts),
         host=union(ops.column("starts"), ops.column("ends")),
         steps=until_next(marked) if marked else (whole,),
     )

@@ -92,6 +92,7 @@ def _rank(path: Path, rank: int, columns: Columns, step: Step, sums: str) -> Ran
             members=np.zeros(int(chosen.sum()), np.int64),
             size_bytes=np.full(int(chosen.sum()), -1, np.int64),
         ),
+        ranges={},
         host=union(columns.host.column("starts"), columns.host.column("ends")),
         steps=(step,),
     )

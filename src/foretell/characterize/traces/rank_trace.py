@@ -1,5 +1,6 @@
 """One rank of a trace: what it computed, copied and sent, when its host was at work, and its steps."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,6 +82,8 @@ class RankTrace:
     """Copies and fills of memory."""
     sent: Sent
     """Communication."""
+    ranges: Mapping[str, Spans]
+    """Annotations of one's own (`record_function`), by name: when each was open where its work ran."""
     host: Spans
     """When its host was at work."""
     steps: tuple[Step, ...]

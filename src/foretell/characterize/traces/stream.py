@@ -23,6 +23,8 @@ MAGIC = b"\x1f\x8b"
 
 Event = dict[str, Any]
 
+_UNSAID = re.compile(r'("Process Group (?:Name|Description|Ranks)")\s*:\s*(?=[,}])')
+"""What releases of PyTorch wrote for groups without a name, and JSON has no reading for."""
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
@@ -145,9 +147,8 @@ class _Reader:
             try:
                 found, end = self.raw_decode(self.text, self.at)
             except json.JSONDecodeError as error:
-                long = len(self.text) - self.at > LONGEST
-                if long or not self.more():
-                    raise self.wrong("is truncated" if not long else "is no JSON") from error
+                if len(self.text) - self.at > LONGEST or not self.more():
+                    raise self.wrong(self._why(error)) from error
                 continue
             except RecursionError as error:
                 raise self.wrong("is nested too deeply") from error
@@ -157,14 +158,19 @@ class _Reader:
             self.at = end
             return found
 
+    def _why(self, error: json.JSONDecodeError) -> str:
+        """Whether a value goes on behind the end of the file, or is none."""
+        open_end = error.pos >= len(self.text.rstrip()) or error.msg.startswith("Unterminated")
+        return "is truncated" if self.ended and open_end else "is no JSON"
+
     def more(self) -> bool:
         """Read on; what is behind the cursor is forgotten."""
         if self.ended:
             return False
         piece = self.binary.read(CHUNK)
         self.ended = not piece
-        self.text = self.text[self.at :] + self.decode.decode(piece, final=self.ended)
-        self.at = 0
+        text = self.text[self.at :] + self.decode.decode(piece, final=self.ended)
+        self.text, self.at = _UNSAID.sub(r'\1: ""', text), 0
         return True
 
     def wrong(self, message: str) -> BadInput:

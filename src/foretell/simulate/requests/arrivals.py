@@ -42,6 +42,12 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """Columns of a trace -> the names under which public traces have them."""
 
 
+MOST, LATEST = 1e9, 1e19
+"""Largest length or number of a row, and largest moment: some logs count nanoseconds."""
+LARGEST_BYTES = 1 << 30
+"""A larger file is no list of requests that could be played."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
     """Lengths of prompts or answers."""
@@ -111,7 +117,7 @@ def read_trace(path: str | Path) -> Requests:
         raise BadInput(
             [_problem("arrivals", str(path), "there is no such file", "a CSV or JSONL file")]
         )
-    text = file.read_text(encoding="utf-8-sig")
+    text = _text(file)
     rows = _json_rows(text) if file.suffix in (".jsonl", ".json") else _csv_rows(text)
     if not rows:
         raise BadInput([_problem("arrivals", str(path), "it has no requests", "at least one row")])
@@ -120,7 +126,7 @@ def read_trace(path: str | Path) -> Requests:
     if missing:
         raise BadInput(
             [
-                _problem(key, sorted(rows[0]), "no such column", " or ".join(NAMES[key]))
+                _problem(key, sorted(map(str, rows[0])), "no such column", " or ".join(NAMES[key]))
                 for key in missing
             ]
         )
@@ -136,11 +142,12 @@ def _requests(
         for key, column in found.items():
             value = _number(row.get(names[key] or ""), key)
             least = 1.0 if key in ("isl", "osl") else -1.0 if key == "prefix" else 0.0
-            if value is None or value < least:
+            most = LATEST if key == "at_s" else MOST
+            if value is None or not least <= value <= most:
                 problems.append(
                     _problem(
                         f"{path}:{number}.{key}", row.get(names[key] or ""),
-                        "not a number that it can be", f"at least {least:g}",
+                        "not a number that it can be", f"{least:g} to {most:g}",
                     )
                 )  # fmt: skip
                 value = 1.0
@@ -182,8 +189,25 @@ def _column(row: Mapping[str, Any], key: str) -> str | None:
     return next((name for name in NAMES[key] if name in row), None)
 
 
+def _text(file: Path) -> str:
+    """The content of a file; BadInput where it is too large or no text."""
+    try:
+        if file.stat().st_size > LARGEST_BYTES:
+            message = f"is larger than {LARGEST_BYTES} bytes"
+            raise BadInput([_problem("arrivals", str(file), message, "fewer requests")])
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput([_problem("arrivals", str(file), "is not text in UTF-8", "text")]) from None
+    except OSError as error:
+        said = f"cannot be read: {error.strerror or error}"
+        raise BadInput([_problem("arrivals", str(file), said, "a CSV or JSONL file")]) from None
+
+
 def _csv_rows(text: str) -> list[dict[str, Any]]:
-    return list(csv.DictReader(text.splitlines()))
+    try:
+        return list(csv.DictReader(text.splitlines()))
+    except csv.Error as error:
+        raise BadInput([_problem("arrivals", None, f"is not CSV: {error}", "a table")]) from None
 
 
 def _json_rows(text: str) -> list[dict[str, Any]]:
@@ -193,7 +217,10 @@ def _json_rows(text: str) -> list[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # numbers of thousands of digits, deep nesting
             problems.append(_problem(f"line {number}", line[:60], str(error), "one object a line"))
             continue
         if isinstance(row, dict):

@@ -135,7 +135,9 @@ function open(fresh = true) {
   document.title = `${chosen.title} · Foretell`;
   document.getElementById("views").replaceChildren(...Object.entries(VIEWS).map(([name, { title }]) => h("li", {},
     h("a", { href: address(name), "aria-current": name === state.view ? "page" : undefined, onclick: (event) => go(event, name) }, title))));
-  document.querySelector("nav [aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
+  // Not scrollIntoView, which would also move where the Tab key begins.
+  const [nav, here] = [document.querySelector("nav"), document.querySelector("nav [aria-current]")];
+  nav.scrollLeft = here.offsetLeft - nav.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
   document.querySelector(".desk").classList.toggle("alone", groups().length === 0);
   drawForm(groups(), soon);
   drawScenarios(pick, add, remove);

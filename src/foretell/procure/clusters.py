@@ -1,0 +1,115 @@
+"""How many chips a sum of money pays for, bought and run or rented, over the years."""
+
+from dataclasses import dataclass
+
+from foretell import catalog
+from foretell.bills import Payment
+from foretell.catalog.money import sheet
+from foretell.catalog.prices import TERMS, rent
+from foretell.economics.ask_system import SystemQuestion, system_cost
+from foretell.economics.fabric import per_node_chips
+from foretell.economics.work import AHEAD, RESERVED
+from foretell.economics.years import HOURS
+from foretell.errors import BadInput, Infeasible, Problem
+
+OF_SYSTEM = ("system", "network", "chip", "prices")
+"""Settings that the price of a system knows."""
+PRIMES = (2, 3, 5)
+"""Factors that plans divide by well."""
+TRIES = 6
+"""Steps to the number of nodes that a sum pays for: prices are nearly straight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bought:
+    """A cluster and what it costs over its years."""
+
+    system: str
+    """Of what."""
+    gpus: int
+    """Chips."""
+    usd: float
+    """All that is paid over the years."""
+    years: float
+    """How many."""
+    paid: str
+    """own, or the term of the rent."""
+
+
+def cost_of(system: str, gpus: int, paid: Payment) -> Bought:
+    """A cluster over its years: bought and run, or rented all along (by use: for the hours in use)."""
+    settings = tuple(text for text in paid.set if text.split(".", 1)[0] in OF_SYSTEM)
+    money = tuple(text for text in settings if not text.startswith("prices.usd_per_chip_hour"))
+    if paid.rent in ("", "own") and paid.price == "":
+        asked = SystemQuestion(
+            system=system, gpus=gpus, years=paid.years, utilisation=paid.utilisation, set=money
+        )
+        facts = system_cost(asked).facts
+        return Bought(
+            system=system, gpus=gpus, usd=facts["tco_usd"], years=facts["tco_years"], paid="own"
+        )
+    way, usd_per_hour = rent_of(system, paid)
+    figures = sheet().figures
+    years = float(paid.years) if paid.years != "" else figures["finance.server_years"].value
+    use = (
+        float(paid.utilisation) if paid.utilisation != "" else figures["finance.utilisation"].value
+    )
+    hours = HOURS * years * (1.0 if way in RESERVED else use)
+    return Bought(system=system, gpus=gpus, usd=gpus * usd_per_hour * hours, years=years, paid=way)
+
+
+def rent_of(system: str, paid: Payment) -> tuple[str, float]:
+    """The term and the rent of a chip for an hour; BadInput where none is offered."""
+    way = paid.rent.lower() or "on-demand"
+    if paid.price != "":
+        return ("1-year" if way == "reserved" else way), float(paid.price)
+    chip = catalog.system(system).chip.id
+    offered = {term: found for term in TERMS if (found := rent(chip, term)) is not None}
+    if way == "reserved":
+        way = next((term for term in AHEAD if term in offered), way)
+    if way not in offered:
+        message = f"{system}: {chip} has no such offer in the catalogue"
+        known = ", ".join(["own", *offered])
+        raise BadInput(
+            [Problem(path="rent", value=paid.rent, message=message, allowed=f"{known}, or --price")]
+        )
+    return way, offered[way][1]
+
+
+def affordable(system: str, budget_usd: float, paid: Payment) -> list[Bought]:
+    """Clusters of whole nodes that a sum pays for: the largest, and smaller ones that divide better."""
+    made = catalog.system(system)
+    each = max(round(per_node_chips(made)), 1)
+    most = 1.0
+    for tier in made.network.tiers:
+        most *= float(tier.size)
+    limit = max(int(most) // each, 1)
+    one = cost_of(system, each, paid)
+    if one.usd > budget_usd:
+        message = f"one node of {each} chips costs {one.usd:,.0f} USD over {one.years:g} years"
+        raise Infeasible([Problem(path=f"budget ({system})", value=budget_usd, message=message)])
+    nodes = min(max(int(budget_usd / one.usd), 1), limit)
+    for _ in range(TRIES):
+        usd = cost_of(system, nodes * each, paid).usd
+        better = min(max(int(nodes * budget_usd / usd), 1), limit)
+        if better == nodes:
+            break
+        nodes = better
+    while nodes > 1 and cost_of(system, nodes * each, paid).usd > budget_usd:
+        nodes -= max(nodes // 500, 1)
+    chosen = dict.fromkeys((nodes, smooth(nodes), 2 ** (nodes.bit_length() - 1)))
+    return [cost_of(system, many * each, paid) for many in chosen]
+
+
+def smooth(most: int) -> int:
+    """The largest number up to `most` that has no prime factor above 5."""
+    best, powers = 1, [1]
+    for prime in PRIMES:
+        powers = [
+            value * prime**exponent
+            for value in powers
+            for exponent in range(most.bit_length() + 1)
+            if value * prime**exponent <= most
+        ]
+        best = max(best, *powers)
+    return best

@@ -1,0 +1,131 @@
+"""docs/how-to-add.md by doing it: its files go into a copy of the package, which answers with them."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks
+
+QUESTIONS = """
+import json
+import foretell
+from foretell.catalog.index import main as write_index
+
+write_index()
+job = {"global_batch": 64, "seq_len": 2048}
+said = {}
+one = foretell.estimate("llama-3.1-8b", system="Example-One", gpus=16, **job)
+said["chip"] = [one.system, one.step_s, one.breakdown.evidence]
+one = foretell.estimate("example-1b", system="h100-sxm", gpus=8, plan="zero1 mbs2", **job)
+said["model"] = [one.model, one.step_s]
+one = foretell.estimate("squared.toml", system="h100-sxm", gpus=8, plan="tp2 zero1 mbs1", **job)
+other = foretell.estimate("dense.toml", system="h100-sxm", gpus=8, plan="tp2 zero1 mbs1", **job)
+said["op"] = [one.step_s, other.step_s]
+steps = {
+    words: foretell.estimate("llama-3.1-8b", system="h100-sxm", gpus=8, plan=f"tp2 pp4 mbs1 {words}", **job)
+    for words in ("schedule=1f1b", "schedule=one-by-one")
+}
+said["parallelism"] = [[one.step_s, one.peak_memory_bytes] for one in steps.values()]
+words = "network.node.topology={}"
+rings = [
+    foretell.estimate(
+        "llama-3.1-8b", system="example-1", gpus=16, plan="tp8 mbs1 zero1", set=(words.format(name),), **job
+    )
+    for name in ("ring", "double-ring")
+]
+said["topology"] = [one.step_s for one in rings]
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
+    """What the changed package answers."""
+    folder = tmp_path_factory.mktemp("copy")
+    ignore = shutil.ignore_patterns("__pycache__", "static", "parsed.jsonl")
+    shutil.copytree(ROOT / "src", folder / "src", ignore=ignore)
+    page = (ROOT / "docs" / "how-to-add.md").read_text(encoding="utf-8")
+    written = 0
+    for block in blocks(page):
+        text = "\n".join(block.lines) + "\n"
+        named = re.match(r"# file: (\S+)(.*)\n", text)
+        if block.language == "json":
+            path = folder / "src/foretell/catalog/models/example--example-1b.json"
+        elif named is not None:
+            path = folder / named[1]
+        else:
+            continue
+        with path.open("a" if named is not None and "added" in named[2] else "w") as file:
+            file.write(text)
+        written += 1
+    assert written == 7
+    dense = (
+        (folder / "squared.toml")
+        .read_text()
+        .replace('kind = "squared"', 'kind = "dense", gated = false')
+    )
+    (folder / "dense.toml").write_text(dense)
+    _name_the_schedule(folder / "src" / "foretell")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-c", QUESTIONS],
+        env={**kept, "PYTHONPATH": str(folder / "src")},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: dict[str, list[float]] = json.loads(done.stdout)
+    return answers
+
+
+def _name_the_schedule(package: Path) -> None:
+    """The two lists and the tuple that the page speaks of."""
+    for path, old, new in (
+        ("specs/plan_words.py", '"schedule": (', '"schedule": ("one-by-one", '),
+        ("specs/plan.py", "Schedule = Literal[", 'Schedule = Literal["one-by-one", '),
+        (
+            "simulate/schedules/__init__.py",
+            "SCHEDULES: tuple[Schedule, ...] = (",
+            "from foretell.simulate.schedules import one_by_one\n\nSCHEDULES = (one_by_one.ONE_BY_ONE, ",
+        ),
+    ):
+        text = (package / path).read_text()
+        assert text.count(old) == 1, path
+        (package / path).write_text(text.replace(old, new))
+
+
+def test_a_chip(said: dict[str, list[float]]) -> None:
+    system, step_s, evidence = said["chip"]
+    assert system == "example-1"
+    assert 0.01 < step_s < 100.0
+    assert evidence in ("transferred", "datasheet")
+
+
+def test_a_model(said: dict[str, list[float]]) -> None:
+    assert said["model"][0] == "example-1b"
+    assert 0.01 < said["model"][1] < 100.0
+
+
+def test_an_op(said: dict[str, list[float]]) -> None:
+    ours, dense = said["op"]
+    assert ours == pytest.approx(dense, rel=0.05)  # the same products; a cheaper activation
+    assert ours != dense
+
+
+def test_a_parallelism(said: dict[str, list[float]]) -> None:
+    (usual_s, usual_bytes), (serial_s, serial_bytes) = said["parallelism"]
+    assert serial_s > 2.0 * usual_s  # stages wait for each other
+    assert serial_bytes < usual_bytes
+
+
+def test_a_topology(said: dict[str, list[float]]) -> None:
+    ring_s, double_s = said["topology"]
+    assert double_s < ring_s

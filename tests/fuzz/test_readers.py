@@ -1,0 +1,81 @@
+"""Mutated inputs of every reader: a clear error or a result, never anything else."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from foretell.catalog import files
+from foretell.errors import BadInput
+from foretell.validate.training import score_training
+from tests.fuzz.harness import fuzz
+from tests.fuzz.mutate import mutated
+from tests.fuzz.readers import own_readers, table_readers
+
+FEW, MANY = 200, 10_000
+"""Inputs of a reader in the quick form and in the full one."""
+TABLES = {"collectives", "kernels", "training", "memory", "serving", "cost"}
+"""Kinds of tables that `validate` reads."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
+def test_every_reader_a_few_times(folder: Path) -> None:
+    for reader in own_readers(folder):
+        told = fuzz(reader.name, reader.read, reader.seeds, FEW)
+        assert told["answers"] > 0, f"{reader.name}: nothing was read"
+        assert told["refused"] > 0, f"{reader.name}: nothing was refused"
+
+
+def test_tables_a_few_times(folder: Path, data_dir: Path) -> None:
+    readers = table_readers(folder, data_dir)
+    assert {reader.name.partition(" table")[0] for reader in readers} == TABLES
+    for reader in readers:
+        fuzz(reader.name, reader.read, reader.seeds, FEW // 5)
+
+
+@pytest.mark.full
+def test_every_reader_many_times(folder: Path) -> None:
+    for reader in own_readers(folder):
+        fuzz(reader.name, reader.read, reader.seeds, MANY)
+
+
+@pytest.mark.full
+def test_tables_many_times(folder: Path, data_dir: Path) -> None:
+    for reader in table_readers(folder, data_dir):
+        fuzz(reader.name, reader.read, reader.seeds, MANY)
+
+
+def test_mutations_are_the_same_for_a_seed() -> None:
+    content = b'{"a": 1, "b": [2, 3]}\n' * 5
+    assert [mutated(seed, content) for seed in range(50)] == [
+        mutated(s, content) for s in range(50)
+    ]
+    assert len({mutated(seed, content) for seed in range(200)}) > 150
+
+
+def test_a_fault_is_found() -> None:
+    def careless(content: bytes) -> object:
+        if b"NaN" in content:
+            raise KeyError("oops")
+        return content
+
+    with pytest.raises(AssertionError, match="KeyError"):
+        fuzz("careless", careless, (b"x = 1\n" * 9,), 500)
+
+
+def test_what_unpacks_to_more_than_a_table_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "measured_runs.csv.gz"
+    path.write_bytes(gzip.compress(b"a" * 3_000_000))
+    assert path.stat().st_size < 4000
+    monkeypatch.setattr(files, "LARGEST_TABLE", 1_000_000)
+    with pytest.raises(BadInput, match="more than 1000000 bytes"):
+        score_training(path)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(BadInput, match="cannot be read"):
+        score_training(path)

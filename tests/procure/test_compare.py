@@ -1,0 +1,157 @@
+"""Procurement: clusters that the money pays for, numbers of the verbs they stand on, honest orders."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foretell
+from foretell.bills import Payment, RunQuestion, run_cost
+from foretell.economics.ask_system import SystemQuestion, system_cost
+from foretell.procure.clusters import affordable, cost_of, smooth
+from tests.surfaces.command import foretell as command
+
+PLAN = "tp2 zero1 mbs1 recompute=full"
+TRAINING: dict[str, Any] = {"model": "llama-3.1-8b", "seq_len": 4096, "plan": PLAN}
+SYSTEMS = ("hgx-h100", "dgx-h200", "dgx-b200")
+
+
+def test_the_money_pays_for_the_cluster() -> None:
+    own = Payment(rent="own")
+    for name in SYSTEMS:
+        clusters = affordable(name, 10e6, own)
+        for cluster in clusters:
+            assert cluster.usd <= 10e6
+            assert cluster.gpus % 8 == 0
+            told = system_cost(SystemQuestion(system=name, gpus=cluster.gpus)).facts
+            assert cluster.usd == pytest.approx(told["tco_usd"])
+        largest = max(clusters, key=lambda one: one.gpus)
+        assert cost_of(name, largest.gpus + 16, own).usd > 10e6
+        assert affordable(name, 20e6, own)[0].gpus > largest.gpus
+    with pytest.raises(foretell.Infeasible, match="one node"):
+        affordable("dgx-b200", 1000.0, own)
+    assert [smooth(n) for n in (1, 7, 14, 100, 1009)] == [1, 6, 12, 100, 1000]
+
+
+def test_a_rent_is_paid_by_the_hour() -> None:
+    rented = cost_of("hgx-h100", 8, Payment(rent="on-demand", price=2.0, years=1, utilisation=0.5))
+    assert rented.usd == pytest.approx(8 * 2.0 * 8760 * 0.5)
+    kept = cost_of("hgx-h100", 8, Payment(rent="reserved", price=2.0, years=1, utilisation=0.5))
+    assert kept.usd == pytest.approx(8 * 2.0 * 8760)
+
+
+def test_numbers_are_those_of_the_verbs() -> None:
+    found = foretell.compare(SYSTEMS, gpus=64, tokens="1T", **TRAINING)
+    assert [kind.problem for kind in found.kinds] == [None] * 3
+    for kind in found.kinds:
+        facts = kind.works[0].facts
+        step = foretell.estimate(system=kind.system, gpus=64, tokens="1T", **TRAINING)
+        bill = run_cost(
+            RunQuestion(system=kind.system, gpus=64, tokens="1T", rent="own", **TRAINING)
+        )
+        assert facts["step_s"] == step.step_s
+        assert facts["run_usd"] == pytest.approx(bill.usd)
+        assert kind.usd_per_million_tokens == pytest.approx(bill.facts["usd_per_million_tokens"])
+        assert step.run is not None
+        assert kind.tokens_per_s == pytest.approx(step.tokens_per_s * step.run.goodput, rel=1e-4)
+        low, high = kind.interval["usd_per_million_tokens"]["p90"]  # type: ignore[index]
+        assert low < kind.usd_per_million_tokens < high
+    speeds = [kind.tokens_per_s or 0.0 for kind in found.kinds]
+    assert speeds == sorted(speeds, reverse=True)
+    told = found.to_dict()
+    assert told["best"] == found.best.system == "dgx-b200"
+    for a, row in told["beats"].items():
+        for b, p in row.items():
+            assert p + told["beats"][b][a] == pytest.approx(1.0)
+    assert found.certain == all(p >= 0.9 for p in told["beats"]["dgx-b200"].values())
+
+
+def test_more_money_does_more_and_the_same_system_ties(tmp_path: Path) -> None:
+    small = foretell.compare(("hgx-h100",), budget="2M", **TRAINING)
+    large = foretell.compare(("hgx-h100",), budget="8M", **TRAINING)
+    assert (large.best.tokens_per_s or 0) > 3 * (small.best.tokens_per_s or 0)
+    assert not small.certain  # there is nobody to beat
+    same = foretell.compare(("hgx-h100", "h100-sxm"), gpus=16, **TRAINING)
+    assert 0.2 < same.beats[0][1] < 0.8
+    assert not same.certain
+
+
+def test_a_service_at_the_load_that_it_bears() -> None:
+    asked: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 512, "osl": 128}
+    slow = foretell.compare(("hgx-h100", "dgx-h200"), gpus=8, tpot=60, by="usd", **asked)
+    fast = foretell.compare(("hgx-h100", "dgx-h200"), gpus=8, tpot=8, by="usd", **asked)
+    for kinds, limit in ((slow.kinds, 60), (fast.kinds, 8)):
+        for kind in kinds:
+            assert kind.works[0].facts["tpot_ms"] <= limit
+    assert (slow.best.usd_per_million_tokens or 0) <= (fast.best.usd_per_million_tokens or 0)
+    usd = [kind.usd_per_million_tokens or 0.0 for kind in slow.kinds]
+    assert usd == sorted(usd)
+    with pytest.raises(foretell.Infeasible, match="a token takes at least"):
+        foretell.compare(("hgx-h100",), gpus=8, tpot=0.01, **asked)
+
+
+MIX = """
+[study]
+kind = "training"
+[base]
+model = "llama-3.1-8b"
+[[workload]]
+name = "train"
+weight = 3
+seq_len = 4096
+plan = "zero1 mbs1 recompute=full"
+[[workload]]
+name = "chat"
+kind = "serving"
+weight = 1
+isl = 512
+osl = 128
+tpot = 30
+"""
+
+
+def test_a_mix(tmp_path: Path) -> None:
+    file = tmp_path / "mix.toml"
+    file.write_text(MIX)
+    told = command(
+        "compare", "hgx-h100", "dgx-b200", "--workload", str(file), "--gpus", "16", "--json"
+    )
+    assert told.code == 0, told.err
+    assert told.json["workloads"] == {"train": 0.75, "chat": 0.25}
+    for one in told.json["systems"]:
+        train, chat = one["workloads"]["train"], one["workloads"]["chat"]
+        usd = "usd_per_million_work_tokens"
+        assert one["usd_per_million_tokens"] == pytest.approx(0.75 * train[usd] + 0.25 * chat[usd])
+        speed = "work_tokens_per_s_per_gpu"
+        whole = 16 / (0.75 / train[speed] + 0.25 / chat[speed])
+        assert one["tokens_per_s"] == pytest.approx(whole)
+        assert chat["tpot_ms"] <= 30
+
+
+def test_words_and_codes(tmp_path: Path) -> None:
+    shown = command(
+        "compare", "hgx-h100", "dgx-b200", "--model", "llama-3.1-8b", "--gpus", "8",
+        "--plan", PLAN, "--rent", "on-demand",
+    )  # fmt: skip
+    assert shown.code == 0, shown.err
+    assert "How often one (row) beats another (column)" in shown.out
+    assert "on-demand" in shown.out
+    bad = command(
+        "compare", "hgx-h100", "dgx-b2000", "--model", "llama-3.1-8c", "--budget", "lots",
+        "--by", "luck", "--tpot", "quick",
+    )  # fmt: skip
+    assert (bad.code, bad.out) == (2, "")
+    for word in ("dgx-b2000", "llama-3.1-8c", "budget", "by:", "tpot"):
+        assert word in bad.err
+    both = command("compare", "hgx-h100", "--model", "llama-3.1-8b")
+    assert both.code == 2
+    assert "budget and gpus" in both.err
+    no = command("compare", "hgx-h100", "--model", "llama-3.1-405b", "--gpus", "1", "--json")
+    assert no.code == 1
+    assert no.json["fits"] == "no"
+    one_of_two = command(
+        "compare", "hgx-h100", "dgx-b200", "--model", "llama-3.1-8b", "--budget", "600k",
+        "--plan", PLAN, "--json",
+    )  # fmt: skip
+    assert one_of_two.code == 0, one_of_two.err
+    assert [one["problem"] is None for one in one_of_two.json["systems"]] == [True, False]

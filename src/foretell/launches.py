@@ -20,8 +20,6 @@ from foretell.specs.plan_words import read_words
 
 ENDINGS = (".json", ".toml", ".yaml", ".yml", ".sh", ".txt", ".py", ".args", ".slurm", ".sbatch")
 """Names that can only be files."""
-JOB = ("gpus", "global_batch", "seq_len", "target_len")
-"""What of a launch is the job's."""
 
 
 def read_launch(
@@ -47,19 +45,9 @@ def read_launch(
     return replace(launch, models=(named,) if isinstance(named, str) and named else ())
 
 
-def arguments_of(launch: Launch) -> dict[str, Any]:
-    """Arguments of `foretell.estimate`, or of `foretell.serve`, that a launch gives."""
-    found: dict[str, Any] = {"model": launch.models[0] if launch.models else launch.table}
-    found |= {name: getattr(launch, name) for name in JOB}
-    if launch.serves:
-        found = {"model": found["model"], "gpus": launch.gpus, "engine": launch.tool}
-    found["plan"] = launch.plan
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def merged(launch: Launch, model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The launch's arguments under those given by hand."""
-    told = arguments_of(launch)
+    told = launch.arguments()
     by_hand = {name: value for name, value in given.items() if value is not None}
     result = {**given, **told, **by_hand}
     if model:

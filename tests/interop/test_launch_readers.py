@@ -10,7 +10,7 @@ from foretell.interop.given import LARGEST_TEXT, read_given
 from foretell.interop.shell_words import read_script
 from foretell.interop.tools import read_arguments
 from foretell.interop.yaml_subset import read_yaml
-from foretell.launches import arguments_of, merged, read_launch
+from foretell.launches import merged, read_launch
 from foretell.specs.plan import parse_plan
 from foretell.workload.parameters import count
 
@@ -341,7 +341,7 @@ def test_flags_by_hand_come_first() -> None:
         "pretrain_gpt.py --tensor-model-parallel-size 8 --micro-batch-size 2 --bf16 "
         "--global-batch-size 64 --nproc_per_node 8 --nnodes 4 --tokenizer-model llama-3.1-8b"
     )
-    told = arguments_of(launch)
+    told = launch.arguments()
     assert told["gpus"] == 32
     assert told["model"] == "llama-3.1-8b"
     question = {"gpus": None, "global_batch": None, "seq_len": 4096, "plan": "tp4 recompute=full"}

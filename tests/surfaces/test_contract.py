@@ -68,7 +68,7 @@ FLAGS = {
     "cost chip": SILICON,
     "cost package": SILICON,
     "cost system": (
-        "--system --gpus --price --years --utilisation --watts --set --sweep --plot --json".split()
+        "--system --gpus --price --prices --years --utilisation --watts --set --sweep --plot --json".split()
     ),
     "sweep status": "--folder --json".split(),
     "sweep resume": "--folder --workers --executor --json".split(),

@@ -8,7 +8,6 @@ import pytest
 
 import foretell as package
 from foretell.catalog.price_files import chip_named
-from foretell.launches import arguments_of
 from foretell.serving.memory import cache_bytes, fraction_for, memory_of
 from tests.surfaces.command import foretell
 
@@ -82,7 +81,7 @@ def test_flags_come_before_what_is_read() -> None:
 
 def test_python_reads_one_too() -> None:
     launch = package.read_launch(MEGATRON)
-    found = package.estimate(**arguments_of(launch), system="h100-sxm")
+    found = package.estimate(**launch.arguments(), system="h100-sxm")
     assert (
         found.step_s == answer("estimate", "--import", MEGATRON, "--system", "h100-sxm")["step_s"]
     )
@@ -208,6 +207,9 @@ def test_rents_of_a_price_list(prices: str) -> None:
     assert sized["best"]["usd_per_hour"] == pytest.approx(2.5 * sized["gpus"])
     spot = answer("cost", "token", *asked, "--rent", "spot", "--prices", prices)
     demand = answer("cost", "token", *asked, "--prices", prices)
+    owned = answer("cost", "system", "hgx-h100", "--gpus", "8", "--prices", prices)
+    rents = owned["renting"]
+    assert [rent["term"] for rent in rents] == ["on-demand", "spot"]
     assert spot["usd"] / demand["usd"] == pytest.approx(1.0 / 2.5, rel=1e-6)
 
 

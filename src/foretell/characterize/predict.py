@@ -1,6 +1,5 @@
 """What `foretell.estimate` says of a point: the step and its shares, memory, every message."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.estimate import evaluate_rows, stages_of_plans
 from foretell.programs.collectives import Collective, step_collectives
 from foretell.programs.dealing import contents_of, stages_of_ranks
+from foretell.records import dataclass
 from foretell.simulate.schedules import schedule_named
 from foretell.specs.plan import batch_of
 from foretell.specs.result import Estimate, Fits

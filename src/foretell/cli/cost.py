@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import Parameter
 
 from foretell.cli import names
-from foretell.cli.flags import Json, Plot
+from foretell.cli.flags import Json, Plot, PriceList
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.cost import CostAnswer
@@ -110,6 +110,7 @@ class Owning:
             metavar="USD", show_default=False, help="Rent of a chip for an hour, to compare with."
         ),
     ] = ""
+    prices: PriceList = ""
     years: Annotated[
         str, Parameter(metavar="N", show_default=False, help="Years that servers are used.")
     ] = ""

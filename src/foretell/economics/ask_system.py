@@ -1,7 +1,7 @@
 """What a system costs: capital, a year, an hour of a chip, and renting beside it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from foretell import units
 from foretell.catalog.designs import build
 from foretell.catalog.dies import dies_apart, system_of_packages
 from foretell.catalog.money import Sheet, sheet
+from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import TERMS, price
 from foretell.economics.cases import Case, drivers, finished, spread
 from foretell.economics.cluster import (
@@ -25,10 +26,13 @@ from foretell.economics.years import HOURS, break_even_utilisation, break_even_y
 from foretell.errors import BadInput, Problem
 from foretell.overrides import Setting, apply_settings, parse_settings
 from foretell.question import designed
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.cost import CostAnswer, Figure
 from foretell.specs.system import System
 
+Rents = list[tuple[str, float, str]]
+"""Term, rent of a chip-hour, and where it comes from."""
 ROOTS = ("system", "network", "chip", "prices")
 """What a `--set` path of a system may begin with."""
 RENT = "usd_per_chip_hour"
@@ -47,6 +51,8 @@ class SystemQuestion:
     """Chips; else one whole node."""
     price: str | float = ""
     """Rent of a chip for an hour, instead of the catalogue's."""
+    prices: str = ""
+    """A price list in SkyPilot's form, instead of the catalogue's offers."""
     years: str | float = ""
     """Years that servers are used."""
     utilisation: str | float = ""
@@ -73,6 +79,7 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     dies = dies_apart(system)
     if dies > 1 and system.design is not None:
         system, gpus = system_of_packages(system, build(system.design).chip), np.ceil(gpus / dies)
+    rents = _rents(system, rent, question.prices)
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
     asked = OwnQuestion(system=system, gpus=gpus, name=question.system, node_watts=_watts(question))
     own = owned(asked, figures, seen, said)
@@ -85,7 +92,7 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
         low_usd=low,
         high_usd=high,
         breakdown=finished(all_of_it.tree, case),
-        facts=_facts(system, cluster, all_of_it, year, rent, case),
+        facts=_facts(system, cluster, all_of_it, year, rents, case),
         trees={
             "year": finished(year.tree, case, "USD/year"),
             "hour": finished(year.hour, case, "USD/h"),
@@ -149,14 +156,13 @@ def _facts(
     cluster: Cluster,
     all_of_it: Bought,
     year: Yearly,
-    rent: float | None,
+    rents: Rents,
     case: Case,
 ) -> dict[str, Any]:
     """Counts, watts, prices by the hour and by the year, and what renting costs."""
     finance = case.entry("finance")
     chips, u = float(cluster.chips), central(finance.utilisation)
     low, hour, high = spread(year.hour.usd, case)
-    rents = _rents(system, rent)
     counts = [
         {
             "tier": tier.name,
@@ -196,14 +202,15 @@ def _facts(
     }
 
 
-def _rents(system: System, rent: float | None) -> list[tuple[str, float, str]]:
-    """Rents of the chip by term; the one given by hand alone where there is one."""
+def _rents(system: System, rent: float | None, prices: str) -> Rents:
+    """Rents of the chip by term, of a price list or the catalogue; one given by hand stands alone."""
     if rent is not None:
         return [("given", rent, "set by hand")]
+    listed = rent_in(prices, system.chip.id) if prices else None
     found = []
     for term in TERMS:
         try:
-            offer = price(system.chip.id, term=term)
+            offer = price(system.chip.id, term=term, listed=listed)
         except BadInput:
             continue
         if float(offer.usd_per_chip_hour):

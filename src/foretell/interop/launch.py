@@ -18,6 +18,8 @@ SERVING: tuple[Tool, ...] = ("vllm", "sglang", "trtllm")
 """Those that serve."""
 TOOLS: tuple[Tool, ...] = (*TRAINING, *SERVING)
 """All of them."""
+JOB = ("gpus", "global_batch", "seq_len", "target_len")
+"""What of a launch is the job's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,15 @@ class Launch:
     def serves(self) -> bool:
         """Whether it is a deployment rather than a training run."""
         return self.tool in SERVING
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `foretell.estimate`, or of `foretell.serve`, that it gives."""
+        found: dict[str, Any] = {"model": self.models[0] if self.models else self.table}
+        if self.serves:
+            found |= {"gpus": self.gpus, "engine": self.tool, "plan": self.plan}
+        else:
+            found |= {name: getattr(self, name) for name in (*JOB, "plan")}
+        return {name: value for name, value in found.items() if value is not None}
 
     def said(self) -> tuple[str, ...]:
         """Everything that a user should know of the reading, as sentences."""

@@ -201,7 +201,7 @@ def _kinded(
 ) -> object:
     """One of several records, told by `kind`; blocks of a role are looked for where no other has it."""
     known: dict[str, type] = {NAMES[record]: record for record in records}
-    if roles and not (isinstance(value, dict) and value.get("kind") in known):
+    if roles and not (isinstance(value, dict) and value.get("kind") in list(known)):
         blocks = block_kinds().items()
         known |= {kind: block for kind, block in blocks if issubclass(block, tuple(roles))}
     names = [*known]

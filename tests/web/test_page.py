@@ -152,9 +152,11 @@ def test_cost_network_and_sensitivities_are_what_the_command_line_says(watched: 
     assert watched.value("bus_bytes_per_s") == command(*words, "--json").json["bus_bytes_per_s"]
     watched.after(lambda: page.click("nav >> text=Sensitivities"))
     best = foretell.search(**SMALL).best  # type: ignore[arg-type]
-    found = foretell.sensitivity(best).to_dict()
-    assert watched.value("value") == found["value"]
-    assert page.locator("#elasticities tbody tr").count() == len(found["elasticities"])
+    found = foretell.sensitivities(**SMALL, plan=str(best.plan)).to_dict()
+    for name, value in found["results"].items():
+        assert watched.value(name) == value
+    assert page.locator("#elasticities tbody tr").count() == len(found["numbers"])
+    assert page.inner_text("#commands").startswith("foretell sensitivity llama-3.1-8b ")
 
 
 def test_the_timeline_and_its_trace(watched: Watched) -> None:

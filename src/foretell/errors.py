@@ -5,7 +5,8 @@ understood and whose answer is no (exit code 1). Both carry every problem found,
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from foretell.records import dataclass
 
 VALUE_WIDTH = 120
 """Longest rendering of an offending value in a message, in characters."""

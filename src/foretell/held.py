@@ -157,7 +157,7 @@ def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
     workspaces; (plans, stages)."""
     base, weight = plans.base, weight_bytes(plans.base)[0]
     passing = (plans.zero >= 3) & base.reshard
-    gathered = np.where(passing, 2.0 * weight * stages.largest, 0.0)
+    gathered = np.where(passing, 2.0 * weight * gathered_weights(base, stages), 0.0)
     # Where all forward passes come first, every micro-batch's scores wait for the backward passes.
     waiting = flight if schedule_named(base.schedule).scores_wait else 1.0
     # Where a forward pass runs beside a backward pass, the scores of one meet the layers of the other.
@@ -166,6 +166,14 @@ def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
     always = gathered + stages.message_bytes + WORKSPACE_BYTES
     return np.asarray(passing_by + placeholders + always[:, None])
+
+
+def gathered_weights(base: Plan, stages: Stages) -> Array:
+    """Weights that ZeRO 3 gathers at once: the largest part, or the bucket of joined parts; (plans,)."""
+    if not base.bucket:
+        return stages.largest
+    joined = np.minimum(1e6 * base.bucket, stages.parameters.max(axis=1))
+    return np.asarray(np.maximum(stages.largest, joined))
 
 
 def held_weights(

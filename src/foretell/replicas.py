@@ -204,7 +204,7 @@ def data_messages(
         near = place(split_counts(everyone, traffic.backward_group[first])[0], system, kinds)
     parameters, trained = share.parameters[first], share.trained[first]
     layers = tables.stages.layers[tables.pair[first]]
-    pieces = message_count(share.ranks[first], zero, parameters, layers)
+    pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket))
     gradient_bytes, weight_bytes = wire_bytes(base)
     gradient = trained * gradient_bytes / pieces
     # Frozen weights are gathered only where every use gathers them.
@@ -228,12 +228,17 @@ def data_messages(
     )
 
 
-def message_count(ranks: Array, zero: Array, parameters: Array, layers: Array) -> Array:
+def message_count(
+    ranks: Array, zero: Array, parameters: Array, layers: Array, bucket: float = 0.0
+) -> Array:
     """Messages that a stage's gradients travel in: layers, or buckets where those are fewer.
 
     A bucket holds max(40 million, 1 million x ranks) weights, as Megatron-Core has it; ZeRO 3 gathers and
-    scatters layer by layer.
+    scatters layer by layer. `bucket`, in millions, is what a plan says in the place of both: DeepSpeed joins
+    what it gathers and reduces until a bucket is full (stage3_prefetch_bucket_size, reduce_bucket_size).
     """
-    bucket = np.maximum(40e6, 1e6 * ranks)[:, None]
-    buckets = np.where(zero[:, None] >= 3, layers, parameters / bucket)
+    usual = np.maximum(40e6, 1e6 * ranks)[:, None]
+    said = np.asarray(bucket) > 0
+    size = np.where(said, np.maximum(1e6 * bucket, 1.0), usual)
+    buckets = np.where((zero[:, None] >= 3) & ~said, layers, parameters / size)
     return np.maximum(np.minimum(layers, buckets), 1.0)

@@ -4,7 +4,6 @@ A part depends on micro-batch, tensor, sequence, context and expert parallelism 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from foretell.cost.calls import CallStack, stacked
 from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.precision import kept_width
+from foretell.records import dataclass
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
     ExpertTraffic,

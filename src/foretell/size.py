@@ -6,7 +6,7 @@ level at the percentile asked for gets another replica and is played again.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from foretell.exports import export_deployment
 from foretell.interop.launch import Written
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.question import as_texts
+from foretell.records import dataclass
 from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
 from foretell.serve import question_of
 from foretell.serving.serve import ServeQuestion

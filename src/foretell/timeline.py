@@ -17,7 +17,7 @@ from foretell.cost.memory import (
 )
 from foretell.cost.precision import kept_width
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
-from foretell.held import LISTED
+from foretell.held import LISTED, gathered_weights
 from foretell.records import dataclass
 from foretell.sharding.offload import BUFFERED
 from foretell.sharding.pipeline import chunk_layers
@@ -178,7 +178,8 @@ def _tensors(
 ) -> RankTensors:
     """What one rank holds: what is always there from the closed form, its layers tensor by tensor."""
     memory, weight = rows.memory, weight_bytes(plan)[0]
-    gathered = 2.0 * weight * float(stages.largest[0]) * (plan.zero >= 3 and plan.reshard)
+    passing = plan.zero >= 3 and plan.reshard
+    gathered = 2.0 * weight * float(gathered_weights(plan, stages)[0]) * passing
     empty = 0.0 if stages.placeholders is None else weight * float(stages.placeholders[0, index])
     always = {
         "weights": float(memory.weights[0, index]),

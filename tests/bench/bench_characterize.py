@@ -1,8 +1,8 @@
 """The loop closed with a clock: calibrate a CPU, predict a ladder, train it, print the errors.
 
 `python tests/bench/bench_characterize.py` takes some ten minutes on a quiet machine: one thread is the chip,
-two processes on two cores the system, gloo their network. `--points FILE` and `--links FILE` take measurements
-that there are (`calibrate measure`, alone and under torchrun). Prints; never passes or fails.
+two processes on two cores the system, gloo their network. `--points FILE` and `--links FILE` take
+measurements that there are (`calibrate measure`, alone and under torchrun). Prints; never passes or fails.
 """
 
 import argparse
@@ -27,7 +27,14 @@ WORDS = "weights=fp32 master=none"
 MODELS: dict[str, dict[str, Any]] = {
     "gpt-4m": {"style": "gpt", "hidden": 192, "layers": 4, "heads": 4, "ffn": 768, "vocab": 4096},
     "llama-5m": {"hidden": 256, "layers": 4, "heads": 4, "kv_heads": 2, "ffn": 704, "vocab": 4096},
-    "llama-12m": {"hidden": 384, "layers": 6, "heads": 6, "kv_heads": 6, "ffn": 1024, "vocab": 4096},
+    "llama-12m": {
+        "hidden": 384,
+        "layers": 6,
+        "heads": 6,
+        "kv_heads": 6,
+        "ffn": 1024,
+        "vocab": 4096,
+    },
     "gpt-28m": {"style": "gpt", "hidden": 512, "layers": 8, "heads": 8, "ffn": 2048, "vocab": 4096},
 }
 

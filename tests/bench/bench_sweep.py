@@ -1,9 +1,13 @@
-"""How fast sweeps are: ten million plans on one worker and on two. Prints; never passes or fails.
+"""How fast sweeps and Pareto fronts are, against their bars. Prints; never passes or fails.
 
-Bars: ten million plans on two cores in under 30 s; two workers at least 1.8 times as fast as one. Both
+Bars: ten million plans on two cores in under 30 s; two Dask workers at least 1.8 times as fast as one;
+the front of a million points in two columns in under a second, in three or four in under ten. Both
 forms of a sweep are measured: plans as points, each a row of its own, and the best plan of each point.
+
+    PYTHONPATH=src:. OMP_NUM_THREADS=1 python tests/bench/bench_sweep.py [--only sweeps,dask,pareto]
 """
 
+import argparse
 import os
 import resource
 import tempfile
@@ -11,7 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import foretell
+from foretell.search.pareto import pareto_front
 from foretell.sweep.export import results
 
 POINTS: dict[str, Any] = {
@@ -43,6 +50,12 @@ SEARCHES: dict[str, Any] = {
     },
 }
 """The best plan of 64 questions of some 165,000 plans each."""
+MOST_S, LEAST_RATIO = 30.0, 1.8
+"""Ten million plans on two cores, and two workers against one."""
+FRONT_S = {2: 1.0, 3: 10.0, 4: 10.0}
+"""Seconds of a front of a million points, by its columns."""
+POINTS_OF_A_FRONT = 1_000_000
+PARTS = ("sweeps", "dask", "pareto")
 
 
 def cpu_s() -> float:
@@ -51,11 +64,13 @@ def cpu_s() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def timed(study: dict[str, Any], workers: int) -> tuple[float, float, int]:
+def timed(study: dict[str, Any], workers: int, executor: str) -> tuple[float, float, int]:
     """Wall and processor seconds, and how many plans were evaluated."""
     with tempfile.TemporaryDirectory() as folder:
         start, before = time.perf_counter(), cpu_s()
-        found = foretell.sweep(study, out=Path(folder), workers=workers, yes=True)
+        found = foretell.sweep(
+            study, out=Path(folder), workers=workers, executor=executor, yes=True
+        )
         spent = time.perf_counter() - start, cpu_s() - before
         assert found.complete
         table = results(folder)
@@ -64,17 +79,64 @@ def timed(study: dict[str, Any], workers: int) -> tuple[float, float, int]:
         return *spent, found.points
 
 
+def judged(value: float, bar: float, *, least: bool, unit: str) -> str:
+    """Met or missed, with the bar."""
+    met = value >= bar if least else value <= bar
+    return f"bar {'at least' if least else 'at most'} {bar:g}{unit}: {'met' if met else 'MISSED'}"
+
+
+def sweeps(name: str, study: dict[str, Any], executor: str) -> None:
+    """One form of a sweep on one worker and on two."""
+    one_s, one_cpu_s, plans = timed(study, 1, executor)
+    two_s, two_cpu_s, _ = timed(study, 2, executor)
+    # On a machine that others use too, processor time says what a quiet one would take.
+    print(
+        f"{name}, {executor}: {plans:,} plans, one worker {one_s:.1f} s ({one_cpu_s:.1f} s of processor), "
+        f"two {two_s:.1f} s ({two_cpu_s:.1f} s)"
+    )
+    ratio = one_s / two_s
+    print(
+        f"  two workers {ratio:.2f} times as fast; {judged(ratio, LEAST_RATIO, least=True, unit=' x')}"
+    )
+    print(
+        f"  on two cores {two_s:.1f} s; {judged(two_s, MOST_S, least=False, unit=' s')} "
+        f"(by processor time, halved: {two_cpu_s / 2.0:.1f} s)",
+        flush=True,
+    )
+
+
+def fronts() -> None:
+    """A million points: even in the cube, and on a shell, where most of them are on the front."""
+    chance = np.random.default_rng(1)
+    for columns, bar in FRONT_S.items():
+        even = chance.random((columns, POINTS_OF_A_FRONT))
+        shell = np.abs(chance.normal(size=(columns, POINTS_OF_A_FRONT)))
+        shell = 1.0 - shell / np.linalg.norm(shell, axis=0) * (1.0 - 1e-3 * even[0])
+        for name, table in (("even", even), ("shell", shell)):
+            start, before = time.perf_counter(), cpu_s()
+            front = pareto_front(list(table))
+            lasted, spent = time.perf_counter() - start, cpu_s() - before
+            print(
+                f"front of {POINTS_OF_A_FRONT:,} points, {columns} columns, {name}: {lasted:.2f} s "
+                f"({spent:.2f} s of processor), {int(front.sum()):,} on it; "
+                f"{judged(lasted, bar, least=False, unit=' s')}",
+                flush=True,
+            )
+
+
 def main() -> None:
-    """Both forms, on one worker and on two."""
-    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    for name, study in (("plans as points", POINTS), ("best plan of each point", SEARCHES)):
-        one_s, one_cpu_s, plans = timed(study, 1)
-        two_s, two_cpu_s, _ = timed(study, 2)
-        # On a machine that others use too, processor time says what a quiet one would take.
-        print(
-            f"{name}: {plans:,} plans, one worker {one_s:.1f} s ({one_cpu_s:.1f} s of processor), "
-            f"two {two_s:.1f} s ({two_cpu_s:.1f} s): {one_s / two_s:.2f} times as fast"
-        )
+    """Every bar, or those named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
+    parts = parser.parse_args().only.split(",")
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    if "pareto" in parts:
+        fronts()
+    if "sweeps" in parts:
+        sweeps("plans as points", POINTS, "process")
+        sweeps("best plan of each point", SEARCHES, "process")
+    if "dask" in parts:
+        sweeps("plans as points", POINTS, "dask")
 
 
 if __name__ == "__main__":

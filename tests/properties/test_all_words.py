@@ -40,6 +40,7 @@ WORDS: dict[str, list[Any]] = {
     "lora": [0, 0, 0, 16],
     "shard": [0, 0, 4],
     "secondary": [0, 0, 2],
+    "bucket": [0, 0, 1, 200],
     "reshard": [True, False],
     "reduce": ["auto", "step", "micro-batch"],
     "wire": ["auto", "bf16"],

@@ -77,6 +77,32 @@ def test_what_is_sent_is_what_is_played(plan: str) -> None:
     assert whole_s == pytest.approx(sent_s, rel=1e-6)
 
 
+@pytest.mark.parametrize("zero", [1, 3])
+def test_buckets_join_messages(zero: int) -> None:
+    """The same bytes in fewer messages: less latency, and more held at once."""
+    from foretell.programs.collectives import step_collectives
+
+    asked = {"system": SYSTEM, "gpus": 64, "global_batch": 64}
+    found = []
+    for words in ("", " bucket=20", " bucket=100000"):
+        told = foretell.estimate(SMALL, plan=f"dp64 zero{zero}{words}", **asked)
+        sent = [c for c in step_collectives(told.scenario, told.plan)[0] if c.axis == "data"]
+        (curve,) = scaling(
+            SMALL, system=SYSTEM, gpus=[64], strategies=[f"zero{zero}{words}"]
+        ).curves
+        point = curve.points[0]
+        sent_s = point.exposed_communication_s + point.hidden_communication_s
+        found.append((sum(c.count for c in sent), sum(c.bytes for c in sent), sent_s, told))
+    usual, some, one = found
+    assert one[0] == {1: 2, 3: 3}[zero] < some[0] < 3 * 25
+    assert usual[1] == some[1] == one[1]
+    assert one[2] < some[2]
+    assert str(foretell.parse_plan(str(one[3].plan))) == str(one[3].plan)
+    if zero == 3:
+        assert some[2] < usual[2]
+        assert one[3].peak_memory_bytes > usual[3].peak_memory_bytes
+
+
 def test_zero_3_sends_half_more() -> None:
     """2 and 3 times the weights (Rajbhandari et al. 2020), with gradients as wide as weights."""
     same = scaling(

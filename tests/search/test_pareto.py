@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foretell.errors import BadInput
+from foretell.search import pareto as module
 from foretell.search.pareto import pareto_front
+from foretell.search.pareto_tree import beaten_by_tree
 
 
 def by_pairs(table: np.ndarray) -> np.ndarray:
@@ -52,3 +54,19 @@ def test_many_rows_of_two_columns_take_a_moment() -> None:
     assert time.process_time() - start < 1.0
     order = np.flatnonzero(front)[np.argsort(table[0][front])]
     assert (np.diff(table[1][order]) < 0).all()
+
+
+@pytest.mark.parametrize("columns", [4, 5])
+@pytest.mark.parametrize("width", [0.001, 0.1, 1.0])
+def test_tree_and_merge_agree(columns: int, width: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shells, thin to filled: the tree says the same as the merge, or leaves it to the merge."""
+    chance = np.random.default_rng(columns)
+    shell = np.abs(chance.normal(size=(columns, 3000)))
+    shell = 1.0 - shell / np.linalg.norm(shell, axis=0) * (1.0 - width * chance.random(3000))
+    found = pareto_front(list(shell))
+    monkeypatch.setattr(module, "beaten_by_tree", lambda values: None)
+    assert np.array_equal(found, pareto_front(list(shell)))
+    told = beaten_by_tree(shell)
+    if width == 0.001:
+        assert told is not None
+    assert told is None or np.array_equal(~told, found)

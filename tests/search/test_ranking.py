@@ -88,7 +88,7 @@ def test_a_figure_goes_its_own_way() -> None:
 
 def test_doubts_name_what_differs() -> None:
     found = dict(doubts(system("a"), system("b", "y"), money=True))
-    assert found["time of w on a"] == found["time of w on b"] > 0
+    assert found["speed of w on a"] == found["speed of w on b"] > 0
     assert found["system.node_price_usd of a"] == pytest.approx(0.1, rel=0.01)
     assert "finance.rate" not in found  # the same in both
     assert not [

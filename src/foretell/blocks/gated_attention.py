@@ -7,9 +7,9 @@ plain attention. In self-attention q = k = v is the hidden state; across, k = v 
 names of the matrices are the paper's code's: W_k makes the queries and W_q the gate.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape, MixerBlock
 from foretell.workload.attention import core_saved

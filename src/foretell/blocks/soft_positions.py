@@ -10,10 +10,10 @@ With L levels over a hidden width d: a = d / (2 L), e = d - a (2 L - 1), and
 so that L = 2, d = 512 has e = a = 128. A convolution is one product over its taps side by side.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import EmbeddingBlock, MapBlock, MapShape
 from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens

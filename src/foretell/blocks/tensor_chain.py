@@ -14,12 +14,12 @@ the root of i1 o1 b^2 + (i0 o0 + i2 o2) b = r d_in d_out, each at least 2. Two f
 `auto` contracts where that takes fewer multiply-adds per row than the dense map.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 from math import prod, sqrt
 from typing import Any, ClassVar, Literal
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape
 from foretell.workload.graph import LayerGraph, Saved
@@ -125,6 +125,8 @@ class TensorChain(MapBlock):
 
     def table_module(self, shape: MapShape) -> Any:
         """Cores whose products are rows of standard deviation width^-1/2."""
+        from torch.nn import functional
+
         from foretell.zoo.part import Part
 
         chain = self.chain(shape)
@@ -133,7 +135,7 @@ class TensorChain(MapBlock):
         def run(part: Any, ids: Any) -> Any:
             cores = [part[f"core{j}"] for j in range(chain.length)]
             if build:
-                return _built(cores, chain)[ids]
+                return functional.embedding(ids, _built(cores, chain))
             return _looked_up(ids, cores, chain)
 
         return Part(_core_weights(chain, 1.0 / shape.outputs), run)
@@ -399,16 +401,20 @@ def _built(cores: list[Any], chain: Chain, transposed: bool = False) -> Any:
 
 def _looked_up(ids: Any, cores: list[Any], chain: Chain) -> Any:
     """Rows of the table: a row of every core by a digit of the id, and their products."""
+    from torch.nn import functional
+
     flat = ids.reshape(-1)
-    digits: list[Any] = []
-    for size in reversed(chain.inputs):
-        digits.insert(0, flat % size)
-        flat = flat // size
+    looked: list[Any] = []
+    for core in reversed(cores):
+        # As a table: its gradient is added up row by row, which indexing would do one by one.
+        rows = functional.embedding(flat % core.shape[0], core.flatten(1))
+        looked.insert(0, rows.unflatten(1, core.shape[1:]))
+        flat = flat // core.shape[0]
     b, many = chain.bond, ids.numel()
-    right = cores[-1][digits[-1]].reshape(many, b, -1)
+    right = looked[-1].reshape(many, b, -1)
     for j in range(chain.length - 2, 0, -1):
         # (before, behind, o) -> (before o, behind)
-        left = cores[j][digits[j]].transpose(2, 3).reshape(many, -1, b)
+        left = looked[j].transpose(2, 3).reshape(many, -1, b)
         right = (left @ right).view(many, b, -1)
-    left = cores[0][digits[0]].transpose(1, 2)
+    left = looked[0].transpose(1, 2)
     return (left @ right).reshape(*ids.shape, -1)

@@ -4,10 +4,10 @@ All broadcast over the numeric fields; whether there are input-output dies is st
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.design import ChipDesign

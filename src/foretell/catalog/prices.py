@@ -1,12 +1,12 @@
 """Rents of chips: published offers with their dates, and the one that stands for a chip today."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from foretell.catalog.files import ROOT, Table, catalogue_file, read_table
 from foretell.catalog.names import find
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 from foretell.specs.prices import Prices
 
 TERMS = ("on-demand", "spot", "capacity-block", "1-year", "3-year")

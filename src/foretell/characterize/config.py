@@ -15,13 +15,14 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from foretell.characterize.models import STYLES, Sizes, sizes_of
 from foretell.characterize.plans import plan_of, plan_problems
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 from foretell.specs.plan import Plan, parse_plan
 
 Device = Literal["auto", "cuda", "cpu"]

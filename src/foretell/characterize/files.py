@@ -10,11 +10,11 @@ log.txt             what processes printed
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foretell.characterize.config import Settings
+from foretell.records import dataclass
 
 POINTS, FAILED = "points", "failed"
 

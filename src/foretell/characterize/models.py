@@ -1,7 +1,9 @@
 """Sizes of the models that the runner trains, and the record that predictions take of the same model."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
+
+from foretell.records import dataclass
 
 if TYPE_CHECKING:
     from foretell.specs.model import Layer, Model

@@ -22,6 +22,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "lora": (0,),
     "shard": (0,),
     "secondary": (0,),
+    "bucket": (0,),
     "reshard": (True,),
     "reduce": ("auto",),
     "wire": ("auto",),

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +22,7 @@ from foretell.characterize import files
 from foretell.characterize.config import Config, Point, Settings, read_config
 from foretell.characterize.files import FAILED, POINTS, Task, write_whole
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 if TYPE_CHECKING:
     from foretell.characterize.predict import Prediction

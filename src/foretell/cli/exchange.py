@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from foretell.cli import names
 from foretell.errors import BadInput, Problem, unknown
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 MaybeModel = Annotated[
     str,
     Parameter(
+        completer=names.models,
         show_default=False,
         help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file; "
         "may be left out where --import names it.",

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.fusion import kind_of
+from foretell.cost.kernels.gemm import WHOLE_LOAD
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.workload.ops import AttentionCore, Gemm, Op, Work
@@ -20,6 +21,8 @@ Sizes = Mapping[str, Num]
 
 KEPT_HIGH = ("head.", "moe.router", "embedding.")
 """Products that low-precision recipes leave in 16 bits."""
+PADDED = "head."
+"""Products whose outputs, a vocabulary, frameworks and engines fill up to whole loads or more."""
 APART = {".qkv": 3.0, "ffn.up": 2.0}
 """Ends of the names of products that some frameworks run as several -> how many."""
 ADAPTERS = (".lora_a", ".lora_b")
@@ -95,15 +98,18 @@ def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
     linear = not op.name.startswith(KEPT_HIGH) and not op.name.endswith(ADAPTERS)
     work = op.forward()
     grouped = op.family == "grouped-gemm"
+    inner = op.k / op.panels
+    many = {"groups" if grouped else "batch": op.groups * op.panels}
+    if not grouped:
+        many["load"] = WHOLE_LOAD if op.name.startswith(PADDED) else load_elements(op.n, inner)
 
     def call(m: Num, n: Num, k: Num) -> Call:
-        sizes = {"m": m, "n": n, "k": k, "groups" if grouped else "batch": op.groups * op.panels}
+        sizes = {"m": m, "n": n, "k": k, **many}
         family = "grouped" if grouped else "gemm"
         return Call(
             family=family, linear=linear, row=row, sizes=sizes, work=work, backward=backward
         )
 
-    inner = op.k / op.panels
     if not backward:
         return [call(op.m, op.n, inner)]
     calls = [call(op.m, inner, op.n), call(inner, op.n, op.m)]
@@ -117,6 +123,20 @@ def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
         summed = Work(activation_elements=op.groups * op.m * op.n)
         calls.append(over_memory(row, summed, "bias", backward))
     return calls
+
+
+def load_elements(*rows: Num) -> Num:
+    """Elements of 16 bits that one load takes of rows so long: 8, 2 or 1.
+
+    A row must begin at a multiple of the load, so its length has to be one. Rows of 8 bytes are read by the
+    kernels for 4: on one H200, products whose n or k was a multiple of 4 ran as fast as of 2, and their m
+    made no difference in any pass (docs/decisions.md, 2026-11-15).
+    """
+    whole, pairs = (
+        np.all([np.mod(row, many) == 0.0 for row in np.broadcast_arrays(*rows)], axis=0)
+        for many in (WHOLE_LOAD, 2.0)
+    )
+    return np.where(whole, WHOLE_LOAD, np.where(pairs, 2.0, 1.0))
 
 
 def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
@@ -154,7 +174,8 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     calls = []
     for m, n, k in forms:
         flop = 2.0 * heads * m * n * k
-        sizes = {"m": m, "n": n, "k": k, "batch": heads}
+        load = load_elements(op.kv_len, op.qk_dim, op.v_dim)
+        sizes = {"m": m, "n": n, "k": k, "batch": heads, "load": load}
         each = Work(matrix_flop=flop, activation_elements=heads * (m * k + k * n + m * n))
         calls.append(
             Call(family="gemm", linear=False, row=row, sizes=sizes, work=each, backward=backward)

@@ -20,7 +20,6 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 from collections.abc import Mapping
 
 from foretell.records import dataclass
-
 from foretell.specs.plan import DTYPE_BYTES, Plan
 
 PLAIN_LOSS_BYTES, NARROW_LOSS_BYTES, FUSED_LOSS_BYTES = 12.0, 8.0, 4.0

@@ -1,7 +1,7 @@
 """What a system costs: capital, a year, an hour of a chip, and renting beside it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from foretell.economics.years import HOURS, break_even_utilisation, break_even_y
 from foretell.errors import BadInput, Problem
 from foretell.overrides import Setting, apply_settings, parse_settings
 from foretell.question import designed
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.cost import CostAnswer, Figure
 from foretell.specs.system import System

@@ -1,12 +1,11 @@
 """From chips to a cluster: what is bought, what a year costs, and what an hour of a chip costs."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from foretell.economics.fabric import TierParts
 from foretell.economics.tree import Branch, central, leaf, times, total
 from foretell.economics.years import HOURS, charge_usd, interest_usd
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.site import FabricParts, Finance, ServerParts, Site
 

@@ -7,11 +7,11 @@ groups. Tori, meshes and full meshes have links of their own and no switches. Al
 """
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from foretell.network.topologies.torus import tier_shape
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.site import FabricParts
 from foretell.specs.system import System, Tier

@@ -1,8 +1,7 @@
 """Interfaces between dies: area, edge, energy and rate; the package as a tier is catalog/dies.py's."""
 
-from dataclasses import dataclass
-
 from foretell.catalog.dies import HOP_S, package_tier, system_of_dies
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.technology import LinkKind
 

@@ -1,7 +1,7 @@
 """A cluster bought and run: nodes at their price or from their parts, fabric, a year, an hour of a chip."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from foretell.economics.packages import priced, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf
 from foretell.errors import BadInput, Infeasible, Problem
+from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure
 from foretell.specs.package import Package

@@ -2,8 +2,8 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
 
 QUANTISATIONS: Mapping[str, str] = {

@@ -6,7 +6,8 @@ what the text does not say (another variable, a command's output) stays as it is
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from foretell.records import dataclass
 
 MOST_WORDS = 20_000
 """Words of a script, after its variables are put in."""

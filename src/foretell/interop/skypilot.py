@@ -9,9 +9,9 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
 
 NEEDED = ("AcceleratorName", "AcceleratorCount", "Price", "Region")
 """Columns without which a file is no price list."""

@@ -16,7 +16,16 @@ from foretell.procure.clusters import Bought, affordable, cost_of
 from foretell.procure.works import TPOT_MS, Done, Levels, done
 from foretell.question import as_texts
 from foretell.search.flags import PAID
-from foretell.search.ranking import CERTAIN, Contender, beats, doubts, draw, spread_of
+from foretell.search.ranking import (
+    CERTAIN,
+    Array,
+    Contender,
+    Drawn,
+    beats,
+    doubts,
+    draw,
+    spread_of,
+)
 from foretell.search.study import read_study
 from foretell.specs.study import Study
 from foretell.sweep.mix import shares
@@ -132,7 +141,7 @@ def compare(
     """
     given = {name: value for name, value in flags.items() if value is not None}
     problems: list[Problem] = []
-    levels = _levels(given, problems)
+    levels = {"": _level(given, "", problems)}
     money = _budget(budget, gpus, problems)
     if by not in MEASURES:
         problems.append(unknown("by", by, MEASURES))
@@ -140,17 +149,20 @@ def compare(
     if not names or len({*names}) < len(names):
         message = "names none, or one twice"
         problems.append(Problem(path="systems", value=names, message=message, allowed="each once"))
-    table = _table(names, model, gpus, workload, given, as_texts(set), levels, problems)
-    study = _study(table, problems)
+    sized = {} if gpus is None else {"gpus": gpus}
+    given |= sized if model is None else {**sized, "model": model}
+    if workload is None:
+        service = levels[""] != Levels() or any(name in given for name in SERVICE)
+        table = _one(given, "serving" if service else "training")
+    else:
+        table = _mix(workload, given, levels, problems)
+    if settings := as_texts(set):
+        table["base"]["set"] = [*table["base"].get("set", ()), *settings]
+    study = _study({**table, "vary": {"system": names}}, problems)
     if problems or study is None:
         raise BadInput(problems)
     kinds = [_kind(study, name, money, gpus, levels) for name in names]
     return _ranked(study, kinds, money, by, seed)
-
-
-def _levels(given: dict[str, Any], problems: list[Problem]) -> dict[str, Levels]:
-    """Levels of a service, taken out of the flags; by workload, the rest under ''."""
-    return {"": _level(given, "", problems)}
 
 
 def _level(given: dict[str, Any], where: str, problems: list[Problem]) -> Levels:
@@ -187,42 +199,35 @@ def _budget(budget: Any, gpus: Any, problems: list[Problem]) -> float | None:
     return value
 
 
-def _table(
-    names: Sequence[str],
-    model: str | None,
-    gpus: int | None,
-    workload: Any,
+def _one(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """One kind of work as a study's tables."""
+    return {"study": {"kind": kind}, "base": {"rent": "own", **given}}
+
+
+def _mix(
+    file: str | Path | Mapping[str, Any],
     given: Mapping[str, Any],
-    settings: Sequence[str],
     levels: dict[str, Levels],
     problems: list[Problem],
 ) -> dict[str, Any]:
-    """The question as a study that varies the system."""
-    base: dict[str, Any] = {"rent": "own", **given}
-    head: dict[str, Any] = {"kind": "training"}
-    mix: list[Any] = []
-    if workload is not None:
+    """A mix from a study's tables; levels of its services are put into `levels`.
+
+    What the study says of systems, chips, fields that vary and objectives is another question's.
+    """
+    if not isinstance(file, Mapping):
         try:
-            file = read_table(Path(workload)) if not isinstance(workload, Mapping) else workload
+            file = read_table(Path(file))
         except BadInput as error:
             problems += error.problems
             file = {}
-        head |= {n: v for n, v in file.get("study", {}).items() if n in ("kind", "plan")}
-        own = {n: v for n, v in file.get("base", {}).items() if n not in ("system", "gpus")}
-        base = {"rent": "own", **own, **given}
-        mix = [dict(one) for one in file.get("workload", [])]
-        for place, one in enumerate(mix):
-            one.pop("gpus", None)
-            levels[str(one.get("name", place))] = _level(one, f"workload.{place}.", problems)
-    elif any(name in given for name in SERVICE) or levels[""] != Levels():
-        head["kind"] = "serving"
-    if model is not None:
-        base["model"] = model
-    if settings:
-        base["set"] = [*base.get("set", ()), *settings]
-    if gpus is not None:
-        base["gpus"] = gpus
-    return {"study": head, "base": base, "vary": {"system": list(names)}, "workload": mix}
+    head = {n: v for n, v in file.get("study", {}).items() if n in ("kind", "plan")}
+    base = {n: v for n, v in file.get("base", {}).items() if n not in ("system", "gpus")}
+    mix = [dict(one) for one in file.get("workload", [])]
+    for place, one in enumerate(mix):
+        one.pop("gpus", None)
+        levels[str(one.get("name", place))] = _level(one, f"workload.{place}.", problems)
+    whole = {"kind": "training", **head}
+    return {"study": whole, "base": {"rent": "own", **base, **given}, "workload": mix}
 
 
 def _study(table: dict[str, Any], problems: list[Problem]) -> Study | None:
@@ -306,53 +311,57 @@ def _ranked(
             [Problem(path=k.system, value=None, message=k.problem or "cannot be") for k in kinds]
         )
     cases = draw([_contender(kind) for kind in able], seed)
-    # A sum pays for more chips where they are cheaper: tokens a second go as tokens for a dollar.
-    slow = cases.seconds if budget is None else cases.usd
-    middles = [1e-6 * (kind.usd_per_million_tokens or 0.0) for kind in able]
-    found: list[Kind] = []
-    for place, kind in enumerate(able):
-        speed = kind.tokens_per_s or 0.0
-        middle = middles[place] if budget is not None else _gpus(kind) / speed
-        interval = {
-            "tokens_per_s": spread_of(speed * middle / slow[place], speed),
-            "usd_per_million_tokens": spread_of(
-                1e6 * cases.usd[place], kind.usd_per_million_tokens or 0.0
-            ),
-        }
-        found.append(replace(kind, interval=interval))
-    score = _scores(found, slow, cases.usd, middles, budget, by)
+    rates = _rates(able, cases, budget)
+    found = [
+        replace(
+            kind,
+            interval={
+                "tokens_per_s": spread_of(rates[place], kind.tokens_per_s or 0.0),
+                "usd_per_million_tokens": spread_of(
+                    1e6 * cases.usd[place], kind.usd_per_million_tokens or 0.0
+                ),
+            },
+        )
+        for place, kind in enumerate(able)
+    ]
     best_first = sorted(range(len(found)), key=lambda place: _key(found[place], by))
-    won = beats(score[best_first])
-    two = [found[place] for place in best_first[:2]]
-    why = (
-        doubts(*map(_contender, two), money=by == "usd" or budget is not None)
-        if len(two) > 1
-        else []
-    )
+    won = beats((cases.usd if by == "usd" else -rates)[best_first])
+    ordered = [found[place] for place in best_first]
+    money = by == "usd" or budget is not None
     said = dict.fromkeys(text for kind in found for one in kind.works for text in one.assumptions)
     return Ranking(
         by=by,
         budget_usd=budget,
-        kinds=(*(found[place] for place in best_first), *(k for k in kinds if k.problem)),
+        kinds=(*ordered, *(kind for kind in kinds if kind.problem)),
         beats=tuple(tuple(float(p) for p in row) for row in won),
         certain=len(found) > 1 and bool((np.delete(won[0], 0) >= CERTAIN).all()),
-        doubts=tuple(why[:MOST_DOUBTS]),
+        doubts=_why(ordered[:2], money),
         workloads=shares(study),
         assumptions=tuple(said),
     )
 
 
-def _scores(
-    kinds: Sequence[Kind], slow: Any, usd: Any, middles: Sequence[float], budget: Any, by: str
-) -> Any:
-    """What is compared, less is better; (systems, draws)."""
-    if by == "usd":
-        return usd
+def _rates(kinds: Sequence[Kind], cases: Drawn, budget: float | None) -> Array:
+    """Tokens a second of each cluster in each case.
+
+    A sum pays for more chips where they are cheaper: then they go as tokens for a dollar.
+    """
     rows = []
     for place, kind in enumerate(kinds):
-        middle = middles[place] if budget is not None else _gpus(kind) / (kind.tokens_per_s or 1.0)
-        rows.append(slow[place] / (middle * (kind.tokens_per_s or 1.0)))
+        expected = kind.tokens_per_s or 0.0
+        if budget is None:
+            rows.append(_gpus(kind) / cases.seconds[place])
+        else:
+            usd = 1e-6 * (kind.usd_per_million_tokens or 0.0)
+            rows.append(expected * usd / cases.usd[place])
     return np.array(rows)
+
+
+def _why(two: Sequence[Kind], money: bool) -> tuple[tuple[str, float], ...]:
+    """What makes the order of the first two doubtful."""
+    if len(two) < 2:
+        return ()
+    return tuple(doubts(_contender(two[0]), _contender(two[1]), money=money)[:MOST_DOUBTS])
 
 
 def _gpus(kind: Kind) -> float:

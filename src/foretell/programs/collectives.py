@@ -5,7 +5,6 @@ seconds, so that they can be set against those of a real run. Context and expert
 a grid are not listed.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.estimate import evaluate_rows, stages_of_plans
 from foretell.network.library_records import Kind
 from foretell.programs.dealing import contents_of, stages_of_ranks
+from foretell.records import dataclass
 from foretell.replicas import Share, message_count, shares_of
 from foretell.sharding.data import wire_bytes
 from foretell.simulate.schedules import schedule_named
@@ -77,9 +77,9 @@ def _data(plans: Plans, tables: Tables, share: Share, row: int) -> list[Collecti
         return []
     base, traffic = plans.base, share.traffic
     layers = tables.stages.layers[tables.pair]
-    pieces = float(
-        np.ceil(message_count(share.ranks, plans.zero, share.parameters, layers)[0, row])
-    )
+    bucket = float(base.bucket)
+    messages = message_count(share.ranks, plans.zero, share.parameters, layers, bucket)
+    pieces = float(np.ceil(messages[0, row]))
     gradient_bytes, weight_bytes = wire_bytes(base)
     trained, weights = float(share.trained[0, row]), float(share.parameters[0, row])
     gathered = weights if base.zero >= 3 else trained

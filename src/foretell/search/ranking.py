@@ -121,7 +121,8 @@ def doubts(first: Contender, second: Contender, *, money: bool) -> list[tuple[st
         rho = COMMON + (KINDRED if alike else 0.0)
         for system, part in zip(both, (a, b), strict=True):
             own = max(_width(part) ** 2 - rho * surest**2, 0.0) ** 0.5
-            found[f"time of {a.workload or 'it'} on {system.name}"] = part.share * own
+            named = f"{a.workload} on " if a.workload else ""
+            found[f"speed of {named}{system.name}"] = part.share * own
     if money:
         changes = [_weighed(system) for system in both]
         for path in {*changes[0], *changes[1]}:

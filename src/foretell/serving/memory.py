@@ -9,11 +9,10 @@ vLLM's --gpu-memory-utilization is of the whole card, TensorRT-LLM's free_gpu_me
 left once the weights are there, SGLang's --mem-fraction-static covers weights and cache together.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.serving.formats import weight_width
 from foretell.serving.tables import ROUTED, kinds_of
 from foretell.sharding.tensor import tensor_parallel

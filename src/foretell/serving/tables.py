@@ -12,7 +12,7 @@ straight.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -24,6 +24,7 @@ from foretell.network.library_catalog import library_for
 from foretell.network.library_records import Kind
 from foretell.network.placement import tier_counts, units
 from foretell.network.stack import stack_of
+from foretell.records import dataclass
 from foretell.serving.kernels import Cost, Kernels
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num, changed

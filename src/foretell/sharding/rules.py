@@ -4,13 +4,13 @@ The same masks prune a search and explain a single plan, so the two can never di
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.sharding.data import sharing_group, sharing_holds, sharing_of
 from foretell.specs.block import MixerBlock
 from foretell.specs.ffn import Dense, Experts

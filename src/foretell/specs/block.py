@@ -7,9 +7,10 @@ inherits from one of the four roles below; nothing else changes. `foretell/block
 The core finds blocks by name (`block_kinds`) and knows only these roles; a block knows the core.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
+
+from foretell.records import dataclass
 
 
 class Block:

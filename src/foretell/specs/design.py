@@ -1,8 +1,9 @@
 """A chip that need not exist, described as its architect would: node, area, units, clocks, memories."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from foretell.records import dataclass
 from foretell.specs._base import Fraction, NotNegative, Num, Positive
 from foretell.specs.chip import Chip
 

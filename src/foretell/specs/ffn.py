@@ -1,7 +1,6 @@
 """Feed-forward parts: dense and mixture of experts."""
 
-from dataclasses import dataclass
-
+from foretell.records import dataclass
 from foretell.specs.block import MapBlock
 
 

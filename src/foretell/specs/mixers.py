@@ -1,8 +1,8 @@
 """Token mixers: what moves information between positions."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from foretell.records import dataclass
 from foretell.specs.block import MapBlock, MixerBlock
 
 

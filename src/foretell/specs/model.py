@@ -5,9 +5,9 @@ count is the sum of the weights of these operations. No field is guessed: reader
 assume into `Model.assumptions`.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
+from foretell.records import dataclass
 from foretell.specs.block import EmbeddingBlock, FeedForwardBlock, MapBlock
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Mixer

@@ -115,6 +115,8 @@ class Plan:
     """ZeRO 3 frees gathered weights after the forward pass and gathers them again; else keeps them."""
     reduce: Reduce = "auto"
     """How often gradients are reduced; auto: each micro-batch with ZeRO 2 and 3, else each step."""
+    bucket: int = 0
+    """Millions of weights that data-parallel messages are joined to; 0: layers, or Megatron's buckets."""
     wire: str = "auto"
     """Dtype in which gradients are sent; auto: as they are kept."""
     gather: str = "auto"

@@ -2,7 +2,7 @@
 
     recompute   none, selective, full, full:N (N layers of each stage), or modules joined by +
     offload     none, or what lives in the host's memory, joined by +
-    shard, secondary, lora, tp2, panels   whole numbers, 0 where there is none
+    shard, secondary, lora, tp2, panels, bucket   whole numbers, 0 where there is none
     tp_mode=sequence   read as tp by columns and rows, and context parallelism that gathers: the same thing
 
 A form is printed in one spelling only: modules in the order of `MODULES`, `core` alone as `selective`.
@@ -17,7 +17,7 @@ MODULES = ("core", "attention", "up", "mlp", "act", "norm", "moe")
 their latent, dense feed-forward parts, activations, norms, mixtures of experts."""
 OFFLOADS = ("optimizer", "activations", "weights")
 """What can live in the host's memory."""
-NUMBERS = ("shard", "secondary", "lora", "tp2", "panels")
+NUMBERS = ("shard", "secondary", "lora", "tp2", "panels", "bucket")
 """Keys whose value is a whole number."""
 SEQUENCE_GRID = "sequence"
 """Value of tp_mode that is another spelling: `tp8 tp_mode=sequence tp2=2` is `tp4 cp2 cp_mode=allgather`."""

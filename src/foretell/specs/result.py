@@ -1,11 +1,12 @@
 """Answers: an estimate, and the tree of leaves that it is the sum of."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+from foretell.records import dataclass
 from foretell.specs.plan import Plan
 from foretell.specs.run import Run
 from foretell.specs.scenario import Scenario

@@ -1,8 +1,10 @@
 """What serving answers: latencies, rates, memory, cost and energy of one deployment."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib import import_module
 from typing import Any
+
+from foretell.records import dataclass
 
 Interval = dict[str, tuple[float, float]]
 """p50 and p90, each (low, high)."""

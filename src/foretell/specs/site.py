@@ -1,8 +1,8 @@
 """What stands around chips and is paid over years: servers, fabric, building, money, people."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from foretell.records import dataclass
 from foretell.specs._base import Fraction, NotNegative, Num, Positive
 from foretell.specs.ranges import Ge, Le
 

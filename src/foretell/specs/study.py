@@ -1,8 +1,9 @@
 """A study: one question asked many times, with some of its flags and fields varied."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from foretell.records import dataclass
 
 StudyKind = Literal["training", "serving", "cost"]
 """Which of the questions is asked."""

@@ -1,7 +1,6 @@
 """Networks as tiers, and systems as chips on a network."""
 
-from dataclasses import dataclass
-
+from foretell.records import dataclass
 from foretell.specs._base import Count, Fraction, NotNegative, Positive
 from foretell.specs.chip import Chip
 from foretell.specs.design import ChipDesign

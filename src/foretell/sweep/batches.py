@@ -1,7 +1,6 @@
 """Points that differ in the plan's numbers alone: one batch of plans, evaluated together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from foretell.estimate import evaluate_rows
 from foretell.long_run import asked_run, conditions_of, with_run
 from foretell.plan_checks import check_choices
 from foretell.question import plan_of
+from foretell.records import dataclass
 from foretell.search.flags import RUN
 from foretell.search.plan_words import plan_texts
 from foretell.sharding.rules import cuts_of

@@ -6,7 +6,6 @@ and its price. A sweep asks all of them; mix.py makes one answer of a point's wo
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem, unknown
+from foretell.records import dataclass
 from foretell.search.study import read_study
 from foretell.specs.study import Study
 from foretell.sweep.columns import POINT, axis_type, columns_of, own_columns

@@ -9,12 +9,12 @@ most demanding workload asks for. One workload alone is its own mix.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.records import dataclass
 from foretell.search.pareto import pareto_front
 from foretell.specs.study import Direction, Study
 from foretell.sweep.columns import POINT, columns_of, is_paid

@@ -1,12 +1,13 @@
 """Models of the catalogue in other sizes, and with other forms of their factorised maps."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal
 
 from foretell.blocks.gated_attention import GatedAttention
 from foretell.blocks.tensor_chain import TensorChain
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention, Mixer
 from foretell.specs.model import Layer, Model, Stack

@@ -1,10 +1,11 @@
 """What a training run is asked, and the ranges of its numbers."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 from foretell.translate.models import Sizes
 
 LATER = ("epochs", "steps", "patience", "checkpoint_every", "evaluate_every", "device")

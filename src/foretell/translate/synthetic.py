@@ -14,7 +14,8 @@ syllables; one seed makes one pair of languages and its sentences.
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from foretell.records import dataclass
 
 CLASSES = ("o", "a", "u")
 """Endings of the target's three noun classes."""

@@ -3,7 +3,6 @@
 import gzip
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

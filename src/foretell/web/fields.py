@@ -5,10 +5,11 @@ stands only what JSON adds: which are numbers, which are names or objects, and w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from foretell.records import dataclass
 
 LEFT_OUT = ("json", "jsonl", "plot", "out", "trace", "workers", "import", "prices")
 """Flags about files and processes of the caller."""
@@ -21,7 +22,7 @@ WHOLE = (
 """Flags that are whole numbers."""
 DECIMAL = (
     "isl", "osl", "concurrency", "rate", "jitter", "stragglers", "slowdown", "spread", "headroom", "ttft",
-    "tpot", "imbalance",
+    "tpot", "imbalance", "factor",
 )  # fmt: skip
 """Flags that are plain numbers."""
 AMOUNTS = (

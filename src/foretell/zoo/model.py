@@ -1,10 +1,9 @@
 """Layers, stacks and whole models."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
+from foretell.records import dataclass
 from foretell.specs.block import FeedForwardBlock, MapShape, MixerBlock
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import (

@@ -87,6 +87,15 @@ class Engine:
     """Shared memory of one core; 0 where unknown."""
     dtype: Dtype
     """The format."""
+    load_s: Num = 0.0
+    """Seconds of one core for one load of an operand that is narrower than 16 bytes; 0 where unknown."""
+
+
+LOADING = ("volta", "ampere", "ada", "hopper", "blackwell", "blackwell-ultra", "rubin")
+"""Architectures whose cores load operands of any width by themselves."""
+LOADS_PER_CLOCK = 3.1
+"""Loads of 4 or 2 bytes that a core issues in a clock, by products of one H200 with rows that are no multiple
+of 16 bytes (bf16 3.3 and 3.0, TF32 2.8); the same for every generation, since each keeps these kernels."""
 
 
 def engine_of(chip: Chip, dtype: str) -> Engine:
@@ -101,7 +110,15 @@ def engine_of(chip: Chip, dtype: str) -> Engine:
         l2_bytes=chip.l2_bytes,
         sram_bytes=chip.sram_bytes_per_core,
         dtype=form,
+        load_s=_load_s(chip),
     )
+
+
+def _load_s(chip: Chip) -> Num:
+    if chip.architecture not in LOADING:
+        return 0.0
+    clock = np.asarray(chip.clock_hz, dtype=np.float64)
+    return np.where(clock > 0.0, 1.0 / (LOADS_PER_CLOCK * np.maximum(clock, 1.0)), 0.0)
 
 
 CORE_FLOP_PER_S = 16e12

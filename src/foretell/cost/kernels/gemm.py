@@ -4,7 +4,8 @@
 
 memory  what has to cross the device memory once, over its attainable bandwidth;
 cores   the best of a few tiles: waves of tiles over the cores, each tile stepping through its share of k
-        at the slowest of three rates: the matrix units, the cache that feeds them, the latency of a step;
+        at the slowest of four rates: the matrix units, the cache that feeds them, the latency of a step,
+        and, where rows are no multiple of 16 bytes, the loads of 4 or 2 bytes that a core can issue;
 split   k cut over the cores that too few tiles leave idle, at the price of a reduction afterwards;
 (+)p    the p-norm: the two overlap, but not perfectly.
 
@@ -33,6 +34,8 @@ LARGEST = 128.0 * 256.0
 """Elements of the largest tile: the share of the matrix units is stated for it."""
 SPLITS, CHUNK = 32.0, 256.0
 """Most parts that k is cut into, and the least length of a part."""
+WHOLE_LOAD = 8.0
+"""Elements of 16 bits in the widest load of an operand."""
 LONG_S = 1e-3
 """Seconds at the peak after which a product counts as long for the power limit."""
 ROW_PASS = 2048.0
@@ -78,7 +81,10 @@ class Gemm:
 
 
 def seconds(dims: Dims, coefficients: Any, engine: Engine) -> Array:
-    """Seconds of products of sizes m, n, k, and `batch` (1 where absent) of them in one launch."""
+    """Seconds of products of sizes m, n, k, and `batch` (1 where absent) of them in one launch.
+
+    `load` are the elements that one load takes of the operands' rows (8, a whole load, where absent).
+    """
     c = coefficients
     m, n, k = (np.asarray(dims[name], dtype=np.float64) for name in ("m", "n", "k"))
     batch = np.asarray(dims.get("batch", 1.0), dtype=np.float64)
@@ -87,7 +93,9 @@ def seconds(dims: Dims, coefficients: Any, engine: Engine) -> Array:
     result_bytes = batch * m * n * max(2.0, form.activation_bytes)
     operand_bytes = batch * k * (n * form.weight_bytes + m * form.activation_bytes)
     memory_s = (operand_bytes / c.memory + result_bytes / c.store) / bandwidth
-    whole_s, parts_s = _cores_s((m, n, k, batch), c, engine, cores)
+    load = np.asarray(dims.get("load", WHOLE_LOAD), dtype=np.float64)
+    narrow_s = np.where(load < WHOLE_LOAD, engine.load_s / load, 0.0)
+    whole_s, parts_s = _cores_s((m, n, k, batch, narrow_s), c, engine, cores)
     total = np.minimum(
         p_norm(memory_s, whole_s, c.overlap), p_norm(memory_s, parts_s, c.overlap) + c.split_s
     )
@@ -103,10 +111,10 @@ def seconds(dims: Dims, coefficients: Any, engine: Engine) -> Array:
 
 
 def _cores_s(
-    sizes: tuple[Array, Array, Array, Array], c: Any, engine: Engine, cores: Num
+    sizes: tuple[Array, Array, Array, Array, Array], c: Any, engine: Engine, cores: Num
 ) -> tuple[Array, Array]:
     """Seconds on the cores with the best tile: k in one piece, and k in parts with their sums' traffic."""
-    m, n, k, batch = sizes
+    m, n, k, batch, narrow_s = sizes
     form, bandwidth = engine.dtype, engine.bytes_per_s
     ideal_s = 2.0 * batch * m * n * k / engine.flop_per_s
     rank = np.ndim(ideal_s / (c.compute * cores))
@@ -115,9 +123,11 @@ def _cores_s(
     tiles = batch * np.ceil(m / rows) * np.ceil(n / columns)
     slower = (1.0 + c.fade * ideal_s / (ideal_s + LONG_S)) / (c.compute * engine.flop_per_s / cores)
     matrix_s = 2.0 * area * (LARGEST / area) ** c.tile * slower
-    feed = np.minimum(m, rows) * form.activation_bytes + np.minimum(n, columns) * form.weight_bytes
+    high, wide = np.minimum(m, rows), np.minimum(n, columns)
+    feed = high * form.activation_bytes + wide * form.weight_bytes
     drawn = np.where(rows < TILES[1][0], np.minimum(c.cache, NARROW), c.cache)
     each_s = np.maximum(np.maximum(matrix_s, feed * cores / (drawn * bandwidth)), c.step_s)
+    each_s = np.maximum(each_s, (high + wide) * narrow_s)
     ends_s = matrix_s * c.prologue
     most = np.minimum(np.maximum(k / CHUNK, 1.0), SPLITS)
     load = tiles / cores

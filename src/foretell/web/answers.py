@@ -77,11 +77,10 @@ def compare_plans(given: Given, limits: Limits) -> Answer:
 
 
 def sensitivity(given: Given, limits: Limits) -> Answer:
-    """d ln(result) / d ln(each number of the system) of an estimate."""
-    from foretell import api
+    """`foretell sensitivity`: of training, or of a service where a load is given."""
+    from foretell.sensitivities import sensitivities
 
-    of = given.pop("of", "step_s")
-    return api.sensitivity(api.estimate(**given), of).to_dict()
+    return sensitivities(**given).to_dict()
 
 
 def serve(given: Given, limits: Limits) -> Answer:

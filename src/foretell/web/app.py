@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from foretell import __version__
 from foretell.errors import Problem
 from foretell.web import answers, figures, lists
-from foretell.web.fields import Flag, Table, Text, body_model, figure_model, given
+from foretell.web.fields import Table, Text, body_model, figure_model, given
 from foretell.web.guard import Guard
 from foretell.web.limits import MOST, Limits
 from foretell.web.pool import Busy, Inline, Pool
@@ -34,9 +34,6 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 }
 """Answers other than the one asked for."""
 COSTS = ("chip", "package", "system", "run", "token")
-OF = Flag(
-    name="of", required=False, default="step_s", help="step_s, energy_joules or another result."
-)
 
 
 def make_app(
@@ -95,7 +92,6 @@ def _add_verbs(
 ) -> None:
     """A route for every verb, the trace of a played step, and `cost` by its `what`."""
     known = dict(flags)
-    known.setdefault("sensitivity", [*_asked(known["explain"]), OF])
     for verb in answers.VERBS:
         bodies[_path(verb)] = body_model(verb, known[verb])
         _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)
@@ -134,10 +130,6 @@ def _add_cost(app: Any, known: Table, pools: list[Pool | Inline]) -> None:
         return await _reply(pools, f"cost {asked.pop('what')}", asked, request)
 
     _add(app, "/api/cost", endpoint, "cost")
-
-
-def _asked(flags: Any) -> list[Flag]:
-    return [flag for flag in flags if flag.name not in ("plot", "json")]
 
 
 def _path(verb: str) -> str:

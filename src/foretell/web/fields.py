@@ -22,7 +22,7 @@ WHOLE = (
 """Flags that are whole numbers."""
 DECIMAL = (
     "isl", "osl", "concurrency", "rate", "jitter", "stragglers", "slowdown", "spread", "headroom", "ttft",
-    "tpot", "imbalance",
+    "tpot", "imbalance", "factor",
 )  # fmt: skip
 """Flags that are plain numbers."""
 AMOUNTS = (

@@ -98,11 +98,10 @@ def _shares(found: Sequence[Answer], names: Sequence[str]) -> Answer:
 
 
 def _tornado(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.look import words_of
-    from foretell.report.figures.tornado import elasticity_rows, tornado
+    from foretell.report.figures.answers import sensitivity_figure
+    from foretell.report.figures.tornado import tornado
 
-    rows = elasticity_rows(found[0]) if found[0].get("elasticities") else []
-    return tornado(rows, of=words_of(str(found[0].get("result", ""))))
+    return sensitivity_figure(found[0]) if found[0].get("numbers") else tornado([])
 
 
 def _pareto(found: Sequence[Answer], names: Sequence[str]) -> Answer:

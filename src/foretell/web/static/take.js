@@ -35,10 +35,7 @@ export function python(verb, flags, name = "found") {
   const own = Object.entries(flags).map(([flag, value]) => [renamed[flag] ?? flag, literal(value)]);
   const told = (pairs) => pairs.map(([flag, value]) => `${flag}=${value}`).join(", ");
   let line = question ? `${call}(${question}(${told(own)}))` : `${call}(${told(own)})`;
-  if (verb === "sensitivity") {
-    const of = own.find(([flag]) => flag === "of");
-    line = `foretell.sensitivity(foretell.estimate(${told(own.filter(([flag]) => flag !== "of"))})${of ? `, ${of[1]}` : ""})`;
-  }
+  if (verb === "sensitivity") line = `foretell.sensitivities(${told(own)})`;
   return [load, `${name} = ${line}`, `print(${name}.to_dict())`];
 }
 

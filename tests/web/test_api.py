@@ -59,6 +59,11 @@ SAME: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
         {**WHERE, "a": PLAN, "b": "tp4 pp4 mbs1 zero1"},
         ("compare-plans", PLAN, "tp4 pp4 mbs1 zero1", *WORDS),
     ),
+    (
+        "sensitivity",
+        {**WHERE, "plan": PLAN, "factor": 1.5},
+        ("sensitivity", *WORDS, "--plan", PLAN, "--factor", "1.5"),
+    ),
     ("serve", SERVED, ("serve", *SERVED_WORDS)),
     (
         "serve",

@@ -49,7 +49,7 @@ PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     "area": (100, "800"),
     "dies": (1, 2, "x"),
     "package": ("organic", "interposer"),
-    "of": ("step_s", "energy_joules"),
+    "factor": (2, 1.5, 0),
     "detail": ("tasks", "auto"),
     "sweep": (["gpus=8,16"], ["area=1:9:3"], ["x"]),
     "tokens": ("1B", 1e9, "chinchilla"),

@@ -18,6 +18,9 @@ PLAYING = (
 )  # fmt: skip
 """Flags of `serve` that say how requests are played."""
 
+OF_TRAINING = ("global_batch", "seq_len", "target_len")
+"""Flags that a service has no use for."""
+
 
 def estimate(given: Given, limits: Limits) -> Answer:
     """`foretell estimate`."""
@@ -77,10 +80,16 @@ def compare_plans(given: Given, limits: Limits) -> Answer:
 
 
 def sensitivity(given: Given, limits: Limits) -> Answer:
-    """`foretell sensitivity`: of training, or of a service where a load is given."""
-    from foretell.sensitivities import sensitivities
+    """`foretell sensitivity`: of a training step, or with a load of a service."""
+    from foretell.sensitivities import LOAD, sensitivities
 
-    return sensitivities(**given).to_dict()
+    if any(name in given for name in LOAD):
+        wrong = [name for name in (*OF_TRAINING, "rent") if name in given]
+        if wrong:
+            message = "is of training, and a service is asked about"
+            raise BadInput(Problem(path=n, value=given[n], message=message) for n in wrong)
+    found: Answer = sensitivities(**given).to_dict()
+    return found
 
 
 def serve(given: Given, limits: Limits) -> Answer:

@@ -91,20 +91,17 @@ def _add_verbs(
     app: Any, flags: Table, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]
 ) -> None:
     """A route for every verb, the trace of a played step, and `cost` by its `what`."""
-    known = dict(flags)
     for verb in answers.VERBS:
-        bodies[_path(verb)] = body_model(verb, known[verb])
+        bodies[_path(verb)] = body_model(verb, flags[verb])
         _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)
-    traced = body_model("simulate trace", known["simulate"])
+    traced = body_model("simulate trace", flags["simulate"])
     bodies["/api/simulate/trace"] = traced
     _add(app, "/api/simulate/trace", _endpoint("simulate trace", traced, pools), "simulate trace")
-    _add_cost(app, known, pools)
-    _add_figures(app, known, pools, bodies)
+    _add_cost(app, flags, pools)
+    _add_figures(app, pools, bodies)
 
 
-def _add_figures(
-    app: Any, known: Table, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]
-) -> None:
+def _add_figures(app: Any, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]) -> None:
     """A route for every figure: up to four questions side by side."""
     for name, kind in figures.KINDS.items():
         verb = f"figures {name}"

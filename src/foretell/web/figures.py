@@ -97,11 +97,22 @@ def _shares(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     return made
 
 
-def _tornado(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.answers import sensitivity_figure
-    from foretell.report.figures.tornado import tornado
+def _tornado(place: int) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+    """What moves one of the results: the first is time, then come cost and energy."""
 
-    return sensitivity_figure(found[0]) if found[0].get("numbers") else tornado([])
+    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+        from foretell.report.figures.tornado import result_rows, tornado
+
+        words = found[0].get("result_words") or {}
+        if place >= len(words):
+            return tornado([])
+        result = list(words)[place]
+        rows = result_rows(found[0], result)
+        return tornado(
+            rows, f"What would move {words[result]}", words[result], factor=found[0]["factor"]
+        )
+
+    return draw
 
 
 def _pareto(found: Sequence[Answer], names: Sequence[str]) -> Answer:
@@ -186,7 +197,9 @@ KINDS: Mapping[str, Kind] = {
     "plans": Kind(verb="search", draw=_plans),
     "shares": Kind(verb="explain", draw=_shares),
     "memory-over-step": Kind(verb="memory", draw=_over_step),
-    "tornado": Kind(verb="sensitivity", draw=_tornado),
+    "tornado": Kind(verb="sensitivity", draw=_tornado(0)),
+    "tornado-cost": Kind(verb="sensitivity", draw=_tornado(1)),
+    "tornado-energy": Kind(verb="sensitivity", draw=_tornado(2)),
     "timeline": Kind(verb="simulate", draw=_timeline, ask="played"),
     "pareto": Kind(verb="size", draw=_pareto),
     "latencies": Kind(verb="serve", draw=_latencies),

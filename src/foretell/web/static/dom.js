@@ -39,6 +39,7 @@ const KNOWN = {
   rate: (v) => scaled(v, [[1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1, "B/s"]]),
   share: (v) => `${digits(100 * v)} %`,
   usd: (v) => (Math.abs(v) >= 1e9 ? `$${digits(v / 1e9)} billion` : Math.abs(v) >= 1e6 ? `$${digits(v / 1e6)} million` : `$${digits(v, v < 100 ? 3 : 4)}`),
+  J: (v) => (Math.abs(v) >= 3.6e5 ? `${digits(v / 3.6e6)} kWh` : `${digits(v)} J`),
   count: (v) => digits(v, 4),
   tokens: (v) => scaled(v, [[1e12, "trillion"], [1e9, "billion"], [1e6, "million"], [1, ""]]).trim(),
   signed: (v) => {

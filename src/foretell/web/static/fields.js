@@ -35,9 +35,7 @@ export const FIELDS = {
   collective: { label: "Collective", word: "collective", options: ["", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send"].map((v) => [v, v || "all-reduce"]) },
   bytes: { label: "Message", hint: "64MiB", half: true },
   group: { label: "Members", word: "group", as: whole, half: true, hint: "64", mode: "numeric" },
-  of: { label: "Result", options: [["", "time of a step"], ["usd_per_million_tokens", "cost of a million tokens"], ["energy_joules", "energy of a step"]] },
   factor: { label: "Better and worse by", as: decimal, half: true, hint: "2", mode: "decimal" },
-  replan: { label: "Plan", word: "plan", as: () => true, half: true, options: [["", "held"], ["true", "chosen anew"]] },
 };
 
 // The flags that a scenario gives for some fields; what is empty is left to the server.

@@ -5,6 +5,7 @@ import { csv, save } from "./figure.js";
 
 const FIRST = { network: ["system"], "cost system": ["system"] };
 const PYTHON = {
+  sensitivity: ["import foretell", "foretell.sensitivities", {}],
   network: ["from foretell.collective import collective", "collective", { bytes: "size" }],
   "cost run": ["from foretell.bills import RunQuestion, run_cost", "run_cost", {}, "RunQuestion"],
   "cost token": ["from foretell.bills import TokenQuestion, token_cost", "token_cost", {}, "TokenQuestion"],
@@ -34,8 +35,7 @@ export function python(verb, flags, name = "found") {
   const [load, call, renamed, question] = PYTHON[verb] ?? ["import foretell", `foretell.${verb.replaceAll("-", "_")}`, {}];
   const own = Object.entries(flags).map(([flag, value]) => [renamed[flag] ?? flag, literal(value)]);
   const told = (pairs) => pairs.map(([flag, value]) => `${flag}=${value}`).join(", ");
-  let line = question ? `${call}(${question}(${told(own)}))` : `${call}(${told(own)})`;
-  if (verb === "sensitivity") line = `foretell.sensitivities(${told(own)})`;
+  const line = question ? `${call}(${question}(${told(own)}))` : `${call}(${told(own)})`;
   return [load, `${name} = ${line}`, `print(${name}.to_dict())`];
 }
 

@@ -1,50 +1,57 @@
-// Sensitivities: what would move time, cost and energy, the plan held or chosen anew.
+// Sensitivities: what would move time, cost and energy of a step, the plan held.
 
 import { table } from "../dom.js";
-import { facts, h, headingOf, noCard, number, planned, scenarioCard } from "./shared.js";
+import { assumed, facts, h, headingOf, noCard, number, planned, scenarioCard, show } from "./shared.js";
+
+const UNITS = { step_s: "s", energy_joules: "J", usd_per_million_tokens: "usd" };
+const FIGURES = [["tornado", true], ["tornado-cost", false], ["tornado-energy", false]];
 
 export default {
   title: "Sensitivities",
-  groups: () => [["", ["model", "system", "gpus", "global_batch", "seq_len", "plan", "of", "factor", "replan"]], ["More", ["rent", "price", "set"]]],
+  groups: () => [["", ["model", "system", "gpus", "global_batch", "seq_len", "plan"]], ["What if", ["factor", "rent", "price"]], ["More", ["set"]]],
 
   async show(desk) {
-    const result = (i) => desk.flags(["of"], i).of ?? "step_s";
     const told = await desk.each(async (i) => {
       const plan = await planned(desk, i);
       if (!plan.step_s || plan.fits === "no") return plan;
-      const flags = { ...plan.exact, ...desk.flags(["factor", "replan", "rent", "price"], i) };
+      const flags = { ...plan.exact, ...desk.flags(["factor", "rent", "price"], i) };
       return { ...plan, asked: flags, moved: await desk.ask("sensitivity", flags) };
     });
     desk.put("trouble");
-    desk.put("summary", told.map((answer, i) => (answer.moved ? card(answer, i, result(i)) : noCard(i, answer, headingOf(answer, desk.flags(["model", "system", "gpus"], i))))));
+    desk.put("summary", told.map((answer, i) => (answer.moved ? card(answer, i) : noCard(i, answer, headingOf(answer, desk.flags(["model", "system", "gpus"], i))))));
     const active = told[desk.at];
-    await desk.figureOf("tornado", `What would move ${desk.names[desk.at]}`, [active.asked ?? null], [desk.names[desk.at]], { wide: true });
-    desk.put("elasticities", active.moved ? rows(active.moved, result(desk.at)) : "");
+    const words = Object.values(active.moved?.result_words ?? {});
+    await Promise.all(FIGURES.map(([kind, wide], k) => desk.figureOf(kind, `What would move ${words[k] ?? "it"}`, [active.asked ?? null], [desk.names[desk.at]], { wide })));
+    desk.put("elasticities", active.moved ? rows(active.moved) : "");
+    desk.put("assumed", assumed(told.map((answer) => answer.moved)));
     desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "sensitivity", flags: answer.asked, answer: answer.moved })).filter(({ answer }) => answer));
     return "";
   },
 };
 
-const UNITS = { step_s: "s", energy_joules: "count", usd_per_million_tokens: "usd" };
-
-const change = (row, side, result) => (row[side]?.ratios ? row[side].ratios[result] - 1 : null);
-
-function card(answer, i, result) {
-  const { moved } = answer;
-  const [first, second] = moved.numbers.filter((row) => row.kind !== "joint" && row.better);
-  const said = (row) => [row.words, h("span", {}, number(change(row, "better", result) ?? 0, "signed"), ` when ${moved.factor} times as good`)];
+function card(answer, i) {
+  const { results, result_words: words, numbers, factor } = answer.moved;
+  const [first, ...rest] = Object.keys(results);
+  const strongest = numbers.filter((row) => row.kind !== "joint" && row.better?.ratios)
+    .sort((a, b) => a.better.ratios[first] - b.better.ratios[first])[0];
   return scenarioCard(i, headingOf(answer, {}),
-    h("p", { class: "big" }, number(moved.results[result], UNITS[result] ?? "count", result), h("small", {}, ` ${moved.result_words[result]}`)),
-    h("p", { class: "plan", "data-name": "plan" }, answer.plan), facts([first && said(first), second && said(second)]));
+    h("p", { class: "big" }, number(results[first], UNITS[first] ?? "count", first), h("small", {}, " a step")),
+    h("p", { class: "plan", "data-name": "plan" }, answer.plan),
+    facts([
+      ...rest.map((name) => [words[name], number(results[name], UNITS[name] ?? "count", name)]),
+      strongest && ["moved most by", h("span", {}, strongest.words, ": ", number(strongest.better.ratios[first] - 1, "signed"), ` at ${show(factor, "count")} times as good`)],
+    ]));
 }
 
-function rows(moved, result) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Every number behind it")),
+function rows(moved) {
+  const results = Object.keys(moved.results);
+  const change = (row, side, name) => (row[side]?.ratios ? row[side].ratios[name] - 1 : null);
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Every number of hardware, software and price")),
     table(moved.replanned ? "The plan of each what-if is chosen anew" : "The plan is held: nothing is searched again", [
       { title: "number", of: (row) => row.words },
       { title: "path", of: (row) => h("code", {}, row.path) },
-      { title: "elasticity", word: "elasticity", unit: "count", of: (row) => row.elasticities[result] },
-      { title: `${moved.factor} times as good`, word: "what-if", unit: "signed", of: (row) => change(row, "better", result) },
-      { title: `1/${moved.factor} as good`, word: "what-if", unit: "signed", of: (row) => change(row, "worse", result) },
+      ...results.map((name) => ({ title: `elasticity of ${moved.result_words[name].replace("the ", "")}`, word: "elasticity", unit: "count", of: (row) => row.elasticities?.[name] ?? null })),
+      { title: `step, ${show(moved.factor, "count")} × better`, word: "what-if", unit: "signed", of: (row) => change(row, "better", results[0]) },
+      { title: `step, ${show(moved.factor, "count")} × worse`, unit: "signed", of: (row) => change(row, "worse", results[0]) },
     ], moved.numbers));
 }

@@ -45,7 +45,7 @@ function card(answer, i) {
       [word("MFU"), number(answer.mfu, "share", "mfu")],
       ["Tokens/s per GPU", number(answer.tokens_per_s_per_gpu, "count", "tokens_per_s_per_gpu")],
       ["TFLOP/s per GPU", number(answer.tflops_per_gpu, "count", "tflops_per_gpu")],
-      ["Energy of a step", number(answer.energy_joules === null ? null : answer.energy_joules / 3.6e6, "kWh")],
+      ["Energy of a step", number(answer.energy_joules, "J", "energy_joules")],
       ["Limited by", h("span", { "data-name": "limited_by" }, answer.limited_by.replaceAll("_", " "))],
       run ? ["Whole run", number(run.days === undefined ? null : run.days * 86400, "s")] : null,
       run ? [word("Goodput"), number(run.goodput, "share")] : null,

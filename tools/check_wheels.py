@@ -26,7 +26,8 @@ CARRIED = {
     "foretell/catalog/kernels/*.toml": 4,
     "foretell/catalog/fabrics/*.toml": 10,
     "foretell/catalog/prices/*.toml": 5,
-    "foretell/web/static/vendor/*": 1,
+    "foretell/web/static/index.html": 1,
+    "foretell/web/static/vendor/plotly*.js": 1,
     "foretell-*.dist-info/licenses/LICENSE": 1,
     "foretell-*.dist-info/entry_points.txt": 1,
 }

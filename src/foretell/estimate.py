@@ -34,6 +34,7 @@ from foretell.cost.memory import StageMemory
 from foretell.cost.optimizer import (
     Matrices,
     accumulate_s,
+    first_sum_s,
     optimizer_s,
     shared_products_s,
 )
@@ -165,6 +166,11 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     # Gradients that every micro-batch scatters are added up in pieces.
     pieces = shares[0].traffic.gradient_parts[:, None]
     sums_s = accumulate_s(stages.trained / pieces, 1.0, chip, base, fused=software.sums_fused)
+    if software.casts_apart and base.gradients != base.weights:
+        # Where the sum is of another dtype, the first micro-batch begins it by a pass of its own.
+        begun_s = first_sum_s(stages.trained / pieces, chip, base)
+        sums_s = sums_s + (begun_s - sums_s) / micro_batches[:, None]
+        again = np.ones_like(again)
     # A micro-batch passes one of the copies of the weights that a rank may hold.
     sums_s = sums_s * (again / schedule_named(base.schedule).weight_copies)[:, None]
     stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s

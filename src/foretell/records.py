@@ -31,13 +31,25 @@ def _record(plain: type) -> type:
     made.__dataclass_params__.frozen = made.__dataclass_params__.eq = True
     fields = dataclasses.fields(made)
     made.__init__ = _init_of(made, fields)
-    for name, method in _SHARED.items():
+    methods = {**_SHARED, **_comparison([field.name for field in fields if field.compare])}
+    for name, method in methods.items():
         if name not in plain.__dict__:  # what a record says itself stays
             setattr(made, name, method)
-    names = [field.name for field in fields if field.compare]
-    # With a single name the getter would give the value itself, and not a tuple: it is asked for twice.
-    made._compared = staticmethod(attrgetter(*names, names[0])) if names else staticmethod(_nothing)
     return made  # type: ignore[no-any-return]
+
+
+def _comparison(names: list[str]) -> dict[str, Any]:
+    """`__eq__` and `__hash__` over these fields."""
+    # Of a single name the getter would give the value itself, and not a tuple: it is asked for twice.
+    get: Any = attrgetter(*(names if len(names) > 1 else names * 2)) if names else _nothing
+
+    def equal(self: Any, other: Any) -> Any:
+        return get(self) == get(other) if other.__class__ is self.__class__ else NotImplemented
+
+    def hashed(self: Any) -> int:
+        return hash(get(self))
+
+    return {"__eq__": equal, "__hash__": hashed}
 
 
 def _init_of(made: type, fields: tuple[dataclasses.Field[Any], ...]) -> FunctionType:
@@ -76,16 +88,6 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({said})"
 
 
-def _equal(self: Any, other: Any) -> Any:
-    if other.__class__ is not self.__class__:
-        return NotImplemented
-    return self._compared(self) == other._compared(other)
-
-
-def _hash(self: Any) -> int:
-    return hash(self._compared(self))
-
-
 def _no_change(self: object, name: str, value: object = None) -> NoReturn:
     raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
@@ -101,8 +103,6 @@ def _set_state(self: Any, state: list[Any]) -> None:
 
 _SHARED = {
     "__repr__": _repr,
-    "__eq__": _equal,
-    "__hash__": _hash,
     "__setattr__": _no_change,
     "__delattr__": _no_change,
     "__getstate__": _state,

@@ -36,7 +36,7 @@ FIVE = (
     "anthe",
 )
 LEARN = Sizes(width=64, layers=2, heads=4, ffn=256, vocab=1000)
-WHERE = Sizes(width=64, layers=1, heads=4, ffn=256, vocab=1000)
+WHERE = Sizes(width=32, layers=1, heads=4, ffn=128, vocab=500)
 PARTS = ("tables", "output", "attention", "feed-forward")
 
 
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--cuts", default="15000,30000")
+    parser.add_argument("--cuts", default="7000")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         text = (Path(folder) / "source.txt", Path(folder) / "target.txt")

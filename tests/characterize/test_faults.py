@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from foretell.characterize import run, table
+from foretell.characterize import launch, run, table
 from foretell.characterize.config import Point
-from foretell.characterize.run import Place, characterize
+from foretell.characterize.launch import Place
+from foretell.characterize.run import characterize
 from foretell.errors import BadInput
 from tests.surfaces.command import foretell
 
@@ -39,7 +40,7 @@ def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     def command(point: Point, task: Path, place: Place) -> list[str]:
         return [sys.executable, str(STUB), str(task)]
 
-    monkeypatch.setattr(run, "_command", command)
+    monkeypatch.setattr(launch, "command", command)
     monkeypatch.setattr(run, "find_spec", lambda name: True)
     monkeypatch.setattr(table, "write_parquet", lambda folder, rows: ("", ""))
 
@@ -94,7 +95,7 @@ def test_a_hang_is_ended_with_all_it_started(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("stubbed")
 def test_what_cannot_begin_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = [sys.executable, "-c", "import sys; sys.exit(3)"]
-    monkeypatch.setattr(run, "_command", lambda point, task, place: bad)
+    monkeypatch.setattr(launch, "command", lambda point, task, place: bad)
     with pytest.raises(BadInput, match="nothing could be run"):
         characterize(matrix("first"), out=tmp_path)
 

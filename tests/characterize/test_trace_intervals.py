@@ -14,6 +14,7 @@ from foretell.characterize.traces.intervals import (
     difference,
     first_come,
     intersection,
+    kept_of,
     overlap_ns,
     union,
     union_of,
@@ -83,6 +84,17 @@ def test_first_come_shares_add_up(a: Given) -> None:
     assert moments(kept) == moments(a)
     for place, (begin, end) in zip(order.tolist(), kept, strict=True):
         assert moments([(begin, end)]) <= moments([a[place]])
+
+
+@given(SPANS, st.integers(-40, 90), st.integers(0, 60))
+def test_windows_cut_what_is_kept(a: Given, start: int, length: int) -> None:
+    kept, window = kept_of(*columns(a)), {*range(start, start + length)}
+    place, begins, ends = kept.cut(start, start + length)
+    told = [*zip(begins.tolist(), ends.tolist(), strict=True)]
+    assert moments(told) == moments(a) & window
+    assert sum(end - begin for begin, end in told) == len(moments(a) & window)
+    reaching = {i for i, span in enumerate(a) if moments([span]) & window}
+    assert reaching <= set(place.tolist())
 
 
 @given(SPANS, st.randoms())

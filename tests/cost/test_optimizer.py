@@ -16,6 +16,7 @@ from foretell.cost.optimizer import (
     Matrices,
     accumulate_bytes,
     accumulate_s,
+    first_sum_s,
     held_bytes,
     is_matrix,
     matrices_of,
@@ -177,3 +178,20 @@ def test_accumulation() -> None:
     some = accumulate_s(np.array([0.0, 1e9]), np.array([4.0, 4.0]), CHIP, Plan(), fused=False)
     assert some[0] == 0.0
     assert some[1] == pytest.approx(4 * 10e9 / (0.88 * 3.35e12))
+
+
+def test_casts_of_plain_pytorch_are_passes_of_their_own() -> None:
+    """Gradients widened (written, and read wide), working weights rounded from the master copy."""
+    mixed, lean, pure = (
+        Plan(gradients=gradients, master=master, states=states)
+        for gradients, master, states in (
+            ("fp32", "fp32", "fp32"), ("bf16", "fp32", "fp32"), ("bf16", "none", "bf16"),
+        )
+    )  # fmt: skip
+    for plan, more in ((mixed, 4.0), (lean, 12.0), (pure, 0.0)):
+        apart = replace(plan, framework="pytorch-eager")
+        assert update_bytes(apart) == update_bytes(plan) + more
+    chip = make_chip()
+    begun = first_sum_s(1e9, chip, mixed)
+    added = accumulate_s(1e9, 1.0, chip, mixed, fused=False)
+    assert begun / added == pytest.approx(6.0 / 10.0)

@@ -16,6 +16,7 @@ from foretell.economics.fabric import (
     fabric_of,
     is_scale_up,
     levels,
+    scale_up_factor,
 )
 from foretell.network.topologies import of_tier
 from foretell.specs.system import Tier
@@ -120,3 +121,54 @@ def test_what_comes_with_the_node() -> None:
     assert cards(rack, 72.0) == 72
     assert is_scale_up(rack.network.tiers[0], rack)
     assert fabric_of(rack, 72.0, 64.0) == (replace(inside, end_links=72.0),)
+
+
+def test_a_torus_between_nodes_has_the_cables_of_its_members() -> None:
+    """Half a cable for each card's worth of rate, for members that are there and no others."""
+    base = system("hgx-h100")
+    node, cluster = base.network.tiers[:2]
+    torus = replace(
+        base,
+        network=replace(
+            base.network,
+            tiers=(node, replace(cluster, topology="torus-3d", size=512.0, shape=(8, 8, 8))),
+        ),
+    )
+    few, all_of_it = (fabric_of(torus, gpus, 64.0)[-1] for gpus in (512.0, 4096.0))
+    assert float(all_of_it.end_links) == 3 * 512
+    assert float(few.end_links) == 3 * 64
+    for tier, nodes in ((few, 64), (all_of_it, 512)):
+        carried = float(tier.end_links) * float(tier.gbit_s)
+        assert carried == pytest.approx(nodes * 8 * 400.0 / 2)
+
+
+def test_scale_up_goes_by_rate_reach_and_switches() -> None:
+    from foretell.catalog.money import sheet
+    from foretell.economics.cases import Case
+
+    parts = Case(sheet=sheet(), knobs=()).entry("fabric")
+    base = system("hgx-h100")
+    node, *rest = base.network.tiers
+
+    def factor(**changes: object) -> tuple[float, float]:
+        tiers = (replace(node, **changes), *rest)
+        rate, passed = scale_up_factor(
+            replace(base, network=replace(base.network, tiers=tiers)), parts
+        )
+        return float(np.asarray(rate)), float(np.asarray(passed))
+
+    assert factor() == (1.0, 1.0)  # what the price stands for
+    assert factor(bandwidth_bytes_per_s=900e9) == (2.0, 1.0)
+    assert factor(size=72.0) == (1.0, 1.0)
+    assert factor(size=144.0) == (1.0, 3.0)
+    assert factor(topology="fully-connected") == (1.0, 0.0)
+
+
+def test_cables_between_nodes_come_with_nodes_that_have_a_price() -> None:
+    """Nodes from parts pay for theirs: inside a rack copper, beyond it optics."""
+    base = replace(system("hgx-h100"), node_price_usd=0.0)
+    node, *rest = base.network.tiers
+    wide = replace(base, network=replace(base.network, tiers=(replace(node, size=64.0), *rest)))
+    assert fabric_of(wide, 128.0, 64.0)[0].in_node_price
+    assert not fabric_of(wide, 128.0, 64.0, from_parts=True)[0].in_node_price
+    assert fabric_of(wide, 128.0, 64.0, from_parts=True)[0].reach == 64.0

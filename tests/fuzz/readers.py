@@ -13,6 +13,7 @@ from foretell.calibrate.measured_rows import read as read_measurements
 from foretell.catalog.models import FOLDER
 from foretell.catalog.price_files import price_file
 from foretell.characterize.config import read_config
+from foretell.characterize.traces.read import read_files
 from foretell.launches import merged, read_launch
 from foretell.question import ask, plan_of
 from foretell.search.study import read_study
@@ -98,6 +99,22 @@ MEASURED = "\n".join(
         {**_COPY, "dtype": "bytes"},
     )
 )
+_EVENT = {"ph": "X", "pid": 0, "tid": 7, "ts": 100.0, "dur": 50.0}
+TRACE = json.dumps(
+    {
+        "schemaVersion": 1,
+        "distributedInfo": {"rank": 0, "world_size": 1},
+        "traceEvents": [
+            {**_EVENT, "ph": "M", "name": "process_name", "args": {"name": "python"}},
+            {**_EVENT, "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 80, "dur": 300, "tid": 1},
+            {**_EVENT, "cat": "cpu_op", "name": "aten::mm", "tid": 1, "args": {"External id": 5}},
+            {**_EVENT, "cat": "kernel", "name": "gemm", "args": {"stream": 7, "correlation": 5}},
+            {**_EVENT, "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": 160, "tid": 8,
+             "args": {"stream": 8, "correlation": 6, "Collective name": "allreduce", "In msg nelems": 64}},
+        ],
+    },
+    indent=1,
+)  # fmt: skip
 PLANS = (
     "tp8 pp4 vpp2 dp16 cp2 ep8 etp1 zero1 mbs1 sp no-flash recompute=core+norm schedule=interleaved",
     "tp2 dp4 zero3 mbs2 precision=fp8 scaling=block order=tp,cp,dp,pp capacity=1.25 offload=optimizer",
@@ -283,6 +300,7 @@ def own_readers(folder: Path) -> list[Reader]:
         ("price list", [PRICES], in_file(folder, "vms.csv", price_file)),
         ("arrivals CSV", [ARRIVALS], in_file(folder, "arrivals.csv", read_trace)),
         ("arrivals lines", [ARRIVAL_LINES], in_file(folder, "arrivals.jsonl", read_trace)),
+        ("trace", [TRACE], in_file(folder, "trace.json", lambda path: read_files([path]))),
         ("plan text", PLANS, as_text(_planned)),
         ("deployment text", LAYOUTS, as_text(_laid_out)),
         ("--set text", SETTINGS, as_text(_set)),

@@ -105,7 +105,7 @@ def training(plan: Plan) -> Training:
 
 
 @pytest.mark.parametrize("tool", TRAINING)
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_plans(tool: Tool, data: st.DataObject) -> None:
     plan = data.draw(plans(tool))
@@ -164,7 +164,7 @@ def deployments(draw: st.DrawFn, tool: Tool) -> Deployment:
 
 
 @pytest.mark.parametrize("tool", SERVING)
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_deployments(tool: Tool, data: st.DataObject) -> None:
     deployment = data.draw(deployments(tool))

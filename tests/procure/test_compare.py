@@ -155,3 +155,23 @@ def test_words_and_codes(tmp_path: Path) -> None:
     )  # fmt: skip
     assert one_of_two.code == 0, one_of_two.err
     assert [one["problem"] is None for one in one_of_two.json["systems"]] == [True, False]
+
+
+def test_a_chip_of_ones_own_among_them() -> None:
+    """A design stands beside what is sold, at its maker's margin; it has no rent."""
+    chip = str(Path(__file__).parents[2] / "examples" / "codesign_chip.toml")
+    found = foretell.compare(("dgx-b200", chip), gpus=16, **TRAINING)
+    assert {kind.system for kind in found.kinds} == {"dgx-b200", chip}
+    own = next(kind for kind in found.kinds if kind.system == chip)
+    assert own.cluster is not None
+    assert own.cluster.usd == pytest.approx(
+        system_cost(SystemQuestion(system=chip, gpus=16)).facts["tco_usd"]
+    )
+    rented = foretell.compare(("dgx-b200", chip), gpus=16, rent="on-demand", **TRAINING)
+    assert "no such offer" in (rented.kinds[-1].problem or "")
+    bad = command(
+        "compare", "dgx-b200", "--model", "llama-3.1-8b", "--gpus", "8", "--price", "cheap",
+        "--years", "long",
+    )  # fmt: skip
+    assert (bad.code, bad.out) == (2, "")
+    assert "price" in bad.err

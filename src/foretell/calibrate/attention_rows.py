@@ -41,7 +41,7 @@ def rows_of(table: Table, chip: str, software: str, version: str) -> list[Kernel
         dims = _latent_dims(dims, decode)
     dims["kv_bytes"] = np.asarray([CACHE_BYTES.get(name, np.nan) for name in cache])
     kind = "decode" if decode else "prefill"
-    known = np.asarray([bool(name) for name in dtype])
+    known = np.asarray([bool(name) for name in dtype], dtype=bool)
     good = known & _sound(cells, dims)
     ids = np.asarray(table.get("id") or [str(i) for i in range(1, len(dtype) + 1)])
     groups = []

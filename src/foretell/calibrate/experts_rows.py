@@ -42,6 +42,10 @@ SIZES: Mapping[str, str] = {
 """Dims, and the columns they come from; tp and ep are 1 where their column is missing."""
 
 
+STEEPEST = 10.0
+"""Exponent of a power law above which one expert has every token."""
+
+
 def rows_of(
     table: Mapping[str, list[str]], chip: str, software: str, version: str
 ) -> list[KernelRows]:
@@ -98,7 +102,8 @@ def skew_of(distribution: str) -> float:
     """0 for `balanced`, a for `power_law_a`, nan for anything else."""
     if distribution in ("balanced", ""):
         return 0.0
-    return _number(distribution.removeprefix("power_law_"))
+    skew = _number(distribution.removeprefix("power_law_"))
+    return skew if 0.0 <= skew <= STEEPEST else float("nan")
 
 
 def software_of(software: str, source: str) -> str:

@@ -93,6 +93,12 @@ class Framework:
         return self.id.startswith("megatron")
 
     @property
+    def casts_apart(self) -> bool:
+        """Whether gradients are widened for their sum and the update, and working weights rounded after it,
+        by passes of their own: PyTorch's optimizers take tensors of one dtype."""
+        return self.id in ("pytorch-eager", "pytorch-compiled")
+
+    @property
     def compiled(self) -> bool:
         """Whether PyTorch's compiler makes the kernels, without any of the framework's own."""
         return self.id in ("fsdp-compiled", "pytorch-compiled")

@@ -3,7 +3,8 @@
     config.py    a matrix of points from a TOML file: models, plans, processes, batches
     models.py    the sizes of a model, and the same as the record that predictions take
     predict.py   what `foretell.estimate` says of a point: times, memory, every collective
-    run.py       the supervisor: starts torchrun, watches it, keeps what is finished
+    run.py       the supervisor: launches, keeps what is finished
+    launch.py    one launch: torchrun started, watched, ended
     worker.py    one process of it: trains point after point
     table.py     measured beside predicted, as Parquet
     traces/      traces of the profiler, or of `foretell simulate`, taken apart

@@ -82,18 +82,22 @@ class Trainer:
     def _built(self) -> tuple[list[Piece], list[Flat]]:
         """Pieces of this stage; the table lies with the first layer's weights, the head with the last's."""
         sizes, plan = self.point.sizes, self.plan
-        layers = int(chunk_sizes(sizes.layers, plan.pp)[self.stage])
+        dealt = chunk_sizes(sizes.layers, plan.pp)
+        layers, before = int(dealt[self.stage]), int(dealt[: self.stage].sum())
         units = [[("block", lambda: Block(sizes, self.cut))] for _ in range(layers)]
         if self.stage == 0:
             units[0].insert(0, ("table", lambda: Table(sizes, self.cut)))
         if self.stage == plan.pp - 1:
             units[-1].append(("head", lambda: Head(sizes, self.cut)))
-        pieces, flats = [], []
-        torch.manual_seed(self.groups.at["tp"] + 64 * self.stage)
+        pieces: list[Piece] = []
+        flats: list[Flat] = []
+        first = before + (self.stage > 0)  # the table is piece 0 of the whole model
         for some in np.array_split(np.arange(layers), self._messages(units)):
             with torch.device("meta"):
                 made = [(name, make()) for i in some for name, make in units[i]]
-            flat = Flat([module for _, module in made], self.groups, self.device)
+            place = first + len(pieces)
+            modules = {place + i: module for i, (_, module) in enumerate(made)}
+            flat = Flat(modules, self.groups, self.device)
             flats.append(flat)
             here = [Piece(name=name, module=module, flat=flat) for name, module in made]
             here[0].first, here[-1].last = True, True

@@ -77,6 +77,6 @@ def failed(folder: Path, key: str) -> dict[str, Any] | None:
 def _table(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

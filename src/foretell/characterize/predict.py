@@ -1,5 +1,6 @@
 """What `foretell.estimate` says of a point: the step and its shares, memory, every message."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,10 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
         allocated_bytes=max(
             sum(v for k, v in h.items() if k not in ("allocator", "framework")) for h in held
         ),
-        stages=tuple(Stage(held_bytes=h, collectives=c) for h, c in zip(held, sent, strict=True)),
+        stages=tuple(
+            Stage(held_bytes=h, collectives=tuple(_widened(m, wide) for m in c))
+            for h, c in zip(held, sent, strict=True)
+        ),
     )
 
 
@@ -133,3 +137,10 @@ def _held(memory: Any, row: int, wide: float) -> dict[str, float]:
     names = (*HELD, "buffers", "allocator", "framework")
     found = {name: float(getattr(memory, name)[0, row]) for name in names}
     return {**found, "activations": wide * found["activations"]}
+
+
+def _widened(message: Collective, wide: float) -> Collective:
+    """What sends activations, in the model's own dtype."""
+    if message.axis == "data":
+        return message
+    return replace(message, bytes=wide * message.bytes)

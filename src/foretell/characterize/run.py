@@ -5,35 +5,25 @@ was at, and the others are started anew without it. Processes end with the super
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from foretell.characterize import files
+from foretell.characterize import files, launch
 from foretell.characterize.config import Config, Point, Settings, read_config
 from foretell.characterize.files import FAILED, POINTS, Task, write_whole
+from foretell.characterize.launch import Place
 from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
 
 if TYPE_CHECKING:
     from foretell.characterize.predict import Prediction
 
-START_S, GRACE_S = 180.0, 5.0
-"""How long processes may take to say hello, and to go when they are asked to."""
 MOST_LOST = 3
 """Launches that may end between two points before the run is given up."""
-LOOK_S = 0.05
-"""Between two looks at the file of lines."""
-MODULE = "foretell.characterize"
 Status = Literal["planned", "finished", "failed", "left out"]
 Tell = Callable[[int, int, str], None]
 """Called with points done, points in all, and what is done now."""
@@ -85,16 +75,6 @@ class Characterized:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """This node among others."""
-
-    node: int = 0
-    """Its number."""
-    master: str = ""
-    """host:port of the first; empty on a single node."""
-
-
 def characterize(
     config: str | Path | Mapping[str, Any],
     *,
@@ -116,8 +96,9 @@ def characterize(
     rows, note = _planned(replace(read, settings=settings))
     if dry_run:
         return Characterized(out="", settings=settings, rows=rows, note=note)
-    folder = _folder(out, rows, resume, settings)
-    run = _Run(folder, settings, place or Place(), tell or (lambda done, many, text: None))
+    here = place or Place()
+    folder = _folder(out, rows, resume, settings, here)
+    run = _Run(folder, settings, here, tell or (lambda done, many, text: None))
     run.all([row for row in rows if row.status == "planned"])
     return assemble(folder, settings, rows, note)
 
@@ -170,7 +151,9 @@ def _planned(config: Config) -> tuple[tuple[Row, ...], str]:
     return tuple(rows), note
 
 
-def _folder(out: str | Path | None, rows: Sequence[Row], resume: bool, settings: Settings) -> Path:
+def _folder(
+    out: str | Path | None, rows: Sequence[Row], resume: bool, settings: Settings, place: Place
+) -> Path:
     """The folder of results, ready to write to."""
     problems = []
     folder = Path(out) if out is not None else Path("characterization")
@@ -185,6 +168,12 @@ def _folder(out: str | Path | None, rows: Sequence[Row], resume: bool, settings:
     if not settings.timeout_s > 0.0:
         message = "not a time"
         problems.append(Problem(path="timeout", value=settings.timeout_s, message=message))
+    host, _, port = place.master.rpartition(":")
+    if any(row.point.nodes > 1 for row in rows) and not (host and port.isdigit()):
+        message, allowed = "several nodes need one", "host:port of the first, the same on each"
+        problems.append(
+            Problem(path="master", value=place.master or None, message=message, allowed=allowed)
+        )
     if problems:
         raise BadInput(problems)
     try:
@@ -205,19 +194,26 @@ class _Run:
 
     def all(self, rows: Sequence[Row]) -> None:
         """Launch by launch, until every point is finished or failed."""
+        if self.place.node > 0:
+            self._follow(rows)
+            return
         todo = [row for row in rows if files.finished(self.folder, row.key) is None]
         self.many, self.done = len(rows), len(rows) - len(todo)
         for row in todo:
             (self.folder / FAILED / f"{row.key}.json").unlink(missing_ok=True)
         while todo:
-            first = todo[0].point
-            alike = [
-                row
-                for row in todo
-                if (row.point.processes, row.point.nodes) == (first.processes, first.nodes)
-            ]
-            self._launch(alike)
+            self._launch(_alike(todo))
             todo = [row for row in todo if not self._settled(row)]
+
+    def _follow(self, rows: Sequence[Row]) -> None:
+        """Another node than the first: take part in every launch; the first says which points there are."""
+        todo = [row for row in rows if row.point.nodes > 1]
+        while todo:
+            alike = _alike(todo)
+            before = self.lost
+            self._launch(alike)
+            if self.lost == before:
+                todo = [row for row in todo if row not in alike]
 
     def _settled(self, row: Row) -> bool:
         either = files.finished(self.folder, row.key) or files.failed(self.folder, row.key)
@@ -225,6 +221,9 @@ class _Run:
 
     def _launch(self, rows: Sequence[Row]) -> None:
         """One launch over some points; a fault is charged to the point it came at."""
+        point, log = rows[0].point, self.folder / "log.txt"
+        texts = {row.key: row.point.text for row in rows}
+        first = self.place.node * point.processes // point.nodes if point.nodes > 1 else 0
         with tempfile.TemporaryDirectory(prefix="characterize-") as name:
             events, task = Path(name) / "events.jsonl", Path(name) / "task.json"
             events.touch()
@@ -234,158 +233,52 @@ class _Run:
                 settings=self.settings,
                 points=tuple({"key": r.key, "point": r.point.to_dict()} for r in rows),
             ).write(task)
-            command = _command(rows[0].point, task, self.place)
-            with (self.folder / "log.txt").open("ab") as log, _processes(command, log) as process:
-                watch = _Watch(events, process, self)
-                fault = watch.follow({row.key: row.point.text for row in rows})
-                watch.stop()
-        if fault is None:
-            return
-        key, why = fault
-        if key:
-            self.fail(key, why)
+            command = launch.command(point, task, self.place)
+            with log.open("ab") as file, launch.processes(command, file) as process:
+                watch = launch.Watch(events, process, first, self._heard(texts))
+                try:
+                    fault = watch.follow(self.settings.timeout_s, log)
+                finally:
+                    watch.stop()
+        if fault is not None:
+            self._fault(*fault, began=watch.began)
+
+    def _fault(self, key: str, why: str, *, began: bool) -> None:
+        """A launch that went wrong."""
+        if key and self.place.node == 0:
+            self._fail(key, why)
             return
         # Between two points it costs none, but a launch that never comes to a point would go on for ever.
         self.lost += 1
-        if not watch.began or self.lost > MOST_LOST:
+        if not began or self.lost > MOST_LOST:
             problem = Problem(path="", value=None, message=f"nothing could be run: {why}")
             raise BadInput([problem])
 
-    def fail(self, key: str, why: str) -> None:
+    def _heard(self, texts: Mapping[str, str]) -> launch.Hears:
+        """What is done when a point starts, is done or is lost."""
+
+        def hears(what: str, key: str, why: str) -> None:
+            if what == "start":
+                self.tell(self.done, self.many, texts.get(key, key))
+            elif what == "lost":
+                self._fail(key, why)
+            else:
+                self.done += 1
+                self.tell(self.done, self.many, "")
+
+        return hears
+
+    def _fail(self, key: str, why: str) -> None:
         """A point that is lost."""
         table = {"key": key, "why": why}
         write_whole(self.folder / FAILED / f"{key}.json", json.dumps(table))
         self.done += 1
 
 
-def _command(point: Point, task: Path, place: Place) -> list[str]:
-    """A lone process, or torchrun."""
-    worker = ["-m", MODULE, "--worker", str(task)]
-    if point.processes == 1:
-        return [sys.executable, *worker]
-    words = ["-m", "torch.distributed.run", "--max-restarts", "0"]
-    words += ["--nproc-per-node", str(point.processes // point.nodes)]
-    if point.nodes == 1:
-        words += ["--standalone"]
-    else:
-        host, _, port = place.master.rpartition(":")
-        words += ["--nnodes", str(point.nodes), "--node-rank", str(place.node)]
-        words += ["--master-addr", host, "--master-port", port]
-    return [sys.executable, *words, *worker]
+def _alike(rows: Sequence[Row]) -> list[Row]:
+    """Points that one launch can train: those with as many processes and nodes as the first."""
 
+    def shape(row: Row) -> tuple[int, int]:
+        return row.point.processes, row.point.nodes
 
-@contextmanager
-def _processes(command: Sequence[str], log: Any) -> "Iterator[subprocess.Popen[bytes]]":
-    """A process in a group of its own; its input ends when this ends, and all that read it with it."""
-    root = str(Path(__file__).resolve().parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=log,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        _end_group(process.pid)
-        process.wait()
-
-
-def _end_group(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-class _Watch:
-    """Follows the lines that processes write."""
-
-    def __init__(self, events: Path, process: "subprocess.Popen[bytes]", run: _Run) -> None:
-        self.events, self.process, self.run = events, process, run
-        self.at = 0
-        self.pids: set[int] = set()
-        self.key, self.why = "", ""
-        self.began = self.ended = False
-
-    def follow(self, texts: Mapping[str, str]) -> tuple[str, str] | None:
-        """Until the end; the point that was lost, and why, or None where all went well."""
-        last, limit = time.monotonic(), START_S
-        while True:
-            over = self.process.poll() is not None
-            for line in self._lines():
-                last = time.monotonic()
-                limit = self.run.settings.timeout_s
-                self._hear(line, texts)
-            if over:
-                code = self.process.returncode
-                if self.ended and code == 0:
-                    return None
-                return self.key, self.why or _died(code, self.run.folder / "log.txt")
-            if self.why and time.monotonic() - last > GRACE_S:
-                return self.key, self.why
-            if time.monotonic() - last > limit:
-                return self.key, f"hung: no sign of life for {limit:.0f} s"
-            time.sleep(LOOK_S)
-
-    def _lines(self) -> list[dict[str, Any]]:
-        with self.events.open("rb") as file:
-            file.seek(self.at)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self.at += len(whole)
-        return [json.loads(line) for line in whole.splitlines()]
-
-    def _hear(self, line: Mapping[str, Any], texts: Mapping[str, str]) -> None:
-        run, what = self.run, line["what"]
-        self.pids.add(line["pid"])
-        if what in ("failed", "unable"):
-            # The first to say so knows why; the others only miss it.
-            self.why = self.why or line["why"]
-        if line["rank"] != 0:
-            return
-        match what:
-            case "start":
-                self.key, self.began = line["key"], True
-                run.tell(run.done, run.many, texts.get(self.key, self.key))
-            case "done":
-                self.key = ""
-                run.done += 1
-                run.tell(run.done, run.many, "")
-            case "lost":
-                self.key = ""
-                run.fail(line["key"], line["why"])
-            case "end":
-                self.ended = True
-
-    def stop(self) -> None:
-        """End whatever is left: the processes themselves, which torchrun starts in groups of their own."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        if self.process.poll() is None:
-            self.process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(GRACE_S)
-        for pid in self.pids:
-            _end_group(pid)
-
-
-def _died(code: int, log: Path) -> str:
-    """A process that ended without a word: its signal or code, as torchrun tells it."""
-    import re
-
-    tail = log.read_bytes()[-20_000:].decode(errors="replace")
-    ranks = re.findall(r"rank\s+:\s+(\d+).*?\n\s+exitcode\s+:\s+(-?\d+)", tail)
-    said = [(f"rank {rank}", int(number)) for rank, number in ranks[-1:]] or [("the process", code)]
-    who, number = said[0]
-    if number < 0:
-        try:
-            name = signal.Signals(-number).name
-        except ValueError:
-            name = f"signal {-number}"
-        more = ": the system ends processes so when memory runs out" if number == -9 else ""
-        return f"{who} died of {name}{more}"
-    return f"{who} ended with code {number} without a word; see {log.name}"
+    return [row for row in rows if shape(row) == shape(rows[0])]

@@ -10,8 +10,7 @@ A `Flat` holds the weights of some neighbouring layers (stage 3: of one) and is 
 Buffers are filled up to a multiple of the ranks.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -26,39 +25,43 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 class Flat:
     """Weights of some pieces as one buffer, with their gradients' sum and the master copy."""
 
-    def __init__(self, pieces: Sequence[nn.Module], groups: Groups, device: str) -> None:
+    def __init__(self, pieces: Mapping[int, nn.Module], groups: Groups, device: str) -> None:
+        """`pieces` by their place in the whole model, which their weights are drawn by."""
         plan = groups.plan
         self.plan, self.groups, self.ranks = plan, groups, plan.dp
         self.form = DTYPES[plan.weights]
         self.sum_form = DTYPES[plan.gradients]
         self.zero = plan.zero if plan.dp > 1 else 0
         self.direct = plan.dp == 1 and self.form == self.sum_form
-        places = [(m, n) for p in pieces for m in p.modules() for n in m._parameters]
-        places = [(m, n) for m, n in places if m._parameters[n] is not None]
-        shapes = [m._parameters[n].shape for m, n in places]
-        sizes = [shape.numel() for shape in shapes]
-        self.count = sum(sizes)
+        self.count = sum(p.numel() for piece in pieces.values() for p in piece.parameters())
         self.width = -(-self.count // self.ranks)
         self.whole = torch.empty(self.width * self.ranks, dtype=self.form, device=device)
+        self.whole[self.count :].zero_()
         self.parameters: list[nn.Parameter] = []
         self.spots: list[tuple[int, int, torch.Size]] = []
-        at = 0
-        for (module, name), shape, size in zip(places, shapes, sizes, strict=True):
-            view = self.whole[at : at + size].view(shape).data
-            view.normal_(0.0, 0.02)
-            if view.dim() == 1:  # norms and biases: never zeros, which run faster than real numbers
-                view.add_(1.0)
-            module._parameters[name] = nn.Parameter(view)
-            self.parameters.append(module._parameters[name])
-            self.spots.append((at, size, shape))
-            at += size
-        # Weights that every tensor-parallel rank holds whole: with cut tokens each has a part of their sum.
-        self.common = [
-            i
-            for i, ((m, n), shape) in enumerate(zip(places, shapes, strict=True))
-            if len(shape) == 1 and not (n == "bias" and hasattr(m, "cut") and _columns(m))
-        ]
+        self.common: list[int] = []
+        for place, piece in pieces.items():
+            self._take(piece, place, device)
         self._states(device)
+
+    def _take(self, piece: nn.Module, place: int, device: str) -> None:
+        """Weights of one piece into the buffer: the same whatever the plan, but for what it cuts."""
+        own_seed = place + 1_000_000 * (1 + self.groups.at["tp"])
+        alike, own = (torch.Generator(device).manual_seed(n) for n in (place, own_seed))
+        for module in piece.modules():
+            for name, weight in module._parameters.items():
+                if weight is None:
+                    continue
+                at = sum(size for _, size, _ in self.spots)
+                cut, shape, size = is_cut(module, name), weight.shape, weight.numel()
+                view = self.whole[at : at + size].view(shape).data
+                view.normal_(0.0, 0.02, generator=own if cut else alike)
+                if view.dim() == 1:  # norms and biases: never zeros, which run faster than others
+                    view.add_(1.0)
+                self.common += [] if cut else [len(self.parameters)]
+                module._parameters[name] = nn.Parameter(view)
+                self.parameters.append(module._parameters[name])
+                self.spots.append((at, size, shape))
 
     def _states(self, device: str) -> None:
         """What the optimizer updates: own part, or all; and where gradients are added up."""
@@ -153,7 +156,8 @@ class Flat:
             parameter.grad = None
 
     def _sum_common(self, last: bool) -> None:
-        """With cut tokens, norms and biases have a part of their gradient on every tensor-parallel rank."""
+        """With cut tokens, what every rank holds whole (norms, biases of sums, positions) has a part of its
+        gradient on each."""
         if self.direct and not last:  # what autograd adds up itself is summed once
             return
         slopes = [self.parameters[i].grad for i in self.common]
@@ -229,11 +233,13 @@ class Flat:
         return {"weights": weights.nbytes, "gradients": slopes, "states": master}
 
 
-def _columns(module: Any) -> bool:
-    """Whether a module's bias is cut with its outputs."""
-    from foretell.characterize.parts import Columns
+def is_cut(module: nn.Module, name: str) -> bool:
+    """Whether tensor parallelism cuts a weight: matrices and table, and biases of what is cut by outputs."""
+    from foretell.characterize.parts import Columns, Rows, Table
 
-    return isinstance(module, Columns)
+    if isinstance(module, Columns):
+        return True
+    return isinstance(module, Rows | Table) and name == "weight"
 
 
 class Update:

@@ -21,7 +21,7 @@ VERBS = {
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
     "ui": "The page and the JSON API, on this machine.",
     "codesign": "Performance and cost together over architectural choices: the exact front.",
-    "optimise": "The same over fields of any value between two ends, by trial, resumable.",
+    "optimise": "Architectures searched by trial for objectives within limits, resumable.",
     "compare": "Systems ranked by what they do for the money, and whether that is certain.",
     "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
     "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from foretell.cli.flags import Json, Plot, Workers, number
 from foretell.cli.output import write_json
+from foretell.cli.plots import plot_file
 from foretell.cli.sweep import Folder, Runner, Study, Yes, watched
 
 if TYPE_CHECKING:
@@ -52,10 +53,7 @@ def front(folder: Folder, *, plot: Plot = None, json: Json = False) -> int:
 
 def check_plot(plot: str | None) -> None:
     """Say what is wrong with a picture's file before anything is computed."""
-    if plot is not None:
-        from foretell.report.picture_files import picture_file
-
-        picture_file("plot", plot)
+    plot_file(plot, drawn=True)
 
 
 def told(found: "Codesign", title: str, plot: str | None, json: bool | None) -> int:
@@ -72,9 +70,9 @@ def told(found: "Codesign", title: str, plot: str | None, json: bool | None) -> 
         for line in found.why_not():
             print(f"error: {line}", file=sys.stderr)
         return 1
-    if plot is not None:
-        from foretell.report.codesign import codesign_picture
-        from foretell.report.picture_files import picture_file, write
+    if (file := plot_file(plot, drawn=True)) is not None:
+        from foretell.report.codesign import codesign_figure, codesign_picture
+        from foretell.report.figures.files import write_figure
 
-        write(picture_file("plot", plot), codesign_picture(found, title))
+        write_figure(codesign_figure(found, title), file, codesign_picture(found, title))
     return 0

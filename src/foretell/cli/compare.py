@@ -5,10 +5,14 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from foretell.cli import names
 from foretell.cli.flags import Conditions, Json, Settings, decimal, number
 from foretell.cli.output import no_as_json, write_json
 
-Systems = Annotated[str, Parameter(metavar="SYSTEM", help="Ids of systems or chips, or files.")]
+Systems = Annotated[
+    str,
+    Parameter(completer=names.systems, metavar="SYSTEM", help="Ids of systems or chips, or files."),
+]
 Model = Annotated[str | None, Parameter(metavar="MODEL", help="An id, or a config.json.")]
 Budget = Annotated[
     str | None,

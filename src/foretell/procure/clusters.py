@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from foretell import catalog
+from foretell import catalog, units
 from foretell.bills import Payment
 from foretell.catalog.money import sheet
 from foretell.catalog.prices import TERMS, rent
-from foretell.economics.ask_system import SystemQuestion, system_cost
+from foretell.economics.ask_system import SystemQuestion, system_cost, with_flags
 from foretell.economics.fabric import per_node_chips
 from foretell.economics.work import AHEAD, RESERVED
 from foretell.economics.years import HOURS
@@ -49,11 +49,8 @@ def cost_of(system: str, gpus: int, paid: Payment) -> Bought:
             system=system, gpus=gpus, usd=facts["tco_usd"], years=facts["tco_years"], paid="own"
         )
     way, usd_per_hour = rent_of(system, paid)
-    figures = sheet().figures
-    years = float(paid.years) if paid.years != "" else figures["finance.server_years"].value
-    use = (
-        float(paid.utilisation) if paid.utilisation != "" else figures["finance.utilisation"].value
-    )
+    figures = with_flags(sheet(), paid.years, paid.utilisation).figures
+    years, use = figures["finance.server_years"].value, figures["finance.utilisation"].value
     hours = HOURS * years * (1.0 if way in RESERVED else use)
     return Bought(system=system, gpus=gpus, usd=gpus * usd_per_hour * hours, years=years, paid=way)
 
@@ -62,7 +59,9 @@ def rent_of(system: str, paid: Payment) -> tuple[str, float]:
     """The term and the rent of a chip for an hour; BadInput where none is offered."""
     way = paid.rent.lower() or "on-demand"
     if paid.price != "":
-        return ("1-year" if way == "reserved" else way), float(paid.price)
+        return ("1-year" if way == "reserved" else way), units.parse(
+            paid.price, "usd_per_chip_hour", "price"
+        )
     chip = catalog.system(system).chip.id
     offered = {term: found for term in TERMS if (found := rent(chip, term)) is not None}
     if way == "reserved":

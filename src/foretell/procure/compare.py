@@ -201,7 +201,12 @@ def _budget(budget: Any, gpus: Any, problems: list[Problem]) -> float | None:
 
 def _one(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """One kind of work as a study's tables."""
-    return {"study": {"kind": kind}, "base": {"rent": "own", **given}}
+    return {"study": {"kind": kind}, "base": _paid_for(given)}
+
+
+def _paid_for(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags with a way to pay: chips are owned, or rented where their rent is given."""
+    return {"rent": "on-demand" if "price" in given else "own", **given}
 
 
 def _mix(
@@ -227,7 +232,7 @@ def _mix(
         one.pop("gpus", None)
         levels[str(one.get("name", place))] = _level(one, f"workload.{place}.", problems)
     whole = {"kind": "training", **head}
-    return {"study": whole, "base": {"rent": "own", **base, **given}, "workload": mix}
+    return {"study": whole, "base": _paid_for({**base, **given}), "workload": mix}
 
 
 def _study(table: dict[str, Any], problems: list[Problem]) -> Study | None:

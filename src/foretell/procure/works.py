@@ -10,7 +10,7 @@ from foretell.economics.owning import CHIP, NODE
 from foretell.economics.work import HOURS_OF_WORK, RENT_PATH
 from foretell.errors import Infeasible, Problem
 from foretell.search.flags import RUN
-from foretell.search.ranking import Part
+from foretell.search.ranking import SERVED, TRAINED, Part
 from foretell.serve import closed_form
 from foretell.specs.cost import CostAnswer, CostLeaf
 from foretell.specs.served import Served
@@ -176,6 +176,7 @@ def _done(
         usd=row["usd_per_million_work_tokens"] / 1e6,
         less=math.log(max(ends[0], 1e-3)),
         more=math.log(max(ends[1], 1.0)),
+        shared=TRAINED if bill.what == "run" else SERVED,
         figures=figures,
     )
     facts = {**facts, **{column: row[column] for column in TOLD}}

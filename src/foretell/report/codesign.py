@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from foretell.report.charts import Mark, pareto_chart
 from foretell.report.console import table
 from foretell.report.cost import number
+from foretell.report.figures.look import Figure
+from foretell.report.figures.pareto import pareto
 from foretell.report.svg import Picture
 from foretell.search.study import unit_of
 from foretell.units import format as with_unit
@@ -133,6 +135,25 @@ def codesign_picture(found: "Codesign", title: str) -> Picture:
     ways = found.chosen.objectives
     titles = [f"{name} ({ways[name]})" for name in names]
     return pareto_chart(title, titles[1], titles[0], marks)
+
+
+def codesign_figure(found: "Codesign", title: str) -> Figure:
+    """The same as Plotly JSON."""
+    names = [*found.chosen.objectives][:2]
+    y, x = names[0], names[-1]
+    axes = found.table.values
+    groups = _grouping(axes)
+    rows = [
+        {
+            x: float(found.value(x)[place]),
+            y: float(found.value(y)[place]),
+            "point": _label(axes, groups, place),
+            "group": f"{short(groups)} {cell(groups, axes[groups][place])}" if groups else "points",
+        }
+        for place in map(int, found.chosen.within.nonzero()[0])
+    ]
+    ways = found.chosen.objectives
+    return pareto(rows, x, y, (ways[x], ways[y]), label="point", group="group", title=title)
 
 
 def _varied(axes: Mapping[str, Sequence[Any]]) -> list[str]:

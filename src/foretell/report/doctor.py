@@ -27,7 +27,7 @@ EXTRAS = {
     "uvicorn": ("web", "the page and its API"),
     "optuna": ("optimise", "searches over systems and plans by sampling"),
     "scipy": ("calibrate", "fitting what was measured"),
-    "huggingface_hub": ("hub", "config.json files of models that are not in the catalogue"),
+    "huggingface_hub": ("hub", "fetching config.json files by hand: no verb does so by itself"),
     "tokenizers": ("translate", "training of translation models"),
 }
 """Packages that some verbs need: the extra that brings them, and what for."""

@@ -3,7 +3,7 @@
 Data parallelism with three ways of sharing for six sizes of model up to 512 chips on a system with little
 bandwidth between its nodes (Polaris on Slingshot-10), and three model-parallel combinations on systems with
 much and with little. The paper's abstract has this scope; its sizes of models and recipes are not at hand, so
-that those here are ours: sizes of the GPT-3 paper, sequences of 2,048 tokens, layers computed again.
+that those here are ours: OPT's six sizes up to 13B, sequences of 2,048 tokens, layers computed again.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from foretell.scaling.measured import Compared, compared
 from foretell.scaling.records import Scaling
 from foretell.scaling.run import scaling
 
-SIZES = ("gpt3-125m", "gpt3-350m", "gpt3-1.3b", "gpt3-2.7b", "gpt3-6.7b", "gpt3-13b")
-"""Six sizes that grow by factors of two to four."""
+SIZES = ("opt-125m", "opt-350m", "opt-1.3b", "opt-2.7b", "opt-6.7b", "opt-13b")
+"""Six sizes that grow by factors of two to four: those of the GPT-3 paper, with widths that divide."""
 LOW = "polaris-ss10"
 """A system with little bandwidth: 25 GB/s of ports for four chips, of which 9.8 are reached."""
 SYSTEMS = ("thetagpu-sophia", "perlmutter", "polaris-ss11", "polaris-ss10")
@@ -53,7 +53,7 @@ def study() -> Study:
         ),
         model_parallel=tuple(
             scaling(
-                "gpt3-13b",
+                SIZES[-1],
                 system=system,
                 gpus="8..128",
                 strategies=COMBINATIONS,

@@ -5,6 +5,7 @@ The file has `[study]` (kind, plan, mode, samples, seed), `[base]` (the verb's f
 `[objectives]`, `[limits]` and any number of `[[workload]]` (docs/sweep.md).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -168,7 +169,7 @@ class _Reader:
             own = {*self.base, *self.vary, *rest}
             verb = verb_of(kind or self.head.get("kind"), self.head.get("what"), own)
             weight = given.get("weight", 1.0)
-            if not _is_number(weight) or not weight > 0.0:
+            if not _is_number(weight) or not 0.0 < weight < math.inf:
                 self._bad(f"workload.{place}.weight", weight, "not a usable number", "above 0")
                 weight = 1.0
             found.append(
@@ -272,7 +273,7 @@ class _Reader:
         for value in given:
             if isinstance(value, Mapping) or (isinstance(value, list) and last != "order"):
                 self._bad(path, value, "not a plain value")
-            elif isinstance(value, float) and not np.isfinite(value):
+            elif isinstance(value, float) and not math.isfinite(value):
                 self._bad(path, value, "not a finite number")
             elif isinstance(value, str) and unit:
                 self._collect(path, lambda text=value: values.append(units.parse(text, unit)))
@@ -302,7 +303,7 @@ class _Reader:
                 self._collect(
                     f"{path}.{key}", lambda v=value: ends.append(units.parse(v, unit_of(name)))
                 )
-            elif _is_number(value) and np.isfinite(value):
+            elif _is_number(value) and math.isfinite(value):
                 ends.append(float(value))
             else:
                 self._bad(f"{path}.{key}", value, "not a number" if key in given else "missing")
@@ -418,4 +419,7 @@ def _unknown(path: str, value: object, names: Sequence[str], message: str) -> Pr
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether a value is a number that a float can hold; NaN and infinities are left to the caller."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) < 1e300

@@ -209,7 +209,7 @@ def _prepare(folder: Path, study: Study) -> None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text()))
-    except ValueError:
+    except (ValueError, TypeError, RecursionError):
         return {}
 
 

@@ -174,6 +174,6 @@ def read_manifest(folder: Path) -> tuple[Study, dict[str, Any]]:
         return read_study(manifest["study"]), manifest
     except (FileNotFoundError, NotADirectoryError):
         message, allowed = "holds no sweep", "the folder that `foretell sweep --out` wrote"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         message, allowed = f"its {MANIFEST} is damaged", "the study with --out of this folder again"
     raise BadInput([Problem(path="folder", value=str(folder), message=message, allowed=allowed)])

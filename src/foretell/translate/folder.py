@@ -57,7 +57,7 @@ def read_settings(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise bad("out", str(path), f"cannot be read: {error}") from None
     if not isinstance(found, dict):
         raise bad("out", str(path), "is not a run's settings")

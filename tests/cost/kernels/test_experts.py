@@ -18,7 +18,7 @@ from foretell.cost.kernels.experts import (
     experts_seconds,
     grouped_times,
 )
-from foretell.cost.kernels.experts_loads import loads_of
+from foretell.cost.kernels.experts_loads import QUANTILES, SHARES, loads_of
 
 ENGINE = engine_of(catalogue_chip("h100-sxm"), "bf16")
 SHAPES = ((4096, 14336, 2, 8), (7168, 2048, 8, 256), (2048, 768, 8, 128))
@@ -176,3 +176,9 @@ def test_a_chip_that_lists_no_cache_reads_weights_once() -> None:
     sizes = {"groups": 8.0, "m": 4096.0, "n": 28672.0, "k": 4096.0}
     seconds = grouped_times(sizes, Experts(), engine)[0]
     assert seconds < 2.0 * 2.0 * 8.0 * 4096.0 * 28672.0 * 4096.0 / engine.flop_per_s
+
+
+def test_the_points_of_gauss_are_numpys() -> None:
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    np.testing.assert_array_equal(QUANTILES, (1.0 + nodes) / 2.0)
+    np.testing.assert_array_equal(SHARES, weights / 2.0)

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from foretell.characterize.traces.intervals import (
+    Kept,
     Spans,
     Times,
     covered_ns,
     difference,
-    first_come,
     intersection,
+    kept_of,
     overlap_ns,
     union,
     union_of,
@@ -178,7 +179,8 @@ def breakdowns(trace: RankTrace) -> tuple[StepBreakdown, ...]:
         name: (spans, intersection(spans, work), intersection(spans, sent))
         for name, spans in trace.ranges.items()
     }
-    return tuple(_step(trace, step, sets, ranges) for step in trace.steps)
+    kept = tuple(kept_of(x.starts, x.ends) for x in (trace.work, trace.copies, trace.sent))
+    return tuple(_step(trace, step, sets, ranges, kept) for step in trace.steps)
 
 
 def _step(
@@ -186,6 +188,7 @@ def _step(
     step: Step,
     sets: dict[str, Spans],
     ranges: dict[str, tuple[Spans, Spans, Spans]],
+    kept: tuple[Kept, ...],
 ) -> StepBreakdown:
     """One step, from sets of the whole trace."""
     edges = np.array([step.start_ns, step.end_ns])
@@ -203,10 +206,10 @@ def _step(
         copy_s=inside["copies"] * 1e-9,
         host_s=inside["host"] * 1e-9,
         idle_s=idle * 1e-9,
-        compute=_by_family(trace.work, step),
-        ops=_by_op(trace.work, step),
-        copies=_by_family(trace.copies, step),
-        collectives=_by_kind(trace.sent, step, sets["compute"]),
+        compute=_grouped(trace.work, kept[0], step),
+        ops=_grouped(trace.work, kept[0], step, by_op=True),
+        copies=_grouped(trace.copies, kept[1], step),
+        collectives=_by_kind(trace.sent, kept[2], step, sets["compute"]),
         ranges=_by_range(ranges, edges),
     )
 
@@ -221,47 +224,38 @@ def _by_range(ranges: dict[str, tuple[Spans, Spans, Spans]], edges: Times) -> tu
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.name)))
 
 
-def _kept(starts: Times, ends: Times, step: Step) -> tuple[np.ndarray, Times, Times]:
-    """Spans as they do not overlap, cut to a step: their order, beginnings and ends."""
-    order, begins, finishes = first_come(starts, ends)
-    begins = np.clip(begins, step.start_ns, step.end_ns)
-    return order, begins, np.maximum(np.clip(finishes, step.start_ns, step.end_ns), begins)
+def _clipped_ns(starts: Times, ends: Times, step: Step) -> Times:
+    """How much of each span lies in a step."""
+    low, high = (np.clip(times, step.start_ns, step.end_ns) for times in (starts, ends))
+    return np.asarray(high - low)
 
 
-def _by_family(work: Work, step: Step) -> tuple[FamilyTime, ...]:
-    return _grouped(work, step, np.full(len(work.starts), -1, np.intp))
-
-
-def _by_op(work: Work, step: Step) -> tuple[FamilyTime, ...]:
-    return tuple(one for one in _grouped(work, step, work.op) if one.op)
-
-
-def _grouped(work: Work, step: Step, op: np.ndarray) -> tuple[FamilyTime, ...]:
-    """Work by family, pass and operation."""
-    if not len(work.starts):
+def _grouped(work: Work, kept: Kept, step: Step, *, by_op: bool = False) -> tuple[FamilyTime, ...]:
+    """Work by family and pass, or that of known operations by these."""
+    place, begins, finishes = kept.cut(step.start_ns, step.end_ns)
+    if by_op:
+        known = work.op[place] >= 0
+        place, begins, finishes = place[known], begins[known], finishes[known]
+    if not len(place):
         return ()
-    order, begins, finishes = _kept(work.starts, work.ends, step)
-    key = (op * len(PHASES) + work.phase) * len(work.families) + work.family
+    starts, family, many = work.starts[place], work.family[place], len(work.families)
+    key = work.phase[place] * many + family
+    key = work.op[place] * (len(PHASES) * many) + key if by_op else key
     distinct, of = np.unique(key, return_inverse=True)
-    own = np.zeros(len(key), np.int64)
-    own[order] = finishes - begins
-    long = np.clip(work.ends, step.start_ns, step.end_ns) - np.clip(
-        work.starts, step.start_ns, step.end_ns
-    )
-    began = work.first & (work.starts >= step.start_ns) & (work.starts < step.end_ns)
-    sums = [
-        np.bincount(of, weights=column, minlength=len(distinct)) for column in (own, long, began)
-    ]
+    long = _clipped_ns(starts, work.ends[place], step)
+    began = work.first[place] & (starts >= step.start_ns) & (starts < step.end_ns)
+    columns = (finishes - begins, long, began)
+    sums = [np.bincount(of, weights=column, minlength=len(distinct)) for column in columns]
     found = []
     for number, code in enumerate(distinct.tolist()):
-        rest, family = divmod(code, len(work.families))
+        rest, which = divmod(code, many)
         name, phase = divmod(rest, len(PHASES))
         if sums[1][number] > 0 or sums[2][number] > 0:
             found.append(
                 FamilyTime(
-                    family=work.families[family],
+                    family=work.families[which],
                     phase=PHASES[phase],
-                    op=work.ops[name] if name >= 0 else "",
+                    op=work.ops[name] if by_op else "",
                     seconds=float(sums[0][number]) * 1e-9,
                     busy_s=float(sums[1][number]) * 1e-9,
                     count=int(sums[2][number]),
@@ -270,27 +264,23 @@ def _grouped(work: Work, step: Step, op: np.ndarray) -> tuple[FamilyTime, ...]:
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.family, one.phase, one.op)))
 
 
-def _by_kind(sent: Sent, step: Step, work: Spans) -> tuple[CollectiveTime, ...]:
+def _by_kind(sent: Sent, kept: Kept, step: Step, work: Spans) -> tuple[CollectiveTime, ...]:
     """Collectives by kind, with what of each is exposed, and the bandwidth that it reached."""
-    if not len(sent.starts):
-        return ()
-    order, begins, finishes = _kept(sent.starts, sent.ends, step)
-    own, hidden = np.zeros((2, len(order)), np.int64)
-    own[order] = finishes - begins
-    hidden[order] = overlap_ns(work, begins, finishes)
-    long = np.clip(sent.ends, step.start_ns, step.end_ns) - np.clip(
-        sent.starts, step.start_ns, step.end_ns
-    )
-    began = (sent.starts >= step.start_ns) & (sent.starts < step.end_ns)
+    place, begins, finishes = kept.cut(step.start_ns, step.end_ns)
+    own, hidden = finishes - begins, overlap_ns(work, begins, finishes)
+    starts, ends, sizes = sent.starts[place], sent.ends[place], sent.size_bytes[place]
+    kinds, groups = sent.kind[place], sent.members[place]
+    long = _clipped_ns(starts, ends, step)
+    began = (starts >= step.start_ns) & (starts < step.end_ns)
     found = []
     for kind, name in enumerate(sent.kinds):
-        for members in np.unique(sent.members[sent.kind == kind]).tolist():
-            chosen = (sent.kind == kind) & (sent.members == members)
+        for members in np.unique(groups[kinds == kind]).tolist():
+            chosen = (kinds == kind) & (groups == members)
             if not ((long > 0) | began)[chosen].any():
                 continue
-            whole = chosen & began & (sent.size_bytes >= 0)
-            took = int((sent.ends - sent.starts)[whole].sum())
-            moved = float(sent.size_bytes[whole].sum()) if whole.any() else None
+            whole = chosen & began & (sizes >= 0)
+            took = int((ends - starts)[whole].sum())
+            moved = float(sizes[whole].sum()) if whole.any() else None
             rate = moved / (took * 1e-9) if moved is not None and took else None
             factor = bus_factor(name.partition(" (")[0], members) if members else None
             found.append(

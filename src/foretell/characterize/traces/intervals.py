@@ -109,3 +109,31 @@ def first_come(starts: Times, ends: Times) -> tuple[NDArray[np.intp], Times, Tim
     begins = starts.copy()
     begins[1:] = np.maximum(starts[1:], reach[:-1])
     return order, begins, np.maximum(ends, begins)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Spans in the order of their beginnings, with what each keeps of moments that others are in too."""
+
+    order: NDArray[np.intp]
+    """Places of the spans."""
+    starts: Times
+    """Their beginnings, ascending."""
+    begins: Times
+    """Where what each keeps begins."""
+    finishes: Times
+    """Where it ends; ascending."""
+
+    def cut(self, start: int, end: int) -> tuple[NDArray[np.intp], Times, Times]:
+        """Places of spans that reach into a window, and beginnings and ends of what they keep of it."""
+        low = int(np.searchsorted(self.finishes, start, side="left"))
+        high = int(np.searchsorted(self.starts, end, side="left"))
+        chosen = slice(low, max(high, low))
+        begins = np.clip(self.begins[chosen], start, end)
+        return self.order[chosen], begins, np.clip(self.finishes[chosen], begins, end)
+
+
+def kept_of(starts: Times, ends: Times) -> Kept:
+    """What spans keep, found once for any number of windows."""
+    order, begins, finishes = first_come(starts, ends)
+    return Kept(order=order, starts=starts[order], begins=begins, finishes=finishes)

@@ -79,7 +79,8 @@ def _put(
         data.append(made)
     layout["annotations"].append(
         {
-            "text": f"<b>{own['title']['text']}</b>", "showarrow": False, "xref": "paper",
+            # A weight, and no <b>: pages that allow no inline styles show it too.
+            "text": own["title"]["text"], "font": {"weight": "bold"}, "showarrow": False, "xref": "paper",
             "yref": "paper", "x": left, "y": top, "xanchor": "left", "yanchor": "bottom", "yshift": 14,
         }
     )  # fmt: skip

@@ -229,3 +229,11 @@ def test_bad_input_is_told_at_once() -> None:
         foretell.sensitivities(MODEL, **JOB, plan=PLAN, rent="sometimes")
     with pytest.raises(Infeasible):
         foretell.sensitivities("llama-3.1-70b", system="h100-sxm", gpus=8, plan="dp8")
+
+
+def test_an_answer_of_one_token_has_no_time_between_tokens() -> None:
+    found = foretell.sensitivities(
+        "llama-3.2-1b", system="h100-sxm", gpus=1, isl=128, osl=1
+    ).to_dict()
+    assert "tpot_ms" not in found["results"]
+    assert found["numbers"]

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from foretell.cli.ui import flag_table
-from foretell.web.app import make_app
+from foretell.web.app import LOOPBACK, make_app
 from foretell.web.limits import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def app(limits: Limits | None = None, processes: bool = False) -> Any:
     """The app; without processes, one answer at a time in this one."""
-    return make_app(flag_table(), limits, processes=processes)
+    hosts = (*LOOPBACK, "testserver")
+    return make_app(flag_table(), limits, hosts, processes)
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def server(*flags: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         "--json",
         *flags,
     ]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT
     ) as process:

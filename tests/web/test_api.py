@@ -1,6 +1,7 @@
 """The JSON API: the answers are the command line's, strangers reach no file, and limits are said."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -299,4 +300,13 @@ def test_a_deadline_ends_the_question_alone() -> None:
         slow = {**WHERE, "plan": PLAN, "global_batch": 2**16}
         assert wrong(api, "memory", slow, 503)[""]["message"].startswith("takes longer")
         assert time.monotonic() - began < 30
+        assert ask(api, "estimate", {**WHERE, "plan": PLAN})["step_s"] > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
+def test_memory_is_limited() -> None:
+    """What needs more memory than a question may take is refused; the worker goes on."""
+    with client(Limits(workers=1, memory_bytes=24 * 2**20), processes=True) as api:
+        found = wrong(api, "search", {**WHERE, "gpus": 512}, 503)
+        assert "memory" in found[""]["message"]
         assert ask(api, "estimate", {**WHERE, "plan": PLAN})["step_s"] > 0

@@ -278,7 +278,7 @@ class World:
         kinds += [ProfilerActivity.CUDA] if self.device == "cuda" else []
         folder = Path(self.task.out) / "traces"
         name = f"{self.key}.rank{self.rank}.json.gz"
-        with profile(activities=kinds) as seen:
+        with profile(activities=kinds, record_shapes=True) as seen:
             trainer.step()
             if self.device == "cuda":
                 self.torch.cuda.synchronize()

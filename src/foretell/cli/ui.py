@@ -1,5 +1,6 @@
 """`foretell ui`: the page and its JSON API, on this machine unless told otherwise."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -52,7 +53,8 @@ def ui(
         if json:
             write_json({"url": url, "workers": limits.workers})
         else:
-            print(f"{url}\nInterrupt (Ctrl-C) to stop.", flush=True)
+            print(f"{url}\nInterrupt (Ctrl-C) to stop.")
+        sys.stdout.flush()  # who waits for the address reads it from a pipe
         local = host in ("127.0.0.1", "localhost", "::1")
         app = make_app(flag_table(), limits, LOOPBACK if local else None)
         run(app, socket, open_url=url if browser else None)

@@ -101,7 +101,8 @@ def of_serving(
         moved.append(_moved(knob, now, factor, replan))
         if progress is not None:
             progress(place + 1, len(knobs))
-    moved.sort(key=lambda m: (m.kind == "joint", -strength(m, "tpot_ms")))
+    first = next(iter(_results(now)))  # an answer of one token has no time between tokens
+    moved.sort(key=lambda m: (m.kind == "joint", -strength(m, first)))
     return _answer(now, moved, replan, factor)
 
 

@@ -20,7 +20,7 @@ from foretell.web.wrong import Errors, errors_of, problems_of
 
 STATIC = Path(__file__).parent / "static"
 """The page, its style and its scripts."""
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "testserver")
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Names of this machine for itself."""
 FAILURES: dict[int | str, dict[str, Any]] = {
     400: {"model": Errors, "description": "No such host, or no JSON"},

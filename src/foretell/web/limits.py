@@ -26,7 +26,7 @@ class Limits:
     body_bytes: int = 256 * 1024
     """Largest question; a larger one is answered 413."""
     memory_bytes: int = 8 * 2**30
-    """Address space of one worker; what needs more is answered 503."""
+    """Memory of one question; what needs more is answered 503."""
     plans: int = 4_000_000
     """Plans of one search."""
 

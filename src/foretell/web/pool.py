@@ -78,7 +78,6 @@ class Worker:
         if self._process.is_alive():
             self._process.kill()
         self._process.join(STOP_S)
-        self._process.close()
 
 
 def _refusal(message: str) -> Reply:
@@ -125,6 +124,8 @@ class Pool:
                     return None
                 loop = asyncio.get_running_loop()
                 reply = await loop.run_in_executor(self._threads, worker.ask, question)
+            except OSError:  # no other process could be started in the place of one that ended
+                reply = _refusal("cannot be answered now")
             finally:
                 self._idle.put_nowait(worker)
         finally:

@@ -10,7 +10,10 @@ from foretell.errors import BadInput, Problem
 
 GRACE_S = 30
 """What questions under way are given when the server ends."""
+KEPT_OPEN_S = 75
+"""How long a connection that asks nothing is kept open."""
 MOST_CORES = 8
+"""Workers where none are named, at most."""
 
 
 def cores() -> int:
@@ -48,6 +51,7 @@ def run(app: Any, socket: sockets.socket, open_url: str | None = None) -> None:
         access_log=False,
         lifespan="on",
         server_header=False,
+        timeout_keep_alive=KEPT_OPEN_S,
         timeout_graceful_shutdown=GRACE_S,
     )
     server = uvicorn.Server(config)

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
@@ -24,8 +25,8 @@ FIGURE = "figures "
 def work(pipe: Connection, limits: Limits) -> None:
     """Answer what comes through the pipe."""
     _quiet()
-    _bounded(limits.memory_bytes)
     _warm(limits)
+    _bounded(limits.memory_bytes)
     pipe.send_bytes(b"ready")
     while True:
         try:
@@ -111,12 +112,15 @@ def _quiet() -> None:
 
 
 def _bounded(memory_bytes: int) -> None:
-    """Refuse more memory than one question may take, where the system can."""
+    """Refuse more memory beyond what is held now than one question may take, where the system can."""
     try:
         import resource
-    except ImportError:  # not a Unix
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):  # not Linux
         return
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, resource.RLIM_INFINITY))
+    most = pages * resource.getpagesize() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
 
 
 def _warm(limits: Limits) -> None:

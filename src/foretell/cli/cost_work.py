@@ -88,7 +88,7 @@ NOTHING_SET, NO_RUN, NO_SERVICE, NOT_PAID = Question(), Conditions(), Service(),
 
 
 def run(
-    model: MaybeModel = "",
+    model: MaybeModel = None,
     *,
     question: Question = NOTHING_SET,
     conditions: Conditions = NO_RUN,
@@ -107,7 +107,7 @@ def run(
 
 
 def token(
-    model: MaybeModel = "",
+    model: MaybeModel = None,
     *,
     service: Service = NO_SERVICE,
     paid: Paid = NOT_PAID,

@@ -19,7 +19,7 @@ NOTHING_SET, NO_RUN = Question(), Conditions()
 
 
 def estimate(
-    model: MaybeModel = "",
+    model: MaybeModel = None,
     *,
     question: Question = NOTHING_SET,
     run: Conditions = NO_RUN,

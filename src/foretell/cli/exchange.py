@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foretell.interop.launch import Launch
 
 MaybeModel = Annotated[
-    str,
+    str | None,
     Parameter(
         completer=names.models,
         show_default=False,
@@ -45,7 +45,7 @@ Lines = Annotated[
 
 
 def asked(
-    model: str,
+    model: str | None,
     given: Mapping[str, Any],
     source: str | None,
     *,
@@ -58,7 +58,7 @@ def asked(
     model stays a name, and it is told on standard error.
     """
     if source is None:
-        if not model:
+        if model is None:
             raise BadInput([Problem(path="--model", value=None, message="missing")])
         return model, dict(given)
     from dataclasses import replace
@@ -68,7 +68,7 @@ def asked(
 
     launch = read_launch(source, model=model or None)
     serving_only(launch, serving)
-    result = merged(launch, model, given)
+    result = merged(launch, model or "", given)
     chosen = result.pop("model")
     said = launch.said()
     if serving:

@@ -13,7 +13,7 @@ NOTHING_SET, NOWHERE_SET = Question(), Place()
 
 
 def explain(
-    model: MaybeModel = "",
+    model: MaybeModel = None,
     *,
     question: Question = NOTHING_SET,
     plot: Plot = None,

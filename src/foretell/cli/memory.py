@@ -17,7 +17,7 @@ NOTHING_SET = Question()
 
 
 def memory(
-    model: MaybeModel = "",
+    model: MaybeModel = None,
     *,
     question: Question = NOTHING_SET,
     out: Annotated[

@@ -21,7 +21,7 @@ NOTHING_SET = Question()
 
 
 def search(
-    model: MaybeModel = "",
+    model: MaybeModel = None,
     *,
     question: Question = NOTHING_SET,
     top: Top = "10",

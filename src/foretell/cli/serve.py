@@ -39,7 +39,7 @@ from foretell.errors import BadInput, Problem
 
 
 def serve(
-    model: MaybeModel = "",
+    model: MaybeModel = None,
     *,
     system: SystemName = None,
     gpus: Instances = None,

@@ -34,7 +34,7 @@ Seed = Annotated[str, Parameter(metavar="N", help="Seed of the draws.")]
 
 
 def simulate(
-    model: MaybeModel = "",
+    model: MaybeModel = None,
     *,
     question: Question = NOTHING_SET,
     trace: Trace = None,

@@ -391,7 +391,7 @@ def conclusions(
 
 
 def _gain(e: Elasticity) -> str:
-    change = "half the" if e.number.kind == "time" else "twice the"
+    change = "half the" if e.number.better < 1.0 else "twice the"
     return f"The step is {1.0 - e.what_if:.1%} shorter with {change} {e.number.words}."
 
 

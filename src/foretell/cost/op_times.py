@@ -5,7 +5,7 @@ apart (`clocked_s`, `core_joules`), so that a second pass over whole steps can f
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from foretell.cost.kernels.spread import spread_of
 from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
 from foretell.cost.precision import cast_passes, linear_format
 from foretell.cost.software import narrow_loss
+from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.result import Evidence

@@ -4,9 +4,9 @@ A reader turns text into a `Launch`, a writer turns a plan into a `Written`; nei
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from foretell.records import dataclass
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 

@@ -12,7 +12,8 @@ from foretell.errors import BadInput, Problem
 
 DEEPEST = 32
 """Levels of nesting; no options file has more."""
-_PAIR = re.compile(r"""("[^"]*"|'[^']*'|[^\s:#{}\[\],&*!|>'"%@`][^:#]*?)\s*:(?:\s+(.*))?$""")
+_NO_KEY = "{}[],&*!|>%@`#?-"
+"""How no key begins."""
 _NUMBER = re.compile(
     r"[+-]?(\d{1,18}|\d{0,18}\.\d{0,18}(e[+-]?\d{1,3})?|\d{1,18}e[+-]?\d{1,3})", re.I
 )
@@ -56,10 +57,7 @@ def _block(lines: Sequence[Line], at: int, indent: int, depth: int) -> tuple[Any
         return _list(lines, at, indent, depth)
     found: dict[str, Any] = {}
     while at < len(lines) and lines[at][1] == indent:
-        match = _PAIR.fullmatch(lines[at][2])
-        if match is None:
-            raise _bad(lines[at], "is not `key: value`")
-        key, rest = match[1].strip("\"'"), (match[2] or "").strip()
+        key, rest = _pair(lines[at])
         at += 1
         if rest:
             found[key] = _scalar(rest, lines[at - 1])
@@ -72,6 +70,25 @@ def _block(lines: Sequence[Line], at: int, indent: int, depth: int) -> tuple[Any
     if at < len(lines) and lines[at][1] > indent:
         raise _bad(lines[at], "is indented more than what it belongs to")
     return found, at
+
+
+def _pair(line: Line) -> tuple[str, str]:
+    """Key and value of `key: value`; a key may be quoted, or begin with the dashes of a flag."""
+    content = line[2]
+    if content[:1] in ("'", '"'):
+        end = content.find(content[0], 1)
+        key, rest = content[1:end], content[end + 1 :].lstrip()
+        found = end > 0 and (rest == ":" or rest.startswith((": ", ":\t")))
+        rest = rest[1:]
+    else:
+        key, colon, rest = content.partition(": ")
+        if not colon and content.endswith(":"):
+            key, colon, rest = content[:-1], ":", ""
+        bare = key.removeprefix("--")
+        found = bool(colon) and bool(bare.strip()) and bare[0] not in _NO_KEY and " #" not in key
+    if not found:
+        raise _bad(line, "is not `key: value`")
+    return key.strip(), rest.strip()
 
 
 def _list(lines: Sequence[Line], at: int, indent: int, depth: int) -> tuple[list[Any], int]:

@@ -42,6 +42,8 @@ TWICE = 2.0
 """Factor of the what-ifs: a rate twice as high, a time half as long."""
 ALL_HARDWARE = "hardware"
 """Path of all rates and times of the system together."""
+LESS = ("chip.idle_watts",)
+"""Numbers of which less is better, though they are no times."""
 SOFTWARE = "software.fixed_times"
 """Path of all fixed times that are no field of a system."""
 
@@ -66,7 +68,8 @@ class Number:
     @property
     def better(self) -> float:
         """The factor of a what-if: times become shorter, all else larger; all of it slower (`_software`)."""
-        return 1.0 / TWICE if self.kind == "time" or self.path == ALL_HARDWARE else TWICE
+        less = self.kind == "time" or self.path in (ALL_HARDWARE, *LESS)
+        return 1.0 / TWICE if less else TWICE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from foretell.answer import answer_of, fits
 from foretell.search.search import search_plans
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
+    LESS,
     SOFTWARE,
     STEP,
     Batch,
@@ -39,8 +40,6 @@ CAPACITY = "chip.memory_bytes"
 """What a plan that is held does not feel, until it no longer fits."""
 NETWORK = "network"
 """Path of the bandwidths of all tiers together."""
-LESS = ("chip.idle_watts",)
-"""Numbers of which less is better, though they are no times."""
 ROWS = 4
 """Systems for each number: a little lower and higher, better, worse."""
 

@@ -129,6 +129,7 @@ def _model(cells: Cells) -> tuple[Model, tuple[str, ...]]:
     return model, said + mixed
 
 
+@lru_cache(maxsize=4096)
 def named(name: str) -> Model | None:
     """The catalogue's model of a name in a table, None where it has none."""
     plain = re.sub(r"[\s_]+", " ", NOISE.sub(" ", name)).strip()

@@ -150,6 +150,8 @@ class _Reader:
                 if len(self.text) - self.at > LONGEST or not self.more():
                     raise self.wrong(self._why(error)) from error
                 continue
+            except ValueError as error:  # what Python will not convert
+                raise self.wrong("has a number of thousands of digits") from error
             except RecursionError as error:
                 raise self.wrong("is nested too deeply") from error
             # A number at the end of what was read may go on.

@@ -30,6 +30,8 @@ KNOWN: Mapping[str, str] = {
     "data_parallel": COLOURS[5],
     "bubble": GREY,
     "optimizer": COLOURS[6],
+    "gradient_sums": "#7FCDBB",
+    "fixed": "#C9CED4",
     "host": "#B4BAC2",
     "offload": "#6B4E2E",
     "other": "#C9CED4",

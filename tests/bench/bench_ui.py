@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.web.client import server
 
 USERS, PAUSE_S = 50, 1.0
-SEARCH = {"model": "llama-3.1-70b", "system": "h100-sxm", "global_batch": 1024}
+SEARCH = {"model": "llama-3.1-70b", "system": "h100-sxm", "gpus": 64}
+"""Some 135,000 plans; what differs between questions changes none of them."""
 
 
 class Link:
@@ -47,7 +48,7 @@ def question(user: int, turn: int) -> dict[str, Any]:
     model = ("llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "gpt3-175b")[(user + turn) % 4]
     asked = {"model": model, "system": "h100-sxm", "gpus": 64, "seq_len": 2048}
     asked["global_batch"] = 64 * (1 + user + USERS * turn)
-    if turn % 10:
+    if (user + turn) % 10:
         return {**asked, "plan": "tp8 pp4 zero1 mbs1"}
     return {**asked, "model": "llama-3.2-1b", "gpus": 8}
 
@@ -92,11 +93,9 @@ def searches(address: str, process: int) -> list[tuple[float, int, float]]:
     """Seconds, plans and processor seconds, of searches of some 100,000 plans."""
     link = Link(address)
     found = []
-    for batch in range(8):
+    for turn in range(8):
         before = processor_s(process)
-        took, status, told = link.ask(
-            "search", {**SEARCH, "gpus": 256, "global_batch": 768 + 256 * batch}
-        )
+        took, status, told = link.ask("search", {**SEARCH, "set": {"chip.tdp_watts": 700 - turn}})
         assert status == 200
         found.append((took, told["plans_evaluated"], processor_s(process) - before))
     return found[2:]

@@ -78,7 +78,7 @@ def test_training_is_what_python_says(watched: Watched) -> None:
         assert watched.value(name) == getattr(best, name), name
     assert page.inner_text("[data-scenario=A] [data-name=plan]") == str(best.plan)
     assert "plans" in page.inner_text("#status")
-    assert page.locator("#plans tbody tr").count() == 12
+    assert page.locator("#plans tbody tr").count() == 8
     assert page.locator("#limits li").count() > 2
     for figure in ("time", "memory"):
         assert page.locator(f"[data-figure={figure}] svg.main-svg").count() > 0

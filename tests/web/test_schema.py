@@ -13,7 +13,7 @@ from schemathesis import GenerationMode
 from tests.surfaces.command import TOY
 from tests.web.client import app
 
-OFTEN, MANY = 5, 260
+OFTEN, MANY = 5, 280
 """Requests to each of the operations, in the short run and in the long one (10,000 in all)."""
 DESCRIBED = {200, 400, 413, 422, 429, 503}
 

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlparse
 
@@ -107,7 +108,8 @@ def test_a_line_that_is_too_long_is_told() -> None:
             group.start_soon(ask, 16)
         return statuses
 
-    assert sorted(anyio.run(both)) == [200, 429]
+    with ThreadPoolExecutor(1) as apart:  # the browser of other tests has a loop in this thread
+        assert sorted(apart.submit(anyio.run, both).result()) == [200, 429]
 
 
 def test_an_answer_is_kept_for_who_asks_the_same() -> None:

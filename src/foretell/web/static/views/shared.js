@@ -32,7 +32,7 @@ export async function planned(desk, i) {
   let found = null;
   let plan = flags.plan;
   if (!complete(plan)) {
-    found = await desk.ask("search", { ...flags, top: 12 });
+    found = await desk.ask("search", { ...flags, top: 8 });
     if (!found.plans.length) return { ...found, flags: { ...flags, ...run } };
     plan = found.plans[0].plan;
   }

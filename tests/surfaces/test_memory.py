@@ -37,7 +37,15 @@ def test_json() -> None:
     assert fullest[0]["total_bytes"] == pytest.approx(told["peak_memory_bytes"])
 
 
-@pytest.mark.parametrize("kind", ["svg", "html", "json"])
+def test_a_page_has_the_figure(tmp_path: Path) -> None:
+    target = tmp_path / "step.html"
+    assert foretell("memory", *FITS, *PLAN, "--out", str(target)).code == 0
+    text = target.read_text()
+    assert "Plotly" in text
+    assert "stage 1" in text
+
+
+@pytest.mark.parametrize("kind", ["svg", "json"])
 def test_files(kind: str, tmp_path: Path) -> None:
     """A picture is well formed and has a panel for each stage; a JSON file is what --json prints."""
     target = tmp_path / f"step.{kind}"

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -188,7 +189,8 @@ def _evaluate_parallel(
     done = 0
     # An interrupt ends the workers at once; left alone they would take up the next share.
     with ProcessPoolExecutor(workers, initializer=_end_at_once) as pool:
-        futures = {pool.submit(evaluate, scenario, plans.take(share)): share for share in shares}
+        with _interrupts_held():
+            futures = {pool.submit(evaluate, scenario, plans.take(s)): s for s in shares}
         for future in as_completed(futures):
             share = futures[future]
             step[share], peak[share] = future.result()
@@ -199,7 +201,24 @@ def _evaluate_parallel(
 
 
 def _end_at_once() -> None:
-    """Let an interrupt end this process without a word."""
+    """Let an interrupt end this process without a word, also one that came while it began."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Processes that begin in here have interrupts held until they are ready for one."""
+    import signal
+
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -163,7 +163,11 @@ def _dask(address: str | None, workers: int) -> Iterator[Executor]:
     if address is None:
         with (
             LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit=None
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=None,
+                memory_limit=None,
+                env={"POLARS_MAX_THREADS": "1"},  # other cores are other workers'
             ) as cluster,
             Client(cluster) as client,
         ):

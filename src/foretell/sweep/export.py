@@ -107,6 +107,12 @@ def _written(table: Any, path: Path) -> tuple[int, tuple[str, ...]]:
     except pl.exceptions.PolarsError as error:
         message = f"cannot be answered: {str(error).splitlines()[0]}"
         raise BadInput([Problem(path="sql", value=None, message=message)]) from None
+    except pl.exceptions.PanicException:
+        # Only a file that was made to bear the hash of its damage gets here.
+        message, allowed = "a shard is no table", "a folder that sweep wrote"
+        raise BadInput(
+            [Problem(path="folder", value=None, message=message, allowed=allowed)]
+        ) from None
     finally:
         beside.unlink(missing_ok=True)
     read = pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path)

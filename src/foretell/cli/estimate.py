@@ -9,7 +9,7 @@ from foretell.cli.exchange import (
     asked,
     check_tool,
     lines_file,
-    note,
+    print_launch,
 )
 from foretell.cli.flags import Conditions, Json, Plot, Question
 from foretell.cli.output import no_as_json, write_json
@@ -43,11 +43,10 @@ def estimate(
     if lines is not None:
         append(lines, result.to_json_line())
     if json:
-        told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
+        told = written.to_dict() if written else {}
         write_json({**result.to_dict(), **told})
     elif written is not None:
-        print(written.text)
-        note(written.notes)
+        print_launch(written)
     else:
         from foretell.report.console import show
         from foretell.report.estimate import estimate_text

@@ -11,7 +11,7 @@ from foretell.cli import names
 from foretell.errors import BadInput, Problem, unknown
 
 if TYPE_CHECKING:
-    from foretell.interop.launch import Launch
+    from foretell.interop.launch import Launch, Written
 
 MaybeModel = Annotated[
     str | None,
@@ -110,6 +110,12 @@ def note(notes: Sequence[str]) -> None:
         print(f"note: {text}", file=sys.stderr)
 
 
+def print_launch(written: "Written") -> None:
+    """A text for another tool, and what it does not say."""
+    print(written.text)
+    note(written.notes)
+
+
 def lines_file(name: str | None) -> Path | None:
     """Where lines of JSON go; a folder that is not there is bad input, found before the work."""
     if name is None:
@@ -127,8 +133,7 @@ def lines_file(name: str | None) -> Path | None:
     return path
 
 
-def append(path: Path | None, text: str) -> None:
+def append(path: Path, text: str) -> None:
     """Lines behind those that are there."""
-    if path is not None:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)

@@ -9,7 +9,7 @@ from foretell.cli.exchange import (
     asked,
     check_tool,
     lines_file,
-    note,
+    print_launch,
 )
 from foretell.cli.flags import Json, Over, Plot, Question, Top, Workers, number
 from foretell.cli.output import no_as_dict, no_as_json, write_json
@@ -56,13 +56,13 @@ def search(
 
         problems = [nothing_found(found)]
     written = found.best.export(export) if export and found.plans else None
-    append(lines, "".join(plan.to_json_line() for plan in found.plans))
+    if lines is not None:
+        append(lines, "".join(plan.to_json_line() for plan in found.plans))
     if json:
-        told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
+        told = written.to_dict() if written else {}
         write_json(found.to_dict() | told | (no_as_dict(problems) if problems else {}))
     elif written is not None:
-        print(written.text)
-        note(written.notes)
+        print_launch(written)
     elif found.plans:
         from foretell.report.console import show
         from foretell.report.search import search_text

@@ -13,7 +13,7 @@ from foretell.cli.exchange import (
     asked,
     check_tool,
     lines_file,
-    note,
+    print_launch,
 )
 from foretell.cli.flags import (
     AnswerLength,
@@ -153,11 +153,10 @@ def serve(
     if lines is not None:
         append(lines, found.to_json_line())
     if json:
-        told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
+        told = written.to_dict() if written else {}
         write_json({**found.to_dict(), **told})
     elif written is not None:
-        print(written.text)
-        note(written.notes)
+        print_launch(written)
     else:
         from foretell.report.console import show
         from foretell.report.serve import serve_text

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.exchange import ExportEngine, Lines, append, check_tool, lines_file, note
+from foretell.cli.exchange import ExportEngine, Lines, append, check_tool, lines_file, print_launch
 from foretell.cli.flags import (
     AnswerLength,
     Engine,
@@ -94,11 +94,10 @@ def size(
     if lines is not None:
         append(lines, found.to_json_line())
     if json:
-        told = {"export": written.text, "export_notes": list(written.notes)} if written else {}
+        told = written.to_dict() if written else {}
         write_json(found.to_dict() | told)
     elif written is not None:
-        print(written.text)
-        note(written.notes)
+        print_launch(written)
     else:
         from foretell.report.console import show
 

@@ -84,6 +84,10 @@ class Written:
     notes: tuple[str, ...] = ()
     """What the tool cannot be told this way, a sentence each."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """As an answer's JSON carries it."""
+        return {"export": self.text, "export_notes": list(self.notes)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:

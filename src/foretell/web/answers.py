@@ -139,7 +139,7 @@ def _tool(given: Given, known: Sequence[str]) -> str | None:
 
 def _written(found: Any) -> Answer:
     """The text for another tool, and what it does not say."""
-    return {} if found is None else {"export": found.text, "export_notes": list(found.notes)}
+    return {} if found is None else found.to_dict()
 
 
 def network(given: Given, limits: Limits) -> Answer:

@@ -10,13 +10,12 @@ from foretell.characterize.models import spec_of
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.estimate import evaluate_rows, stages_of_plans
 from foretell.programs.collectives import Collective, step_collectives
-from foretell.programs.dealing import contents_of, stages_of_ranks
+from foretell.programs.dealing import dealt_of
 from foretell.records import dataclass
-from foretell.simulate.schedules import schedule_named
 from foretell.specs.plan import batch_of
 from foretell.specs.result import Estimate, Fits
 from foretell.specs.scenario import Scenario
-from foretell.tables import by_cost, tables_of
+from foretell.tables import tables_of
 
 HELD = ("weights", "gradients", "states", "activations")
 """What both sides count tensor by tensor; activations are those that layers keep."""
@@ -106,10 +105,7 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
         "pipeline": sends_s + float(rows.bubble_s[0]),
     }
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
-    schedule, parts = schedule_named(point.plan.schedule), tables.parts
-    head = by_cost(scenario.model, point.plan.framework)
-    dealt = contents_of(parts.order, parts.kinds, point.plan.pp, 1, schedule.layout, head)
-    order = stages_of_ranks(dealt, rows, len(parts.names), schedule)
+    _, order = dealt_of(scenario, point.plan, tables, rows)
     wide = WIDE if point.plan.weights == "fp32" else 1.0
     held = [_held(rows.memory, row, wide) for row in order]
     sent = step_collectives(scenario, point.plan)

@@ -14,7 +14,7 @@ from foretell.cost.fusion import HOSTS
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
 from foretell.network.collectives import occupancy, outermost
 from foretell.pairs import TAKEN_CORES
-from foretell.programs.dealing import Contents, Dealing, contents_of, stages_of_ranks
+from foretell.programs.dealing import Contents, Dealing, dealt_of
 from foretell.programs.messages import copies_of, with_copies, with_messages
 from foretell.programs.passes import part_passes
 from foretell.records import dataclass
@@ -25,7 +25,7 @@ from foretell.simulate.schedules.base import Schedule
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.tables import Tables, by_cost, system_as_filled, tables_of
+from foretell.tables import Tables, system_as_filled, tables_of
 
 Array = NDArray[np.float64]
 
@@ -81,10 +81,8 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
     stages = stages_of_plans(plans, tables)
-    schedule, parts = schedule_named(plan.schedule), tables.parts
-    head = by_cost(scenario.model, plan.framework)
-    contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head)
-    stage = stages_of_ranks(contents, rows, len(parts.names), schedule)
+    schedule = schedule_named(plan.schedule)
+    contents, stage = dealt_of(scenario, plan, tables, rows)
     forward, backward, weight = part_passes(plans, tables, rows)
     chip, software = scenario.system.chip, framework(plan.framework)
     dealt = Dealing(

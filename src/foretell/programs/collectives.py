@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.estimate import evaluate_rows, stages_of_plans
 from foretell.network.library_records import Kind
-from foretell.programs.dealing import contents_of, stages_of_ranks
+from foretell.programs.dealing import dealt_of
 from foretell.records import dataclass
 from foretell.replicas import Share, message_count, shares_of
 from foretell.sharding.data import wire_bytes
-from foretell.simulate.schedules import schedule_named
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.tables import Tables, by_cost, tables_of
+from foretell.tables import Tables, tables_of
 
 Array = NDArray[np.float64]
 Axis = Literal["data", "tensor", "pipeline"]
@@ -54,16 +53,13 @@ def step_collectives(scenario: Scenario, plan: Plan) -> tuple[tuple[Collective, 
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
     stages = stages_of_plans(plans, tables)
-    schedule, parts = schedule_named(plan.schedule), tables.parts
-    head = by_cost(scenario.model, plan.framework)
-    contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head)
-    stage = stages_of_ranks(contents, rows, len(parts.names), schedule)
+    _, stage = dealt_of(scenario, plan, tables, rows)
     micro_batches = float(rows.micro_batches[0])
     shares = shares_of(plans, tables, stages, rows.micro_batches)
     found = []
     for rank, row in enumerate(stage):
         here = [m for s in shares for m in _data(plans, tables, s, row)]
-        if plan.tp > 1 and not parts.grid:
+        if plan.tp > 1 and not tables.parts.grid:
             here += _tensor(plan, tables, rows.counts[rows.pair[0], row], micro_batches)
         if plan.pp > 1:
             here += _pipeline(plan, tables, rank, micro_batches)

@@ -10,9 +10,11 @@ from foretell.held import block_share
 from foretell.records import dataclass
 from foretell.sharding.pipeline import Layout, chunk_layers
 from foretell.simulate.program import NOTHING, Chunk, Pass
+from foretell.simulate.schedules import schedule_named
 from foretell.simulate.schedules.base import Schedule
-from foretell.specs.plan import Plans
-from foretell.tables import Stages, Tables
+from foretell.specs.plan import Plan, Plans
+from foretell.specs.scenario import Scenario
+from foretell.tables import Stages, Tables, by_cost
 
 Contents = tuple[tuple[tuple[int, ...], ...], ...]
 """Rank -> chunk -> parts in order: layer kinds, the embedding before the first, the head behind the last."""
@@ -51,6 +53,16 @@ def stages_of_ranks(
         off = np.abs(known - counts).sum(axis=1) + 1e9 * (rows.multiplicity[0] == 0)
         found.append(int(off.argmin()))
     return tuple(found)
+
+
+def dealt_of(
+    scenario: Scenario, plan: Plan, tables: Tables, rows: Rows
+) -> tuple[Contents, tuple[int, ...]]:
+    """What each rank of one plan holds, and the row of the stage that it is."""
+    schedule, parts = schedule_named(plan.schedule), tables.parts
+    head = by_cost(scenario.model, plan.framework)
+    contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head)
+    return contents, stages_of_ranks(contents, rows, len(parts.names), schedule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,7 +154,7 @@ def recipe(plan: Plan) -> str:
     attention = "fused attention" if plan.flash else "attention that stores its scores"
     return (
         f"recipe: {plan.precision} products, {plan.weights} weights, {plan.gradients} gradients, "
-        f"{plan.master} master copy, {plan.optimizer} with {plan.states} states, {attention}, no dropout"
+        f"{'no' if plan.master == 'none' else plan.master} master copy, {plan.optimizer} with {plan.states} states, {attention}, no dropout"
     )
 
 

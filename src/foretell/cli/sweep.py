@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 Study = Annotated[str, Parameter(metavar="STUDY.toml", help="The study's file (docs/sweep.md).")]
 Folder = Annotated[str, Parameter(metavar="DIR", help="The folder that `sweep --out` wrote.")]
-Out = Annotated[str, Parameter(metavar="DIR", help="Where the results go.")]
+Out = Annotated[
+    str, Parameter(metavar="DIR", help="Folder for the results; one that was begun goes on.")
+]
 OutFile = Annotated[str, Parameter(metavar="FILE", help="What is written: .csv or .parquet.")]
 Sql = Annotated[
     str | None,
@@ -24,10 +26,16 @@ Sql = Annotated[
 ]
 Runner = Annotated[
     str,
-    Parameter(metavar="NAME", help="process; dask, a cluster of our own; or dask://host:port."),
+    Parameter(
+        metavar="NAME",
+        help="process; dask: workers of our own; dask://host:port: a cluster that runs.",
+    ),
 ]
 Yes = Annotated[
-    bool, Parameter(negative="", show_default=False, help="Ask more than 100 000 points.")
+    bool,
+    Parameter(
+        negative="", show_default=False, help="Go on though there are more than 100,000 points."
+    ),
 ]
 EVERY_S = 10.0
 """Between two lines of progress where nobody watches."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from statistics import median
 
+from foretell.validate.own_runs import with_steps
 from foretell.validate.pages import serving_scores, training_scores, with_sections
 from foretell.validate.published import runs, with_runs, with_table
 from foretell.validate.training import score_training
@@ -63,6 +64,11 @@ def test_the_readme_tells_the_scores_of_today(root: Path, data_dir: Path) -> Non
     tpot, ttft = (100.0 * loop[name]["median_ape"] for name in ("tpot", "ttft"))
     assert f"over {loop['tpot']['rows']} measured services" in page
     assert f"TPOT by {tpot:.1f} %, TTFT by {ttft:.1f} %" in page
+
+
+def test_pages_tell_our_own_steps_as_predicted_today(root: Path) -> None:
+    for page, text in with_steps(root).items():
+        assert page.read_text() == text, f"{page.name}: python -m foretell.validate.published"
 
 
 def test_pages_tell_the_errors_of_today(root: Path, data_dir: Path) -> None:

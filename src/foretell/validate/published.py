@@ -205,6 +205,10 @@ def main(arguments: Sequence[str]) -> None:
     readme, page = root / "README.md", root / "docs" / "accuracy.md"
     readme.write_text(with_table(readme.read_text()))
     page.write_text(with_runs(page.read_text()))
+    from foretell.validate.own_runs import with_steps
+
+    for path, text in with_steps(root).items():
+        path.write_text(text)
     if arguments:
         from foretell.validate.pages import with_sections
 

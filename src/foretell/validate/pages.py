@@ -1,7 +1,8 @@
 """Tables of the documentation over measured data, which is not part of the repository.
 
 `python -m foretell.validate.published FOLDER` writes them: the scoreboard of docs/accuracy.md, and the errors
-of docs/memory.md and docs/serving.md, each between its marks. A test holds the pages to it where it is.
+of docs/memory.md, docs/serving.md and docs/model/collectives.md, each between its marks. Where the data is, a
+test holds the pages to it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from foretell.validate.collectives import score_collectives
 from foretell.validate.memory import score_memory, score_memory_rows
 from foretell.validate.published import between
 from foretell.validate.serving import score_serving
@@ -30,6 +32,12 @@ SERVED: tuple[tuple[str, str, str], ...] = (
     ("max_throughput", "throughput", "offline maximum throughput"),
 )
 """Kind of row, metric, and what the page calls them."""
+SIZES = {
+    "below_64kib": "below 64 KiB",
+    "64kib_to_16mib": "64 KiB to 16 MiB",
+    "from_16mib": "from 16 MiB",
+}
+"""Groups of message sizes, and what the page calls them."""
 
 
 @lru_cache(maxsize=2)
@@ -107,10 +115,24 @@ def serving_text(data: Path) -> str:
     return "\n".join(lines)
 
 
+def collectives_text(data: Path) -> str:
+    """Median errors of collectives between nodes by size, kind and system."""
+    scores = score_collectives(data / "network" / "nccl_multinode.csv.gz").to_dict()
+    lines = ["| collectives | rows | median error | signed | in 90 % |", "|---|---|---|---|---|"]
+    for key, names in (("by_size", SIZES), ("by_kind", {}), ("by_system", {})):
+        lines += [
+            f"| {names.get(name, name)} | {s['rows']:,} | {s['median_ape']:.1%} | "
+            f"{s['median_error']:+.1%} | {s['inside_p90']:.0%} |"
+            for name, s in scores[key].items()
+        ]
+    return "\n".join(lines)
+
+
 SECTIONS: Sequence[tuple[str, str, Callable[[Path], str]]] = (
     ("docs/accuracy.md", "scoreboard", scoreboard),
     ("docs/memory.md", "memory", memory_text),
     ("docs/serving.md", "serving", serving_text),
+    ("docs/model/collectives.md", "collectives", collectives_text),
 )
 """Page, name of its section, and what writes it."""
 

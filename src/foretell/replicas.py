@@ -16,7 +16,7 @@ from foretell.sharding.data import (
 )
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.tables import Stages, Tables, distinct, system_as_filled
+from foretell.tables import Stages, Tables, distinct, gather, system_as_filled
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -202,8 +202,8 @@ def data_messages(
         outer = place(there, system, ("all-reduce",))
     if base.secondary:
         near = place(split_counts(everyone, traffic.backward_group[first])[0], system, kinds)
-    parameters, trained = share.parameters[first], share.trained[first]
-    layers = tables.stages.layers[tables.pair[first]]
+    parameters, trained = gather(share.parameters, first), gather(share.trained, first)
+    layers = gather(tables.stages.layers, tables.pair[first])
     pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket))
     gradient_bytes, weight_bytes = wire_bytes(base)
     gradient = trained * gradient_bytes / pieces
@@ -224,7 +224,10 @@ def data_messages(
         scatter_s = scatter_s + collective_s("all-reduce", part, outer) * many
     reduce_s = np.where(zero[:, None] >= 1, scatter_s, seconds("all-reduce", gradient, group))
     return Messages(
-        reduce_s=reduce_s[key], gather_s=gather_s[key], again_s=again_s[key], pieces=pieces[key]
+        reduce_s=gather(reduce_s, key),
+        gather_s=gather(gather_s, key),
+        again_s=gather(again_s, key),
+        pieces=gather(pieces, key),
     )
 
 

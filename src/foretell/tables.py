@@ -255,6 +255,24 @@ def distinct(*columns: Array | Index) -> tuple[Index, Index]:
     return first, key
 
 
+def gather(values: Array, rows: Index) -> Array:
+    """Rows of a table of (combinations, stages), or with parts on a third axis.
+
+    The copy is laid out stage by stage: arithmetic then runs along the plans, which are many, and not along
+    the stages, which are few.
+    """
+    return values.T.take(rows, axis=-1).T
+
+
+def largest_stage(values: Array) -> tuple[Index, Array]:
+    """The first stage with the largest value, and that value; both (plans,)."""
+    index, largest = np.zeros(len(values), dtype=np.intp), values[:, 0]
+    for stage in range(1, values.shape[1]):
+        index = np.where(values[:, stage] > largest, stage, index)
+        largest = np.maximum(largest, values[:, stage])
+    return index, largest
+
+
 def numbered(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """Values replaced by their rank among those that occur, and how many occur."""
     top = int(values.max(initial=0)) + 1

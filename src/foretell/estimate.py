@@ -51,7 +51,6 @@ from foretell.held import (
     placeholders_of,
     stage_memory,
 )
-from foretell.network.collectives import send_s
 from foretell.pairs import hidden_exchanges, mirror_seconds, pair_savings
 from foretell.pass_times import held_passes, late_launches, weight_seconds
 from foretell.records import dataclass
@@ -70,7 +69,6 @@ from foretell.tables import (
     gather,
     largest_stage,
     select,
-    system_as_filled,
     tables_of,
 )
 
@@ -148,9 +146,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
     stages = stages_of_plans(plans, tables)
     shares = shares_of(plans, tables, stages, micro_batches)
-    network = system_as_filled(scenario).network
-    sent = tables.parts.send_bytes[tables.shape]
-    sends = send_s(sent, tables.pipe_counts[:, tables.spot], network)
+    latency_s, s_per_byte = (line[tables.spot] for line in tables.send_line)
+    sends = latency_s + tables.parts.send_bytes[tables.shape] * s_per_byte
     sends = sends + tables.exchanges.send_s[tables.group] * (plans.pp > 1)
     sends_s = (2.0 * plans.vpp * sends)[:, None]
     data_s = data_seconds(scenario, plans, tables, stages, shares, sends_s)

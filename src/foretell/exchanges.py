@@ -135,7 +135,8 @@ def tensor_seconds(
     def seconds(kind: Kind) -> Array:
         return collective_s(kind, sizes, group) if kind in kinds else np.zeros_like(sizes)
 
-    gather_s, scatter_s, reduce_s = map(seconds, ("all-gather", "reduce-scatter", "all-reduce"))
+    gather_s, scatter_s = seconds("all-gather"), seconds("reduce-scatter")
+    reduce_s = seconds("all-reduce")
     times = EndTimes(
         enter_gather=gather_s[:, :many],
         leave_scatter=scatter_s[:, many:-1],

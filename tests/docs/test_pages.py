@@ -46,6 +46,19 @@ def test_every_verb_has_a_row() -> None:
     assert named == set(VERBS)
 
 
+def test_every_module_has_a_page() -> None:
+    package = ROOT / "src" / "foretell"
+    there = {f"{path.name}/" for path in package.iterdir() if (path / "__init__.py").is_file()}
+    there |= {path.name for path in package.glob("*.py")} - {"__init__.py"}
+    named: list[str] = []
+    for line in (DOCS / "code.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `"):
+            module, _, page = (cell.strip() for cell in line.strip("|").split("|"))
+            named += re.findall(r"`([a-z_0-9./]+)`", module)
+            assert re.search(r"\]\([^)]+\.md\)", page), line
+    assert sorted(named) == sorted(there)
+
+
 def _rows(text: str) -> dict[str, str]:
     """Words of the tables of a text by their name without a number, and the whole row."""
     rows = {}

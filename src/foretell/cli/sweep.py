@@ -19,10 +19,10 @@ Folder = Annotated[str, Parameter(metavar="DIR", help="The folder that `sweep --
 Out = Annotated[
     str, Parameter(metavar="DIR", help="Folder for the results; one that was begun goes on.")
 ]
-OutFile = Annotated[str, Parameter(metavar="FILE", help="What is written: .csv or .parquet.")]
+OutFile = Annotated[str, Parameter(metavar="FILE", help="File to write: .csv or .parquet.")]
 Sql = Annotated[
     str | None,
-    Parameter(metavar="QUERY", help='What to write of the table "sweep"; else all of it.'),
+    Parameter(metavar="QUERY", help='SQL over the table "sweep"; else all of it.'),
 ]
 Runner = Annotated[
     str,
@@ -101,12 +101,18 @@ def plot(
     folder: Folder,
     *,
     out: Annotated[
-        str, Parameter(metavar="FILE", help="What is written: .html, .json, .svg, .png.")
+        str, Parameter(metavar="FILE", help="File to write: .html, .json, .svg or .png.")
     ],
-    x: Annotated[str | None, Parameter(metavar="COLUMN", help="Across; else what varies.")] = None,
-    y: Annotated[str | None, Parameter(metavar="COLUMN", help="Up; else what is wanted.")] = None,
+    x: Annotated[
+        str | None,
+        Parameter(metavar="COLUMN", help="Column of the horizontal axis; else what varies."),
+    ] = None,
+    y: Annotated[
+        str | None,
+        Parameter(metavar="COLUMN", help="Column of the vertical axis; else the objective."),
+    ] = None,
     value: Annotated[
-        str | None, Parameter(metavar="COLUMN", help="Of a heat map over the two.")
+        str | None, Parameter(metavar="COLUMN", help="Column that colours a heat map over the two.")
     ] = None,
     json: Json = False,
 ) -> int:

@@ -157,3 +157,19 @@ def test_stages_take_prompts_one_after_the_other():
     busy = {"concurrency": 64.0, "isl": 4000.0, "osl": 2.0}
     one, four = state(**busy), state(deployment=Deployment(pp=4), **busy)
     assert float(four.requests_per_s) > 1.5 * float(one.requests_per_s)
+
+
+def test_a_request_that_is_alone_finds_no_step_under_way():
+    engine = replace(ENGINES[0], latency_s=0.0, latency_s_per_token=0.0, late_steps=0.0)
+    found = state(engine, concurrency=np.array([1.0, 2.0]))
+    assert float(found.ttft_s[0]) == pytest.approx(float(found.prefill_s[0]))
+    assert float(found.ttft_s[1]) > float(found.prefill_s[1])
+
+
+def test_stages_read_prompts_side_by_side_offline():
+    """Where prompts are all the work, four stages answer about four times as many requests."""
+    whole = []
+    for stages in (1, 4):
+        times = step_times(LLAMA, SYSTEM, Deployment(pp=stages), ENGINES[2])
+        whole.append(float(offline_tokens_per_s(times, 64.0, 4096.0, 4.0)))
+    assert 2.5 < whole[1] / whole[0] <= 4.0

@@ -219,7 +219,7 @@ class Kernels:
 
     def experts(self, dims: dict[str, Num], width: int) -> Cost:
         """One layer of routed experts on the most loaded rank."""
-        dtype = kernel_format(self.deployment.experts, self.chip)
+        dtype = kernel_format(self.deployment.experts, self.chip, experts=True)
         found = self.chosen("experts", dtype)
         engine = self.engine(found, dtype)
         sizes = {name: np.broadcast_to(np.asarray(v, float), (width,)) for name, v in dims.items()}

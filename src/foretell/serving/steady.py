@@ -185,6 +185,8 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     crowd = loop.n / rate - loop.n / at.rate
     # The rest of the step under way is part of what they wait for each other.
     under_way = np.maximum(0.5 * step + 0.5 * busy * at.span_s - crowd, 0.0)
+    # A request that is alone finds no step under way.
+    under_way = under_way * np.minimum(loop.n - 1.0, 1.0)
     queued = np.maximum(loop.asked - loop.n, 0.0) / rate + crowd
     late = (p.late_steps + d.stream_interval - 1.0) * step
     after = late + p.latency_s + p.latency_s_per_token * loop.length + queued

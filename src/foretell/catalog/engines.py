@@ -127,8 +127,8 @@ def carried_over(p: EngineProfile, chip: Chip) -> EngineProfile:
 
 def usual(p: EngineProfile) -> EngineProfile:
     """A profile with what is fitted under load at its usual values; rules and limits as they are."""
-    values = {f.name: f.default for f in fields(EngineProfile) if f.name in OVERHEADS}
-    return replace(p, **{**values, **USUAL})
+    values: dict[str, Any] = {f.name: f.default for f in fields(p) if f.name in OVERHEADS}
+    return replace(p, **values | dict(USUAL))
 
 
 def wide_card(chip: Chip) -> bool:

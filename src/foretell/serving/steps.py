@@ -98,10 +98,10 @@ class StepTimes:
         decode_s = p_norm(device, eager, SIDE_BY_SIDE) if layer_s else device
         floor = max(p.prefill_layer_s, layer_s) * self.layers
         floor = floor + p.prefill_mixture_s * self.tables.mixtures
-        replayed = np.asarray(load.decoding) + load.prefill_tokens <= p.graph_tokens
-        floor = np.where(replayed & self.deployment.graph, 0.0, floor)
+        launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
+        shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
         slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
-        prompt_s = np.maximum(p.prefill_factor * slow, floor) + p.prefill_step_s
+        prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + host, 0.0))
 

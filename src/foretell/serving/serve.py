@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.cost.power import chip_power
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
@@ -155,6 +156,7 @@ def answered(
     usd_in, usd_out = costs(q, state, mean * isl, answer)
     own = replace(q.traffic, concurrency=max(flight, 1.0))
     in_joules, out_joules = (float(j) for j in request_joules(times, memory, own, state))
+    out_joules += idle_joules(q, flight) / rate
     limit = float(q.deployment.max_batch or q.profile.max_batch) * q.deployment.dp
     parts = decode_parts(times, state, mean * isl + 0.5 * answer)
     return Served(
@@ -200,6 +202,17 @@ def answered(
         assumptions=q.assumptions,
         overrides=dict(q.overrides),
     )
+
+
+def idle_joules(q: ServeQuestion, flight: float) -> float:
+    """Joules a second of chips that have nothing to do: instances without requests, and between requests.
+
+    Requests that come by chance leave an instance empty for exp(-n) of the time, n the mean in flight.
+    """
+    empty = np.exp(-flight) if q.rate is not None else 0.0
+    idle = q.replicas - q.in_use * (1.0 - empty)
+    watts = float(np.asarray(chip_power(q.system.chip).idle_watts))
+    return float(watts * q.deployment.gpus * idle)
 
 
 def decode_parts(times: StepTimes, state: Steady, context: float) -> dict[str, float]:

@@ -30,6 +30,8 @@ from foretell.validate.serving_played import PLAYED, played_figures
 
 THROUGHPUT_ERROR = 0.09
 """Median error of throughputs and whole latencies where a profile has none of its own."""
+UNKNOWN_THROUGHPUT = 0.15
+"""The same on chips of a generation that the profile was not fitted to."""
 NO_TARGET = "no target: the row has none of the figures that are scored"
 """Why a row is not scored that could be predicted."""
 
@@ -125,7 +127,7 @@ def predictions_of(
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:
             continue
-        width = TO_P90 * np.log1p(error_of(profile, name))
+        width = TO_P90 * np.log1p(error_of(profile, name, case.system.chip.architecture))
         found.append(
             Prediction(
                 id=case.row.id,
@@ -139,14 +141,18 @@ def predictions_of(
     return found
 
 
-def error_of(profile: EngineProfile, metric: str) -> float:
-    """Median error that is to be expected of a metric under a profile."""
+def error_of(profile: EngineProfile, metric: str, architecture: str = "") -> float:
+    """Median error that is to be expected of a metric under a profile, on a generation of chips.
+
+    On a generation that a profile was not fitted to nothing of its own errors holds.
+    """
     fit = profile.fit
+    known = not architecture or not profile.architectures or architecture in profile.architectures
     if metric == "ttft":
-        return fit.left_out_ttft_ape or fit.ttft_ape or UNKNOWN_TTFT
+        return (fit.left_out_ttft_ape or fit.ttft_ape or UNKNOWN_TTFT) if known else UNKNOWN_TTFT
     if metric == "tpot":
-        return fit.left_out_tpot_ape or fit.tpot_ape or UNKNOWN_TPOT
-    return fit.throughput_ape or THROUGHPUT_ERROR
+        return (fit.left_out_tpot_ape or fit.tpot_ape or UNKNOWN_TPOT) if known else UNKNOWN_TPOT
+    return (fit.throughput_ape or THROUGHPUT_ERROR) if known else UNKNOWN_THROUGHPUT
 
 
 def board(

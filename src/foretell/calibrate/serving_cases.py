@@ -182,10 +182,11 @@ def model_named(name: str) -> Model:
 
 @lru_cache(maxsize=128)
 def system_named(gpu: str) -> System:
-    """The reference system of the chip that a row names."""
-    if not gpu or not exists(gpu, ("chip",)):
-        raise Unsupported(f"the chip {gpu or '(blank)'} is not in the catalogue")
-    return named_system(find(gpu, ("chip",)).id)
+    """The reference system of the chip that a row names, or the system that it names in its place."""
+    for kind in ("chip", "system"):
+        if gpu and exists(gpu, (kind,)):
+            return named_system(find(gpu, (kind,)).id)
+    raise Unsupported(f"the chip {gpu or '(blank)'} is not in the catalogue")
 
 
 Figures = dict[str, float]

@@ -2,6 +2,7 @@
 
 import pytest
 
+import foretell
 from foretell.catalog import chip
 from foretell.catalog.engines import USUAL, engine_named, profile, profiles
 from foretell.errors import BadInput
@@ -79,3 +80,19 @@ def test_engines_that_wait_for_their_host_are_faster_where_hosts_are():
     old, new = (profile("vllm", chip(on), "2023") for on in ("a100-sxm-80gb", "h100-sxm"))
     assert new.eager_layer_s == pytest.approx(old.eager_layer_s / 1.4)
     assert new.eager_sequence_s == pytest.approx(old.eager_sequence_s / 1.4)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_an_engine_leaves_room_on_a_small_card(engine):
+    """Llama-3.1-8B is served in 16 bits on cards of 24 GB."""
+    found = foretell.serve(
+        "llama-3.1-8b",
+        system="l4",
+        gpus=1,
+        isl=256,
+        osl=128,
+        concurrency=4,
+        plan="tp1",
+        engine=engine,
+    )
+    assert 1e9 < found.kv_bytes < 7e9

@@ -17,6 +17,9 @@ ORDER = ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-u
 """Chip generations; the nearest one stands for a generation that no profile names."""
 WIDE_CARD_BYTES = 70.0 * 2**30
 """Memory from which vLLM's defaults are those of large cards (vllm/engine/arg_utils.py)."""
+SMALL_RESERVE = 0.05
+"""Most that an engine keeps of a smaller card for context, workspaces and graphs: about a gibibyte of 24, as
+start-up logs of vLLM have it (recalled)."""
 NARROW_BATCH, NARROW_TOKENS = 256, 2048
 """Sequences and tokens of a step that vLLM's server allows by default on other cards, and on every A100."""
 OVERHEADS = (
@@ -102,6 +105,8 @@ def on_card(p: EngineProfile, chip: Chip) -> EngineProfile:
     """A profile as it holds on a chip: its limits there, and its overheads where it was fitted to others."""
     if p.architectures and chip.architecture not in p.architectures:
         p = carried_over(p, chip)
+    if float(chip.memory_bytes) < WIDE_CARD_BYTES:
+        p = replace(p, reserve_bytes=min(p.reserve_bytes, SMALL_RESERVE * float(chip.memory_bytes)))
     if not p.limits_by_card or wide_card(chip):
         return p
     return replace(

@@ -41,10 +41,11 @@ from foretell.catalog.names import exists, find
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
 from foretell.records import dataclass
+from foretell.serving.arrivals import with_rate
 from foretell.serving.layouts import query_heads
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
 from foretell.serving.static import offline_tokens_per_s, static_batch
-from foretell.serving.steady import steady, with_rate
+from foretell.serving.steady import steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile

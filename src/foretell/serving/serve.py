@@ -8,7 +8,8 @@ Read this file to know where everything is:
       network/                 all-reduces, gathers, sends
     serving/steps.py         what one step of any load takes
     serving/memory.py        what a chip holds, and what each engine's rule leaves to the cache
-    serving/steady.py        the closed form: batch, TPOT and TTFT of a loop of requests, or of a rate
+    serving/steady.py        the closed form: batch, TPOT and TTFT of a loop of requests
+    serving/arrivals.py      the same of requests that come by chance
     serving/percentiles.py   how latencies differ from request to request
     serving/static.py        batches without an engine, and endless queues
     serving/layouts.py       the layouts that a number of chips allows
@@ -23,9 +24,10 @@ from numpy.typing import NDArray
 from foretell.cost.power import chip_power
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
+from foretell.serving.arrivals import with_rate
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
-from foretell.serving.steady import Steady, request_joules, steady, with_rate
+from foretell.serving.steady import Steady, request_joules, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text

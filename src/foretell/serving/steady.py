@@ -24,12 +24,12 @@ from foretell.records import dataclass
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN
+from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.engine import EngineProfile
 
 Array = NDArray[np.float64]
 
-HALVINGS = 40
-"""Rounds in which the number in flight goes half the way to what Little's law says."""
 ROUNDS = 6
 """Rounds of the fixed point between prompts of a step and the rate of requests."""
 
@@ -190,9 +190,9 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         inside = loop.n / np.minimum(at.rate, able_per_s(d, at))
         there = loop.asked * inside / (inside + outside_s(times, loop, at))
         loop = replace(loop, n=np.minimum(there, loop.fit))
-        # Prompts that come during a step go in with the next one that reads any.
-        cycle = at.span_s + (waits + loop.own_steps) * at.step_s
-        wanted = np.maximum(at.rate * cycle, together(loop, d, at.share))
+        reading_s = at.span_s + waits * at.step_s
+        came = met_together(at.rate / d.pp, at.step_s, reading_s)
+        wanted = np.maximum(came, together(loop, d, at.share))
         k = np.maximum(np.minimum(wanted, np.minimum(loop.most, loop.n)), 1.0)
         at = point_of(times, loop, k, at.share, waits)
     step, able = at.step_s, able_per_s(d, at)
@@ -240,8 +240,12 @@ def outside_s(times: StepTimes, loop: Loop, at: Point) -> Array:
     """What a request spends beside its prompt, its answer and any queue: on its way in, and back."""
     p, d = times.profile, times.deployment
     late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
-    way = p.latency_s + p.latency_s_per_token * loop.length
-    return np.asarray(under_way_s(times, loop, at) + late + way)
+    return np.asarray(under_way_s(times, loop, at) + late + way_s(p, loop.length))
+
+
+def way_s(p: EngineProfile, length: Array) -> Array:
+    """What a request of so many tokens meets before and after the engine."""
+    return np.asarray(p.latency_s + p.latency_s_per_token * length)
 
 
 def together(loop: Loop, d: Deployment, share: Array) -> Array:
@@ -249,6 +253,17 @@ def together(loop: Loop, d: Deployment, share: Array) -> Array:
     ended = np.maximum(loop.n * share, 1e-9) / loop.answer * (1.0 + d.accepted) / d.pp
     found = np.minimum(ended / -np.expm1(-ended), np.minimum(loop.most, loop.n))
     return np.asarray(np.maximum(found, 1.0))
+
+
+def met_together(rate: Num, step_s: Array, reading_s: Array) -> Array:
+    """Prompts of a step that has any, where they come by chance: those that came in the step before.
+
+    Steps that read are as many as follow a step in which a prompt came: with r_d decode and r_p reading steps
+    a second, r_p exp(-X t_m) = r_d (1 - exp(-X t_d)), and together they fill the time; k = X / r_p.
+    """
+    came = np.maximum(np.asarray(rate) * step_s, 1e-12)
+    later = np.exp(-np.asarray(rate) * reading_s)
+    return np.asarray(rate * reading_s + came * later / -np.expm1(-came))
 
 
 def request_joules(
@@ -274,22 +289,3 @@ def start_s(times: StepTimes, loop: Loop) -> Array:
     load = loop.reading(packed, np.zeros(()))
     load = replace(load, decoding=half, context_tokens=half * loop.length)
     return np.asarray(times.seconds(load) * (steps + loop.chunks) / 2.0)
-
-
-def with_rate(
-    times: StepTimes, memory: Memory, traffic: Traffic, rate: float
-) -> tuple[Steady, float]:
-    """The state under `rate` requests a second, and the number in flight by Little's law.
-
-    n = rate x time in the system; above the rate that the instance can sustain it grows without end, and
-    is held at four times what fits. Numbers are rounded to what a loop can hold: at least one.
-    """
-    flight = 1.0
-    found = steady(times, memory, replace(traffic, concurrency=flight, waves=1e9))
-    answer = 0.5 * (1.0 + traffic.least) * float(traffic.osl)
-    for _ in range(HALVINGS):
-        spent = float(found.ttft_steady_s + (answer - 1.0) * found.tpot_s)
-        wanted = min(rate * spent, 4.0 * float(found.fit_batch))
-        flight = max(0.5 * (flight + wanted), 1e-3)
-        found = steady(times, memory, replace(traffic, concurrency=max(flight, 1.0), waves=1e9))
-    return found, flight

@@ -236,8 +236,8 @@ def at(table: Array, tokens: Array) -> Array:
 
 
 def few(value: Array, points: Array) -> Array:
-    """0 of nothing, else 1."""
-    return np.asarray(np.minimum(np.asarray(value) / points[0], 1.0) > 0.0, float)
+    """0 of nothing, 1 from the first point on; between, the chance that there is one."""
+    return np.asarray(np.clip(np.asarray(value, float) / points[0], 0.0, 1.0))
 
 
 def least_one(total: Num, ranks: float) -> Array:

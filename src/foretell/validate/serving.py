@@ -23,7 +23,7 @@ from foretell.calibrate.serving_fit import LOADED, left_out_profile
 from foretell.calibrate.serving_rows import Row, read_rows
 from foretell.catalog.engines import profiles
 from foretell.errors import ProblemsError
-from foretell.serving.serve import TO_P90, UNKNOWN_TPOT, UNKNOWN_TTFT
+from foretell.serving.serve import TO_P90, expected_errors
 from foretell.specs.engine import EngineProfile
 from foretell.validate.scores import Prediction, Scores, score, scores_of
 from foretell.validate.serving_played import PLAYED, played_figures
@@ -146,13 +146,11 @@ def error_of(profile: EngineProfile, metric: str, architecture: str = "") -> flo
 
     On a generation that a profile was not fitted to nothing of its own errors holds.
     """
-    fit = profile.fit
     known = not architecture or not profile.architectures or architecture in profile.architectures
-    if metric == "ttft":
-        return (fit.left_out_ttft_ape or fit.ttft_ape or UNKNOWN_TTFT) if known else UNKNOWN_TTFT
-    if metric == "tpot":
-        return (fit.left_out_tpot_ape or fit.tpot_ape or UNKNOWN_TPOT) if known else UNKNOWN_TPOT
-    return (fit.throughput_ape or THROUGHPUT_ERROR) if known else UNKNOWN_THROUGHPUT
+    tpot, ttft = expected_errors(profile.fit, known=known)
+    if metric in ("ttft", "tpot"):
+        return ttft if metric == "ttft" else tpot
+    return (profile.fit.throughput_ape or THROUGHPUT_ERROR) if known else UNKNOWN_THROUGHPUT
 
 
 def board(

@@ -37,6 +37,11 @@ def test_there_are_a_few_profiles_each_with_its_fit_and_source():
         ("vllm", "0.6.3", "a100-sxm-80gb", "vllm-0.6"),
         ("vLLM", "2024-12 (latest then)", "h100-sxm", "vllm-0.6"),
         ("vllm", "0.10.2", "h100-sxm", "vllm-0.11-blackwell"),
+        ("vllm", "", "v100-sxm-32gb", "vllm-0.18-hopper"),
+        ("trtllm", "", "a100-sxm-80gb", "trtllm-0.17"),
+        ("nemo", "", "h100-sxm", "nemo-2023"),
+        ("vllm-0.2", "", "h100-sxm", "vllm-2023"),
+        ("vllm 0.11.1", "", "h100-sxm", "vllm-0.11-blackwell"),
     ],
 )
 def test_engine_version_and_chip_choose_the_profile(engine, version, on, wanted):

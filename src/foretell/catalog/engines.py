@@ -42,10 +42,10 @@ HOST_SPEED: Mapping[str, float] = {
 }  # fmt: skip
 """Speed of one thread of a generation's usual hosts over that of A100 nodes (EPYC of 2019 beside Xeons of
 2023), by which host-bound engines of 2023 are faster there."""
-LAST_YEARS = 2025
-"""Profiles of engines that were replaced before this year serve only where their version is told."""
 FIRST_YEAR = 2000
 """Numbers from here on are years, not versions."""
+KEPT_YEARS = 1
+"""Years after which the end of a profile's versions is long ago."""
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "nemo": "nemo", "fastertransformer": "nemo", "torch": "torch", "huggingface": "torch",
@@ -75,7 +75,11 @@ def engine_named(text: str) -> str | None:
 
 
 def profile(name: str, chip: Chip, version: str = "") -> EngineProfile:
-    """A profile by its id, or an engine's for a version and a chip: the newest of the nearest generation."""
+    """A profile by its id, or an engine's for a version and a chip: the newest of the nearest generation.
+
+    Without a version the engine of today is meant: profiles that ended years ago come last, however near
+    the chips that they were fitted on.
+    """
     known = profiles()
     if name in known:
         return known[name]
@@ -94,9 +98,11 @@ def profile(name: str, chip: Chip, version: str = "") -> EngineProfile:
                 )
             ]
         )
+    version = version or _version_in(name)
+    newest = 0 if version else max(p.years[0] for p in mine)
     best = min(
         mine,
-        key=lambda p: (outside(p, version), retired(p, version), far(p, chip), newest_first(p)),
+        key=lambda p: (outside(p, version), outdated(p, newest), far(p, chip), newest_first(p)),
     )
     return on_card(best, chip)
 
@@ -141,6 +147,17 @@ def wide_card(chip: Chip) -> bool:
     return float(chip.memory_bytes) >= WIDE_CARD_BYTES and not chip.id.startswith("a100")
 
 
+def _version_in(name: str) -> str:
+    """The version that an engine's name ends with, as in vllm-0.6."""
+    found = re.search(r"[0-9]+(\.[0-9]+)*$", name.strip())
+    return found[0] if found else ""
+
+
+def outdated(p: EngineProfile, year: int) -> bool:
+    """Whether a profile's versions ended so long before a year that nobody means them then."""
+    return 0 < p.years[1] < year - KEPT_YEARS
+
+
 def outside(p: EngineProfile, version: str) -> float:
     """How far a version, or a year in its place, lies outside a profile's range; 0 where none is told."""
     numbers = numbers_of(version)
@@ -152,11 +169,6 @@ def outside(p: EngineProfile, version: str) -> float:
     low = numbers_of(p.since) <= numbers
     high = not p.until or numbers[: len(numbers_of(p.until))] <= numbers_of(p.until)
     return 0.0 if low and high else 1.0
-
-
-def retired(p: EngineProfile, version: str) -> bool:
-    """Whether nobody means a profile who tells no version: an engine of years ago, whatever the chip."""
-    return not numbers_of(version) and 0 < p.years[1] < LAST_YEARS
 
 
 def far(p: EngineProfile, chip: Chip) -> float:

@@ -224,10 +224,11 @@ def catalogue_model(id: str) -> Model:
 
 def _stored(record: Model, name: str) -> Model:
     """With the precision that the name of a repository says its weights are stored in."""
+    if "/" not in name:
+        return record
     plain, words = plain_key(name), re.split(r"[-_. ]", name.lower())[-LAST_WORDS:]
     for ending, dtype in STORED:
-        said_so = plain.endswith(ending) or ending in words
-        if "/" in name and said_so and record.dtype != dtype:
+        if (plain.endswith(ending) or ending in words) and record.dtype != dtype:
             said = f"weights stored in {dtype}, as the name {name} says"
             return replace(record, dtype=dtype, assumptions=(*record.assumptions, said))
     return record

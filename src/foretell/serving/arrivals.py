@@ -118,6 +118,7 @@ def open_state(times: StepTimes, loop: Loop, met_s: tuple["Meeting", Array], rat
         prefill_s=own_s,
         prompts=at.k,
         busy=busy,
+        met=busy,
         tpot_s=tpot,
         ttft_steady_s=first,
         ttft_start_s=start_s(times, loop),

@@ -7,7 +7,8 @@ With n sequences in the engine, prompts of L tokens, answers of O, t_d a decode 
     X      = n / ((O - 1) TPOT + t_m + W)             requests a second, at most k / t_m
     k      = X (t_m + W), at least s n / O (answers that end in one decode step) and 1, at most what a step's
              token budget takes
-    TTFT   = t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k
+    TTFT   = t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k x (c - 1) / c: a request
+             of a loop finds the prompts of the c - 1 others under way, never its own
     start  = the first wave is sent at once: its prompts follow each other in steps of the token budget
 
 TTFT is one span, from arrival to the first token; where fewer than are in flight fit, the others wait
@@ -56,6 +57,8 @@ class Steady:
     """Prompts of such a step."""
     busy: Array
     """Share of the time in steps with prompts."""
+    met: Array
+    """Share of requests that find such a step of others under way."""
     tpot_s: Array
     """Mean time per output token, the first excluded."""
     ttft_steady_s: Array
@@ -215,6 +218,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         prefill_s=at.span_s,
         prompts=at.k,
         busy=np.minimum(at.rate / able, 1.0),
+        met=met_share(times, loop, at),
         tpot_s=at.tpot_s,
         ttft_steady_s=settled,
         ttft_start_s=start,
@@ -229,11 +233,16 @@ def able_per_s(d: Deployment, at: Point) -> Array:
     return np.asarray(d.pp * at.k / at.span_s)
 
 
+def met_share(times: StepTimes, loop: Loop, at: Point) -> Array:
+    """Share of the requests that find prompts of the c - 1 others under way, never their own."""
+    busy = np.minimum(at.rate / able_per_s(times.deployment, at), 1.0)
+    return np.asarray(busy * (1.0 - 1.0 / np.maximum(loop.asked, 1.0)))
+
+
 def under_way_s(times: StepTimes, loop: Loop, at: Point) -> Array:
     """The rest of the step that a request finds under way; none where it is alone."""
-    busy = np.minimum(at.rate / able_per_s(times.deployment, at), 1.0)
-    rest = 0.5 * at.step_s + 0.5 * busy * at.span_s
-    return np.asarray(rest * np.clip(loop.n - 1.0, 0.0, 1.0))
+    rest = 0.5 * at.step_s * np.clip(loop.n - 1.0, 0.0, 1.0)
+    return np.asarray(rest + 0.5 * met_share(times, loop, at) * at.span_s)
 
 
 def outside_s(times: StepTimes, loop: Loop, at: Point) -> Array:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from foretell.calibrate.serving_cases import case_of, predicted
+from foretell.calibrate.serving_rules import precision_named
 from tests.calibrate.test_serving_fit import BLANK
 
 OFFLINE = replace(
@@ -47,3 +48,20 @@ def test_vllm_has_its_default_limits_offline(version, gpu, limit):
     case = case_of(row)
     same = replace(case, deployment=replace(case.deployment, max_batch=limit))
     assert predicted(case)["throughput"] == pytest.approx(predicted(same)["throughput"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("int4-awq", "int4"), ("INT4 AWQ", "int4"), ("w4afp8", "int4"), ("W4A16", "int4"), ("gptq", "int4"),
+     ("fp8_block", "fp8"), ("FP8", "fp8"), ("mxfp8", "fp8"), ("int8_wo", "int8"), ("w8a8", "int8"),
+     ("bfloat16", "bf16"), ("half", "fp16"), ("nvfp4", "nvfp4"), ("fp4", "fp4"), ("mxfp4", "mxfp4"),
+     ("", ""), ("precise", "")],
+)  # fmt: skip
+def test_precisions_by_any_of_their_names(text, wanted):
+    assert precision_named(text) == wanted
+
+
+def test_a_precision_that_is_not_known_is_said():
+    case = case_of(replace(BLANK, precision="exact"))
+    assert any("not known" in text for text in case.said)
+    assert case.deployment.weights == "bf16"

@@ -30,6 +30,13 @@ drafts then keep 1.2. Prose keeps 0.8 to 0.9 (DeepSeek-V3 report, section 5.4.3)
 SHORT, MANY_RANKS, BATCH_WAIT, TOGETHER = 1024.0, 8, 20.0, 10
 """Lengths and degree for which the benchmark's scripts let prompts wait, for how many steps, and tokens that
 they send together for DeepSeek (github.com/SemiAnalysisAI/InferenceX, benchmarks)."""
+WORDS = (
+    ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp4", "fp4"), ("awq", "int4"), ("gptq", "int4"),
+    ("int4", "int4"), ("w4a", "int4"), ("4bit", "int4"), ("fp8", "fp8"), ("int8", "int8"),
+    ("w8a", "int8"), ("8bit", "int8"), ("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16"),
+    ("float16", "fp16"), ("fp32", "fp32"),
+)  # fmt: skip
+"""Words in the names of precisions, the narrowest first."""
 TUNED_BATCH = 4096
 """Most sequences at once that TensorRT-LLM's own benchmark sets where the cache holds as many
 (tensorrt_llm/bench/build/tuning.py: finetune_setting)."""
@@ -38,17 +45,27 @@ VLLM_BATCH, VLLM_FIRST_BATCH, VLLM_SECOND = 1024, 256, [0, 8]
 (vllm/engine/arg_utils.py: get_batch_defaults); the version from which that engine is the default."""
 
 
+def precision_named(text: str) -> str:
+    """The precision that a text means; empty where it means none known here.
+
+    Of several words the narrowest counts, since it is what the text tells beyond the usual: int4-awq, w4afp8.
+    """
+    plain = re.sub(r"[^a-z0-9]", "", text.lower())
+    found = PRECISIONS.get(text.lower(), PRECISIONS.get(plain, ""))
+    return found or next((name for word, name in WORDS if word in plain), "")
+
+
 def formats_of(
     row: Row, model: Model, system: System, profile: EngineProfile, said: list[str]
 ) -> tuple[Format, Format, Format]:
     """Formats of dense matrices, experts and cache."""
-    precision = row.precision.lower()
-    precision = PRECISIONS.get(precision, precision)
+    precision = precision_named(row.precision)
+    if row.precision and not precision:
+        said.append(f"the precision {row.precision} is not known: as the checkpoint is published")
     if precision in ("fp4", "w4a16-mxfp4"):
         precision = "mxfp4" if model.dtype == "mxfp4" else "nvfp4"
     weights, experts = stored_formats(model, precision)
-    given = row.kv_precision.lower()
-    given = PRECISIONS.get(given, given)
+    given = precision_named(row.kv_precision)
     if given in ("fp16", "bf16", "fp8", "int8", "nvfp4"):
         kv: Format = "bf16" if given in ("fp16", "bf16") else given  # type: ignore[assignment]
         return weights, experts, kv

@@ -49,7 +49,7 @@ KEPT_YEARS = 1
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "nemo": "nemo", "fastertransformer": "nemo", "torch": "torch", "huggingface": "torch",
-    "transformers": "torch",
+    "transformers": "torch", "trt": "trtllm",
 }  # fmt: skip
 """Words in the names of engines, and the engine."""
 

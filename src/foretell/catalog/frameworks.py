@@ -108,10 +108,13 @@ class Framework:
         """Whether layers are dealt to pipeline stages by their cost beside the head's, as nanotron does."""
         return self.id == "nanotron"
 
-    @property
-    def exchanges_in_pieces(self) -> bool:
-        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
-        return self.id in ("megatron-core", "megatron-graphs")
+    def exchanges_in_pieces(self, architecture: str) -> bool:
+        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told.
+
+        XLA decomposes them by itself on TPUs (Wang et al., ASPLOS 2023), not on GPUs.
+        """
+        decomposed = self.id == "jax" and architecture.startswith("tpu")
+        return decomposed or self.id in ("megatron-core", "megatron-graphs")
 
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""

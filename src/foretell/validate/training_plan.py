@@ -41,6 +41,8 @@ STATE_BYTES, STATE_SHARE, MOST_TP = 18.0, 0.7, 8
 """Bytes per weight and share of the memory by which a split that is not printed is chosen."""
 PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4")
 """What precision_id may be beside bf16-pure."""
+KEEPS_PRODUCTS = re.compile(r"minimal|save.?dot|dots", re.IGNORECASE)
+"""Names of JAX's policies that compute no product again."""
 LORA_RANK = 16
 """Rank of adapters that is not printed."""
 FRAMEWORK_IDS = {"other": "generic", "pytorch": "pytorch-eager", "maxtext": "jax", "": "generic"}
@@ -229,13 +231,15 @@ def _recompute(
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
     chosen: str = row.recompute
     said: tuple[str, ...] = ()
-    architecture = chip.architecture
     if not chosen:
         modules = recomputed(row, chip)
         if modules is not None:
             return modules, (f"recompute {modules}: not printed, as the recipe",)
-        chosen = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
+        chosen = software.recompute
         said = (f"recompute {chosen}: not printed, as {software.id}",)
+    if chosen == "selective" and software.id == "jax" and not KEEPS_PRODUCTS.search(row.notes):
+        # Of JAX's policies the usual ones keep queries, keys and values, `minimal` every product.
+        return software.recompute, (f"selective recomputation: {software.recompute}",)
     per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
     if chosen == "selective" and per_op:
         share, why = _repeated(row)

@@ -90,7 +90,9 @@ def expert_words(row: Row, software: Framework, chip: Chip, tp: int, ranks: int)
     bridge = "bridge" in row.framework.lower()
     ep = min(row.ep or 1, ranks)
     if ep > 1 and tp > 1 and not bridge and "fold" not in row.framework.lower():
-        words += [f"etp{tp}"] if ranks % (ep * tp) == 0 and software.sums_fused else []
+        words += (
+            [f"etp{tp}"] if ranks % (ep * tp) == 0 and software.id.startswith("megatron") else []
+        )
     if ep == 1 or not bridge or "capacity=1" in words:
         return words
     fused = fused_dispatch(row, chip.architecture)

@@ -132,20 +132,16 @@ def grouped(some: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def by_generation(some: Iterable[Run]) -> dict[str, list[Run]]:
-    """Runs by the generation of their chips, whose ids and sources the key counts."""
+    """Runs by the generation of their chips, whose ids and sources the key counts; two sources or more."""
     groups: dict[str, list[Run]] = {}
     for run in some:
-        generation = run.chip.split(":")[0]
-        groups.setdefault("tpu" if generation.startswith("tpu") else generation, []).append(run)
+        groups.setdefault(run.chip.split(":")[0], []).append(run)
     named = {}
     for generation, group in groups.items():
-        ids = {run.chip.split(": ")[1] for run in group}
-        chips = sorted(
-            {one[4:] if generation == "tpu" else one.split("-")[0].upper() for one in ids}
-        )
+        chips = sorted({run.chip.split(": ")[1].split("-")[0].upper() for run in group})
         sources = len({run.source for run in group})
-        many = f"{sources} source{'s' * (sources > 1)}"
-        named[f"{', '.join(chips)} ({generation}), {many}"] = group
+        if sources > 1:
+            named[f"{', '.join(chips)} ({generation}), {sources} sources"] = group
     return named
 
 

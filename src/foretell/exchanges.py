@@ -89,10 +89,10 @@ def exchanges_of(
     )
 
 
-def in_pieces(base: Plan) -> bool:
+def in_pieces(base: Plan, architecture: str) -> bool:
     """Whether gathers and scatters run in pieces behind the products: asked for, or the framework's way."""
-    auto = base.tp_overlap == "auto" and framework(base.framework).exchanges_in_pieces
-    return auto or base.tp_overlap == "on"
+    own = framework(base.framework).exchanges_in_pieces(architecture)
+    return (own and base.tp_overlap == "auto") or base.tp_overlap == "on"
 
 
 def _sum(values: Sequence[Array]) -> Array:
@@ -142,7 +142,7 @@ def tensor_seconds(
         enter_scatter=scatter_s[:, :many],
         leave_gather=gather_s[:, many:-1],
     )
-    if in_pieces(base):
+    if in_pieces(base, system.chip.architecture):
         gathered, scattered = pieces_shown(parts, shape, times, system.chip)
     else:
         gathered = enters * times.enter_gather + leaves * times.leave_scatter

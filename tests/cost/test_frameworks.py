@@ -115,3 +115,29 @@ def test_dense_layers_have_none_of_it(name: str) -> None:
     """Words of experts change nothing in a dense model."""
     one = answer(f"tp2 framework={name}", "llama-3.1-8b").step_s
     assert answer(f"tp2 framework={name} dispatch=dedup", "llama-3.1-8b").step_s == one
+
+
+def test_xla_sends_in_pieces_on_tpus_alone() -> None:
+    """XLA decomposes gathers and scatters there by itself; elsewhere it is to be asked for."""
+    for chip, hidden in (("tpu-v5p", True), ("h100-sxm", False)):
+        shown, asked, waited = (
+            seconds(
+                answer(f"tp8 sp framework=jax {word}", "llama-3.1-8b", chip=chip).breakdown,
+                "tensor_parallel",
+            )
+            for word in ("", "tp_overlap=on", "tp_overlap=off")
+        )
+        assert asked < waited
+        assert shown == pytest.approx(asked if hidden else waited)
+
+
+def test_deepspeed_adds_gradients_by_passes_of_its_own() -> None:
+    """Its engine keeps the sums apart from Megatron's layers, whose products cannot add to them."""
+    plain, fused = (
+        seconds(
+            answer(f"tp8 mbs1 gradients=fp32 framework={name}", "llama-3.1-8b").breakdown,
+            "gradient_sums",
+        )
+        for name in ("megatron-deepspeed", "megatron")
+    )
+    assert plain == pytest.approx(fused * 10.0 / 6.0)

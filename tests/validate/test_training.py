@@ -226,8 +226,13 @@ class TestPlan:
             ({"framework_id": "megatron", "chip_id": "b200-sxm"}, "framework=megatron-te"),
             ({"framework_id": "megatron-deepspeed"}, "no-flash"),
             ({"framework_id": "torchtitan", "notes": "eager, no compile"}, "no-fused"),
-            ({"framework_id": "jax"}, "recompute=full"),
-            ({"framework_id": "jax", "chip_id": "tpu-v5p"}, "recompute=none"),
+            ({"framework_id": "jax"}, "recompute=mlp+moe"),
+            ({"framework_id": "jax", "recompute": "full"}, "recompute=full"),
+            ({"framework_id": "jax", "recompute": "selective"}, "recompute=mlp+moe"),
+            (
+                {"framework_id": "jax", "recompute": "selective", "notes": "remat minimal"},
+                "recompute=selective",
+            ),
             ({"framework_id": "unheard-of"}, "recompute=none"),
             ({"precision_id": "bf16-pure"}, "gradients=bf16 master=none states=bf16"),
             ({"precision_id": "fp16", "framework_id": "fsdp"}, "gradients=fp16"),
@@ -274,6 +279,28 @@ class TestPlan:
         assert laid_out(make_row(**{**cells, "pp": 16}), chip("h100-sxm"), 80).plan.vpp == 5
         other = make_row(**cells, framework_id="nanotron")
         assert laid_out(other, chip("h100-sxm"), 80).plan.vpp == 1
+
+    def test_llama_3_interleaves_and_sends_once(self) -> None:
+        """126 layers on 16 stages, embedding and head in the place of one each; ZeRO 2 below a pipeline."""
+        cells = {"framework_id": "other", "n_gpus": 8192, "tp": 8, "pp": 16, "zero_stage": 2}
+        wide = {"layers": 126, "micro_batch": 1, "global_batch": 2048}
+        plan = laid_out(make_row(**cells, **wide), chip("h100-sxm"), 126).plan
+        assert (plan.vpp, plan.reduce) == (8, "step")
+        flat = laid_out(make_row(zero_stage=3), chip("h100-sxm"), 32).plan
+        assert (flat.vpp, flat.reduce) == (1, "auto")
+
+    def test_micro_batches_of_zero_3_are_no_smaller_for_wide_models(self) -> None:
+        cells = {
+            "hidden": 12288,
+            "seq_len": 2048,
+            "n_gpus": 8,
+            "global_batch": 256,
+            "micro_batch": "",
+        }
+        three, one = (
+            laid_out(make_row(**cells, zero_stage=z), chip("h100-sxm"), 32).plan for z in (3, 1)
+        )
+        assert (three.micro_batch, one.micro_batch) == (8, 1)
 
 
 class TestSystem:
@@ -381,6 +408,10 @@ class TestRecipes:
                 ("alltoall", "off", 0.0, "megatron-core"),
             ),
             ({"framework": "NeMo", "notes": "26.08"}, ("alltoall", "off", 0.0, "megatron-core")),
+            (
+                {"framework_id": "other", "framework": "HAI-LLM", "model": "DeepSeek-V3"},
+                ("dedup", "on", 0.0, "generic"),
+            ),
             ({"framework_id": "jax", "ep": 1}, ("alltoall", "off", 1.25, "jax")),
         ],
     )

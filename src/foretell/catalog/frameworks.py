@@ -17,9 +17,7 @@ HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
 """Architectures that libraries of since 2024 have their own attention kernels for."""
 READ = ("own", "slopes")
 """Sources of values that were read from runs or measured."""
-VALUE_KEYS = frozenset(
-    {"value", "source", "why", "fitted_to", "without", "before_hopper", "on_tpu"}
-)
+VALUE_KEYS = frozenset({"value", "source", "why", "fitted_to", "without", "before_hopper"})
 """What a value's table may hold."""
 
 
@@ -37,8 +35,6 @@ class Framework:
     """Fused attention that stores no scores, where a run does not say."""
     recompute: str
     """Activations computed again, where a run does not say."""
-    recompute_tpu: str
-    """The same on TPUs."""
     attention: str
     """Generation of the attention kernels on Hopper and later; auto: the best for the chip."""
     attention_before: str
@@ -90,7 +86,7 @@ class Framework:
     @property
     def sums_fused(self) -> bool:
         """Whether the weight gradients' products add to the sum themselves, as Megatron's do."""
-        return self.id.startswith("megatron")
+        return self.id.startswith("megatron") and self.id != "megatron-deepspeed"
 
     @property
     def casts_apart(self) -> bool:
@@ -108,10 +104,13 @@ class Framework:
         """Whether layers are dealt to pipeline stages by their cost beside the head's, as nanotron does."""
         return self.id == "nanotron"
 
-    @property
-    def exchanges_in_pieces(self) -> bool:
-        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
-        return self.id in ("megatron-core", "megatron-graphs")
+    def exchanges_in_pieces(self, architecture: str) -> bool:
+        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told.
+
+        XLA decomposes them by itself on TPUs (Wang et al., ASPLOS 2023), not on GPUs.
+        """
+        decomposed = self.id == "jax" and architecture.startswith("tpu")
+        return decomposed or self.id in ("megatron-core", "megatron-graphs")
 
     def attention_on(self, architecture: str) -> str:
         """The attention library on chips of an architecture."""
@@ -169,7 +168,7 @@ def _framework(
     given: dict[str, Any] = {"id": name}
     before = len(problems)
     for field in fields(Framework):
-        if field.name in ("id", "attention_before", "recompute_tpu", "host_grade"):
+        if field.name in ("id", "attention_before", "host_grade"):
             continue
         path, raw = f"framework.{name}.{field.name}", values.get(field.name)
         if raw is None and field.default is not MISSING:
@@ -190,6 +189,4 @@ def _framework(
             given["host_grade"] = "left_out" if out else read
         if field.name == "attention":
             given["attention_before"] = raw.get("before_hopper", raw["value"])
-        if field.name == "recompute":
-            given["recompute_tpu"] = raw.get("on_tpu", raw["value"])
     return Framework(**given) if len(problems) == before else None

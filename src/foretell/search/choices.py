@@ -43,7 +43,8 @@ def _near_ranks(scenario: Scenario, base: Plan) -> tuple[int, ...]:
 
 def _overlaps(scenario: Scenario, base: Plan) -> tuple[str, ...]:
     """Pieces, unless the framework has them anyway."""
-    return () if framework(base.framework).exchanges_in_pieces else ("on",)
+    own = framework(base.framework).exchanges_in_pieces(scenario.system.chip.architecture)
+    return () if own else ("on",)
 
 
 def _tensor_modes(scenario: Scenario, base: Plan) -> tuple[str, ...]:

@@ -130,7 +130,7 @@ def grouped(some: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def by_generation(some: Iterable[Run]) -> dict[str, list[Run]]:
-    """Runs by the generation of their chips, whose ids and sources the key counts."""
+    """Runs by the generation of their chips, whose ids and sources the key counts; two sources or more."""
     groups: dict[str, list[Run]] = {}
     for run in some:
         groups.setdefault(run.chip.split(":")[0], []).append(run)
@@ -138,7 +138,8 @@ def by_generation(some: Iterable[Run]) -> dict[str, list[Run]]:
     for generation, group in groups.items():
         chips = sorted({run.chip.split(": ")[1].split("-")[0].upper() for run in group})
         sources = len({run.source for run in group})
-        named[f"{', '.join(chips)} ({generation}), {sources} sources"] = group
+        if sources > 1:
+            named[f"{', '.join(chips)} ({generation}), {sources} sources"] = group
     return named
 
 

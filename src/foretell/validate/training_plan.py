@@ -4,14 +4,15 @@ tp, pp, cp, ep     1; a model that one chip cannot hold, of which no split is pr
                    domain up to 8, pp the fewest stages whose states fit
 dp                 chips / (tp pp cp)
 sequence           2,048, or 1,024 in tables of 2020 and before
-micro-batch        global batch / (dp x accumulation); else 1 with pp > 1 or a width above 6,000, else up
-                   to 16,384 tokens
+micro-batch        global batch / (dp x accumulation); else 1 with pp > 1, or with a width above 6,000 and
+                   ZeRO below 3; else up to 16,384 tokens
 global batch       what step time and rate imply; else dp x micro-batch x accumulation
 recompute          none (where flash attention keeps no scores, selective is nothing more)
 fused attention    as the framework's generation has it
 sp                 with tp > 1 where the framework's generation has it
-vpp                Megatron-Core, dense, pp > 1: layers per stage up to 8, else 5 or 4 where they divide
-zero               0
+vpp                Megatron-Core and what is not named, dense, pp > 1: layers per stage up to 8, else 5 or 4
+                   where they divide
+zero               0; with pp > 1 gradients are sent once a step
 """
 
 import re
@@ -41,6 +42,8 @@ STATE_BYTES, STATE_SHARE, MOST_TP = 18.0, 0.7, 8
 """Bytes per weight and share of the memory by which a split that is not printed is chosen."""
 PRECISIONS = ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4")
 """What precision_id may be beside bf16-pure."""
+KEEPS_PRODUCTS = re.compile(r"minimal|save.?dot|dots", re.IGNORECASE)
+"""Names of JAX's policies that compute no product again."""
 LORA_RANK = 16
 """Rank of adapters that is not printed."""
 FRAMEWORK_IDS = {"other": "generic", "pytorch": "pytorch-eager", "maxtext": "jax", "": "generic"}
@@ -108,7 +111,9 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     experts = expert_words(row, software, chip, tp, tp * cp * dp)
     said += (f"experts {' '.join(experts)}: as the recipe",) if experts else ()
     degrees = f"tp{tp} pp{pp} vpp{vpp} dp{dp} cp{cp} ep{ep} mbs{micro_batch}"
-    plan = parse_plan(f"{degrees} {' '.join([*recipe, *experts])}", row.gpus)
+    # Stages of a pipeline send gradients once a step, whatever they share (torchtitan, Llama 3).
+    once = ["reduce=step"] if (row.zero_stage or 0) >= 2 and pp > 1 else []
+    plan = parse_plan(f"{degrees} {' '.join([*recipe, *once, *experts])}", row.gpus)
     if left_out:
         plan = replace(plan, framework=f"{software.id}{LEFT_OUT}{left_out}")
     job = Job(gpus=row.gpus, global_batch=global_batch, seq_len=seq_len)
@@ -163,7 +168,9 @@ def _batches(row: Row, dp: int, pp: int, seq_len: int) -> tuple[int, int, tuple[
         micro = batch // (dp * row.grad_accum)
         said += (f"micro-batch {micro}: global batch over dp x accumulation",)
     if micro is None:
-        room = 1 if pp > 1 or (row.hidden or 0) > WIDE else max(MICRO_TOKENS // seq_len, 1)
+        # ZeRO 3 gathers all weights for every micro-batch: nobody makes these smaller than they must be.
+        single = pp > 1 or ((row.hidden or 0) > WIDE and row.zero_stage != 3)
+        room = 1 if single else max(MICRO_TOKENS // seq_len, 1)
         share = max(batch // dp, 1) if batch else room
         micro = max(m for m in range(1, min(room, share) + 1) if share % m == 0)
         said += (f"micro-batch {micro}: not printed",)
@@ -182,10 +189,12 @@ def _virtual(
     """Virtual stages per rank."""
     if row.vpp:
         return (row.vpp if pp > 1 else 1), ()
-    usual = software.id == "megatron-core" and not row.experts and not row.lora
-    if pp == 1 or not usual or layers % pp or micro_batches % pp:
+    usual = software.id in ("megatron-core", "generic") and not row.experts and not row.lora
+    # Two layers fewer where embedding and head take the place of one each, as in Llama 3.
+    stage = -(-layers // pp)
+    even = stage * pp in (layers, layers + 2)
+    if pp == 1 or not usual or not even or micro_batches % pp:
         return 1, ()
-    stage = layers // pp
     options = (stage,) if stage <= FEW_LAYERS else tuple(v for v in (5, 4) if stage % v == 0)
     vpp = options[0] if options else 1
     return vpp, (f"vpp{vpp}: not printed",)
@@ -229,13 +238,15 @@ def _recompute(
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
     chosen: str = row.recompute
     said: tuple[str, ...] = ()
-    architecture = chip.architecture
     if not chosen:
         modules = recomputed(row, chip)
         if modules is not None:
             return modules, (f"recompute {modules}: not printed, as the recipe",)
-        chosen = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
+        chosen = software.recompute
         said = (f"recompute {chosen}: not printed, as {software.id}",)
+    if chosen == "selective" and software.id == "jax" and not KEEPS_PRODUCTS.search(row.notes):
+        # Of JAX's policies the usual ones keep queries, keys and values, `minimal` every product.
+        return software.recompute, (f"selective recomputation: {software.recompute}",)
     per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
     if chosen == "selective" and per_op:
         share, why = _repeated(row)

@@ -8,6 +8,7 @@ dispatch      Megatron-Bridge, scripts/performance/configs: DeepSeek and Kimi by
               to a node) in every dropless release, Qwen3 and later ones by HybridEP from 26.02.01 on, but for
               Qwen3-235B in domains of 8 chips; GPT-OSS by a plain all-to-all but in MXFP8 and NVFP4 from
               26.06 on; everything else a plain all-to-all
+              DeepSeek's own framework: DeepEP behind the products (DeepSeek-V3 report, section 3.2)
 ep_overlap    Megatron-Bridge from 26.04 on: where experts span nodes of Blackwell chips; from 26.06 on: MXFP8
               on Blackwell, whose whole step is one CUDA graph; Qwen3-235B on H100
 recompute     Megatron-Bridge: DeepSeek and Kimi keep no expanded keys and values (mla_up_proj), on H100 no
@@ -89,8 +90,12 @@ def expert_words(row: Row, software: Framework, chip: Chip, tp: int, ranks: int)
         words = [f"capacity={TUNED_CAPACITY}"] if software.id == "jax" else []
     bridge = "bridge" in row.framework.lower()
     ep = min(row.ep or 1, ranks)
+    if ep > 1 and software.id == "generic" and LATENT_FAMILIES.search(row.model):
+        return [*words, "dispatch=dedup", "ep_overlap=on"]
     if ep > 1 and tp > 1 and not bridge and "fold" not in row.framework.lower():
-        words += [f"etp{tp}"] if ranks % (ep * tp) == 0 and software.sums_fused else []
+        words += (
+            [f"etp{tp}"] if ranks % (ep * tp) == 0 and software.id.startswith("megatron") else []
+        )
     if ep == 1 or not bridge or "capacity=1" in words:
         return words
     fused = fused_dispatch(row, chip.architecture)

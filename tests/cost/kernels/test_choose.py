@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
+from foretell.cost.kernels.base import engine_of
 from foretell.cost.kernels.choose import catalogue_surfaces, choose, family_named, of_kin
 from foretell.cost.kernels.gemm import Gemm
 from foretell.cost.kernels.spread import spread_of
@@ -130,3 +131,41 @@ def test_every_surface_of_the_catalogue_is_whole() -> None:
         assert surface.points > 0
         assert surface.source
         assert surface.date
+
+
+@pytest.mark.parametrize(
+    ("chip", "rows", "columns", "inner", "share", "within"),
+    [
+        # XLA's products on a v5e, less 0.1 ms of dispatch (JAX documentation, Pallas).
+        ("tpu-v5e", 8192, 8192, 8192, 0.939, 0.03),
+        ("tpu-v5e", 4096, 4096, 4096, 0.966, 0.04),
+        # Google's microbenchmarks of a v7x, one of its two devices: as half the work of a chip.
+        ("tpu-v7x", 32768, 16384, 16384, 0.824, 0.02),
+        ("tpu-v7x", 8192, 4096, 4096, 0.774, 0.03),
+        ("tpu-v6e", 4096, 8192, 8192, 0.858, 0.04),
+    ],
+)
+def test_products_of_tpus(
+    chip: str, rows: int, columns: int, inner: int, share: float, within: float
+) -> None:
+    """Shares of the peak as published for XLA's products."""
+    named = catalogue_chip(chip)
+    found = choose(named, "gemm", "bf16", ("torch", "trtllm"))
+    dims = {"m": np.array([rows]), "n": np.array([columns]), "k": np.array([inner])}
+    took = found.family.seconds(dims, found.record, engine_of(named, "bf16"))[0]
+    assert 2.0 * rows * columns * inner / took / 1e12 == pytest.approx(
+        share * named.matrix_flop_per_s["bf16"] / 1e12, rel=within
+    )
+
+
+def test_systolic_arrays_tell_nothing_of_gpus() -> None:
+    """Nor the other way round, in any format; kernels that only GPUs have measured are carried over still."""
+    for chip in ("tpu-v4", "tpu-v5p"):
+        for dtype in ("bf16", "fp8"):
+            kin = choose(catalogue_chip(chip), "gemm", dtype, ("trtllm",)).surfaces
+            assert {s.chip for s in kin} == {"tpu-v5e"}
+    for chip in ("mi300x", "trainium2", "h20-sxm"):
+        kin = choose(catalogue_chip(chip), "gemm", "bf16", ("trtllm",)).surfaces
+        assert kin
+        assert not [s for s in kin if s.architecture.startswith("tpu")]
+    assert choose(catalogue_chip("tpu-v5p"), "pointwise", "bf16").surfaces

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.cost.kernels.base import engine_of
+from foretell.cost.kernels.choose import catalogue_surfaces
 from foretell.cost.kernels.pointwise import (
     COPY_LAUNCH_S,
     COPY_SHARE,
+    STREAMING,
     Pointwise,
     copy_seconds,
     pointwise_seconds,
@@ -59,3 +61,10 @@ def test_copies_run_at_the_host_link():
     assert copy_seconds(64e9, 64e9) == pytest.approx(COPY_LAUNCH_S + 1.0 / COPY_SHARE)
     assert np.isinf(copy_seconds(1.0, 0.0))
     assert copy_seconds(np.array([1e6, 1e9]), 64e9).shape == (2,)
+
+
+def test_no_table_shows_more_than_memory_streams():
+    """Tensors that the cache holds a part of would: the fit has a bound."""
+    fitted = [s for s in catalogue_surfaces() if s.family == "pointwise"]
+    assert fitted
+    assert all(s.coefficients["memory_share"] <= STREAMING for s in fitted)

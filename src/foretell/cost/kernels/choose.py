@@ -13,7 +13,7 @@ from typing import Any
 
 from foretell.catalog.files import ROOT, read_table
 from foretell.cost.kernels.base import DTYPES, PEAK_FALLBACK, Family
-from foretell.cost.kernels.transfer import GENERATION, carried, twins_of
+from foretell.cost.kernels.transfer import GENERATION, carried, placed, twins_of
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.result import Evidence
@@ -114,8 +114,9 @@ def choose(
     if surfaces is None and (best := measured_on(chip, family, dtype, software)) is not None:
         return _chosen(formula, best, "measured" if best.dtype == dtype else "transferred")
     known = catalogue_surfaces() if surfaces is None else surfaces
+    alike = placed([s for s in known if s.family == family], chip)
     for name in (dtype, *DTYPE_KIN.get(dtype, ())):
-        mine = [s for s in known if s.family == family and s.dtype == name]
+        mine = [s for s in alike if s.dtype == name]
         own = [s for s in mine if s.chip == chip.id]
         same = [s for s in own if not software or s.software in software]
         if same:

@@ -16,6 +16,9 @@ from foretell.cost.kernels.base import Array, Dims, Engine, Family
 from foretell.records import dataclass
 from foretell.specs._base import Num
 
+STREAMING = 0.88
+"""Most of the memory bandwidth that long vectors reach: 0.85 on one H200, 0.84 on an A100. Tables of tensors
+that the last-level cache holds a good part of, read over and over, cannot tell it from memory: up to 0.97."""
 COPY_LAUNCH_S = 10e-6
 """Seconds of starting a copy between host and device."""
 COPY_SHARE = 0.85
@@ -28,7 +31,7 @@ class Pointwise:
 
     launch_s: float = 2e-6
     """Seconds of a kernel with next to nothing to do, replayed from a graph; a host takes 5e-6 and more."""
-    memory_share: float = 0.88
+    memory_share: float = STREAMING
     """Share of the memory bandwidth that long vectors reach."""
     cache_share: float = 0.5
     """Share of the last-level cache that still holds what an earlier kernel wrote."""
@@ -73,7 +76,7 @@ FAMILY = Family(
     record=Pointwise,
     bounds={
         "launch_s": (5e-7, 2e-4),
-        "memory_share": (0.1, 1.0),
+        "memory_share": (0.1, STREAMING),
         "cache_share": (0.05, 1.5),
         "cache_gain": (1.0, 4.0),
         "gather_share": (0.03, 1.0),

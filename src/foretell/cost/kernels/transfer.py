@@ -36,6 +36,16 @@ OTHER_SOFTWARE = 0.3
 """Weight of what other software measured, against the same."""
 SAME = 0.3
 """Generations within which kernels are the same code."""
+SAME_UNITS: Mapping[str, str] = {
+    "tpu-v3": "tpu-v5e",
+    "tpu-v4": "tpu-v5e",
+    "tpu-v5e": "tpu-v5e",
+    "tpu-v5p": "tpu-v5e",
+    "tpu-v6e": "tpu-v6e",
+    "tpu-v7x": "tpu-v7x",
+}
+"""Architectures outside that order, and the one whose matrix units and compiler theirs are like: systolic
+arrays whose products XLA places, of which nothing that a GPU's library does tells anything."""
 SOFTWARE_KIN: Mapping[str, str] = {"sglang": "vllm"}
 """Software that runs the attention and expert kernels of another."""
 
@@ -48,6 +58,13 @@ def twins_of(surfaces: Sequence[Surface], chip: Chip, software: Sequence[str]) -
     names = with_kin(software)
     near = [s for s in surfaces if abs(_place(s, 99.0) - place) <= SAME]
     return [s for s in near if s.software in names]
+
+
+def placed(surfaces: Sequence[Surface], chip: Chip) -> list[Surface]:
+    """Surfaces of the same kind of matrix units; of GPUs alone for whatever is outside both lists."""
+    units = SAME_UNITS.get(chip.architecture)
+    own = [s for s in surfaces if units is not None and s.architecture == units]
+    return own or [s for s in surfaces if s.architecture not in SAME_UNITS]
 
 
 def with_kin(software: Sequence[str]) -> list[str]:

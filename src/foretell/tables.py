@@ -226,8 +226,9 @@ def links_of(counts: Array, ranks: Array, plans: Plans, system: System) -> DataL
     """Groups of `ranks` replicas (by spot) that stand as `counts` says, for what the plans send."""
     kinds, base = data_kinds(plans.zero), plans.base
     everyone = sharing = backward = place(counts, system, kinds)
-    replicas = None
-    group = sharing_group(ranks, sharing_of(base))
+    if not base.shard and not base.secondary:
+        return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=None)
+    replicas, group = None, sharing_group(ranks, sharing_of(base))
     if base.shard:
         here, there = split_counts(counts, group)
         sharing = backward = place(here, system, kinds)

@@ -293,13 +293,13 @@ def _op_costs(tables: Tables, rows: Rows) -> OpCosts:
     parts, at = tables.parts, int(tables.shape[0])
     times, slower = parts.times, tables.pace / float(rows.clock[0]) - 1.0
     of = [op.family for ops in parts.ops for op in ops]
-    families = list(dict.fromkeys(of))
-    place = np.array([families.index(family) for family in of])
+    place = {family: i for i, family in enumerate(dict.fromkeys(of))}
     spent = times.core_joules[:, at] * float(rows.core_fall[0]) + times.memory_joules[:, at]
     return OpCosts(
         lengths=[len(ops) for ops in parts.ops],
-        families=families,
-        bin=2 * place + times.memory_bound[:, at].reshape(2, -1),
+        families=list(place),
+        bin=2 * np.array([place[family] for family in of])
+        + times.memory_bound[:, at].reshape(2, -1),
         seconds=(times.seconds[:, at] + slower * times.clocked_s[:, at]).reshape(2, -1),
         joules=spent.reshape(2, -1),
     )

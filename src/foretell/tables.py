@@ -346,5 +346,7 @@ def numbered(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
         return rank.astype(np.int64), len(found)
     there = np.zeros(top, dtype=bool)
     there[values] = True
-    rank = np.cumsum(there) - 1
-    return rank[values], int(rank[-1]) + 1
+    found = np.flatnonzero(there)
+    rank = np.empty(top, dtype=np.int64)
+    rank[found] = np.arange(len(found))
+    return rank[values], len(found)

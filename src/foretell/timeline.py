@@ -6,6 +6,7 @@ free while forward passes fill (tests/properties/test_timeline.py says by how mu
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class StepMemory:
     stages: tuple[StageLine, ...]
     """Distinct stages, first to last."""
     step_s: float
-    """The step as it was played, with reductions and update."""
+    """The step: the estimate's, over which the played one is laid."""
     capacity_bytes: float
     """The chip's memory."""
     schedule: str
@@ -94,22 +95,30 @@ class StepMemory:
 
 
 def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
-    """Play one step of a plan."""
+    """Play one step of a plan.
+
+    Sums of gradients, the host and what experts wait for are in the estimate's step and not in the play:
+    its moments are stretched to the step that every other verb tells.
+    """
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows, stages = evaluate_rows(scenario, plans, tables), stages_of_plans(plans, tables)
     layers = _layers(scenario, plan, tables)
     row = _rows_of_ranks(layers, plan, tables)
     step, tail_s = _played(plan, rows, stages, row)
+    step_s = float(rows.step_s[0])
+    stretch = step_s / (step.step_s + tail_s)
     lines = []
     for index in range(rows.multiplicity.shape[1]):
         if rows.multiplicity[0, index] > 0:
             rank = int(rows.position[0, index])
             tensors = _tensors(plan, plans, tables, rows, stages, layers[rank], rank, index)
-            lines.append(_stage_line(plans, rows, step, tensors, rank, index, tail_s))
+            found = _stage_line(plans, rows, step, tensors, rank, index, tail_s)
+            line = replace(found.line, moments_s=stretch * found.line.moments_s)
+            lines.append(replace(found, line=line))
     return StepMemory(
         stages=tuple(lines),
-        step_s=step.step_s + tail_s,
+        step_s=step_s,
         capacity_bytes=float(scenario.system.chip.memory_bytes),
         schedule=plan.schedule,
     )

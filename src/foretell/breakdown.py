@@ -71,8 +71,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> L
     compute, memory, again = Families(), Families(), Families()
     costs = _op_costs(tables, rows)
     for run in runs_of(plans, tables, rows):
-        sums = (again, again) if run.phase == "recompute" else (compute, memory)
-        _add_families(parts, costs, run, sums)
+        _add_families(costs, run, (again, again) if run.phase == "recompute" else (compute, memory))
     layers_only = np.where(np.arange(len(on_stage)) < parts.kinds, on_stage, 0.0)
     mode, at = float(plans.recompute[0]), int(tables.shape[0])
     share = repeated_share(plans, float(layers_only.sum() / mu))
@@ -273,28 +272,51 @@ def repeated_share(plans: Plans, layers: float) -> float:
     return shares.get(float(plans.recompute[0]), 0.0)
 
 
-def _op_costs(tables: Tables, rows: Rows) -> list[tuple[float, float, bool]]:
-    """Seconds and joules of every row of the table of times, and whether memory bounds it."""
-    times, at = tables.parts.times, int(tables.shape[0])
-    slower = tables.pace / float(rows.clock[0]) - 1.0
-    total = times.seconds[:, at] + slower * times.clocked_s[:, at]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpCosts:
+    """What the operations of every part cost at the clock held; arrays are (2, operations), forward first."""
+
+    lengths: list[int]
+    """Operations of each part."""
+    families: list[str]
+    """Families that occur."""
+    bin: np.ndarray
+    """Of each operation, twice the place of its family, and one more where memory bounds it."""
+    seconds: np.ndarray
+    """Time."""
+    joules: np.ndarray
+    """Energy."""
+
+
+def _op_costs(tables: Tables, rows: Rows) -> OpCosts:
+    """Times and energies of the only plan's operations."""
+    parts, at = tables.parts, int(tables.shape[0])
+    times, slower = parts.times, tables.pace / float(rows.clock[0]) - 1.0
+    of = [op.family for ops in parts.ops for op in ops]
+    place = {family: i for i, family in enumerate(dict.fromkeys(of))}
     spent = times.core_joules[:, at] * float(rows.core_fall[0]) + times.memory_joules[:, at]
-    bound = times.memory_bound[:, at]
-    return list(zip(total.tolist(), spent.tolist(), bound.tolist(), strict=True))
+    return OpCosts(
+        lengths=[len(ops) for ops in parts.ops],
+        families=list(place),
+        bin=2 * np.array([place[family] for family in of])
+        + times.memory_bound[:, at].reshape(2, -1),
+        seconds=(times.seconds[:, at] + slower * times.clocked_s[:, at]).reshape(2, -1),
+        joules=spent.reshape(2, -1),
+    )
 
 
-def _add_families(
-    parts: Parts,
-    costs: list[tuple[float, float, bool]],
-    run: Run,
-    sums: tuple[Families, Families],
-) -> None:
+def _add_families(costs: OpCosts, run: Run, sums: tuple[Families, Families]) -> None:
     """Add every operation of a pass, times its count, to its family: arithmetic or memory."""
-    families = [op.family for ops in parts.ops for op in ops]
-    for row, count, _ in run.ops(parts):
-        seconds, joules, bound = costs[row]
-        if seconds > 0.0:
-            sums[bound].add(families[row % len(families)], count * seconds, count * joules)
+    half = int(run.phase == "backward")
+    counts = np.repeat(run.counts, costs.lengths)
+    if run.only is not None:
+        counts = counts * run.only
+    bins, many = costs.bin[half], 2 * len(costs.families)
+    seconds = np.bincount(bins, counts * costs.seconds[half], many).tolist()
+    joules = np.bincount(bins, counts * costs.joules[half], many).tolist()
+    for i, spent_s in enumerate(seconds):
+        if spent_s > 0.0:
+            sums[i % 2].add(costs.families[i // 2], spent_s, joules[i])
 
 
 def _node(name: str, families: Families, grounds: Grounds, base_watts: float) -> Leaf:

@@ -86,9 +86,11 @@ def grounds_of(kernels: Mapping[str, tuple[Evidence, Spread]], system: System) -
 
 def leaf(name: str, value: float, grounds: tuple[Evidence, Spread], joules: float | None) -> Leaf:
     """A leaf with its evidence and interval."""
-    evidence, spread = grounds
-    low90, low50, _, high50, high90 = (value * math.exp(q) for q in spread)
-    interval = {"p50": (low50, high50), "p90": (low90, high90)}
+    evidence, (low90, low50, _, high50, high90) = grounds
+    interval = {
+        "p50": (value * math.exp(low50), value * math.exp(high50)),
+        "p90": (value * math.exp(low90), value * math.exp(high90)),
+    }
     return Leaf(
         name=name, value=value, unit="s", evidence=evidence, joules=joules, interval=interval
     )
@@ -96,16 +98,17 @@ def leaf(name: str, value: float, grounds: tuple[Evidence, Spread], joules: floa
 
 def node(name: str, children: Sequence[Leaf], value: float | None = None) -> Leaf:
     """Leaves together: the weakest evidence, intervals by squares, joules summed."""
-    total = sum(child.value for child in children) if value is None else value
+    total = sum([child.value for child in children]) if value is None else value
     some = [child for child in children if child.value > 0.0]
-    weakest = ORDER[max((ORDER.index(c.evidence or "datasheet") for c in some), default=0)]
-    known = [child.joules for child in children]
+    found = {child.evidence or "datasheet" for child in some}
+    weakest = ORDER[max(map(ORDER.index, found), default=0)]
+    known = [child.joules for child in children if child.joules is not None]
     return Leaf(
         name=name,
         value=total,
         unit="s",
         evidence=weakest,
-        joules=None if any(j is None for j in known) else sum(j or 0.0 for j in known),
+        joules=sum(known) if len(known) == len(children) else None,
         interval=_together(total, some),
         children=tuple(children),
     )

@@ -258,12 +258,13 @@ def _whole(name: str, value: object) -> list[Problem]:
     """A whole number from 1, or None."""
     if value is None:
         return []
+    message = "not a whole number"
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 1 <= value <= LARGEST:
+            return []
+        message = "out of range"
     allowed = f"a whole number from 1 to {LARGEST:,}".replace(",", " ")
-    if isinstance(value, bool) or not isinstance(value, int):
-        return [Problem(path=name, value=value, message="not a whole number", allowed=allowed)]
-    if not 1 <= value <= LARGEST:
-        return [Problem(path=name, value=value, message="out of range", allowed=allowed)]
-    return []
+    return [Problem(path=name, value=value, message=message, allowed=allowed)]
 
 
 def _job(

@@ -226,8 +226,9 @@ def links_of(counts: Array, ranks: Array, plans: Plans, system: System) -> DataL
     """Groups of `ranks` replicas (by spot) that stand as `counts` says, for what the plans send."""
     kinds, base = data_kinds(plans.zero), plans.base
     everyone = sharing = backward = place(counts, system, kinds)
-    replicas = None
-    group = sharing_group(ranks, sharing_of(base))
+    if not base.shard and not base.secondary:
+        return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=None)
+    replicas, group = None, sharing_group(ranks, sharing_of(base))
     if base.shard:
         here, there = split_counts(counts, group)
         sharing = backward = place(here, system, kinds)
@@ -345,5 +346,7 @@ def numbered(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
         return rank.astype(np.int64), len(found)
     there = np.zeros(top, dtype=bool)
     there[values] = True
-    rank = np.cumsum(there) - 1
-    return rank[values], int(rank[-1]) + 1
+    found = np.flatnonzero(there)
+    rank = np.empty(top, dtype=np.int64)
+    rank[found] = np.arange(len(found))
+    return rank[values], len(found)

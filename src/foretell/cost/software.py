@@ -48,6 +48,8 @@ class Software:
     """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
 
 
+PLAIN = Software()
+"""Nothing special."""
 BY_FRAMEWORK: Mapping[str, Software] = {
     "generic": Software(narrow=True),
     "megatron": Software(),
@@ -74,7 +76,7 @@ nanotron logs at the end of a step; the rest is from the frameworks' code, recal
 
 def software(framework: str) -> Software:
     """What a plan's framework holds; nothing special where its name is not known."""
-    return BY_FRAMEWORK.get(framework.partition(LEFT_OUT)[0], Software())
+    return BY_FRAMEWORK.get(framework.partition(LEFT_OUT)[0], PLAIN)
 
 
 def narrow_loss(plan: Plan) -> bool:

@@ -25,7 +25,9 @@ KEPT: dict[str, tuple[str, str, tuple[int, int]]] = {
     "ui-narrow": (f"view=training&{A}", "dark", NARROW),
 }
 """Pictures that the page shows: address, theme, size."""
-VIEWS = ("training", "serving", "cost", "network", "sensitivities", "timeline", "accuracy")
+VIEWS = (
+    "training", "serving", "cost", "clusters", "scaling", "network", "sensitivities", "timeline", "accuracy",
+)  # fmt: skip
 
 
 def take(

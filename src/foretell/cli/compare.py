@@ -91,7 +91,7 @@ class Asked:
         """Arguments of `foretell.compare`."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         whole = ("global_batch", "seq_len", "target_len")
-        loads = ("isl", "osl", "concurrency", "tpot", "ttft")
+        loads = ("isl", "osl", "concurrency", "tpot", "ttft", "price")
         given |= {name: number(given[name]) for name in whole}
         return given | {name: decimal(given[name]) for name in loads if given[name] is not None}
 

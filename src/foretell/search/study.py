@@ -14,6 +14,8 @@ import numpy as np
 
 from foretell import units
 from foretell.catalog.files import read_table
+from foretell.catalog.models import find_model
+from foretell.catalog.names import exists
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.overrides import ROOTS
 from foretell.search.flags import FLAGS, PRICED, is_whole, verb_of
@@ -33,6 +35,8 @@ from foretell.specs.study import (
 KEYS = ("kind", "plan", "mode", "samples", "seed", "what")
 TABLES = ("study", "base", "vary", "objectives", "limits", "workload")
 RANGE = ("low", "high", "steps", "scale")
+BY_CONTENT = ("model", "system")
+"""Flags for which what a file has may stand as a table."""
 MOST_STEPS = 100_000
 """Steps of one range; more are a typing error."""
 
@@ -132,9 +136,10 @@ class _Reader:
 
     def _with_paths(self, flags: dict[str, Any]) -> dict[str, Any]:
         """Flags with files that stand beside the study under their full names."""
-        for name in ("model", "system"):
+        for name in BY_CONTENT:
             text = flags.get(name)
-            if isinstance(text, str) and _is_there(self.folder, text):
+            # A name of the catalogue is that, whatever files stand about, as for every other verb.
+            if isinstance(text, str) and not _is_known(text) and _is_there(self.folder, text):
                 flags[name] = str((self.folder / text).resolve())
         return flags
 
@@ -207,6 +212,8 @@ class _Reader:
         if "." in name and root in ROOTS:
             return
         if name in known:
+            if isinstance(value, dict) and where != "vary" and name in BY_CONTENT:
+                return
             if where != "vary" and isinstance(value, list | dict) and name != "set":
                 self._bad(f"{where}.{name}", value, "has one value here", "lists: in [vary]")
             return
@@ -365,6 +372,16 @@ class _Reader:
         for name, value in self.limits.items():
             if not _is_number(value):
                 self._bad(f"limits.{name}", value, "not a number", "the largest value")
+
+
+def _is_known(name: str) -> bool:
+    """Whether the catalogue has a chip, a system or a model of this name; what ends as a file is a path."""
+    if name.lower().endswith((".json", ".toml")):
+        return False
+    try:
+        return exists(name) or find_model(name) is not None
+    except BadInput:  # it means more than one model
+        return True
 
 
 def _is_there(folder: Path, name: str) -> bool:

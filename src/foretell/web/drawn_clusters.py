@@ -43,14 +43,15 @@ def clusters(answer: Mapping[str, Any], column: str) -> Figure:
 
 
 def curves(answers: Answers, names: Sequence[str], column: str) -> Figure:
-    """A column of `scaling` over GPUs, a line for each strategy; of efficiencies also the floor."""
+    """A column of `scaling` over GPUs that it fits on, a line a strategy; of efficiencies also the floor."""
     percent = column == "efficiency"
     factor = 100.0 if percent else 1.0
     traces: list[dict[str, Any]] = []
     for name, answer in zip(names, answers, strict=True):
         models = {curve["model"] for curve in answer.get("curves", ())}
         for curve in answer.get("curves", ()):
-            points = [point for point in curve["points"] if point[column] is not None]
+            known = [point for point in curve["points"] if point[column] is not None]
+            points = [point for point in known if point["fits"] != "no"]
             words = [
                 name if len(answers) > 1 else "",
                 curve["model"] if len(models) > 1 else "",

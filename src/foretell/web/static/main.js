@@ -87,7 +87,7 @@ class Desk {
 
   figureOf(key, title, questions, names, options = {}) {
     const own = questions.map((question, i) => [question, names[i]]).filter(([question]) => question);
-    if (!own.length) { this.card(key, title, options).draw({ data: [], layout: {} }); return null; }
+    if (!own.length) { this.card(key, title, options).nothing(); return null; }
     return this.figure(key, title, () => this.ask(`figures ${options.kind ?? key}`, { questions: own.map(([question]) => question), names: own.map(([, name]) => name), theme: this.theme }), options);
   }
 

@@ -11,7 +11,7 @@ const USUAL = ["h100-sxm", "h200-sxm", "b200-sxm", "mi300x"];
 export default {
   title: "Clusters",
   groups: ({ work = "" }) => [["", ["model", "systems", "gpus", "budget", "work"]],
-    ["Work", work ? ["isl", "osl", "ttft", "tpot", "engine", "layout"] : ["global_batch", "seq_len", "plan"]],
+    [work ? "The service" : "The step", work ? ["isl", "osl", "ttft", "tpot", "engine", "layout"] : ["global_batch", "seq_len", "plan"]],
     ["Paying", ["by", ...PAID]], ["More", ["set"]]],
 
   async show(desk) {
@@ -73,7 +73,7 @@ function rows(answer, name) {
       { title: "GPUs", unit: "count", of: (row) => row.gpus },
       { title: "paid", unit: "usd", of: (row) => row.usd },
       { title: "tokens/s", unit: "count", of: (row) => row.tokens_per_s },
-      { title: "90 % interval", word: "interval", of: (row) => range(row.interval?.tokens_per_s?.p90, "count") || "–" },
+      { title: "90 % interval", word: "interval", unit: "count", of: (row) => h("span", {}, range(row.interval?.tokens_per_s?.p90, "count") || "–") },
       { title: "$ per million", unit: "usd", of: (row) => row.usd_per_million_tokens },
       { title: "plan", word: "plan", of: (row) => (row.problem ? h("span", { class: "off" }, row.problem) : h("code", {}, first(row).plan)) },
       { title: "limited by", of: (row) => first(row).limited_by?.replaceAll("_", " ") },

@@ -1,9 +1,11 @@
 // Scaling: throughput of strategies over numbers of GPUs, and where and why it stops.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, scenarioCard, show } from "./shared.js";
+import { assumed, facts, h, noCard, number, scenarioCard, show, withUsual } from "./shared.js";
 
 const ASKED = ["system", "counts", "strategies", "seq_len", "micro_batch", "floor", "set"];
+// Beside the usual ones some that a model fits with which is too large for them.
+const STRATEGIES = "zero1,zero3,tp8 zero1,tp8 pp4 zero1";
 
 export default {
   title: "Scaling",
@@ -33,7 +35,7 @@ function question(desk, i) {
   const { mode } = desk.flags(["mode"], i);
   const { model } = desk.flags(["model"], i);
   const batch = mode ? { mode, global_batch: 1024, ...desk.flags(["held_batch"], i) } : desk.flags(["batch_per_gpu"], i);
-  return { models: model ? [model] : [], ...desk.flags(ASKED, i), ...batch };
+  return { models: model ? [model] : [], ...withUsual(desk.flags(ASKED, i), { strategies: STRATEGIES }), ...batch };
 }
 
 function card(answer, i) {

@@ -113,16 +113,41 @@ NEEDED = (
     "study",
 )
 """Fields that some question must have."""
+PLACE = {"model": "gpt2", "system": "h100-sxm", "gpus": 8}
+ENOUGH: dict[str, dict[str, Any]] = {
+    "compare-plans": {**PLACE, "a": "tp2", "b": "tp4"},
+    "size": {"model": "gpt2", "system": "h100-sxm", "rate": 5, "simulate": False},
+    "compare": {"model": "gpt2", "systems": ["h100-sxm", "tpu-v5p"], "gpus": 8},
+    "scaling": {"models": ["gpt2", TOY], "system": "h100-sxm", "gpus": "4,8"},
+    "codesign": {"study": STUDY},
+    "optimise": {"study": SERVED},
+    "network": {"system": "h100-sxm", "collective": "all-reduce", "bytes": "1MiB", "group": 8},
+    "chip": {"name": "h100-sxm"},
+    "package": {"node": "N5", "area": 100},
+    "cost": {"node": "N5", "area": 100},
+}
+"""What makes a question of an operation complete; PLACE for all others."""
+OF = {
+    "clusters": "compare", "clusters-cost": "compare", "scaling-efficiency": "scaling", "pareto": "size",
+    "bandwidths": "network",
+}  # fmt: skip
+"""Figures of such operations."""
+CONTRADICT = {"target_len", "export", "budget", "sweep", "study", "detail", "workload"}
+"""Fields that many a question has no use for."""
 
 
-def likely(body: Any) -> Any:
-    """Two bodies in three made into questions that can be answered, the same for the same body."""
+def likely(body: Any, operation: str) -> Any:
+    """A third of the bodies as they are, a third with values that are known, a third that can be answered."""
     if not isinstance(body, dict):
         return body
     chance = random.Random(json.dumps(body, sort_keys=True, default=str))
     if isinstance(body.get("questions"), list):
-        return {**body, "questions": [likely(question) for question in body["questions"]]}
-    if chance.random() < 0.33:
+        return {
+            **body,
+            "questions": [likely(question, operation) for question in body["questions"]],
+        }
+    kind = chance.randrange(3)
+    if kind == 0:
         return body
     names = [
         name
@@ -132,6 +157,9 @@ def likely(body: Any) -> Any:
         and not (name == "study" and isinstance(body[name], bool))  # a switch of scaling
     ]
     made = {name: chance.choice(PLAUSIBLE[name]) for name in names}
+    if kind == 2:
+        right = {n: chance.choice(PLAUSIBLE[n][:2]) for n in names if n not in CONTRADICT}
+        made = {**right, **ENOUGH.get(OF.get(operation, operation), PLACE)}
     if "what" in body:
         made["what"] = body["what"]
     return made
@@ -152,9 +180,9 @@ def quick(body: Any) -> Any:
 
 def check(case: Any) -> None:
     """Ask, and look whether the answer is described."""
-    case.body = (
-        quick(likely(case.body)) if PLAYED & set(case.path.split("/")) else likely(case.body)
-    )
+    words = case.path.split("/")
+    body = likely(case.body, words[-1])
+    case.body = quick(body) if PLAYED & set(words) else body
     response = case.call()
     assert response.status_code in DESCRIBED | {404, 405}, (case.body, response.text[:300])
     if response.status_code >= 400:

@@ -173,7 +173,7 @@ def _level(given: dict[str, Any], where: str, problems: list[Problem]) -> Levels
         value = given.pop(name, usual)
         try:
             found[f"{name}_ms"] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             problems.append(
                 Problem(path=f"{where}{name}", value=value, message="not a number of ms")
             )
@@ -227,6 +227,7 @@ def _mix(
         except BadInput as error:
             problems += error.problems
             file = {}
+    file = _tables(file, problems)
     head = {n: v for n, v in file.get("study", {}).items() if n in ("kind", "plan")}
     base = {n: v for n, v in file.get("base", {}).items() if n not in ("system", "gpus")}
     mix = [dict(one) for one in file.get("workload", [])]
@@ -235,6 +236,25 @@ def _mix(
         levels[str(one.get("name", place))] = _level(one, f"workload.{place}.", problems)
     whole = {"kind": "training", **head}
     return {"study": whole, "base": _paid_for({**base, **given}), "workload": mix}
+
+
+def _tables(file: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
+    """The tables of a mix; what is none is said, and left out."""
+    found: dict[str, Any] = {}
+    for name in ("study", "base"):
+        if name in file and isinstance(file[name], Mapping):
+            found[name] = file[name]
+        elif name in file:
+            problems.append(Problem(path=name, value=file[name], message="not a table"))
+    mix = file.get("workload", [])
+    if isinstance(mix, list) and all(isinstance(one, Mapping) for one in mix):
+        found["workload"] = mix
+    else:
+        allowed = "[[workload]]"
+        problems.append(
+            Problem(path="workload", value=mix, message="not a list of tables", allowed=allowed)
+        )
+    return found
 
 
 def _study(

@@ -82,4 +82,4 @@ def _number(value: object) -> float:
     if isinstance(value, str):
         digits = value.strip().lower().partition("x")[0].strip()[:15]
         return float(digits) if digits.isascii() and digits.isdigit() else 0.0
-    return float(value) if isinstance(value, int | float) else 0.0
+    return value if isinstance(value, int | float) else 0.0  # which no float may hold

@@ -22,6 +22,7 @@ KEPT: dict[str, tuple[str, str, tuple[int, int]]] = {
         "light",
         WIDE,
     ),
+    "ui-clusters": (f"view=clusters&{A}", "light", WIDE),
     "ui-narrow": (f"view=training&{A}", "dark", NARROW),
 }
 """Pictures that the page shows: address, theme, size."""

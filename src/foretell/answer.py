@@ -135,7 +135,7 @@ def spreading(model: Model, plan: Plan) -> list[str]:
         said.append(
             f"context parallelism: keys and values {ways[plan.cp_mode]}; causal work is balanced"
         )
-    if not any(isinstance(layer.ffn, Experts) for layer in model.stack.layers):
+    if Experts not in {type(layer.ffn) for layer in model.stack.layers}:
         return said
     if plan.ep == 1:
         said.append("experts are cut by tensor parallelism: the plan spreads none (ep)")

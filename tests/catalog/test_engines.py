@@ -32,6 +32,12 @@ def test_there_are_a_few_profiles_each_with_its_fit_and_source():
         ("trtllm", "", "gb200", "trtllm-1-blackwell"),
         ("sglang", "", "b200-sxm", "sglang-0.5-hopper"),
         ("vllm-2023", "", "h200-sxm", "vllm-2023"),
+        ("vllm", "", "a100-sxm-80gb", "vllm-0.18-hopper"),
+        ("vllm", "", "v100-sxm-32gb", "vllm-0.18-hopper"),
+        ("trtllm", "", "a100-sxm-80gb", "trtllm-0.17"),
+        ("nemo", "", "h100-sxm", "nemo-2023"),
+        ("vllm-0.2", "", "h100-sxm", "vllm-2023"),
+        ("vllm 0.11.1", "", "h100-sxm", "vllm-0.11-blackwell"),
     ],
 )
 def test_engine_version_and_chip_choose_the_profile(engine, version, on, wanted):

@@ -86,7 +86,7 @@ def test_messages_of_a_rank_are_the_closed_forms(name: str) -> None:
     shares = shares_of(plans, tables, stages_of_plans(plans, tables), found.rows.micro_batches)
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
     alike = distinct(tables.spot, tables.pair, grade)
-    m, traffic = data_messages(scenario, plans, tables, shares[0], alike), shares[0].traffic
+    m, traffic = data_messages(plans, tables, shares[0], alike), shares[0].traffic
     for rank, chunks in enumerate(found.program.ranks):
         row = found.stage[rank]
         pieces = float(m.pieces[0, row])
@@ -202,6 +202,7 @@ def test_who_holds_cores_and_whose_host_is_ahead() -> None:
     taken = np.array([CORES_TAKEN, 0.25 * CORES_TAKEN])
     assert held_cores(make_chip(), uses) == pytest.approx(taken)
     assert held_cores(make_chip(architecture="tpu"), uses) == (0.0, 0.0)
+    assert held_cores(make_chip(architecture="cpu"), uses) == (1.0, 1.0)
     assert runs_ahead(parse_plan("dp8 zero3 mbs1", 8))
     assert not runs_ahead(parse_plan("pp4 dp2 mbs1", 8))
     assert runs_ahead(parse_plan("pp4 vpp2 dp2 mbs1 schedule=interleaved", 8))

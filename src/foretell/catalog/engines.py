@@ -16,6 +16,8 @@ ORDER = ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-u
 """Chip generations; the nearest one stands for a generation that no profile names."""
 FIRST_YEAR = 2000
 """Numbers from here on are years, not versions."""
+KEPT_YEARS = 1
+"""Years after which the end of a profile's versions is long ago."""
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "nemo": "nemo", "fastertransformer": "nemo", "torch": "torch", "huggingface": "torch",
@@ -45,7 +47,11 @@ def engine_named(text: str) -> str | None:
 
 
 def profile(name: str, chip: Chip, version: str = "") -> EngineProfile:
-    """A profile by its id, or an engine's for a version and a chip: the newest of the nearest generation."""
+    """A profile by its id, or an engine's for a version and a chip: the newest of the nearest generation.
+
+    Without a version the engine of today is meant: profiles that ended years ago come last, however near
+    the chips that they were fitted on.
+    """
     known = profiles()
     if name in known:
         return known[name]
@@ -64,7 +70,23 @@ def profile(name: str, chip: Chip, version: str = "") -> EngineProfile:
                 )
             ]
         )
-    return min(mine, key=lambda p: (outside(p, version), far(p, chip), newest_first(p)))
+    version = version or _version_in(name)
+    newest = 0 if version else max(p.years[0] for p in mine)
+    return min(
+        mine,
+        key=lambda p: (outside(p, version), outdated(p, newest), far(p, chip), newest_first(p)),
+    )
+
+
+def _version_in(name: str) -> str:
+    """The version that an engine's name ends with, as in vllm-0.6."""
+    found = re.search(r"[0-9]+(\.[0-9]+)*$", name.strip())
+    return found[0] if found else ""
+
+
+def outdated(p: EngineProfile, year: int) -> bool:
+    """Whether a profile's versions ended so long before a year that nobody means them then."""
+    return 0 < p.years[1] < year - KEPT_YEARS
 
 
 def outside(p: EngineProfile, version: str) -> float:

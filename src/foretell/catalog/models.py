@@ -203,9 +203,11 @@ def catalogue_model(id: str) -> Model:
 
 def _stored(record: Model, name: str) -> Model:
     """With the precision that the name of a repository says its weights are stored in."""
+    if "/" not in name:
+        return record
     plain = plain_key(name)
     for ending, dtype in STORED:
-        if "/" in name and plain.endswith(ending) and record.dtype != dtype:
+        if plain.endswith(ending) and record.dtype != dtype:
             said = f"weights stored in {dtype}, as the name {name} says"
             return replace(record, dtype=dtype, assumptions=(*record.assumptions, said))
     return record

@@ -59,6 +59,8 @@ class Trainer:
 
     def __init__(self, point: Point, device: str, *, overlap: bool) -> None:
         self.point, self.plan, self.device, self.overlap = point, point.plan, device, overlap
+        # 32-bit products as they are, or by units that round their operands.
+        torch.set_float32_matmul_precision("high" if self.plan.precision == "tf32" else "highest")
         self.recorder = Recorder(device)
         self.groups = Groups(self.plan, self.recorder)
         self.cut = Cut(self.groups)
@@ -314,4 +316,8 @@ def attending(plan: Plan, device: str) -> Any:
     names = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
     if not plan.flash:
         return sdpa_kernel(SDPBackend.MATH)
+    if (
+        plan.weights == "fp32"
+    ):  # of the fused ones the only one for 32 bits; it knows no shared keys
+        return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
     return sdpa_kernel(names[plan.attention]) if plan.attention in names else nullcontext()

@@ -1,6 +1,5 @@
 """What `foretell.estimate` says of a point: the step and its shares, memory, every message."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from foretell.tables import tables_of
 
 HELD = ("weights", "gradients", "states", "activations")
 """What both sides count tensor by tensor; activations are those that layers keep."""
-WIDE = 2.0
-"""Activations of a model in 32 bits over those in 16, which is what predictions take (cost/calls.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +103,7 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
     }
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
     _, order = dealt_of(scenario, point.plan, tables, rows)
-    wide = WIDE if point.plan.weights == "fp32" else 1.0
-    held = [_held(rows.memory, row, wide) for row in order]
+    held = [_held(rows.memory, row) for row in order]
     sent = step_collectives(scenario, point.plan)
     interval = found.interval
     low, high = interval["p90"] if interval is not None else (found.step_s, found.step_s)
@@ -123,20 +119,11 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
             sum(v for k, v in h.items() if k not in ("allocator", "framework")) for h in held
         ),
         stages=tuple(
-            Stage(held_bytes=h, collectives=tuple(_widened(m, wide) for m in c))
-            for h, c in zip(held, sent, strict=True)
+            Stage(held_bytes=h, collectives=tuple(c)) for h, c in zip(held, sent, strict=True)
         ),
     )
 
 
-def _held(memory: Any, row: int, wide: float) -> dict[str, float]:
+def _held(memory: Any, row: int) -> dict[str, float]:
     names = (*HELD, "buffers", "allocator", "framework")
-    found = {name: float(getattr(memory, name)[0, row]) for name in names}
-    return {**found, "activations": wide * found["activations"]}
-
-
-def _widened(message: Collective, wide: float) -> Collective:
-    """What sends activations, in the model's own dtype."""
-    if message.axis == "data":
-        return message
-    return replace(message, bytes=wide * message.bytes)
+    return {name: float(getattr(memory, name)[0, row]) for name in names}

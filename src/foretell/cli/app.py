@@ -4,7 +4,7 @@ from cyclopts import App
 
 VERBS = {
     "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
-    "search": "Every plan ranked, best first.",
+    "search": "Every plan ranked, best first; words of --plan are held.",
     "memory": "What every pipeline stage holds over one step, its peak and when.",
     "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
@@ -30,10 +30,33 @@ VERBS = {
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
 }
 """Verbs and what they answer."""
+EXAMPLES = {
+    "estimate": "llama-3.1-70b --gpus 512xH100 --global-batch 1024 --seq-len 8192",
+    "search": "qwen3-32b --system dgx-h200 --gpus 96 --global-batch 768 --top 5",
+    "memory": "llama-3.1-70b --gpus 64xH100 --global-batch 32 --plan 'tp8 pp4 zero1 mbs1'",
+    "simulate": "llama-3.1-8b --gpus 64xH100 --plan 'tp2 pp4 zero1 mbs1' --trace step.json.gz",
+    "explain": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
+    "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
+    "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
+    "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
+    "network": "dgx-h100 --collective all-reduce --bytes 64MiB --group 16",
+    "scaling": "llama-3.1-8b --system h100-sxm --gpus 8..512 --strategies 'zero1,zero3,tp4 zero1'",
+    "sensitivity": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
+    "compare": "hgx-h100 dgx-b200 --model llama-3.1-70b --budget 10M --seq-len 8192",
+    "codesign": "examples/codesign_small.toml",
+    "optimise": "examples/codesign_small.toml --trials 50",
+    "sweep": "examples/sweep_small.toml --out results",
+}
+"""One question of each verb that has no verbs of its own, as it is typed."""
 EPILOGUE = (
     "Exit codes: 0 answered; 1 answered, and the answer is no; 2 bad input, nothing on standard "
     "output. --debug anywhere shows the traceback of a fault."
 )
+
+
+def _said(verb: str) -> str:
+    """What a verb answers, with an example; lists of verbs show the first line alone."""
+    return f"{VERBS[verb]}\n\nFor example: foretell {verb} {EXAMPLES[verb]}"
 
 
 def make_app() -> App:
@@ -48,16 +71,16 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
         help_format="plaintext",  # a reader of Markdown takes a sixth of the time that help may
     )
-    app.command("foretell.cli.estimate:estimate", help=VERBS["estimate"])
-    app.command("foretell.cli.search:search", help=VERBS["search"])
-    app.command("foretell.cli.memory:memory", help=VERBS["memory"])
-    app.command("foretell.cli.simulate:simulate", help=VERBS["simulate"])
-    app.command("foretell.cli.explain:explain", help=VERBS["explain"])
+    app.command("foretell.cli.estimate:estimate", help=_said("estimate"))
+    app.command("foretell.cli.search:search", help=_said("search"))
+    app.command("foretell.cli.memory:memory", help=_said("memory"))
+    app.command("foretell.cli.simulate:simulate", help=_said("simulate"))
+    app.command("foretell.cli.explain:explain", help=_said("explain"))
     app.command(
-        "foretell.cli.explain:compare_plans", name="compare-plans", help=VERBS["compare-plans"]
+        "foretell.cli.explain:compare_plans", name="compare-plans", help=_said("compare-plans")
     )
-    app.command("foretell.cli.serve:serve", help=VERBS["serve"])
-    app.command("foretell.cli.size:size", help=VERBS["size"])
+    app.command("foretell.cli.serve:serve", help=_said("serve"))
+    app.command("foretell.cli.size:size", help=_said("size"))
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
@@ -68,7 +91,7 @@ def make_app() -> App:
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
     reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
-    app.command("foretell.cli.network:network", help=VERBS["network"])
+    app.command("foretell.cli.network:network", help=_said("network"))
     validate = App(name="validate", help=VERBS["validate"])
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
     validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
@@ -93,11 +116,11 @@ def make_app() -> App:
     cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
     app.command(cost)
     app.command(_sweep())
-    app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
+    app.command("foretell.cli.scaling:scaling", help=_said("scaling"))
     app.command("foretell.cli.ui:ui", help=VERBS["ui"])
-    app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
-    app.command("foretell.cli.optimise:optimise", help=VERBS["optimise"])
-    app.command("foretell.cli.compare:compare", help=VERBS["compare"])
+    app.command("foretell.cli.codesign:codesign", help=_said("codesign"))
+    app.command("foretell.cli.optimise:optimise", help=_said("optimise"))
+    app.command("foretell.cli.compare:compare", help=_said("compare"))
     app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     characterize = App(name="characterize", help=VERBS["characterize"])
@@ -115,7 +138,7 @@ def make_app() -> App:
         help="Write text in two made-up languages with grammar.",
     )
     app.command(translate)
-    app.command("foretell.cli.sensitivity:sensitivity", help=VERBS["sensitivity"])
+    app.command("foretell.cli.sensitivity:sensitivity", help=_said("sensitivity"))
     return app
 
 
@@ -123,7 +146,7 @@ def _sweep() -> App:
     """`sweep STUDY`, and what is asked of a folder with results."""
     from foretell.cli.sweep import sweep as run
 
-    sweep = App(name="sweep", help=VERBS["sweep"])
+    sweep = App(name="sweep", help=_said("sweep"))
     sweep.default(run)
     sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
     sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")

@@ -6,7 +6,8 @@ With n sequences decoding, prompts of L tokens, answers of O, t_d a decode step 
     X      = n / ((O - 1) TPOT + t_m + W)             requests a second, at most k / t_m
     k      = X (t_m + W), at least n / O (answers that end in one decode step) and 1, at most what a step's
              token budget takes
-    TTFT   = t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k
+    TTFT   = t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k x (c - 1) / c: a request
+             of a loop finds the prompts of the c - 1 others under way, never its own
     start  = the first wave is sent at once: its prompts follow each other in steps of the token budget
 
 TTFT is one span, from arrival to the first token; where fewer than are in flight fit, the others wait
@@ -53,6 +54,8 @@ class Steady:
     """Prompts of such a step."""
     busy: Array
     """Share of the time in steps with prompts."""
+    met: Array
+    """Share of requests that find such a step of others under way."""
     tpot_s: Array
     """Mean time per output token, the first excluded."""
     ttft_steady_s: Array
@@ -161,8 +164,14 @@ def point_of(times: StepTimes, loop: Loop, k: Array, token_s: Array, wait_s: Arr
     return Point(k=k, span_s=span, stall_s=stall, tpot_s=tpot, rate=rate)
 
 
-def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
-    """The steady state of one instance under a fixed concurrency."""
+def steady(
+    times: StepTimes, memory: Memory, traffic: Traffic, others: float | None = None
+) -> Steady:
+    """The steady state of one instance under a fixed concurrency.
+
+    `others` is the share of the prompts' steps that a request may find under way: those of the others in
+    its loop, where nothing is said.
+    """
     p, d = times.profile, times.deployment
     loop = loop_of(times, memory, traffic)
     step = times.seconds(loop.decoding())
@@ -183,8 +192,9 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     # A step takes no more prompts than k: of very short answers, prompts wait for prompts.
     rate = np.minimum(at.rate, able)
     crowd = loop.n / rate - loop.n / at.rate
+    met = busy * (1.0 - 1.0 / np.maximum(loop.asked, 1.0) if others is None else others)
     # The rest of the step under way is part of what they wait for each other.
-    under_way = np.maximum(0.5 * step + 0.5 * busy * at.span_s - crowd, 0.0)
+    under_way = np.maximum(0.5 * step + 0.5 * met * at.span_s - crowd, 0.0)
     queued = np.maximum(loop.asked - loop.n, 0.0) / rate + crowd
     late = (p.late_steps + d.stream_interval - 1.0) * step
     after = late + p.latency_s + p.latency_s_per_token * loop.length + queued
@@ -200,6 +210,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         prefill_s=at.span_s,
         prompts=at.k,
         busy=busy,
+        met=met,
         tpot_s=at.tpot_s,
         ttft_steady_s=settled,
         ttft_start_s=start,
@@ -237,14 +248,16 @@ def with_rate(
     """The state under `rate` requests a second, and the number in flight by Little's law.
 
     n = rate x time in the system; above the rate that the instance can sustain it grows without end, and
-    is held at four times what fits. Numbers are rounded to what a loop can hold: at least one.
+    is held at four times what fits. Numbers are rounded to what a loop can hold: at least one. Arrivals at
+    random find as much under way as there is on the mean, and of a loop of one their share of the time.
     """
     flight = 1.0
-    found = steady(times, memory, replace(traffic, concurrency=flight, waves=1e9))
+    found = steady(times, memory, replace(traffic, concurrency=flight, waves=1e9), others=1.0)
     answer = 0.5 * (1.0 + traffic.least) * float(traffic.osl)
     for _ in range(HALVINGS):
         spent = float(found.ttft_steady_s + (answer - 1.0) * found.tpot_s)
         wanted = min(rate * spent, 4.0 * float(found.fit_batch))
         flight = max(0.5 * (flight + wanted), 1e-3)
-        found = steady(times, memory, replace(traffic, concurrency=max(flight, 1.0), waves=1e9))
+        load = replace(traffic, concurrency=max(flight, 1.0), waves=1e9)
+        found = steady(times, memory, load, others=min(flight, 1.0))
     return found, flight

@@ -50,7 +50,7 @@ SWITCHES = ("sp", "flash", "fused", "reshard")
 """Words that are on by themselves and off after no-."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
-    "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
+    "precision": ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"),
     "scaling": ("tensor", "row", "block"),
     "adapters": ("all", "attention", "qkv"),
     "reduce": ("auto", "step", "micro-batch"),
@@ -166,6 +166,7 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
         return key, _factor(key, value)
     if key not in CHOICES:
         keys = [*CHOICES, *FORMS, *NUMBERS, *FACTORS, "order"]
+        plain = next((word for word, field in DEGREES.items() if key in (word, field)), None)
         raise BadInput(
             [
                 Problem(
@@ -173,7 +174,7 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
                     value=word,
                     message=f"unknown key `{key}`",
                     allowed=", ".join(keys),
-                    nearest=nearest_name(key, keys),
+                    nearest=f"{plain}{value}" if plain else nearest_name(key, keys),
                 )
             ]
         )

@@ -95,6 +95,33 @@ def test_what_stands_in_a_file_may_stand_in_the_body(api: TestClient, tmp_path: 
         assert [row[name] for row in told["systems"]] == [row[name] for row in printed["systems"]]
 
 
+@pytest.mark.parametrize(
+    "name", ["../systems/perlmutter", "../../pyproject", "x" * 5000, "a\0b", ""]
+)
+def test_what_an_object_calls_itself_reaches_no_file(
+    api: TestClient, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chip that nobody has measured is called as its user likes."""
+    opened: list[str] = []
+    held = Path.open
+
+    def watched(self: Path, *arguments: Any, **more: Any) -> Any:
+        opened.append(str(self))
+        return held(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", watched)
+    own = tomllib.loads(CHIP)
+    own = {**own, "id": name, "chip": {"design": {**own["chip"]["design"], "id": name}}}
+    body = {"model": "gpt2", "system": own, "gpus": 8, "plan": "zero1"}
+    for verb in ("estimate", "sensitivity", "cost/run"):
+        assert ask(api, verb, body)
+    assert ask(api, "cost/system", {"system": own})
+    body["systems"] = [body.pop("system")]
+    assert ask(api, "compare", body)["systems"][0]["usd"] > 0
+    assert ask(api, "compare", {**body, "rent": "spot"})["fits"] == "no"
+    assert not [path for path in opened if ".." in path or "xxx" in path]
+
+
 def test_what_is_wrong_with_a_study_is_said_where_it_stands(api: TestClient) -> None:
     named = {"model": "../x.json", "system": {"chip": "/etc/passwd"}, "gpus": 8}
     study = {**STUDY, "base": named, "vary": {"system": ["h100-sxm", "./x.toml"]}}

@@ -46,17 +46,32 @@ EXAMPLES = {
     "codesign": "examples/codesign_small.toml",
     "optimise": "examples/codesign_small.toml --trials 50",
     "sweep": "examples/sweep_small.toml --out results",
+    "catalog show": "h100-sxm",
+    "reference search": "--model gpt3-1t --strategy 1d --chip b200 --fast-domain 8 --gpus 1024",
+    "calibrate measure": "--out mine.jsonl --minutes 8",
+    "calibrate fit": "mine.jsonl --chip my-gpu --out mine.toml",
+    "cost chip": "--node N5 --area 800",
+    "cost package": "h100-sxm",
+    "cost system": "hgx-h100 --gpus 1024",
+    "cost run": "llama-3.1-8b --gpus 64xH100 --tokens 1T --rent own --region iowa",
+    "cost token": "llama-3.1-8b --gpus 1xH100 --isl 2000 --osl 300 --concurrency 32",
+    "sweep export": "results --out results.csv",
+    "sweep plot": "results --out results.html",
+    "characterize run": "examples/characterize_small.toml --dry-run",
+    "characterize trace": "rank0.json.gz rank1.json.gz --model llama-3.1-8b --gpus 2xH200",
+    "translate train": "--source text.en --target text.de --out run --steps 1000",
+    "translate run": "run --file text.en",
 }
-"""One question of each verb that has no verbs of its own, as it is typed."""
+"""One question of each verb, as it is typed, but of those that their flags alone explain."""
 EPILOGUE = (
     "Exit codes: 0 answered; 1 answered, and the answer is no; 2 bad input, nothing on standard "
     "output. --debug anywhere shows the traceback of a fault."
 )
 
 
-def _said(verb: str) -> str:
+def _said(verb: str, answers: str = "") -> str:
     """What a verb answers, with an example; lists of verbs show the first line alone."""
-    return f"{VERBS[verb]}\n\nFor example: foretell {verb} {EXAMPLES[verb]}"
+    return f"{answers or VERBS[verb]}\n\nFor example: foretell {verb} {EXAMPLES[verb]}"
 
 
 def make_app() -> App:
@@ -84,10 +99,15 @@ def make_app() -> App:
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
-    catalog.command("foretell.cli.catalog:show", help="One entry, or a file of one's own.")
+    catalog.command(
+        "foretell.cli.catalog:show",
+        help=_said("catalog show", "One entry, or a file of one's own."),
+    )
     app.command(catalog)
     reference = App(name="reference", help=VERBS["reference"])
-    reference.command("foretell.cli.reference:search", help="One published search.")
+    reference.command(
+        "foretell.cli.reference:search", help=_said("reference search", "One published search.")
+    )
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
     reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
@@ -102,18 +122,32 @@ def make_app() -> App:
     app.command(validate)
     calibrate = App(name="calibrate", help=VERBS["calibrate"])
     calibrate.command(
-        "foretell.cli.calibrate:measure", help="Time kernels, layers and steps on this machine."
+        "foretell.cli.calibrate:measure",
+        help=_said("calibrate measure", "Time kernels, layers and steps on this machine."),
     )
     calibrate.command(
-        "foretell.cli.calibrate:fit", help="Fit a chip's file to what was measured, for --system."
+        "foretell.cli.calibrate:fit",
+        help=_said("calibrate fit", "Fit a chip's file to what was measured, for --system."),
     )
     app.command(calibrate)
     cost = App(name="cost", help=VERBS["cost"])
-    cost.command("foretell.cli.cost:chip", help="The dies of a chip.")
-    cost.command("foretell.cli.cost:package", help="A package with its dies and memory.")
-    cost.command("foretell.cli.cost:system", help="A cluster: capital, years, hours, renting.")
-    cost.command("foretell.cli.cost_work:run", help="A training run: money, energy, carbon.")
-    cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
+    cost.command("foretell.cli.cost:chip", help=_said("cost chip", "The dies of a chip."))
+    cost.command(
+        "foretell.cli.cost:package",
+        help=_said("cost package", "A package with its dies and memory."),
+    )
+    cost.command(
+        "foretell.cli.cost:system",
+        help=_said("cost system", "A cluster: capital, years, hours, renting."),
+    )
+    cost.command(
+        "foretell.cli.cost_work:run",
+        help=_said("cost run", "A training run: money, energy, carbon."),
+    )
+    cost.command(
+        "foretell.cli.cost_work:token",
+        help=_said("cost token", "A million tokens: money, energy, carbon."),
+    )
     app.command(cost)
     app.command(_sweep())
     app.command("foretell.cli.scaling:scaling", help=_said("scaling"))
@@ -125,13 +159,23 @@ def make_app() -> App:
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     characterize = App(name="characterize", help=VERBS["characterize"])
     characterize.command(
-        "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
+        "foretell.cli.characterize:run",
+        help=_said("characterize run", "Train real models, point by point of a matrix."),
     )
-    characterize.command("foretell.cli.traces:trace", help="Break traces of training down.")
+    characterize.command(
+        "foretell.cli.traces:trace",
+        help=_said("characterize trace", "Break traces of training down."),
+    )
     app.command(characterize)
     translate = App(name="translate", help=VERBS["translate"])
-    translate.command("foretell.cli.translate:train", help="Train; a run that was ended goes on.")
-    translate.command("foretell.cli.translate:run", help="Translate lines with a trained model.")
+    translate.command(
+        "foretell.cli.translate:train",
+        help=_said("translate train", "Train; a run that was ended goes on."),
+    )
+    translate.command(
+        "foretell.cli.translate:run",
+        help=_said("translate run", "Translate lines with a trained model."),
+    )
     translate.command(
         "foretell.cli.translate:make_text",
         name="make-text",
@@ -151,6 +195,9 @@ def _sweep() -> App:
     sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
     sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
     sweep.command("foretell.cli.codesign:front", help="The points that no other beats.")
-    sweep.command("foretell.cli.sweep:export", help="The results as one file, or by SQL.")
-    sweep.command("foretell.cli.sweep:plot", help="The results as a figure.")
+    sweep.command(
+        "foretell.cli.sweep:export",
+        help=_said("sweep export", "The results as one file, or by SQL."),
+    )
+    sweep.command("foretell.cli.sweep:plot", help=_said("sweep plot", "The results as a figure."))
     return sweep

@@ -302,6 +302,16 @@ def test_show_reads_a_users_chip(tmp_path: Path) -> None:
     assert catalog.show(str(_write(tmp_path, text)))["values"] == catalog.show("l4")["values"]
 
 
+def test_a_table_is_what_its_file_is(tmp_path: Path) -> None:
+    assert catalog.system({**GOOD, "id": "mine"}) == catalog.system(_write(tmp_path, OWN))
+    with pytest.raises(BadInput, match="no design"):
+        catalog.system(GOOD, design={"memory_stacks": "4"})
+    file = Path(__file__).parents[2] / "examples" / "codesign_chip.toml"
+    table = {"id": "codesign_chip", **tomllib.loads(file.read_text())}
+    for design in ({}, {"memory_stacks": "4", "matrix_flop_per_clock.bf16": "4096"}):
+        assert catalog.system(table, design=design) == catalog.system(file, design=design)
+
+
 def test_entries_of_an_unknown_kind() -> None:
     with pytest.raises(BadInput, match="is not a kind"):
         catalog.entries("planets")

@@ -257,6 +257,24 @@ def _swept(folder: Path) -> list[Reader]:
     ]
 
 
+def _asked(content: bytes) -> object:
+    """A study in the body of a request, as the server looks at it."""
+    from foretell.errors import BadInput, Problem
+    from foretell.web.limits import TooMuch
+    from foretell.web.studies import safe_study
+
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):  # which the server says before it comes to this
+        raise BadInput([Problem(path="study", value=None, message="no object")])
+    try:
+        return read_study(safe_study(body))
+    except TooMuch as error:
+        raise BadInput(error.problems) from None
+
+
 def own_readers(folder: Path) -> list[Reader]:
     """Readers whose inputs stand in this file."""
     configs = [json.dumps(TOY, indent=1).encode()]
@@ -281,6 +299,8 @@ def own_readers(folder: Path) -> list[Reader]:
         for path in sorted(examples.glob("*small.toml"))
         if "charac" not in path.name
     ]
+    inline = tomllib.loads(STUDY)
+    inline["base"] |= {"model": TOY, "system": tomllib.loads(TOY_SYSTEM)}
     found = [
         (
             "config.json",
@@ -295,6 +315,7 @@ def own_readers(folder: Path) -> list[Reader]:
         ),
         ("chip TOML", _systems(), in_file(folder, "chip.toml", lambda p: catalog.system(str(p)))),
         ("study TOML", [STUDY, *studies], in_file(folder, "study.toml", read_study)),
+        ("study of a request", [json.dumps(inline, indent=1)], _asked),
         ("run TOML", runs, in_file(folder, "run.toml", read_config)),
         ("measured lines", [MEASURED], in_file(folder, "measured.jsonl", read_measured)),
         ("price list", [PRICES], in_file(folder, "vms.csv", price_file)),

@@ -1,5 +1,6 @@
 """Procurement: clusters that the money pays for, numbers of the verbs they stand on, honest orders."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import foretell
 from foretell.bills import Payment, RunQuestion, run_cost
 from foretell.economics.ask_system import SystemQuestion, system_cost
+from foretell.errors import BadInput, Infeasible
 from foretell.procure.clusters import affordable, cost_of, smooth
 from tests.surfaces.command import foretell as command
 
@@ -175,3 +177,14 @@ def test_a_chip_of_ones_own_among_them() -> None:
     )  # fmt: skip
     assert (bad.code, bad.out) == (2, "")
     assert "price" in bad.err
+
+
+@pytest.mark.parametrize("odd", [None, 5, 10**400, "x", [], [1], {"a": 1}])
+def test_a_mix_that_is_none_is_said_to_be_none(odd: Any) -> None:
+    """Nothing but an answer, no, or what is wrong comes of it."""
+    for table in ({"study": odd}, {"base": odd}, {"workload": odd}, {"workload": [{"tpot": odd}]}):
+        mix = {"base": {"model": "gpt2"}, **table}
+        with contextlib.suppress(BadInput, Infeasible):
+            foretell.compare(["h100-sxm"], gpus=8, plan="zero1", workload=mix)
+    with pytest.raises(BadInput, match="not a table"):
+        foretell.compare(["h100-sxm"], gpus=8, workload={"base": 3})

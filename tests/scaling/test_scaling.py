@@ -209,6 +209,8 @@ def test_lists_are_sorted_sets(counts: list[int]) -> None:
 def test_bad_counts(text: str) -> None:
     with pytest.raises(BadInput, match="gpus"):
         gpu_counts(text)
+    with pytest.raises(BadInput, match="gpus"):
+        gpu_counts(0.5)  # type: ignore[arg-type]
 
 
 def test_commas_of_an_order_are_no_strategies() -> None:

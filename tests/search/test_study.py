@@ -1,5 +1,7 @@
 """Studies are read with all that is wrong with them at once, and their points are numbered once each."""
 
+import contextlib
+import math
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,14 @@ from hypothesis import strategies as st
 
 from foretell.errors import BadInput
 from foretell.question import ask, plan_of
+from foretell.search.flags import FLAGS
 from foretell.search.plan_words import plan_texts, word_of
 from foretell.search.points import columns, point_count
 from foretell.search.space import enumerate_plans
 from foretell.search.study import read_study, spaced, text_of
 from foretell.specs.plan import parse_plan
 from foretell.specs.study import Study
+from foretell.sweep.run import trial_problems
 
 TRAINING: dict[str, Any] = {
     "study": {"kind": "training"},
@@ -53,6 +57,47 @@ def test_a_study_is_read() -> None:
     assert study.settings == ("chip.tdp_watts=500", "network.node.latency_s=2us")
     assert study.axes[1].values == (2e12, 4e12)
     assert point_count(study) == 8
+
+
+def test_a_name_of_the_catalogue_is_that_whatever_files_stand_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("llama-3.1-8b", "h100-sxm", "mine", "mine.toml"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert read_study(TRAINING).base == TRAINING["base"]
+    for name in ("mine", "mine.toml"):
+        assert read_study(changed(base={"system": name})).base["system"] == str(tmp_path / name)
+
+
+def test_what_a_file_has_may_stand_in_the_study() -> None:
+    tables = {"model": {"model_type": "gpt2"}, "system": {"chip": "h100-sxm"}}
+    study = read_study(changed(base=tables, workload=[tables]))
+    assert {name: study.base[name] for name in tables} == tables
+    assert read_study(study.table) == study
+    assert "base.seq_len: has one value here" in problems(base={"seq_len": {}})
+    assert "vary.system: not a plain value" in problems(vary={"system": [{"chip": "h100-sxm"}]})
+
+
+ODD = (math.nan, 10**400, None, True, 5, [], [1], [[]], {}, {"a": []})
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:8])
+def test_whatever_a_flag_is_given_is_read_or_said_to_be_wrong(odd: Any) -> None:
+    for name in (*dict.fromkeys(flag for flags in FLAGS.values() for flag in flags), "plan.order"):
+        base = {n: v for n, v in TRAINING["base"].items() if n != name}
+        apart = {"vary": {"gpus" if name != "gpus" else "seq_len": [8]}}
+        tables = [
+            {**apart, "base": {**base, name: odd}},
+            {**apart, "workload": [{name: odd}]},
+            {"base": base, "vary": {name: [odd]}},
+            {"base": base, "vary": {name: odd}},
+        ]
+        for kind in ("training", "serving", "cost"):
+            for table in tables:
+                with contextlib.suppress(BadInput):
+                    study = read_study({"base": base, "study": {"kind": kind}, **table})
+                    trial_problems(study)
 
 
 def test_what_a_folder_keeps_of_it_reads_back() -> None:

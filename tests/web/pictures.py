@@ -22,10 +22,13 @@ KEPT: dict[str, tuple[str, str, tuple[int, int]]] = {
         "light",
         WIDE,
     ),
+    "ui-clusters": (f"view=clusters&{A}", "light", WIDE),
     "ui-narrow": (f"view=training&{A}", "dark", NARROW),
 }
 """Pictures that the page shows: address, theme, size."""
-VIEWS = ("training", "serving", "cost", "network", "sensitivities", "timeline", "accuracy")
+VIEWS = (
+    "training", "serving", "cost", "clusters", "scaling", "network", "sensitivities", "timeline", "accuracy",
+)  # fmt: skip
 
 
 def take(

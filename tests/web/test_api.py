@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from foretell.web.limits import Limits
 from tests.surfaces.command import TOY, foretell
 from tests.surfaces.test_contract import FLAGS
 from tests.web.client import client
+from tests.web.test_content import STUDY
 
 PLAN = "tp8 pp2 mbs1 zero1"
 WHERE = {"model": "llama-3.1-70b", "system": "h100-sxm", "gpus": 64}
@@ -76,6 +78,38 @@ SAME: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
         "network",
         {"system": "h100-sxm", "collective": "all-reduce", "bytes": "64MiB", "group": 16},
         ("network", "h100-sxm", "--collective", "all-reduce", "--bytes", "64MiB", "--group", "16"),
+    ),
+    (
+        "compare",
+        {"systems": ["h100-sxm", "mi300x"], "model": "gpt2", "gpus": 64, "plan": "zero1", "by": "usd"},
+        (
+            *("compare", "h100-sxm", "mi300x", "--model", "gpt2", "--gpus", "64"),
+            *("--plan", "zero1", "--by", "usd"),
+        ),
+    ),
+    (
+        "compare",
+        {"systems": ["h100-sxm"], "model": "gpt2", "budget": "1M", "isl": 900, "osl": 100, "price": 2.5},
+        (
+            *("compare", "h100-sxm", "--model", "gpt2", "--budget", "1M"),
+            *("--isl", "900", "--osl", "100", "--price", "2.5"),
+        ),
+    ),
+    (
+        "scaling",
+        {"models": ["gpt2", "llama-3.1-8b"], "system": "h100-sxm", "gpus": "8..64", "plan": "tp2"},
+        (
+            *("scaling", "gpt2", "llama-3.1-8b", "--system", "h100-sxm"),
+            *("--gpus", "8..64", "--plan", "tp2"),
+        ),
+    ),
+    (
+        "scaling",
+        {"models": ["llama-3.1-70b"], "system": "h100-sxm", "gpus": 8, "global_batch": 64, "floor": 0.5},
+        (
+            *("scaling", "llama-3.1-70b", "--system", "h100-sxm", "--gpus", "8"),
+            *("--global-batch", "64", "--floor", "0.5"),
+        ),
     ),
     ("cost/chip", {"name": "h100-sxm"}, ("cost", "chip", "h100-sxm")),
     ("cost/package", {"node": "N5", "area": 600}, ("cost", "package", "--node", "N5", "--area", "600")),
@@ -146,6 +180,10 @@ def test_published_runs_are_the_accuracy_pages(api: TestClient) -> None:
     assert all(row["source"] and row["measured_s"] > 0 for row in rows)
 
 
+MORE = {"compare-plans": {"a", "b"}, "compare": {"systems"}, "scaling": {"models"}}
+"""Fields that the command line takes without a name."""
+
+
 def test_every_flag_is_a_field_and_every_field_a_flag(api: TestClient) -> None:
     schema = api.get("/openapi.json").json()
     for verb, flags in FLAGS.items():
@@ -155,7 +193,7 @@ def test_every_flag_is_a_field_and_every_field_a_flag(api: TestClient) -> None:
         body = schema["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         fields = set(schema["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"])
         names = {flag.removeprefix("--").replace("-", "_") for flag in flags} - {"no_simulate"}
-        more = {"compare-plans": {"a", "b"}}.get(verb, set())
+        more = MORE.get(verb, set())
         assert fields == (names - set(LEFT_OUT)) | more, verb
 
 
@@ -171,7 +209,6 @@ def test_an_inline_model_and_system(api: TestClient) -> None:
     told = ask(api, "estimate", {"model": TOY, "system": system, "gpus": 16, "global_batch": 32})
     assert (told["model"], told["system"]) == ("inline", "mine")
     assert told["step_s"] > 0
-    assert "system" in wrong(api, "cost/system", {"system": system})
     assert wrong(api, "estimate", {"model": TOY, "system": {"chip": "h100-sxm"}})
 
 
@@ -186,8 +223,6 @@ def test_an_inline_model_and_system(api: TestClient) -> None:
 def test_no_file_and_no_host_is_reached_by_a_name(
     api: TestClient, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pathlib import Path
-
     opened: list[str] = []
     held = Path.open
 
@@ -206,6 +241,11 @@ def test_no_file_and_no_host_is_reached_by_a_name(
         ("cost/system", {"system": name}, "system"),
         ("cost/run", {**WHERE, "sweep": [f"system={name or '.'}"]}, "sweep.system"),
         ("cost/run", {**WHERE, "sweep": [f"--model={name or '.'}"]}, "sweep.model"),
+        ("compare", {"systems": ["h100-sxm", name], "model": "gpt2", "gpus": 8}, "systems.1"),
+        ("scaling", {"models": [name], "system": "h100-sxm"}, "models.0"),
+        ("codesign", {"study": {**STUDY, "base": {"system": name}}}, "base.system"),
+        ("codesign", {"study": {**STUDY, "vary": {"model": [name]}}}, "vary.model"),
+        ("optimise", {"study": {**STUDY, "workload": [{"model": name}]}}, "workload.0.model"),
     ]
     if name:  # a chip of no name is described by its flags
         bodies.append(("cost/chip", {"name": name}, "name"))
@@ -255,6 +295,25 @@ def test_limits_have_answers_of_their_own(api: TestClient) -> None:
     assert "sweep" in wrong(
         api, "cost/chip", {"node": "N5", "area": 1, "sweep": ["area=1:999:999"]}, 503
     )
+    for body in ({"gpus": f"8,{2**21}"}, {"gpus": 2**21}):
+        assert "gpus" in wrong(
+            api, "scaling", {"models": ["gpt2"], "system": "h100-sxm", **body}, 503
+        )
+    many = {
+        "models": ["gpt2"] * 16,
+        "system": "h100-sxm",
+        "gpus": "1..524288",
+        "strategies": "tp1,tp2,tp4,tp8",
+    }
+    assert "models" in wrong(api, "scaling", many, 503)
+    large = {"chip.memory_bytes": {"low": "1 GB", "high": "9 GB", "steps": 99_999}}
+    place = {**STUDY["base"], "system": "h100-sxm"}
+    study = {**STUDY, "base": place, "vary": large}
+    assert "study.vary" in wrong(api, "codesign", {"study": study}, 503)
+    assert "vary.gpus" in wrong(
+        api, "codesign", {"study": {**STUDY, "vary": {"gpus": [8, 2**21]}}}, 503
+    )
+    assert "trials" in wrong(api, "optimise", {"study": study, "trials": 10**4}, 503)
     with client(Limits(plans=10)) as small:
         assert "over" in wrong(small, "search", WHERE, 503)
 

@@ -16,7 +16,9 @@ import pytest
 import foretell
 from tests.surfaces.command import foretell as command
 
-VIEWS = ("training", "serving", "cost", "network", "sensitivities", "timeline", "accuracy")
+VIEWS = (
+    "training", "serving", "cost", "clusters", "scaling", "network", "sensitivities", "timeline", "accuracy",
+)  # fmt: skip
 SMALL = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 16}
 QUERY = "&".join(f"1.{name}={value}" for name, value in SMALL.items())
 
@@ -159,6 +161,59 @@ def test_cost_network_and_sensitivities_are_what_the_command_line_says(watched: 
     assert page.inner_text("#commands").startswith("foretell sensitivity llama-3.1-8b ")
 
 
+def taken(page: Any) -> tuple[Any, Any]:
+    """What the command line and the Python that are taken along give."""
+    printed = command(*shlex.split(page.inner_text("#commands"))[1:], "--json").json
+    scope: dict[str, Any] = {}
+    exec(page.inner_text("#python").rpartition("\n")[0], scope)
+    return printed, json.loads(json.dumps(scope["found"].to_dict()))
+
+
+def test_clusters_are_what_python_says(watched: Watched) -> None:
+    """Of so many GPUs or for a sum, of a step or a service; with the keyboard alone."""
+    systems = ["mi300x", "h200-sxm"]
+    place = "1.model=gpt2&1.gpus=16&1.plan=zero1"
+    page = watched.open(f"view=clusters&{place}&1.systems={','.join(systems)}")
+    asked: dict[str, Any] = {"model": "gpt2", "gpus": 16, "plan": "zero1"}
+    found = json.loads(json.dumps(foretell.compare(systems, **asked).to_dict()))
+    assert page.inner_text("[data-name=best]") == found["best"]
+    for name in ("tokens_per_s", "usd", "usd_per_million_tokens"):
+        assert watched.value(name) == found["systems"][0][name]
+    assert page.locator("#systems tbody tr").count() == page.locator("#beats tbody tr").count() == 2
+    assert taken(page) == (found, found)
+    for figure in ("clusters", "clusters-cost"):
+        assert page.locator(f"[data-figure={figure}] svg.main-svg").count() > 0
+    page.focus("#field-work")
+    watched.after(lambda: page.keyboard.press("ArrowDown"))
+    assert page.evaluate("document.activeElement.id") == "field-work"
+    watched.after(lambda: page.fill("#field-budget", "1M"))
+    held = parse_qs(urlparse(page.url).query)
+    assert (held["1.work"], held["1.budget"]) == (["service"], ["1M"])
+    served = foretell.compare(systems, model="gpt2", isl=1024, osl=1024, budget="1M").to_dict()
+    assert watched.value("tokens_per_s") == served["systems"][0]["tokens_per_s"]
+
+
+def test_scaling_is_what_python_says(watched: Watched) -> None:
+    page = watched.open(f"view=scaling&{QUERY}&1.counts=8..32&1.strategies=zero1,tp2 zero1")
+    asked: dict[str, Any] = {"system": "h100-sxm", "gpus": "8..32", "strategies": "zero1,tp2 zero1"}
+    found = foretell.scaling("llama-3.1-8b", **asked).to_dict()
+    points = [point for curve in found["curves"] for point in curve["points"]]
+    most = max(point["tokens_per_s"] for point in points if point["fits"] != "no")
+    assert watched.value("tokens_per_s") == most
+    assert page.locator("#points tbody tr").count() == len(points)
+    assert [curve["why"] in page.inner_text("#stops") for curve in found["curves"]] == [True, True]
+    assert taken(page) == (json.loads(json.dumps(found)),) * 2
+    watched.after(lambda: page.select_option("#field-mode", "strong"))
+    strong = foretell.scaling("llama-3.1-8b", **asked, mode="strong", global_batch=1024).to_dict()
+    points = [point for curve in strong["curves"] for point in curve["points"]]
+    most = max(point["tokens_per_s"] for point in points if point["fits"] != "no")
+    assert watched.value("tokens_per_s") == most
+    watched.after(lambda: page.fill("#field-counts", "0"))
+    assert page.get_attribute("#field-counts", "aria-invalid") == "true"
+    assert not page.is_visible("[data-figure=scaling]")
+    watched.said = [said for said in watched.said if "422" not in said]  # the browser's own remark
+
+
 def test_the_timeline_and_its_trace(watched: Watched) -> None:
     page = watched.open(f"view=timeline&{QUERY}&1.plan=tp4 pp2 zero1&1.global_batch=32")
     played = foretell.simulate(**SMALL, plan="tp4 pp2 zero1", global_batch=32)  # type: ignore[arg-type]
@@ -194,11 +249,7 @@ def test_exports(watched: Watched) -> None:
     assert float(rows["step_s"]) == told["step_s"]
     assert watched.saved("[data-figure=memory] [data-export=png]").startswith(b"\x89PNG")
     assert b"GiB" in watched.saved("[data-figure=memory] [data-export=csv]")
-    printed = command(*shlex.split(page.inner_text("#commands"))[1:], "--json")
-    assert printed.json["step_s"] == told["step_s"]
-    scope: dict[str, Any] = {}
-    exec(page.inner_text("#python").rpartition("\n")[0], scope)
-    assert scope["found"].step_s == told["step_s"]
+    assert [answer["step_s"] for answer in taken(page)] == [told["step_s"]] * 2
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -227,7 +278,7 @@ def test_the_keyboard_is_enough(watched: Watched) -> None:
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "answer"
-    page.focus("nav a >> nth=3")
+    page.focus("nav a:text-is('Network')")
     watched.after(lambda: page.keyboard.press("Enter"))
     assert page.get_attribute("main", "data-view") == "network"
     page.focus("[data-word] >> nth=0")

@@ -17,6 +17,26 @@ OFTEN, MANY = 5, 280
 """Requests to each of the operations, in the short run and in the long one (10,000 in all)."""
 DESCRIBED = {200, 400, 413, 422, 429, 503}
 
+STUDY = {
+    "study": {"kind": "training", "plan": "tp2"},
+    "base": {"model": "gpt2", "system": "h100-sxm", "gpus": 8, "rent": "own"},
+    "vary": {"chip.memory_bandwidth_bytes_per_s": ["2 TB/s", 4e12]},
+}
+SERVED = {
+    "study": {"kind": "serving"},
+    "base": {"model": TOY, "system": {"chip": "h100-sxm"}, "concurrency": 4, "rent": "spot"},
+    "vary": {"gpus": [1, 2], "isl": {"low": 8, "high": 80, "steps": 2, "scale": "log"}},
+    "limits": {"ttft_ms_p50": 100},
+    "objectives": {"output_tokens_per_s": "max"},
+}
+MIX = {
+    "base": {"model": "gpt2"},
+    "workload": [
+        {"name": "a", "gpus": 8, "global_batch": 64},
+        {"kind": "serving", "isl": 9, "weight": 2},
+    ],
+}
+
 PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     "model": ("gpt2", "llama-3.2-1b", "t5-base", "bert-base-uncased", "deepseek-v2-lite", TOY, {}),
     "system": ("h100-sxm", "dgx-a100", "tpu-v5p", "mi300x", "gb200-nvl72", {"chip": "h100-sxm"}),
@@ -57,6 +77,21 @@ PLAUSIBLE: dict[str, tuple[Any, ...]] = {
     "simulate": (False, True),
     "export": ("vllm", "x"),
     "what": ("chip", "package", "system", "run", "token"),
+    "models": (["gpt2"], ["gpt2", TOY], [], ["gpt2", "gpt2"], ["./x"]),
+    "systems": (["h100-sxm"], ["h100-sxm", "tpu-v5p"], ["mi300x", {"chip": "h100-sxm"}], ["x"], []),
+    "study": (STUDY, SERVED, {**STUDY, **MIX}, {**STUDY, "vary": {"plan.tp": [1, 2, 3]}}, {"study": 1}, {}),
+    "workload": (MIX, {"base": {}}, {"workload": [{}]}, {"workload": 3}, {}),
+    "budget": ("1M", 2e6, "0", "x"),
+    "by": ("tokens", "usd"),
+    "strategies": ("zero1", "zero1,tp2 zero3", "x", ","),
+    "mode": ("weak", "strong"),
+    "floor": (0.8, 0, 1),
+    "micro_batch": (1, 2),
+    "batch_per_gpu": (1, 4),
+    "trials": (1, 9, 10),
+    "rent": ("own", "spot", "on-demand", "3-year"),
+    "years": (3, "x"),
+    "utilisation": (0.5, 2),
 }  # fmt: skip
 """Values that get a question further than its door."""
 
@@ -64,23 +99,67 @@ schema = schemathesis.openapi.from_asgi("/openapi.json", app())
 schema.config.request_timeout = 600  # a loaded machine is no defect
 
 
-NEEDED = ("model", "system", "rate", "collective", "bytes", "group", "a", "b")
+NEEDED = (
+    "model",
+    "system",
+    "rate",
+    "collective",
+    "bytes",
+    "group",
+    "a",
+    "b",
+    "models",
+    "systems",
+    "study",
+)
 """Fields that some question must have."""
+PLACE = {"model": "gpt2", "system": "h100-sxm", "gpus": 8}
+ENOUGH: dict[str, dict[str, Any]] = {
+    "compare-plans": {**PLACE, "a": "tp2", "b": "tp4"},
+    "size": {"model": "gpt2", "system": "h100-sxm", "rate": 5, "simulate": False},
+    "compare": {"model": "gpt2", "systems": ["h100-sxm", "tpu-v5p"], "gpus": 8},
+    "scaling": {"models": ["gpt2", TOY], "system": "h100-sxm", "gpus": "4,8"},
+    "codesign": {"study": STUDY},
+    "optimise": {"study": SERVED},
+    "network": {"system": "h100-sxm", "collective": "all-reduce", "bytes": "1MiB", "group": 8},
+    "chip": {"name": "h100-sxm"},
+    "package": {"node": "N5", "area": 100},
+    "cost": {"node": "N5", "area": 100},
+}
+"""What makes a question of an operation complete; PLACE for all others."""
+OF = {
+    "clusters": "compare", "clusters-cost": "compare", "scaling-efficiency": "scaling", "pareto": "size",
+    "bandwidths": "network",
+}  # fmt: skip
+"""Figures of such operations."""
+CONTRADICT = {"target_len", "export", "budget", "sweep", "study", "detail", "workload"}
+"""Fields that many a question has no use for."""
 
 
-def likely(body: Any) -> Any:
-    """Two bodies in three made into questions that can be answered, the same for the same body."""
+def likely(body: Any, operation: str) -> Any:
+    """A third of the bodies as they are, a third with values that are known, a third that can be answered."""
     if not isinstance(body, dict):
         return body
     chance = random.Random(json.dumps(body, sort_keys=True, default=str))
     if isinstance(body.get("questions"), list):
-        return {**body, "questions": [likely(question) for question in body["questions"]]}
-    if chance.random() < 0.33:
+        return {
+            **body,
+            "questions": [likely(question, operation) for question in body["questions"]],
+        }
+    kind = chance.randrange(3)
+    if kind == 0:
         return body
     names = [
-        name for name in body if name in PLAUSIBLE and (name in NEEDED or chance.random() < 0.6)
+        name
+        for name in body
+        if name in PLAUSIBLE
+        and (name in NEEDED or chance.random() < 0.6)
+        and not (name == "study" and isinstance(body[name], bool))  # a switch of scaling
     ]
     made = {name: chance.choice(PLAUSIBLE[name]) for name in names}
+    if kind == 2:
+        right = {n: chance.choice(PLAUSIBLE[n][:2]) for n in names if n not in CONTRADICT}
+        made = {**right, **ENOUGH.get(OF.get(operation, operation), PLACE)}
     if "what" in body:
         made["what"] = body["what"]
     return made
@@ -101,9 +180,9 @@ def quick(body: Any) -> Any:
 
 def check(case: Any) -> None:
     """Ask, and look whether the answer is described."""
-    case.body = (
-        quick(likely(case.body)) if PLAYED & set(case.path.split("/")) else likely(case.body)
-    )
+    words = case.path.split("/")
+    body = likely(case.body, words[-1])
+    case.body = quick(body) if PLAYED & set(words) else body
     response = case.call()
     assert response.status_code in DESCRIBED | {404, 405}, (case.body, response.text[:300])
     if response.status_code >= 400:

@@ -6,6 +6,7 @@ A name is forgiven its case and punctuation; a question reads the index and the 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.models import ModelEntry, model, model_entries, model_table, show_model
@@ -16,6 +17,7 @@ from foretell.catalog.systems import (
     named_system,
     no_design,
     own_file,
+    redesigned,
     system_from_file,
     system_from_table,
 )
@@ -50,14 +52,19 @@ def chip(name: str) -> Chip:
 
 
 def system(
-    name: str | os.PathLike[str], *, files: bool = True, design: Mapping[str, str] | None = None
+    name: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    files: bool = True,
+    design: Mapping[str, str] | None = None,
 ) -> System:
-    """A system by a machine's id or alias, by a chip's (its reference system), or from a TOML file.
+    """A system by a machine's id or alias, by a chip's (its reference system), from a TOML file or its table.
 
-    What was assumed on the way stands in its `assumptions`. `files=False` takes names alone, for
-    callers that must not open what a stranger asks for. `design` are fields of the design that a file
-    has its chip described by, in the place of the file's.
+    What was assumed on the way stands in its `assumptions`. `files=False` takes names and tables alone,
+    for callers that must not open what a stranger asks for. `design` are fields of the design that a
+    file or table has its chip described by, in the place of its own.
     """
+    if isinstance(name, Mapping):
+        return system_from_table(redesigned(name, design) if design else name)
     path = Path(name) if not isinstance(name, str) else own_file(name) if files else None
     if path is not None:
         return system_from_file(path, design or {})

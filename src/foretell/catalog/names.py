@@ -84,6 +84,11 @@ def find(name: str, kinds: Sequence[str] = KINDS, path: str = "system") -> Match
     raise BadInput([Problem(path=path, value=name, message=f"is not {what} name", nearest=near)])
 
 
+def is_id(name: str) -> bool:
+    """Whether a text may be an id, and so part of a file's name: no path, and not too long."""
+    return len(name) < 100 and _ID.fullmatch(name) is not None
+
+
 def exists(name: str, kinds: Sequence[str] = KINDS) -> bool:
     """Whether a name means one entry or several."""
     return bool(_look_up(name, tuple(kinds)))
@@ -102,7 +107,7 @@ def nearest(name: str, kinds: Sequence[str] = KINDS, most: int = 3) -> list[str]
 @lru_cache(maxsize=512)
 def _look_up(name: str, kinds: tuple[str, ...]) -> tuple[Match, ...]:
     """Every entry of these kinds that the name means, none for a name without letters or digits."""
-    if _ID.fullmatch(name) and len(name) < 100:  # an id itself: the index need not be read
+    if is_id(name):  # the index need not be read
         for kind in kinds:
             if catalogue_file(kind, name).is_file():
                 return (Match(kind=kind, id=name),)

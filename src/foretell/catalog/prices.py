@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from foretell.catalog.files import ROOT, Table, catalogue_file, read_table
-from foretell.catalog.names import find
+from foretell.catalog.names import find, is_id
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 from foretell.specs.prices import Prices
@@ -56,7 +56,8 @@ class Offer:
 def offers(chip_id: str) -> tuple[Offer, ...]:
     """Every offer of the catalogue for a chip, by id; none where none is known."""
     path = catalogue_file("price", chip_id)
-    if not path.is_file():
+    # What a user's file calls its chip is any text: it must not lead to another file.
+    if not is_id(chip_id) or not path.is_file():
         return ()
     table = read_table(path)
     return tuple(_offer(row, table["sources"]) for row in table["offers"])

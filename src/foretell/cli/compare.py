@@ -96,7 +96,7 @@ class Asked:
         """Arguments of `foretell.compare`."""
         given = by_name(self)
         whole = ("global_batch", "seq_len", "target_len")
-        loads = ("isl", "osl", "concurrency", "tpot", "ttft")
+        loads = ("isl", "osl", "concurrency", "tpot", "ttft", "price")
         given |= {name: number(given[name]) for name in whole}
         return given | {name: decimal(given[name]) for name in loads if given[name] is not None}
 

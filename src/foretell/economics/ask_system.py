@@ -1,6 +1,6 @@
 """What a system costs: capital, a year, an hour of a chip, and renting beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,8 +45,8 @@ OF_SPEED = ("Large collectives", "Latency of one hop")
 class SystemQuestion:
     """What is asked about."""
 
-    system: str
-    """A system's or a chip's id or alias, or a file."""
+    system: str | Mapping[str, Any]
+    """A system's or a chip's id or alias, a file, or the table of one."""
     gpus: str | int = ""
     """Chips; else one whole node."""
     price: str | float = ""
@@ -81,7 +81,8 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
         system, gpus = system_of_packages(system, build(system.design).chip), np.ceil(gpus / dies)
     rents = _rents(system, rent, question.prices)
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
-    asked = OwnQuestion(system=system, gpus=gpus, name=question.system, node_watts=_watts(question))
+    name = question.system if isinstance(question.system, str) else ""
+    asked = OwnQuestion(system=system, gpus=gpus, name=name, node_watts=_watts(question))
     own = owned(asked, figures, seen, said)
     case, cluster, all_of_it, year = own.case, own.cluster, own.bought, own.year
     low, usd, high = spread(all_of_it.tree.usd, case)

@@ -1,6 +1,8 @@
 """How many chips a sum of money pays for, bought and run or rented, over the years."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from foretell import catalog, units
 from foretell.bills import Payment
@@ -12,6 +14,8 @@ from foretell.economics.work import AHEAD, RESERVED
 from foretell.economics.years import HOURS
 from foretell.errors import BadInput, Infeasible, Problem
 
+Given = str | Mapping[str, Any]
+"""A name, a file, or the table that such a file has."""
 OF_SYSTEM = ("system", "network", "chip", "prices")
 """Settings that the price of a system knows."""
 PRIMES = (2, 3, 5)
@@ -24,7 +28,7 @@ TRIES = 6
 class Bought:
     """A cluster and what it costs over its years."""
 
-    system: str
+    system: Given
     """Of what."""
     gpus: int
     """Chips."""
@@ -36,7 +40,12 @@ class Bought:
     """own, or the term of the rent."""
 
 
-def cost_of(system: str, gpus: int, paid: Payment) -> Bought:
+def name_of(system: Given) -> str:
+    """What a system is called."""
+    return str(system.get("id", "own-system") if isinstance(system, Mapping) else system)
+
+
+def cost_of(system: Given, gpus: int, paid: Payment) -> Bought:
     """A cluster over its years: bought and run, or rented all along (by use: for the hours in use)."""
     settings = tuple(text for text in paid.set if text.split(".", 1)[0] in OF_SYSTEM)
     money = tuple(text for text in settings if not text.startswith("prices.usd_per_chip_hour"))
@@ -55,7 +64,7 @@ def cost_of(system: str, gpus: int, paid: Payment) -> Bought:
     return Bought(system=system, gpus=gpus, usd=gpus * usd_per_hour * hours, years=years, paid=way)
 
 
-def rent_of(system: str, paid: Payment) -> tuple[str, float]:
+def rent_of(system: Given, paid: Payment) -> tuple[str, float]:
     """The term and the rent of a chip for an hour; BadInput where none is offered."""
     way = paid.rent.lower() or "on-demand"
     if paid.price != "":
@@ -67,7 +76,7 @@ def rent_of(system: str, paid: Payment) -> tuple[str, float]:
     if way == "reserved":
         way = next((term for term in AHEAD if term in offered), way)
     if way not in offered:
-        message = f"{system}: {chip} has no such offer in the catalogue"
+        message = f"{name_of(system)}: {chip} has no such offer in the catalogue"
         known = ", ".join(["own", *offered])
         raise BadInput(
             [Problem(path="rent", value=paid.rent, message=message, allowed=f"{known}, or --price")]
@@ -75,7 +84,7 @@ def rent_of(system: str, paid: Payment) -> tuple[str, float]:
     return way, offered[way][1]
 
 
-def affordable(system: str, budget_usd: float, paid: Payment) -> list[Bought]:
+def affordable(system: Given, budget_usd: float, paid: Payment) -> list[Bought]:
     """Clusters of whole nodes that a sum pays for: the largest, and smaller ones that divide better."""
     made = catalog.system(system)
     each = max(round(per_node_chips(made)), 1)
@@ -86,7 +95,9 @@ def affordable(system: str, budget_usd: float, paid: Payment) -> list[Bought]:
     one = cost_of(system, each, paid)
     if one.usd > budget_usd:
         message = f"one node of {each} chips costs {one.usd:,.0f} USD over {one.years:g} years"
-        raise Infeasible([Problem(path=f"budget ({system})", value=budget_usd, message=message)])
+        raise Infeasible(
+            [Problem(path=f"budget ({name_of(system)})", value=budget_usd, message=message)]
+        )
     nodes = min(max(int(budget_usd / one.usd), 1), limit)
     for _ in range(TRIES):
         usd = cost_of(system, nodes * each, paid).usd

@@ -12,7 +12,7 @@ from foretell import units
 from foretell.bills import Payment, check_payment
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError, unknown
-from foretell.procure.clusters import Bought, affordable, cost_of
+from foretell.procure.clusters import Bought, Given, affordable, cost_of, name_of
 from foretell.procure.works import TPOT_MS, Done, Levels, done
 from foretell.question import as_texts
 from foretell.search.flags import PAID
@@ -27,7 +27,7 @@ from foretell.search.ranking import (
     spread_of,
 )
 from foretell.search.study import read_study
-from foretell.specs.study import Study
+from foretell.specs.study import Axis, Study
 from foretell.sweep.mix import shares
 from foretell.sweep.run import trial_problems
 
@@ -122,9 +122,9 @@ class Ranking:
 
 
 def compare(
-    systems: Sequence[str],
+    systems: Sequence[Given],
     *,
-    model: str | None = None,
+    model: Given | None = None,
     budget: str | float | None = None,
     gpus: int | None = None,
     workload: str | Path | Mapping[str, Any] | None = None,
@@ -135,6 +135,7 @@ def compare(
 ) -> Ranking:
     """The best cluster of each kind for a sum of money, or of so many chips, in its order.
 
+    A system or the model is a name, a file, or the table that such a file has.
     `flags` are those of a training step (`global_batch`, `tokens`, ...) or of a service (`isl`, `osl`,
     `tpot`, ...), `plan`, and `rent`, `region`, `years`, `utilisation`, `price`; `workload` has a study's
     `[base]` and `[[workload]]` instead, for a mix.
@@ -145,7 +146,8 @@ def compare(
     money = _budget(budget, gpus, problems)
     if by not in MEASURES:
         problems.append(unknown("by", by, MEASURES))
-    names = [str(name) for name in systems]
+    systems = [one if isinstance(one, Mapping) else str(one) for one in systems]
+    names = [name_of(system) for system in systems]
     if not names or len({*names}) < len(names):
         message = "names none, or one twice"
         problems.append(Problem(path="systems", value=names, message=message, allowed="each once"))
@@ -158,10 +160,10 @@ def compare(
         table = _mix(workload, given, levels, problems)
     if settings := as_texts(set):
         table["base"]["set"] = [*table["base"].get("set", ()), *settings]
-    study = _study({**table, "vary": {"system": names}}, problems)
+    study = _study(table, systems, problems)
     if problems or study is None:
         raise BadInput(problems)
-    kinds = [_kind(study, name, money, gpus, levels) for name in names]
+    kinds = [_kind(study, system, money, gpus, levels) for system in systems]
     return _ranked(study, kinds, money, by, seed)
 
 
@@ -171,7 +173,7 @@ def _level(given: dict[str, Any], where: str, problems: list[Problem]) -> Levels
         value = given.pop(name, usual)
         try:
             found[f"{name}_ms"] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             problems.append(
                 Problem(path=f"{where}{name}", value=value, message="not a number of ms")
             )
@@ -225,6 +227,7 @@ def _mix(
         except BadInput as error:
             problems += error.problems
             file = {}
+    file = _tables(file, problems)
     head = {n: v for n, v in file.get("study", {}).items() if n in ("kind", "plan")}
     base = {n: v for n, v in file.get("base", {}).items() if n not in ("system", "gpus")}
     mix = [dict(one) for one in file.get("workload", [])]
@@ -235,9 +238,36 @@ def _mix(
     return {"study": whole, "base": _paid_for({**base, **given}), "workload": mix}
 
 
-def _study(table: dict[str, Any], problems: list[Problem]) -> Study | None:
+def _tables(file: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
+    """The tables of a mix; what is none is said, and left out."""
+    found: dict[str, Any] = {}
+    for name in ("study", "base"):
+        if name in file and isinstance(file[name], Mapping):
+            found[name] = file[name]
+        elif name in file:
+            problems.append(Problem(path=name, value=file[name], message="not a table"))
+    mix = file.get("workload", [])
+    if isinstance(mix, list) and all(isinstance(one, Mapping) for one in mix):
+        found["workload"] = mix
+    else:
+        allowed = "[[workload]]"
+        problems.append(
+            Problem(path="workload", value=mix, message="not a list of tables", allowed=allowed)
+        )
+    return found
+
+
+def _study(
+    table: dict[str, Any], systems: Sequence[Given], problems: list[Problem]
+) -> Study | None:
+    """The work on each of the systems, which are tables where they are described and not named."""
+    held = {name: part for name, part in table.items() if part}
     try:
-        study = read_study({name: held for name, held in table.items() if held})
+        names = [name_of(system) for system in systems]
+        study = read_study({**held, "vary": {"system": names or ["none"]}})
+        if not systems:  # which was said
+            return None
+        study = replace(study, axes=(Axis(path="system", values=tuple(systems)),))
         problems += trial_problems(study)
         check_payment(_payment(study))
     except BadInput as error:
@@ -252,7 +282,11 @@ def _payment(study: Study) -> Payment:
 
 
 def _kind(
-    study: Study, system: str, budget: float | None, gpus: int | None, levels: Mapping[str, Levels]
+    study: Study,
+    system: Given,
+    budget: float | None,
+    gpus: int | None,
+    levels: Mapping[str, Levels],
 ) -> Kind:
     """The best cluster of one kind: of those that the money pays for, the one that does most."""
     tried: list[Kind] = []
@@ -263,12 +297,12 @@ def _kind(
         else:
             clusters = affordable(system, budget, paid)
     except ProblemsError as error:
-        return _not(system, None, error)
+        return _not(name_of(system), None, error)
     for cluster in clusters:
         try:
             tried.append(_of_cluster(study, cluster, levels))
         except ProblemsError as error:
-            tried.append(_not(system, cluster, error))
+            tried.append(_not(name_of(system), cluster, error))
     return max(tried, key=lambda kind: kind.tokens_per_s or 0.0)
 
 
@@ -288,7 +322,7 @@ def _of_cluster(study: Study, cluster: Bought, levels: Mapping[str, Levels]) -> 
     )
     seconds = sum(one.part.share * one.part.seconds for one in works)
     return Kind(
-        system=cluster.system,
+        system=name_of(cluster.system),
         cluster=cluster,
         works=works,
         tokens_per_s=cluster.gpus / seconds,

@@ -9,6 +9,7 @@ from foretell.bills import estimate_bill, service_bill
 from foretell.economics.owning import CHIP, NODE
 from foretell.economics.work import HOURS_OF_WORK, RENT_PATH
 from foretell.errors import Infeasible, Problem
+from foretell.procure.clusters import Given
 from foretell.search.flags import RUN
 from foretell.search.ranking import SERVED, TRAINED, Part
 from foretell.serve import closed_form
@@ -56,7 +57,7 @@ class Done:
 
 
 def done(
-    study: Study, workload: Workload | None, system: str, gpus: int, share: float, levels: Levels
+    study: Study, workload: Workload | None, system: Given, gpus: int, share: float, levels: Levels
 ) -> Done:
     """A workload on so many chips of a system; Infeasible where it does not fit."""
     chosen = [(Axis(path="system"), system), (Axis(path="gpus"), gpus)]

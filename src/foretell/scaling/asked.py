@@ -21,8 +21,11 @@ GPUS_ALLOWED = "1..512 (powers of two times the first), or a list such as 8,16,2
 def gpu_counts(given: int | str | Sequence[int]) -> tuple[int, ...]:
     """Numbers of chips, ascending: `1..512` doubles from its low end to its high one."""
     found: list[int]
+    number: object = given
     if isinstance(given, int):
         found = [given]
+    elif isinstance(number, float):
+        raise BadInput([_bad_gpus(given)])
     elif isinstance(given, str):
         found = [count for word in given.split(",") for count in _counts(word.strip(), given)]
     else:

@@ -31,6 +31,8 @@ FLAGS: Mapping[Verb, tuple[str, ...]] = {
 """Flags of each verb that a study can give."""
 WHOLE = ("gpus", "global_batch", "seq_len", "target_len", "dies")
 """Flags that are whole numbers."""
+TEXTS = ("rent", "region", "engine", "percentile", "checkpoint", "name", "node", "package")
+"""Flags that are words."""
 COUNTS = ("compute_dies", "cores", "cores_built", "memory_stacks", "io_dies", "size")
 """Fields of a design or a tier that count things."""
 DEGREES = ("tp", "pp", "vpp", "dp", "cp", "ep", "etp", "zero", "micro_batch", "shard", "lora")

@@ -14,9 +14,11 @@ import numpy as np
 
 from foretell import units
 from foretell.catalog.files import read_table
+from foretell.catalog.models import find_model
+from foretell.catalog.names import exists
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.overrides import ROOTS
-from foretell.search.flags import FLAGS, PRICED, is_whole, verb_of
+from foretell.search.flags import FLAGS, PRICED, TEXTS, is_whole, verb_of
 from foretell.search.plan_words import word_of
 from foretell.specs.plan import named_fields, parse_plan
 from foretell.specs.study import (
@@ -33,6 +35,10 @@ from foretell.specs.study import (
 KEYS = ("kind", "plan", "mode", "samples", "seed", "what")
 TABLES = ("study", "base", "vary", "objectives", "limits", "workload")
 RANGE = ("low", "high", "steps", "scale")
+BY_CONTENT = ("model", "system")
+"""Flags for which what a file has may stand as a table."""
+WORDS = (*BY_CONTENT, *TEXTS, "plan", "plan.order")
+"""What varies over texts alone."""
 MOST_STEPS = 100_000
 """Steps of one range; more are a typing error."""
 
@@ -132,9 +138,10 @@ class _Reader:
 
     def _with_paths(self, flags: dict[str, Any]) -> dict[str, Any]:
         """Flags with files that stand beside the study under their full names."""
-        for name in ("model", "system"):
+        for name in BY_CONTENT:
             text = flags.get(name)
-            if isinstance(text, str) and _is_there(self.folder, text):
+            # A name of the catalogue is that, whatever files stand about, as for every other verb.
+            if isinstance(text, str) and not _is_known(text) and _is_there(self.folder, text):
                 flags[name] = str((self.folder / text).resolve())
         return flags
 
@@ -207,8 +214,8 @@ class _Reader:
         if "." in name and root in ROOTS:
             return
         if name in known:
-            if where != "vary" and isinstance(value, list | dict) and name != "set":
-                self._bad(f"{where}.{name}", value, "has one value here", "lists: in [vary]")
+            if where != "vary" and not (isinstance(value, dict) and name in BY_CONTENT):
+                self._check_value(f"{where}.{name}", name, value)
             return
         is_path = "." in name
         names = ROOTS if is_path else known
@@ -221,6 +228,20 @@ class _Reader:
                 nearest=nearest_name(root if is_path else name, names),
             )
         )
+
+    def _check_value(self, path: str, name: str, value: Any) -> None:
+        """What a flag is given: settings, one plain value, or a word."""
+        if name == "set":
+            many = list(value.values()) if isinstance(value, Mapping) else value
+            texts = [many] if isinstance(many, str) else many
+            if not isinstance(texts, list) or any(isinstance(t, list | dict) for t in texts):
+                self._bad(path, value, "not a list of settings", '["path=value"]')
+        elif isinstance(value, list | dict):
+            self._bad(path, value, "has one value here", "lists: in [vary]")
+        elif value is None:
+            self._bad(path, value, "missing")
+        elif name in TEXTS and not isinstance(value, str):
+            self._bad(path, value, "not a text")
 
     def _plan(self, verbs: Sequence[Verb]) -> str:
         """The plan of all points: of [study], or the flag of [base]."""
@@ -275,6 +296,8 @@ class _Reader:
                 self._bad(path, value, "not a plain value")
             elif isinstance(value, float) and not math.isfinite(value):
                 self._bad(path, value, "not a finite number")
+            elif value is None or (not isinstance(value, str | list) and name in WORDS):
+                self._bad(path, value, "not a text" if value is not None else "missing")
             elif isinstance(value, str) and unit:
                 self._collect(path, lambda text=value: values.append(units.parse(text, unit)))
             else:
@@ -367,6 +390,16 @@ class _Reader:
                 self._bad(f"limits.{name}", value, "not a number", "the largest value")
 
 
+def _is_known(name: str) -> bool:
+    """Whether the catalogue has a chip, a system or a model of this name; what ends as a file is a path."""
+    if name.lower().endswith((".json", ".toml")):
+        return False
+    try:
+        return exists(name) or find_model(name) is not None
+    except BadInput:  # it means more than one model
+        return True
+
+
 def _is_there(folder: Path, name: str) -> bool:
     """Whether a file of this name is in the folder; False for what no file can be called."""
     try:
@@ -400,7 +433,9 @@ def settings_of(base: Mapping[str, Any]) -> tuple[str, ...]:
     given = base.get("set", ())
     if isinstance(given, Mapping):
         return (*texts, *(f"{name}={text_of(value)}" for name, value in given.items()))
-    return (*texts, *map(str, [given] if isinstance(given, str) else given))
+    if not isinstance(given, list | tuple):
+        given = [given] if isinstance(given, str) else []  # what is neither is refused elsewhere
+    return (*texts, *map(str, given))
 
 
 def text_of(value: Any) -> str:

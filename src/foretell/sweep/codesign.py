@@ -14,10 +14,12 @@ import numpy as np
 
 from foretell.errors import BadInput, Problem, unknown
 from foretell.records import dataclass
+from foretell.search.points import point_count
 from foretell.search.study import read_study
 from foretell.specs.study import Study
 from foretell.sweep.columns import POINT, axis_type, columns_of, own_columns
 from foretell.sweep.export import results
+from foretell.sweep.frames import shard_count, shard_frame, shard_points
 from foretell.sweep.mix import (
     Chosen,
     Mixed,
@@ -31,7 +33,7 @@ from foretell.sweep.mix import (
     share_parts,
     shares,
 )
-from foretell.sweep.run import sweep, trial_problems
+from foretell.sweep.run import needs_polars, study_problems, sweep, trial_problems
 from foretell.sweep.shards import read_manifest
 
 Progress = Callable[[int, int], None]
@@ -147,7 +149,10 @@ def codesign(
 
     `out` keeps what was asked, as a sweep's folder: a study that was ended goes on there.
     """
-    check_wishes(read_study(study))
+    known = read_study(study)
+    check_wishes(known)
+    if out is None and workers == 1 and executor == "process":
+        return designed_here(known, yes=yes, progress=progress)
     options: dict[str, Any] = {
         "workers": workers, "executor": executor, "yes": yes, "progress": progress,
     }  # fmt: skip
@@ -157,6 +162,23 @@ def codesign(
     with TemporaryDirectory(prefix="foretell-") as folder:
         sweep(study, out=folder, **options)
         return designs(folder)
+
+
+def designed_here(study: Study, *, yes: bool = False, progress: Progress | None = None) -> Codesign:
+    """The same in this process, shard by shard; nothing is written."""
+    if problems := study_problems(study, yes):
+        raise BadInput(problems)
+    needs_polars()
+    import polars as pl
+
+    frames, total = [], point_count(study)
+    for number in range(shard_count(study)):
+        if progress is not None:
+            progress(number * shard_points(study), total)
+        frames.append(shard_frame(study, number))
+    if progress is not None:
+        progress(total, total)
+    return of_frame(study, pl.concat(frames))
 
 
 def check_wishes(study: Study) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
-from foretell.sweep.run import _needs_polars, _status
+from foretell.sweep.run import _status, needs_polars
 from foretell.sweep.shards import held, read_manifest
 
 TABLE = "sweep"
@@ -60,7 +60,7 @@ def export(folder: str | Path, *, out: str | Path, sql: str | None = None) -> Ex
         message, allowed = "no file can be written there", "a file in a folder there is"
         raise BadInput([Problem(path="out", value=str(out), message=message, allowed=allowed)])
     study, _ = read_manifest(Path(folder))
-    _needs_polars()
+    needs_polars()
     table = results(folder)
     if sql is not None:
         table = _asked(table, sql)

@@ -92,14 +92,13 @@ def sweep(
     known = _collect(lambda: read_study(study), problems)
     place = _collect(lambda: where(executor, _workers(workers)), problems)
     if known is not None:
-        problems += wish_problems(known) or trial_problems(known)
-        problems += _size_problems(known, yes)
+        problems += study_problems(known, yes)
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         problems.append(Problem(path="out", value=str(out), message="is a file, not a folder"))
     if problems or known is None:
         raise BadInput(problems)
-    _needs_polars()
+    needs_polars()
     _prepare(folder, known)
     return _run(folder, known, place, progress)
 
@@ -117,7 +116,7 @@ def resume(
     place = _collect(lambda: where(executor, _workers(workers)), problems)
     if problems or there is None:
         raise BadInput(problems)
-    _needs_polars()
+    needs_polars()
     _same(Path(folder), there[1], manifest_of(there[0]))
     return _run(Path(folder), there[0], place, progress)
 
@@ -231,6 +230,12 @@ def _of_folder(folder: Path, message: str, allowed: str) -> Problem:
     return Problem(path="out", value=str(folder), message=message, allowed=allowed)
 
 
+def study_problems(study: Study, yes: bool) -> list[Problem]:
+    """What is wrong with the points of a study, before any is asked; `yes`: they may be very many."""
+    wrong = wish_problems(study) or trial_problems(study)
+    return [*wrong, *_size_problems(study, yes)]
+
+
 def _size_problems(study: Study, yes: bool) -> list[Problem]:
     many = point_count(study)
     if many > MOST:
@@ -296,6 +301,7 @@ def _collect(make: Callable[[], Any], problems: list[Problem]) -> Any:
         return None
 
 
-def _needs_polars() -> None:
+def needs_polars() -> None:
+    """BadInput where tables cannot be made."""
     if find_spec("polars") is None:
         raise _not_installed("polars")

@@ -8,6 +8,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem, unknown
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
+from foretell.web.studies import check_counts, check_points, safe_study
 
 Given = dict[str, Any]
 Answer = dict[str, Any]
@@ -129,6 +130,47 @@ def size(given: Given, limits: Limits) -> Answer:
     return {**found.to_dict(), **_written(found.export(export) if export else None)}
 
 
+def compare(given: Given, limits: Limits) -> Answer:
+    """`foretell compare`."""
+    from foretell.procure.compare import compare as ask
+
+    if "workload" in given:
+        given["workload"] = safe_study(given["workload"])
+    return ask(given.pop("systems", ()), **given).to_dict()
+
+
+def scaling(given: Given, limits: Limits) -> Answer:
+    """`foretell scaling`, of models or with `study` the study of our documentation."""
+    from foretell.scaling.run import scaling as ask
+    from foretell.scaling.study import study
+
+    if given.pop("study", False):
+        if given:
+            message = "has models and systems of its own"
+            raise BadInput([Problem(path="study", value=True, message=message)])
+        return study().to_dict()
+    check_counts(given)
+    return ask(*given.pop("models", ()), **given).to_dict()
+
+
+def codesign(given: Given, limits: Limits) -> Answer:
+    """`foretell codesign`, in this process; nothing is written."""
+    from foretell.search.points import point_count
+    from foretell.search.study import read_study
+    from foretell.sweep.codesign import codesign as ask
+
+    study = safe_study(given["study"])
+    check_points(lambda: point_count(read_study(study)))
+    return ask(study).to_dict()
+
+
+def optimise(given: Given, limits: Limits) -> Answer:
+    """`foretell optimise`, with trials in memory."""
+    from foretell.sweep.optimise import optimise as ask
+
+    return ask(safe_study(given.pop("study")), **given).to_dict()
+
+
 def _tool(given: Given, known: Sequence[str]) -> str | None:
     """The tool that a plan is to be written for, taken out of the flags."""
     tool = given.pop("export", None)
@@ -167,9 +209,6 @@ def cost_system(given: Given, limits: Limits) -> Answer:
     """`foretell cost system`."""
     from foretell.economics.ask_system import SystemQuestion, system_cost
 
-    if not isinstance(given["system"], str):
-        message = "must be a name here: prices are known of systems of the catalogue"
-        raise BadInput([Problem(path="system", value=None, message=message)])
     return _cost(system_cost, SystemQuestion, given)
 
 
@@ -214,6 +253,10 @@ VERBS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "sensitivity": sensitivity,
     "serve": serve,
     "size": size,
+    "compare": compare,
+    "scaling": scaling,
+    "codesign": codesign,
+    "optimise": optimise,
     "network": network,
     "cost chip": cost_chip,
     "cost package": cost_package,

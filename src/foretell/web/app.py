@@ -105,8 +105,27 @@ def _add_figures(app: Any, pools: list[Pool | Inline], bodies: dict[str, type[Ba
     """A route for every figure: up to four questions side by side."""
     for name, kind in figures.KINDS.items():
         verb = f"figures {name}"
-        bodies[_path(verb)] = figure_model(verb, bodies[_path(kind.verb)], figures.MOST_QUESTIONS)
-        _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)
+        body = figure_model(verb, bodies[_path(kind.verb)], figures.MOST_QUESTIONS)
+        bodies[_path(verb)] = body
+        made = _kept_figure(name, kind.verb, body, pools) if kind.kept else None
+        _add(app, _path(verb), made or _endpoint(verb, body, pools), verb)
+
+
+def _kept_figure(name: str, verb: str, body: type[BaseModel], pools: list[Pool | Inline]) -> Any:
+    """A figure of answers that are asked, or still known: of them it is made in a moment."""
+    from fastapi import Request
+
+    async def endpoint(request: Request, question: body) -> Any:  # type: ignore[valid-type]
+        asked = given(question)
+        found = []
+        for one in asked["questions"]:
+            reply = await _reply(pools, verb, one, request)
+            if reply.status_code != 200:
+                return reply
+            found.append(json.loads(reply.body))
+        return _told(200, figures.of_answers(name, found, asked))
+
+    return endpoint
 
 
 def _add_cost(app: Any, known: Table, pools: list[Pool | Inline]) -> None:
@@ -209,7 +228,8 @@ async def _reply(
     """The answer of a worker as a response."""
     from starlette.responses import Response
 
-    question = json.dumps([verb, asked], sort_keys=True)
+    # Sorted, so that a question is known again; not within: a system's tiers stand in their order.
+    question = json.dumps([verb, dict(sorted(asked.items()))])
     try:
         reply = await pools[0].ask(question, request.is_disconnected)
     except Busy:

@@ -11,28 +11,38 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from foretell.records import dataclass
 
-LEFT_OUT = ("json", "jsonl", "plot", "out", "trace", "workers", "import", "prices")
+LEFT_OUT = (
+    "json", "jsonl", "plot", "out", "trace", "workers", "import", "prices", "picture", "executor", "yes",
+    "storage", "resume",
+)  # fmt: skip
 """Flags about files and processes of the caller."""
 OBJECTS = ("model", "system")
 """Names for which an inline object may stand."""
+LISTS = ("models", "systems")
+"""Several of them."""
+TABLES: Mapping[str, str] = {
+    "study": "A study as an object: study, base, vary, objectives, limits, workload (docs/sweep.md).",
+    "workload": "A mix as an object: base and workload of a study (docs/compare.md).",
+}
+"""Flags that name a file with tables, which are given themselves."""
 WHOLE = (
     "global_batch", "seq_len", "target_len", "top", "repeats", "seed", "group", "neighbours", "requests",
-    "prefixes", "prefix_tokens", "prefill_gpus",
+    "prefixes", "prefix_tokens", "prefill_gpus", "micro_batch", "batch_per_gpu", "trials",
 )  # fmt: skip
 """Flags that are whole numbers."""
 DECIMAL = (
     "isl", "osl", "concurrency", "rate", "jitter", "stragglers", "slowdown", "spread", "headroom", "ttft",
-    "tpot", "imbalance", "factor",
+    "tpot", "imbalance", "factor", "floor",
 )  # fmt: skip
 """Flags that are plain numbers."""
 AMOUNTS = (
     "gpus", "price", "tokens", "failures_per_gpu_day", "restart_s", "checkpoint_interval",
     "checkpoint_wait_s", "storage_bandwidth", "bytes", "area", "dies", "die_to_die", "volume", "years",
-    "utilisation", "watts",
+    "utilisation", "watts", "budget",
 )  # fmt: skip
 """Flags that are numbers, or texts with a unit or a name."""
-TEXT_LENGTH, LIST_LENGTH = 2000, 64
-"""Longest text, and most entries of a list."""
+TEXT_LENGTH, LIST_LENGTH, MOST_NAMED = 2000, 64, 16
+"""Longest text, most entries of a list, and most models or systems of one question."""
 
 Text = Annotated[str, Field(max_length=TEXT_LENGTH)]
 Name = Annotated[str, Field(max_length=80)]
@@ -45,6 +55,7 @@ Settings = (
     | Annotated[dict[Text, Amount], Field(max_length=LIST_LENGTH)]
 )
 Texts = Annotated[list[Text], Field(max_length=LIST_LENGTH)]
+Named = Annotated[list[Text | Object], Field(max_length=MOST_NAMED)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +89,21 @@ def body_model(
 ) -> type[Strict]:
     """The request body of a verb; `more` are fields that the command line has no flag for."""
     fields: dict[str, Any] = {}
+    names = [flag.name for flag in flags]
     for flag in flags:
         if flag.name not in LEFT_OUT:
-            fields[flag.name] = _field(flag)
+            # A file that could name the model is not read here.
+            fields[flag.name] = _field(flag, flag.name == "model" and "import" in names)
     title = "".join(word.title() for word in verb.replace("-", " ").split()) + "Question"
     made: type[Strict] = create_model(title, __base__=Strict, **fields, **(more or {}))
     return made
 
 
-def _field(flag: Flag) -> tuple[Any, Any]:
+def _field(flag: Flag, needed: bool) -> tuple[Any, Any]:
     """Type and default of a flag in JSON."""
     kind = kind_of(flag)
     said = _said(flag)
-    if flag.required or flag.name == "model":  # a file that could name it is not read here
+    if flag.required or needed:
         return kind, Field(description=said)
     return kind | None, Field(default=None, description=said)
 
@@ -98,8 +111,11 @@ def _field(flag: Flag) -> tuple[Any, Any]:
 def _said(flag: Flag) -> str:
     """The help of a flag, and what is taken without it."""
     said = flag.help
-    if flag.name in OBJECTS:
-        said = "An id or alias of the catalogue, or an inline object; never a path."
+    if flag.name in (*OBJECTS, *LISTS):
+        each = "Of each: an" if flag.name in LISTS else "An"
+        said = f"{each} id or alias of the catalogue, or an inline object; never a path."
+    if flag.name in TABLES and not flag.switch:
+        said = TABLES[flag.name]
     if flag.default not in (None, "", (), False):
         said += f" Default: {flag.default}."
     return said
@@ -115,6 +131,8 @@ def kind_of(flag: Flag) -> Any:
         return Texts
     for names, kind in (
         (OBJECTS, Text | Object),
+        (LISTS, Named),
+        (tuple(TABLES), Object),
         (WHOLE, Whole),
         (DECIMAL, Finite),
         (AMOUNTS, Amount),

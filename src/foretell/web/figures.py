@@ -24,18 +24,24 @@ class Kind:
     """Answers and their names -> the figure."""
     ask: str = ""
     """The verb that is asked, where it is another."""
+    kept: bool = False
+    """Whether it is made of answers that the server may have kept: of verbs that take long."""
 
 
 def drawn(name: str, given: Mapping[str, Any], limits: Limits) -> Answer:
     """The figure of a name, of `questions`, with `names` and in a `theme`."""
+    kind = KINDS[name]
+    found = [answered(kind.ask or kind.verb, question, limits) for question in given["questions"]]
+    return of_answers(name, found, given)
+
+
+def of_answers(name: str, found: Sequence[Answer], given: Mapping[str, Any]) -> Answer:
+    """The figure of a name, of answers."""
     from foretell.report.figures.look import template
 
-    kind = KINDS[name]
-    questions = given["questions"]
-    names = list(given.get("names") or ())[: len(questions)]
-    names += ["ABCD"[i] for i in range(len(names), len(questions))]
-    found = [answered(kind.ask or kind.verb, question, limits) for question in questions]
-    made = kind.draw(found, names)
+    names = list(given.get("names") or ())[: len(found)]
+    names += ["ABCD"[i] for i in range(len(names), len(found))]
+    made = KINDS[name].draw(found, names)
     made["layout"]["template"] = template(given.get("theme") or "light")
     return made
 
@@ -166,6 +172,28 @@ def _bandwidths(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     return bandwidths(found, names)
 
 
+def _clusters(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+    """Bars of the systems of one comparison."""
+
+    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+        from foretell.web.drawn_clusters import clusters
+
+        return clusters(found[0], column)
+
+    return draw
+
+
+def _curves(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+    """Lines of strategies over numbers of GPUs."""
+
+    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+        from foretell.web.drawn_clusters import curves
+
+        return curves(found, names, column)
+
+    return draw
+
+
 def _timeline(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     from foretell.report.figures.timeline import timeline
 
@@ -211,5 +239,9 @@ KINDS: Mapping[str, Kind] = {
     "cost-system": Kind(verb="cost system", draw=_cost("breakdown")),
     "cost-system-year": Kind(verb="cost system", draw=_cost("year")),
     "bandwidths": Kind(verb="network", draw=_bandwidths),
+    "clusters": Kind(verb="compare", draw=_clusters("tokens_per_s"), kept=True),
+    "clusters-cost": Kind(verb="compare", draw=_clusters("usd_per_million_tokens"), kept=True),
+    "scaling": Kind(verb="scaling", draw=_curves("tokens_per_s_per_gpu"), kept=True),
+    "scaling-efficiency": Kind(verb="scaling", draw=_curves("efficiency"), kept=True),
 }
 """Every figure of the page."""

@@ -47,10 +47,17 @@ MOST: Mapping[str, float] = {
     "prefixes": 20_000,
     "repeats": 100,
     "top": 1000,
+    "micro_batch": 2**22,
+    "batch_per_gpu": 2**22,
+    "trials": 200,
 }
 """Largest numbers of flags that work grows with."""
 MOST_ROWS = 64
 """Rows of a sweep."""
+MOST_POINTS = 20_000
+"""Points of one study."""
+MOST_CURVE_POINTS = 1000
+"""Points of all curves of a scaling study."""
 
 
 def check_work(given: Mapping[str, Any]) -> None:
@@ -75,4 +82,4 @@ def _number(value: object) -> float:
     if isinstance(value, str):
         digits = value.strip().lower().partition("x")[0].strip()[:15]
         return float(digits) if digits.isascii() and digits.isdigit() else 0.0
-    return float(value) if isinstance(value, int | float) else 0.0
+    return value if isinstance(value, int | float) else 0.0  # which no float may hold

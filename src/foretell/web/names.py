@@ -4,7 +4,7 @@ Whatever comes through here opens no file but the catalogue's own and reaches no
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,49 +20,64 @@ _PATHS = (".json", ".toml", ".csv", ".jsonl")
 NOT_A_NAME = "is no name of the catalogue; files are not read here"
 NAMED = ("model", "system", "name", "gpus", "arrivals")
 """Flags that the command line may take a path in."""
+LISTED = {"models": "model", "systems": "system"}
+"""Flags that have several of them."""
 
 
 def safe(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags with every name looked up and every inline system made; BadInput with all that are wrong."""
+    """The flags with every name and inline object looked at; BadInput with all that are wrong."""
     problems: list[Problem] = []
-    checked = dict(given)
-    for name in NAMED:
-        if given.get(name) is None:
-            continue
+    for path, name, value in _named(given):
         try:
-            checked[name] = _checked(name, given[name])
+            checked(name, value)
         except BadInput as error:
-            problems += [replace(p, path=p.path or name) for p in error.problems]
+            problems += [replace(p, path=path_of(path, name, p.path)) for p in error.problems]
     for text in given.get("sweep") or ():
         problems += _swept(text)
     if problems:
         raise BadInput(problems)
-    return checked
+    return dict(given)
 
 
-def _checked(name: str, value: Any) -> Any:
+def _named(given: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Path, flag and value of every name that is given."""
+    for name in NAMED:
+        if given.get(name) is not None:
+            yield name, name, given[name]
+    for many, name in LISTED.items():
+        for place, value in enumerate(given.get(many) or ()):
+            yield f"{many}.{place}", name, value
+
+
+def path_of(path: str, name: str, within: str) -> str:
+    """Where a problem of a flag's value is; of a flag that stands alone, without its name."""
+    if within in ("", name):
+        return path
+    return within if path == name else f"{path}.{within}"
+
+
+def checked(name: str, value: Any) -> None:
+    """Raise BadInput where a flag has no name of the catalogue, nor an object that describes one."""
     match name:
         case "model":
-            return model_name(value)
+            _check_model(value)
         case "system":
-            return system_name(value)
+            _check_system(value)
         case "name":
-            return _plain_name(name, value, ("chip",))
+            _check_name(name, value, ("chip",))
         case "gpus":
             named = _COUNTED.fullmatch(value) if isinstance(value, str) else None
             if named:
-                _plain_name("gpus", named[1].strip(), ("system", "chip"))
-            return value
+                _check_name("gpus", named[1].strip(), ("system", "chip"))
         case _:  # arrivals of requests: a kind, or a file
             if str(value).lower().endswith(_PATHS):
                 raise _refused(name, value)
-            return value
 
 
-def model_name(value: Any) -> Any:
-    """A model's name as it was given, once it is known to be one; an inline object as it is."""
+def _check_model(value: Any) -> None:
+    """A model is a name or an object; what is wrong with an object is said where it is read."""
     if isinstance(value, Mapping):
-        return value
+        return
     if not isinstance(value, str) or _looks_like_path(value):
         raise _refused("model", value)
     try:
@@ -72,27 +87,26 @@ def model_name(value: Any) -> Any:
             replace(p, message=NOT_A_NAME if "nor a file" in p.message else p.message)
             for p in error.problems
         ) from None
-    return value
 
 
-def system_name(value: Any) -> Any:
-    """A system's name as it was given, once it is known to be one; the record of an inline object."""
+def _check_system(value: Any) -> None:
+    """A system is a name or an object, which is made here once: its problems come with those of the rest."""
     if isinstance(value, Mapping):
-        return system_from_table(value)
-    return _plain_name("system", value, ("system", "chip"))
+        system_from_table(value)
+    else:
+        _check_name("system", value, ("system", "chip"))
 
 
-def _plain_name(path: str, value: Any, kinds: tuple[str, ...]) -> str:
-    """The text, where it is a name of the catalogue."""
+def _check_name(path: str, value: Any, kinds: tuple[str, ...]) -> None:
+    """The text must be a name of the catalogue."""
     if not isinstance(value, str) or _looks_like_path(value):
         raise _refused(path, value)
     if not value and path == "name":  # a chip of no name is described by its flags
-        return value
+        return
     if not exists(value, kinds):
         if kinds == ("chip",):
             raise _refused(path, value)
         catalog_system(value, files=False)  # says what is wrong, and what is near
-    return value
 
 
 def _swept(text: str) -> list[Problem]:
@@ -103,7 +117,7 @@ def _swept(text: str) -> list[Problem]:
     if name in NAMED:
         for value in values.split(","):
             try:
-                _checked(name, value.strip())
+                checked(name, value.strip())
             except BadInput as error:
                 problems += [replace(p, path=f"sweep.{name}") for p in error.problems]
     return problems

@@ -12,7 +12,7 @@ from foretell.report.figures.sweep import FALLBACK, chosen_columns, sweep_figure
 from foretell.search.pareto import pareto_front
 from foretell.sweep.columns import POINT
 from foretell.sweep.export import results
-from foretell.sweep.run import _needs_polars
+from foretell.sweep.run import needs_polars
 from foretell.sweep.shards import read_manifest
 
 MOST_ROWS = 20_000
@@ -24,7 +24,7 @@ def study_figure(
 ) -> tuple[Figure, dict[str, Any]]:
     """The figure of a sweep's results, and what it shows."""
     study, _ = read_manifest(Path(folder))
-    _needs_polars()
+    needs_polars()
     table = results(folder)
     schema = table.collect_schema()
     known = [name for name in schema.names() if name != POINT]

@@ -5,6 +5,7 @@ import { current, MOST, NAMES, state } from "./state.js";
 
 const whole = (text) => (/^[+-]?\d{1,15}$/.test(text.trim()) ? Number(text) : text.trim());
 const decimal = (text) => (text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text.trim());
+const names = (text) => text.split(/[\n,]+/).map((name) => name.trim()).filter(Boolean);
 const lines = (text) => text.split(/\n+/).map((line) => line.trim()).filter(Boolean);
 
 // name in the state -> {label, flag, as, and what the input is}
@@ -31,10 +32,22 @@ export const FIELDS = {
   rent: { label: "Paid", half: true, options: [["", "as known"], ...["on-demand", "spot", "reserved", "1-year", "3-year", "own"].map((v) => [v, v])] },
   price: { label: "$ per GPU-hour", as: decimal, half: true, hint: "catalogue", mode: "decimal" },
   region: { label: "Region (grid)", half: true, hint: "world" },
-  utilisation: { label: "Utilisation", as: decimal, half: true, mode: "decimal" },
+  utilisation: { label: "Utilisation", as: decimal, half: true, hint: "0.8", mode: "decimal" },
   collective: { label: "Collective", word: "collective", options: ["", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send"].map((v) => [v, v || "all-reduce"]) },
   bytes: { label: "Message", hint: "64MiB", half: true },
   group: { label: "Members", word: "group", as: whole, half: true, hint: "64", mode: "numeric" },
+  systems: { label: "Systems, one a line", word: "system", as: names, area: true, tall: 4, hint: "h100-sxm\nh200-sxm\nb200-sxm\nmi300x" },
+  budget: { label: "or for $", as: decimal, half: true, hint: "such as 10M" },
+  work: { label: "Work", options: [["", "a training step"], ["service", "a service"]] },
+  by: { label: "In order of", half: true, options: [["", "tokens/s"], ["usd", "$ for a token"]] },
+  years: { label: "Years", as: decimal, half: true, hint: "5", mode: "decimal" },
+  counts: { label: "Numbers of GPUs", flag: "gpus", hint: "1..512, or 8,16,24" },
+  strategies: { label: "Strategies: plans without dp", word: "plan", hint: "zero1,zero3,tp8 zero1" },
+  mode: { label: "Batch", word: "batch", options: [["", "grows with the GPUs (weak)"], ["strong", "is held (strong)"]] },
+  held_batch: { label: "Global batch", flag: "global_batch", as: whole, half: true, hint: "1024", mode: "numeric" },
+  batch_per_gpu: { label: "Batch of a GPU", as: whole, half: true, hint: "a micro-batch", mode: "numeric" },
+  micro_batch: { label: "Micro-batch", as: whole, half: true, hint: "1", mode: "numeric" },
+  floor: { label: "Stops below", as: decimal, half: true, hint: "0.8", mode: "decimal" },
   factor: { label: "Better and worse by", as: decimal, half: true, hint: "2", mode: "decimal" },
 };
 
@@ -77,7 +90,7 @@ function field(name, changed) {
     input = h("select", common, about.options.map(([key, text]) => h("option", { value: key }, text)));
     input.value = value;
   } else if (about.area) {
-    input = h("textarea", { ...common, rows: 2, placeholder: about.hint, spellcheck: "false", value });
+    input = h("textarea", { ...common, rows: about.tall ?? 2, placeholder: about.hint, spellcheck: "false", value });
   } else {
     input = h("input", { ...common, list: about.list, placeholder: about.hint, inputmode: about.mode, spellcheck: "false", value });
   }

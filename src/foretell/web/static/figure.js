@@ -20,13 +20,17 @@ export class Card {
       this.plot, this.note, this.details);
   }
 
-  wait() { this.plot.classList.add("waiting"); }
+  // Of nothing there is no figure; its place is kept for when there is something.
+  nothing() { this.element.hidden = true; }
+
+  wait() { this.element.hidden = false; this.plot.classList.add("waiting"); }
 
   async draw(figure) {
     this.figure = figure;
     this.plot.classList.remove("waiting");
+    this.plot.style.height = "";
     const narrow = this.plot.clientWidth < 480;
-    const small = (axis) => ({ ...axis, title: { ...axis?.title, font: { size: 12 } } });
+    const small = (axis) => ({ ...axis, title: { ...axis?.title, font: { size: narrow ? 11 : 12 } } });
     const layout = { ...figure.layout, title: undefined, autosize: true, width: undefined, height: this.tall ? figure.layout.height : undefined,
       margin: { l: narrow ? 46 : 60, r: 16, t: 12, b: 48 }, hoverlabel: { align: "left" }, font: { size: 12 } };
     for (const name of Object.keys(layout)) if (/^[xy]axis\d*$/.test(name)) layout[name] = small(layout[name]);
@@ -38,8 +42,21 @@ export class Card {
     }
     // Words beside a bar go into it where there is no room beside it.
     const data = figure.data.map((trace) => (trace.textposition === "outside" ? { ...trace, textposition: "auto" } : trace));
-    await window.Plotly.react(this.plot, data, layout, SETTINGS);
+    await window.Plotly.react(this.plot, narrow ? this.squeezed(data, layout) : data, layout, SETTINGS);
     if (this.details.open) this.fill();
+  }
+
+  // What a phone needs: names of lying bars in two lines with room for them, panels further apart.
+  squeezed(data, layout) {
+    const lying = !this.tall && data.some((trace) => trace.type === "bar" && trace.orientation === "h");
+    const rows = new Set(data.flatMap((trace) => (lying ? trace.y : [])));
+    if (lying) this.plot.style.height = `${Math.max(330, 26 * rows.size + 130)}px`;
+    for (const name of Object.keys(layout)) if (/^xaxis\d*$/.test(name)) layout[name].title.text = folded(layout[name].title.text, 30);
+    if (layout.xaxis2?.domain) { layout.xaxis.domain = [0, 0.38]; layout.xaxis2.domain = [0.62, 1]; }
+    if (!lying) return data;
+    layout.yaxis = { ...layout.yaxis, tickfont: { size: 10.5 } };
+    if (layout.legend) layout.legend.y = -0.28;
+    return data.map((trace) => ({ ...trace, y: trace.y.map((name) => folded(name, 18)), textfont: { size: 10.5 } }));
   }
 
   fill() {
@@ -74,6 +91,17 @@ export function rowsOf(figure) {
     (trace.x ?? []).forEach((x, i) => rows.push([trace.name ?? "", plain(x), plain(trace.y?.[i]), plain(Array.isArray(trace.text) ? trace.text[i] : "")]));
   }
   return rows;
+}
+
+// A text in lines of so many letters where it has more.
+function folded(text, most) {
+  if (typeof text !== "string") return text;
+  const lines = [];
+  for (const word of text.split(" ")) {
+    if (lines.length && `${lines.at(-1)} ${word}`.length <= most) lines.push(`${lines.pop()} ${word}`);
+    else lines.push(word);
+  }
+  return lines.join("<br>");
 }
 
 function plain(value) {

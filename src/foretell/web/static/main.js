@@ -7,14 +7,18 @@ import { Card, theme } from "./figure.js";
 import { address, current, MOST, NAMES, read, state, write } from "./state.js";
 import { takeCard } from "./take.js";
 import accuracy from "./views/accuracy.js";
+import clusters from "./views/clusters.js";
 import cost from "./views/cost.js";
 import network from "./views/network.js";
+import scaling from "./views/scaling.js";
 import sensitivities from "./views/sensitivities.js";
 import serving from "./views/serving.js";
 import timeline from "./views/timeline.js";
 import training from "./views/training.js";
 
-const VIEWS = { training, serving, cost, network, sensitivities, timeline, accuracy };
+const VIEWS = { training, serving, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
+// Fields that decide which others there are.
+const CHOICES = ["what", "work", "mode"];
 const PAUSE_MS = 140;
 
 const main = document.getElementById("answer");
@@ -83,7 +87,7 @@ class Desk {
 
   figureOf(key, title, questions, names, options = {}) {
     const own = questions.map((question, i) => [question, names[i]]).filter(([question]) => question);
-    if (!own.length) { this.card(key, title, options).draw({ data: [], layout: {} }); return null; }
+    if (!own.length) { this.card(key, title, options).nothing(); return null; }
     return this.figure(key, title, () => this.ask(`figures ${options.kind ?? key}`, { questions: own.map(([question]) => question), names: own.map(([, name]) => name), theme: this.theme }), options);
   }
 
@@ -122,7 +126,7 @@ function groups() { return view().groups(current()); }
 
 function soon(name) {
   write();
-  if (name === "what") { drawForm(groups(), soon); document.getElementById("field-what").focus(); }
+  if (CHOICES.includes(name)) { drawForm(groups(), soon); document.getElementById(`field-${name}`).focus(); }
   drawScenarios(pick, add, remove);
   clearTimeout(timer);
   timer = setTimeout(refresh, PAUSE_MS);

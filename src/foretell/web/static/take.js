@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { csv, save } from "./figure.js";
 
-const FIRST = { network: ["system"], "cost system": ["system"] };
+const FIRST = { network: ["system"], "cost system": ["system"], compare: ["systems"], scaling: ["models"] };
 const PYTHON = {
   sensitivity: ["import foretell", "foretell.sensitivities", {}],
   network: ["from foretell.collective import collective", "collective", { bytes: "size" }],
@@ -17,7 +17,7 @@ const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replac
 export function commandLine(verb, flags) {
   const words = ["foretell", ...verb.split(" ")];
   const first = FIRST[verb] ?? ["model"];
-  for (const name of first) words.push(quoted(String(flags[name])));
+  for (const name of first) words.push(...[flags[name]].flat().map((one) => quoted(String(one))));
   for (const [name, value] of Object.entries(flags)) {
     if (first.includes(name)) continue;
     const flag = `--${name.replaceAll("_", "-")}`;
@@ -33,9 +33,10 @@ const literal = (value) => (value === true ? "True" : value === false ? "False"
 
 export function python(verb, flags, name = "found") {
   const [load, call, renamed, question] = PYTHON[verb] ?? ["import foretell", `foretell.${verb.replaceAll("-", "_")}`, {}];
-  const own = Object.entries(flags).map(([flag, value]) => [renamed[flag] ?? flag, literal(value)]);
+  const plain = question ? [] : flags.models ?? []; // which have no name there
+  const own = Object.entries(flags).filter(([flag]) => flag !== "models").map(([flag, value]) => [renamed[flag] ?? flag, literal(value)]);
   const told = (pairs) => pairs.map(([flag, value]) => `${flag}=${value}`).join(", ");
-  const line = question ? `${call}(${question}(${told(own)}))` : `${call}(${told(own)})`;
+  const line = question ? `${call}(${question}(${told(own)}))` : `${call}(${[...plain.map(literal), told(own)].filter(Boolean).join(", ")})`;
   return [load, `${name} = ${line}`, `print(${name}.to_dict())`];
 }
 

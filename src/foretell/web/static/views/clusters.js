@@ -1,0 +1,90 @@
+// Clusters: systems ranked by what they do for the money, and how sure the order is.
+
+import { table } from "../dom.js";
+import { assumed, facts, h, noCard, number, range, scenarioCard, show, withUsual } from "./shared.js";
+
+const PAID = ["rent", "price", "years", "utilisation", "region"];
+const STEP = ["model", "systems", "gpus", "budget", "by", "global_batch", "seq_len", "plan", "set", ...PAID];
+const SERVICE = ["model", "systems", "gpus", "budget", "by", "isl", "osl", "ttft", "tpot", "engine", "layout", "set", ...PAID];
+const USUAL = ["h100-sxm", "h200-sxm", "b200-sxm", "mi300x"];
+
+export default {
+  title: "Clusters",
+  groups: ({ work = "" }) => [["", ["model", "systems", "gpus", "budget", "work"]],
+    [work ? "The service" : "The step", work ? ["isl", "osl", "ttft", "tpot", "engine", "layout"] : ["global_batch", "seq_len", "plan"]],
+    ["Paying", ["by", ...PAID]], ["More", ["set"]]],
+
+  async show(desk) {
+    const questions = desk.names.map((_, i) => question(desk, i));
+    const told = await desk.each((i) => desk.ask("compare", questions[i]));
+    desk.put("trouble");
+    desk.put("summary", told.map((answer, i) => (answer.systems ? card(answer, i, questions[i]) : noCard(i, answer, questions[i].model))));
+    const active = told[desk.at];
+    const name = desk.names[desk.at];
+    desk.put("order", active.systems ? order(active, name) : "");
+    const asked = [active.systems ? questions[desk.at] : null];
+    await Promise.all([
+      desk.figureOf("clusters", "Tokens a second of the whole cluster", asked, [name]),
+      desk.figureOf("clusters-cost", "$ for a million tokens", asked, [name]),
+    ]);
+    desk.put("systems", active.systems ? rows(active, name) : "");
+    desk.put("beats", Object.keys(active.beats ?? {}).length > 1 ? beats(active) : "");
+    desk.put("assumed", assumed(told));
+    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "compare", flags: questions[i], answer })).filter(({ answer }) => answer.systems));
+    return "";
+  },
+};
+
+// A sum of money takes the place of a number of chips; without a list, the system in hand beside the usual ones.
+function question(desk, i) {
+  const { work } = desk.flags(["work"], i);
+  const { system } = desk.flags(["system"], i);
+  const { gpus, ...rest } = withUsual(desk.flags(work ? SERVICE : STEP, i), work ? { isl: 1024, osl: 1024 } : {});
+  const { systems = [...new Set([system ?? USUAL[0], ...USUAL])].slice(0, 4), ...flags } = rest;
+  return { systems, ...flags, ...(flags.budget === undefined ? { gpus: gpus ?? 512 } : {}) };
+}
+
+function card(answer, i, asked) {
+  const [first, ...others] = answer.systems.filter((row) => !row.problem);
+  const done = Object.values(first.workloads)[0];
+  return scenarioCard(i, `${asked.model}: best of ${answer.systems.length}`,
+    h("p", { class: "big" }, h("span", { "data-name": "best" }, answer.best)),
+    h("p", { class: "quiet" }, number(first.tokens_per_s, "count", "tokens_per_s"), " tokens/s, from ", range(first.interval?.tokens_per_s?.p90, "count")),
+    h("p", { class: "plan", "data-name": "plan" }, done?.plan ?? ""),
+    facts([
+      ["GPUs", number(first.gpus, "count", "gpus")],
+      [`Paid over ${show(first.years, "count")} years`, number(first.usd, "usd", "usd")],
+      ["Paid", first.paid],
+      ["$ per million tokens", number(first.usd_per_million_tokens, "usd", "usd_per_million_tokens")],
+      others.length ? ["Order", h("span", { class: `tag ${answer.certain ? "yes" : "too_close"}` }, answer.certain ? "certain" : "too close to tell")] : null,
+    ]));
+}
+
+function order(answer, name) {
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `What the order of ${name} rests on`)),
+    h("ul", { class: "said" }, answer.conclusions.map((text) => h("li", {}, text))));
+}
+
+function rows(answer, name) {
+  const first = (row) => Object.values(row.workloads)[0] ?? {};
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Systems of ${name}, the best first`)),
+    table(answer.budget_usd ? `What ${show(answer.budget_usd, "usd")} pays for` : "The same number of GPUs of each", [
+      { title: "system", of: (row) => row.system },
+      { title: "GPUs", unit: "count", of: (row) => row.gpus },
+      { title: "paid", unit: "usd", of: (row) => row.usd },
+      { title: "tokens/s", unit: "count", of: (row) => row.tokens_per_s },
+      { title: "90 % interval", word: "interval", unit: "count", of: (row) => h("span", {}, range(row.interval?.tokens_per_s?.p90, "count") || "–") },
+      { title: "$ per million", unit: "usd", of: (row) => row.usd_per_million_tokens },
+      { title: "plan", word: "plan", of: (row) => (row.problem ? h("span", { class: "off" }, row.problem) : h("code", {}, first(row).plan)) },
+      { title: "limited by", of: (row) => first(row).limited_by?.replaceAll("_", " ") },
+    ], answer.systems, (row) => row.system === answer.best));
+}
+
+function beats(answer) {
+  const able = Object.keys(answer.beats);
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "How often one beats another")),
+    table("The system of the row against that of the column, of cases drawn together", [
+      { title: "system", of: (one) => one },
+      ...able.map((other) => ({ title: other, unit: "share", of: (one) => answer.beats[one][other] ?? null })),
+    ], able));
+}

@@ -152,9 +152,10 @@ def spreading(model: Model, plan: Plan) -> list[str]:
 def recipe(plan: Plan) -> str:
     """What the plan takes for granted, as a sentence."""
     attention = "fused attention" if plan.flash else "attention that stores its scores"
+    master = "no" if plan.master == "none" else plan.master
     return (
         f"recipe: {plan.precision} products, {plan.weights} weights, {plan.gradients} gradients, "
-        f"{plan.master} master copy, {plan.optimizer} with {plan.states} states, {attention}, no dropout"
+        f"{master} master copy, {plan.optimizer} with {plan.states} states, {attention}, no dropout"
     )
 
 

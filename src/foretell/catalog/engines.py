@@ -80,11 +80,23 @@ def profile(name: str, chip: Chip, version: str = "") -> EngineProfile:
     Without a version the engine of today is meant: profiles that ended years ago come last, however near
     the chips that they were fitted on.
     """
+    if name in profiles():
+        return profiles()[name]
+    mine = profiles_named(name)
+    version = version or _version_in(name)
+    newest = 0 if version else max(p.years[0] for p in mine)
+    best = min(
+        mine,
+        key=lambda p: (outside(p, version), outdated(p, newest), far(p, chip), newest_first(p)),
+    )
+    return on_card(best, chip)
+
+
+def profiles_named(name: str) -> list[EngineProfile]:
+    """The profile of an id, or all of an engine; BadInput where a name is neither."""
     known = profiles()
-    if name in known:
-        return known[name]
     engine = engine_named(name)
-    mine = [p for p in known.values() if p.engine == engine]
+    mine = [known[name]] if name in known else [p for p in known.values() if p.engine == engine]
     if not mine:
         names = [*known, *dict.fromkeys(p.engine for p in known.values())]
         raise BadInput(
@@ -98,13 +110,7 @@ def profile(name: str, chip: Chip, version: str = "") -> EngineProfile:
                 )
             ]
         )
-    version = version or _version_in(name)
-    newest = 0 if version else max(p.years[0] for p in mine)
-    best = min(
-        mine,
-        key=lambda p: (outside(p, version), outdated(p, newest), far(p, chip), newest_first(p)),
-    )
-    return on_card(best, chip)
+    return mine
 
 
 def on_card(p: EngineProfile, chip: Chip) -> EngineProfile:

@@ -6,6 +6,7 @@ kind -> metric -> rows and errors.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,8 @@ from foretell.validate.serving_played import PLAYED, played_figures
 
 THROUGHPUT_ERROR = 0.09
 """Median error of throughputs and whole latencies where a profile has none of its own."""
+NO_SOURCE = "not told"
+"""The source of rows that name none."""
 UNKNOWN_THROUGHPUT = 0.15
 """The same on chips of a generation that the profile was not fitted to."""
 NO_TARGET = "no target: the row has none of the figures that are scored"
@@ -160,8 +163,9 @@ def board(
     leave_one_out: str | None,
     closed: Sequence[Prediction] = (),
 ) -> Scores:
-    """Groups by metric, profile, chip, family and group; `by_kind` beside them."""
+    """Groups by source, metric, profile, chip, family and group; `by_kind` beside them."""
     labels = {
+        "by_source": [c.row.source or NO_SOURCE for c, _ in told],
         "by_metric": [p.metric for _, p in told],
         "by_profile": [f"{c.profile.id} {p.metric}" for c, p in told],
         "by_chip": [f"{c.system.chip.id} {p.metric}" for c, p in told],
@@ -180,7 +184,7 @@ def board(
         },
         "filled": filled(told),
     }  # fmt: skip
-    return scores_of(
+    scores = scores_of(
         rows,
         [p for _, p in told],
         unsupported,
@@ -188,6 +192,7 @@ def board(
         leave_one_out=leave_one_out,
         facts=facts,
     )
+    return replace(scores, scored=rows - len(unsupported))  # rows, of several figures each
 
 
 def by_kind(told: Sequence[tuple[Case, Prediction]]) -> dict[str, dict[str, Any]]:

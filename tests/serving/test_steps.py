@@ -160,3 +160,12 @@ def test_short_prompts_are_replayed_from_a_graph_where_an_engine_has_one():
     assert short < 32 * floor < long
     plain = times_of("llama-3.1-8b", Deployment(graph=False), engine=slow)
     assert float(plain.seconds(StepLoad(prefill_tokens=400.0, prompts=1.0))) > 32 * floor
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_one_sequence_passes_every_stage(stages):
+    """Stages share many sequences; a single one is no faster for them."""
+    one, cut = (times_of("llama-3.1-8b", Deployment(pp=pp)) for pp in (1, stages))
+    for n in (0.5, 1.0):
+        load = StepLoad(decoding=n, context_tokens=1000.0 * n)
+        assert float(cut.seconds(load)) >= float(one.seconds(load))

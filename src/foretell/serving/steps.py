@@ -208,7 +208,8 @@ class Spread:
 
 def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> Spread:
     """What of a load falls on the fullest rank: even shares, and whole sequences and prompts."""
-    n = np.asarray(load.decoding, float) / d.pp
+    # Stages share the sequences among them, but one sequence passes every stage whole.
+    n = least_one(load.decoding, float(d.pp))
     new = np.asarray(load.prefill_tokens, float)
     prompts = np.where(new > 0.0, np.maximum(load.prompts, 1.0), 0.0)
     each = new / np.maximum(prompts, 1.0)

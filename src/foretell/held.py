@@ -24,6 +24,7 @@ from foretell.cost.memory import (
 from foretell.cost.optimizer import state_bytes
 from foretell.cost.precision import copy_bytes
 from foretell.cost.software import narrow_loss, software, spared_loss_bytes
+from foretell.late import fullest_moment, nothing_summed
 from foretell.parts import Parts
 from foretell.replicas import Share, sum_of
 from foretell.sharding.offload import on_chip
@@ -137,19 +138,45 @@ def stage_memory(
     states = held_states(plans, stages, shares)
     activations = flight * stages.kept_bytes
     buffers = buffer_bytes(plans, stages, flight)
-    allocated = weights + gradients + states + activations + buffers
     groups = sum(
         (getattr(plans, name) > 1).astype(float) for name in ("tp", "pp", "dp", "cp", "ep")
     )
-    return StageMemory(
+    memory = StageMemory(
         weights=weights,
         gradients=gradients,
         states=states,
         activations=activations,
         buffers=buffers,
-        allocator=allocator_share(base) * allocated,
-        framework=np.broadcast_to(framework_bytes(groups)[:, None], allocated.shape),
+        allocator=np.zeros_like(buffers),
+        framework=np.broadcast_to(framework_bytes(groups)[:, None], buffers.shape),
     )
+    if stages.late is not None:
+        memory = at_fullest(scenario, plans, stages, memory, flight)
+    return replace(memory, allocator=allocator_share(base) * memory.allocated)
+
+
+def at_fullest(
+    scenario: Scenario, plans: Plans, stages: Stages, memory: StageMemory, flight: Array
+) -> StageMemory:
+    """The same at the fullest moment, of plans whose backward pass makes the gradients on its way."""
+    assert stages.late is not None
+    micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
+    late = nothing_summed(plans, micro_batches)
+    passing = scores_waiting(plans, stages, flight), stages.again_bytes
+    then = fullest_moment(memory, stages.late, passing, weight_bytes(plans.base)[1])
+    return replace(
+        memory,
+        gradients=np.where(late, then.gradients, memory.gradients),
+        activations=np.where(late, then.activations, memory.activations),
+        buffers=np.where(late, then.buffers, memory.buffers),
+    )
+
+
+def scores_waiting(plans: Plans, stages: Stages, flight: Array) -> Array:
+    """Bytes of the head's tensors; where all forward passes come first, every micro-batch's scores wait for
+    the backward passes; (plans, stages)."""
+    waiting = flight if schedule_named(plans.base.schedule).scores_wait else 1.0
+    return np.asarray(waiting * stages.head_bytes)
 
 
 def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
@@ -158,11 +185,9 @@ def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
     base, weight = plans.base, weight_bytes(plans.base)[0]
     passing = (plans.zero >= 3) & base.reshard
     gathered = np.where(passing, 2.0 * weight * gathered_weights(base, stages), 0.0)
-    # Where all forward passes come first, every micro-batch's scores wait for the backward passes.
-    waiting = flight if schedule_named(base.schedule).scores_wait else 1.0
     # Where a forward pass runs beside a backward pass, the scores of one meet the layers of the other.
     meet = np.add if schedule_named(base.schedule).layout == "both" else np.maximum
-    passing_by = meet(waiting * stages.head_bytes, stages.again_bytes)
+    passing_by = meet(scores_waiting(plans, stages, flight), stages.again_bytes)
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
     always = gathered + stages.message_bytes + WORKSPACE_BYTES
     return np.asarray(passing_by + placeholders + always[:, None])

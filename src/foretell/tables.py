@@ -83,6 +83,20 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LateWeights:
+    """Weights whose gradients the backward pass makes at different moments; arrays are (plans, stages)."""
+
+    head: Array
+    """Of the head, whose gradients come first, with the table where it is the same matrix."""
+    layer: Array
+    """Of the largest layer."""
+    table: Array
+    """Of the table, whose gradients come last."""
+    layers: Array
+    """How many layers there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
     """What does not depend on data parallelism; arrays are (plans, stages) unless said otherwise."""
 
@@ -118,6 +132,8 @@ class Stages:
     """Weights whose gradients have an empty tensor in their place; None where none have."""
     narrow: Array | None
     """Weights of which there are copies in a narrow format; None where there are none."""
+    late: LateWeights | None
+    """Weights by when their gradients are made; None where a buffer holds all gradients through the step."""
     message_bytes: Array
     """Messages on their way to and from other ranks; (plans,)."""
     largest: Array

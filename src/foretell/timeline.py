@@ -6,6 +6,7 @@ free while forward passes fill (tests/properties/test_timeline.py says by how mu
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from foretell.cost.memory import (
 from foretell.cost.precision import kept_width
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
 from foretell.held import LISTED, gathered_weights
+from foretell.late import nothing_summed
 from foretell.records import dataclass
 from foretell.sharding.offload import BUFFERED
 from foretell.sharding.pipeline import chunk_layers
@@ -26,12 +28,14 @@ from foretell.simulate.allocator import Allocator, Block
 from foretell.simulate.events import Timeline, even_chunks, play
 from foretell.simulate.memory import (
     BACKWARD,
+    GRADIENTS,
     SCORES,
     Change,
     LayerTensors,
     MemoryLine,
     RankTensors,
     changes,
+    given_up,
     memory_line,
 )
 from foretell.simulate.schedules import schedule_named
@@ -181,9 +185,10 @@ def _tensors(
     passing = plan.zero >= 3 and plan.reshard
     gathered = 2.0 * weight * float(gathered_weights(plan, stages)[0]) * passing
     empty = 0.0 if stages.placeholders is None else weight * float(stages.placeholders[0, index])
+    late = _made_late(plans, rows, stages)
     always = {
         "weights": float(memory.weights[0, index]),
-        "gradients": float(memory.gradients[0, index]),
+        GRADIENTS: 0.0 if late else float(memory.gradients[0, index]),
         "states": float(memory.states[0, index]),
         "gathered weights": gathered,
         "gradient placeholders": empty,
@@ -200,7 +205,10 @@ def _tensors(
         always={name: size for name, size in always.items() if size > 0.0},
         chunks=tuple(
             tuple(
-                _layer(plan, plans, tables, kind, computed_again=i < again[c])
+                replace(
+                    _layer(plan, plans, tables, kind, computed_again=i < again[c]),
+                    made_bytes=late * float(tables.parts.parameters[0, kind]),
+                )
                 for i, kind in enumerate(chunk)
             )
             for c, chunk in enumerate(chunks)
@@ -208,8 +216,17 @@ def _tensors(
         head_bytes=tuple(
             head if _has_head(plan, rank, chunk) else 0.0 for chunk in range(len(chunks))
         ),
+        made_bytes=(0.0, 0.0)
+        if stages.late is None
+        else (late * float(stages.late.head[0, index]), late * float(stages.late.table[0, index])),
         most_kept_bytes=float(limit),
     )
+
+
+def _made_late(plans: Plans, rows: Rows, stages: Stages) -> float:
+    """Bytes of a gradient that the backward pass makes; 0 where a buffer holds all of them."""
+    late = stages.late is not None and bool(nothing_summed(plans, rows.micro_batches)[0, 0])
+    return weight_bytes(plans.base)[1] * late
 
 
 def _has_head(plan: Plan, rank: int, chunk: int) -> bool:
@@ -266,6 +283,7 @@ def _stage_line(
 ) -> StageLine:
     """One stage, played."""
     found = changes(step, rank, tensors)
+    found += given_up(found, step.step_s + tail_s)
     names = dict.fromkeys(n for chunk in tensors.chunks for layer in chunk for n in layer.kept)
     groups = {name: GROUPS.get(name.partition(".")[0], ENTRIES) for name in names}
     line = memory_line(found, tensors, groups, step.step_s + tail_s)
@@ -306,7 +324,7 @@ def reserved(found: list[Change], tensors: RankTensors) -> float:
             passing = None
         key = (change.name, change.of)
         if change.change_bytes > 0.0:
-            if change.name not in (BACKWARD, SCORES):
+            if change.name not in (BACKWARD, SCORES, GRADIENTS):
                 passing = allocator.take(change.change_bytes)
             open_blocks[key] = (allocator.take(change.change_bytes), change.change_bytes)
             continue

@@ -7,15 +7,16 @@ from typing import Any
 from foretell.api import estimate
 from foretell.characterize.config import Point
 from foretell.characterize.models import spec_of
+from foretell.cost.memory import weight_bytes
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.estimate import evaluate_rows, stages_of_plans
 from foretell.programs.collectives import Collective, step_collectives
 from foretell.programs.dealing import dealt_of
 from foretell.records import dataclass
-from foretell.specs.plan import batch_of
+from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Estimate, Fits
 from foretell.specs.scenario import Scenario
-from foretell.tables import tables_of
+from foretell.tables import Stages, tables_of
 
 HELD = ("weights", "gradients", "states", "activations")
 """What both sides count tensor by tensor; activations are those that layers keep."""
@@ -108,6 +109,10 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
     _, order = dealt_of(scenario, point.plan, tables, rows)
     wide = WIDE if point.plan.weights == "fp32" else 1.0
     held = [_held(rows.memory, row, wide) for row in order]
+    shown = [
+        {**h, **_largest(stages, row, wide, point.plan, h)}
+        for h, row in zip(held, order, strict=True)
+    ]
     sent = step_collectives(scenario, point.plan)
     interval = found.interval
     low, high = interval["p90"] if interval is not None else (found.step_s, found.step_s)
@@ -124,7 +129,7 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
         ),
         stages=tuple(
             Stage(held_bytes=h, collectives=tuple(_widened(m, wide) for m in c))
-            for h, c in zip(held, sent, strict=True)
+            for h, c in zip(shown, sent, strict=True)
         ),
     )
 
@@ -133,6 +138,20 @@ def _held(memory: Any, row: int, wide: float) -> dict[str, float]:
     names = (*HELD, "buffers", "allocator", "framework")
     found = {name: float(getattr(memory, name)[0, row]) for name in names}
     return {**found, "activations": wide * found["activations"]}
+
+
+def _largest(
+    stages: Stages, row: int, wide: float, plan: Plan, held: dict[str, float]
+) -> dict[str, float]:
+    """Activations and gradients at their own peaks, which where gradients are made late is not the step's."""
+    if stages.late is None:
+        return {}
+    gradients = weight_bytes(plan)[1] * float(stages.trained[0, row])
+    kept = wide * float(stages.kept_bytes[0, row])
+    return {
+        "activations": max(held["activations"], kept),
+        "gradients": max(held["gradients"], gradients),
+    }
 
 
 def _widened(message: Collective, wide: float) -> Collective:

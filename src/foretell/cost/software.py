@@ -10,6 +10,11 @@ gradients   Transformer Engine adds the gradients of weights to their sums insid
             and Megatron's head has one of its own in its backward pass. DistributedDataParallel keeps
             buckets of all gradients in the weights' dtype beside sums in 32 bits (nanotron logs 20 bytes a
             weight at the end of a step, and 18 without replicas).
+            Plain PyTorch makes a gradient when the backward pass comes to its weight and gives it up after
+            the update: with one micro-batch and no replicas it never meets all activations (late.py).
+            Elsewhere a buffer holds it through the step: sums over micro-batches, buckets of replicas,
+            Megatron's main_grad. FSDP's shards are made late too, but on a stream of their own, and the
+            allocator gives a stream nothing of what another's tensors left.
 weights     FSDP holds one copy, that of the master weights, and rounds what it gathers. nanotron's ZeRO 1
             keeps the gathered weights and its own part of them beside the working ones (it logs
             10 + 14 / z bytes a weight at the end of a step, z ranks).
@@ -40,6 +45,8 @@ class Software:
     """An empty gradient in the weights' dtype for every shape of a matrix, and for the head."""
     buckets: bool = False
     """All gradients once more in the weights' dtype, where there are replicas."""
+    late_gradients: bool = False
+    """With one micro-batch and no replicas, gradients are made while activations are given back."""
     gathered_stay: bool = False
     """With ZeRO 1, gathered weights and this rank's part of them beside the working weights."""
     one_copy: bool = False
@@ -64,8 +71,8 @@ BY_FRAMEWORK: Mapping[str, Software] = {
     "torchtitan": Software(loss_fused=True, one_copy=True),
     "internevo": Software(),
     "jax": Software(loss_fused=True, loss_fused_cut=True),
-    "pytorch-eager": Software(),
-    "pytorch-compiled": Software(loss_fused=True),
+    "pytorch-eager": Software(late_gradients=True),
+    "pytorch-compiled": Software(loss_fused=True, late_gradients=True),
 }
 """By the framework's name in a plan. The fused loss and the placeholders are read off runs of Megatron-LM and
 Transformer Engine on B200 that print allocated bytes, buckets and gathered weights off the bytes that

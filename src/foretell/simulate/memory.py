@@ -2,7 +2,8 @@
 
 A forward pass takes, layer by layer, what the layer keeps; the head takes its scores after the last layer.
 The backward pass gives the scores back first, then goes through the layers from the last to the first: each
-takes what is computed again and a gradient, and gives these and what it kept back when it is done. A pass to
+takes what is computed again and a gradient, and gives these and what it kept back when it is done; where no
+buffer holds the gradients of its weights, it takes those too, and they stay. A pass to
 the inputs alone (B) leaves the weights' share of what was kept for the pass to the weights (W). In a pair (P)
 both passes run over the same time. The layers of a task take equal parts of its time.
 """
@@ -19,8 +20,9 @@ from foretell.simulate.schedules.base import WEIGHT_SHARE, Task
 
 Array = NDArray[np.float64]
 
-SCORES, BACKWARD = "scores", "backward pass"
-"""Categories of the head's tensors, and of what a layer takes in its backward pass."""
+SCORES, BACKWARD, GRADIENTS = "scores", "backward pass", "gradients"
+"""Categories of the head's tensors, of what a layer takes in its backward pass, and of gradients that the
+backward pass makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class LayerTensors:
     """Name -> bytes kept from the forward to the backward pass."""
     passing_bytes: float
     """What its backward pass takes besides: computed again, and a gradient."""
+    made_bytes: float = 0.0
+    """Gradients of its weights, where the backward pass makes them; 0 where a buffer holds them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ class RankTensors:
     """Layers of each chunk in the order they run."""
     head_bytes: tuple[float, ...]
     """Bytes of the head's tensors of one micro-batch on each chunk; 0 where it does not stand there."""
+    made_bytes: tuple[float, float] = (0.0, 0.0)
+    """Gradients of head and table that the backward pass makes first and last."""
     most_kept_bytes: float = float("inf")
     """Most that kept tensors take of the chip, where the others wait in the host's memory."""
 
@@ -132,15 +138,28 @@ def _backward(
         at += slot
         if task.does != "W":
             yield Change(at, turn, SCORES, (chunk, many, len(layers)), -head)
+            if tensors.made_bytes[0]:
+                yield Change(at, turn, GRADIENTS, (chunk, many, len(layers)), tensors.made_bytes[0])
     for i in reversed(range(len(layers))):
         of, passing = (chunk, many, i), layers[i].passing_bytes
         if task.does != "W" and passing:
             yield Change(at, turn, BACKWARD, of, passing)
+        if layers[i].made_bytes:
+            yield Change(at, turn, GRADIENTS, of, layers[i].made_bytes)
         at += slot
         if task.does != "W" and passing:
             yield Change(at, turn, BACKWARD, of, -passing)
         for name, size in layers[i].kept.items():
             yield Change(at, turn, name, of, -share * size)
+    if tensors.made_bytes[1] and chunk == 0:
+        yield Change(at, turn, GRADIENTS, (chunk, many, -1), tensors.made_bytes[1])
+
+
+def given_up(found: Sequence[Change], end_s: float) -> list[Change]:
+    """Gradients that the backward pass made, given back after the update."""
+    made = [change for change in found if change.name == GRADIENTS]
+    last = found[-1].turn + 1 if found else 0
+    return [Change(end_s, last, GRADIENTS, c.of, -c.change_bytes) for c in made]
 
 
 def memory_line(
@@ -151,7 +170,7 @@ def memory_line(
     Changes of one task at one moment count together, gifts before takings, so that a layer's end and the
     next one's beginning do not overlap; what one task leaves is there when the next begins.
     """
-    names = list(dict.fromkeys([*tensors.always, *groups.values(), BACKWARD, SCORES]))
+    names = list(dict.fromkeys([*tensors.always, *groups.values(), BACKWARD, SCORES, GRADIENTS]))
     row = {name: i for i, name in enumerate(names)}
     # Parts of a task's time may end a rounding beyond the task.
     moments = np.maximum.accumulate(np.array([0.0, *(c.at_s for c in found), end_s]))

@@ -260,8 +260,9 @@ def _layer(
     modules = recompute_modules(plan.recompute) if mode == LISTED else ()
     kept: dict[str, float] = {}
     for tensor in parts.saved[kind]:
-        dropped = tensor.core if mode == 1.0 else any(drops(tensor, m) for m in modules)
-        size = 0.0 if dropped else _size(tensor, plan)
+        share = max((drops(tensor, module) for module in modules), default=0.0)
+        dropped = float(tensor.core) if mode == 1.0 else share
+        size = (1.0 - dropped) * _size(tensor, plan)
         if size > 0.0:
             kept[tensor.name] = kept.get(tensor.name, 0.0) + size
     return LayerTensors(kept=kept, passing_bytes=whole - sum(kept.values()) + gradient)

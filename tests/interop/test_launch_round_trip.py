@@ -79,7 +79,7 @@ def plans(draw: st.DrawFn, tool: Tool) -> Plan:
     if tool == "torchtitan":
         values |= {"zero": draw(st.sampled_from([0, 3])), "fused": draw(st.booleans())}
         values |= {
-            "recompute": draw(st.sampled_from(["none", "selective", "full"])),
+            "recompute": draw(st.sampled_from(["none", "products", "full"])),
             "cp_mode": "allgather",
         }
         if values["zero"]:

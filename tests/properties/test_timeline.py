@@ -21,6 +21,7 @@ RECOMPUTE = (
     "recompute=mlp+norm",
     "recompute=full:2",
     "recompute=act no-fused",
+    "recompute=products",
 )
 MORE = (
     "zero0",

@@ -2,7 +2,8 @@
 
 loss        Unfused, cross-entropy in 32 bits holds 12 bytes a score: the scores, a copy in 32 bits, the
             gradient, rounded again. Fused into one kernel, or compiled, it holds the scores and their
-            gradient in 16 bits: 4. The loss of torchtitan is not compiled where the vocabulary is cut.
+            gradient in 16 bits: 4. The loss of torchtitan is not compiled where the vocabulary is cut (16
+            bytes: DTensors in 32 bits, operation by operation), and until early 2025 nowhere.
             Where nothing is in 32 bits, plain kernels hold scores, their log-softmax and the gradients of
             both in 16 bits: 8 (steps of five translation models on one H200, peaks of the allocator).
 gradients   Transformer Engine adds the gradients of weights to their sums inside the products and hands
@@ -24,11 +25,15 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 
 from collections.abc import Mapping
 
+from foretell.catalog.frameworks import framework as catalogued
 from foretell.records import dataclass
 from foretell.specs.plan import DTYPE_BYTES, Plan
 
 PLAIN_LOSS_BYTES, NARROW_LOSS_BYTES, FUSED_LOSS_BYTES = 12.0, 8.0, 4.0
 """Bytes held for each score, the score itself included."""
+DTENSOR_LOSS_BYTES = 16.0
+"""The same where PyTorch's loss_parallel runs over a cut vocabulary, operation by operation: log-softmax, its
+gradient, their exponentials and the sum, in 32 bits (counted storage by storage on a group of eight)."""
 LEFT_OUT = "~"
 """Between a framework's name and a source that is left out (catalog/frameworks.py)."""
 
@@ -41,6 +46,8 @@ class Software:
     """Cross-entropy in one kernel that reads and writes 16 bits."""
     loss_fused_cut: bool = False
     """The same where tensor parallelism cuts the vocabulary."""
+    loss_cut_bytes: float = PLAIN_LOSS_BYTES
+    """Bytes held for each score where it does and the loss is not fused."""
     placeholders: bool = False
     """An empty gradient in the weights' dtype for every shape of a matrix, and for the head."""
     buckets: bool = False
@@ -68,7 +75,8 @@ BY_FRAMEWORK: Mapping[str, Software] = {
     "flash-attn": Software(loss_fused=True, loss_fused_cut=True),
     "fsdp": Software(one_copy=True),
     "fsdp-compiled": Software(loss_fused=True, one_copy=True),
-    "torchtitan": Software(loss_fused=True, one_copy=True),
+    "torchtitan": Software(loss_fused=True, loss_cut_bytes=DTENSOR_LOSS_BYTES, one_copy=True),
+    "torchtitan-2024": Software(loss_cut_bytes=DTENSOR_LOSS_BYTES, one_copy=True),
     "internevo": Software(),
     "jax": Software(loss_fused=True, loss_fused_cut=True),
     "pytorch-eager": Software(late_gradients=True),
@@ -90,11 +98,14 @@ def narrow_loss(plan: Plan) -> bool:
 
 
 def spared_loss_bytes(framework: str, *, fused: bool, narrow: bool = False) -> tuple[float, float]:
-    """Of a score's bytes what a fused loss, or one in 16 bits, spares: whole vocabulary, and cut by tensor
-    parallelism."""
+    """Of a score's 12 bytes what a fused loss, or one in 16 bits, spares: whole vocabulary, and cut by tensor
+    parallelism. A framework whose loss is a kernel of its own has it in plain runs too (loss_fused in
+    catalog/frameworks.toml)."""
     spared, held = PLAIN_LOSS_BYTES - FUSED_LOSS_BYTES, software(framework)
-    least = PLAIN_LOSS_BYTES - NARROW_LOSS_BYTES if narrow else 0.0
+    own = catalogued(framework).loss_fused
+    least = PLAIN_LOSS_BYTES - (NARROW_LOSS_BYTES if narrow else PLAIN_LOSS_BYTES)
+    least_cut = PLAIN_LOSS_BYTES - (NARROW_LOSS_BYTES if narrow else held.loss_cut_bytes)
     return (
-        spared if fused and held.loss_fused else least,
-        spared if fused and held.loss_fused_cut else least,
+        spared if own or (fused and held.loss_fused) else least,
+        spared if own or (fused and held.loss_fused_cut) else least_cut,
     )

@@ -41,6 +41,8 @@ STATE_BYTES, STATE_SHARE, MOST_TP = 18.0, 0.7, 8
 """Bytes per weight and share of the memory by which a split that is not printed is chosen."""
 PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4")
 """What precision_id may be beside bf16-pure."""
+BLACKWELL_ON = ("blackwell", "blackwell-ultra", "rubin")
+"""Architectures that torchtitan's runs of since 2025 are on."""
 LORA_RANK = 16
 """Rank of adapters that is not printed."""
 FRAMEWORK_IDS = {"other": "generic", "pytorch": "pytorch-eager", "maxtext": "jax", "": "generic"}
@@ -80,6 +82,10 @@ def generation_of(
         name = "megatron-graphs"
     if name == "fsdp" and "compile" in row.framework.lower():
         name = "fsdp-compiled"
+    since = re.search(r"202[5-9]", f"{row.framework} {row.source}")
+    if name == "torchtitan" and architecture not in BLACKWELL_ON and not since:
+        # Its loss has been compiled since 2025; runs that do not tell when they ran tell by their chips.
+        name = "torchtitan-2024"
     if name == "generic" and row.framework.lower().startswith("flash-attn"):
         name = "flash-attn"
     known = frameworks(left_out)
@@ -236,7 +242,12 @@ def _recompute(
             return modules, (f"recompute {modules}: not printed, as the recipe",)
         chosen = software.recompute_tpu if architecture.startswith("tpu") else software.recompute
         said = (f"recompute {chosen}: not printed, as {software.id}",)
-    per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
+    if chosen == "selective" and software.id.startswith("torchtitan"):
+        return "products", (
+            *said,
+            "selective recomputation: by operation, every second product kept",
+        )
+    per_op = software.id in ("fsdp", "fsdp-compiled")
     if chosen == "selective" and per_op:
         share, why = _repeated(row)
         many = round(share * stage_layers)

@@ -17,10 +17,12 @@ from foretell.cost.memory import (
     weight_bytes,
 )
 from foretell.cost.precision import kept_width
+from foretell.cost.software import software
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
-from foretell.held import LISTED, gathered_weights
+from foretell.held import LISTED, gathered_copies, gathered_weights, held_weights
 from foretell.late import nothing_summed
 from foretell.records import dataclass
+from foretell.replicas import shares_of
 from foretell.sharding.offload import BUFFERED
 from foretell.sharding.pipeline import chunk_layers
 from foretell.sharding.recompute import drops
@@ -28,14 +30,15 @@ from foretell.simulate.allocator import Allocator, Block
 from foretell.simulate.events import Timeline, even_chunks, play
 from foretell.simulate.memory import (
     BACKWARD,
+    GATHERED,
     GRADIENTS,
     SCORES,
     Change,
     LayerTensors,
     MemoryLine,
     RankTensors,
+    after_passes,
     changes,
-    given_up,
     memory_line,
 )
 from foretell.simulate.schedules import schedule_named
@@ -113,6 +116,7 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
         if rows.multiplicity[0, index] > 0:
             rank = int(rows.position[0, index])
             tensors = _tensors(plan, plans, tables, rows, stages, layers[rank], rank, index)
+            tensors = _with_update(scenario, plans, tables, stages, tensors, index)
             lines.append(_stage_line(plans, rows, step, tensors, rank, index, tail_s))
     return StepMemory(
         stages=tuple(lines),
@@ -190,7 +194,7 @@ def _tensors(
         "weights": float(memory.weights[0, index]),
         GRADIENTS: 0.0 if late else float(memory.gradients[0, index]),
         "states": float(memory.states[0, index]),
-        "gathered weights": gathered,
+        GATHERED: gathered,
         "gradient placeholders": empty,
         "messages": float(stages.message_bytes[0]),
         "workspaces": WORKSPACE_BYTES,
@@ -221,6 +225,24 @@ def _tensors(
         else (late * float(stages.late.head[0, index]), late * float(stages.late.table[0, index])),
         most_kept_bytes=float(limit),
     )
+
+
+def _with_update(
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    stages: Stages,
+    tensors: RankTensors,
+    index: int,
+) -> RankTensors:
+    """The same with what an update gathers apart from the weights, where it stays until the next passes."""
+    if not software(plans.base.framework).gathered_stay:
+        return tensors
+    micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
+    shares = shares_of(plans, tables, stages, micro_batches)
+    weights = float(held_weights(scenario, plans, stages, shares)[0, index])
+    updated = float(gathered_copies(plans, shares)[0, index])
+    return replace(tensors, always={**tensors.always, "weights": weights}, updated_bytes=updated)
 
 
 def _made_late(plans: Plans, rows: Rows, stages: Stages) -> float:
@@ -284,7 +306,7 @@ def _stage_line(
 ) -> StageLine:
     """One stage, played."""
     found = changes(step, rank, tensors)
-    found += given_up(found, step.step_s + tail_s)
+    found += after_passes(found, tensors, step.step_s, step.step_s + tail_s)
     names = dict.fromkeys(n for chunk in tensors.chunks for layer in chunk for n in layer.kept)
     groups = {name: GROUPS.get(name.partition(".")[0], ENTRIES) for name in names}
     line = memory_line(found, tensors, groups, step.step_s + tail_s)
@@ -325,7 +347,7 @@ def reserved(found: list[Change], tensors: RankTensors) -> float:
             passing = None
         key = (change.name, change.of)
         if change.change_bytes > 0.0:
-            if change.name not in (BACKWARD, SCORES, GRADIENTS):
+            if change.name not in (BACKWARD, SCORES, GRADIENTS, GATHERED):
                 passing = allocator.take(change.change_bytes)
             open_blocks[key] = (allocator.take(change.change_bytes), change.change_bytes)
             continue

@@ -16,9 +16,10 @@ gradients   Transformer Engine adds the gradients of weights to their sums insid
             Elsewhere a buffer holds it through the step: sums over micro-batches, buckets of replicas,
             Megatron's main_grad. FSDP's shards are made late too, but on a stream of their own, and the
             allocator gives a stream nothing of what another's tensors left.
-weights     FSDP holds one copy, that of the master weights, and rounds what it gathers. nanotron's ZeRO 1
-            keeps the gathered weights and its own part of them beside the working ones (it logs
-            10 + 14 / z bytes a weight at the end of a step, z ranks).
+weights     FSDP holds one copy, that of the master weights, and rounds what it gathers. After an update
+            nanotron's ZeRO 1 holds the gathered weights and its own part of them beside the working ones (it
+            logs 10 + 14 / z bytes a weight at the end of a step, z ranks), and gives them up before the next
+            passes (what it had reserved by then is often no more than that).
 narrow      Transformer Engine keeps inputs of linear maps and copies of the weights in the narrow format;
             torchao keeps both in 16 bits and rounds them again where they are used.
 """
@@ -55,9 +56,11 @@ class Software:
     late_gradients: bool = False
     """With one micro-batch and no replicas, gradients are made while activations are given back."""
     gathered_stay: bool = False
-    """With ZeRO 1, gathered weights and this rank's part of them beside the working weights."""
+    """With ZeRO 1, gathered weights and this rank's part of them beside the working ones after an update."""
     one_copy: bool = False
     """With ZeRO 3 the shared weights are the master copy."""
+    plain_share: float = 0.1
+    """What the allocator reserves beyond what tensors take, as a share of that, where modules are plain."""
     narrow: bool = False
     """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
 
@@ -71,7 +74,8 @@ BY_FRAMEWORK: Mapping[str, Software] = {
         loss_fused=True, loss_fused_cut=True, placeholders=True, narrow=True
     ),
     "megatron-deepspeed": Software(),
-    "nanotron": Software(buckets=True, gathered_stay=True),
+    # Its versions differ in whether they keep inputs that sequence parallelism gathered: 14 % has both.
+    "nanotron": Software(buckets=True, gathered_stay=True, plain_share=0.14),
     "flash-attn": Software(loss_fused=True, loss_fused_cut=True),
     "fsdp": Software(one_copy=True),
     "fsdp-compiled": Software(loss_fused=True, one_copy=True),

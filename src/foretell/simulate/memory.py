@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 SCORES, BACKWARD, GRADIENTS = "scores", "backward pass", "gradients"
 """Categories of the head's tensors, of what a layer takes in its backward pass, and of gradients that the
 backward pass makes."""
+GATHERED = "gathered weights"
+"""Category of weights that an update gathers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ class RankTensors:
     """Bytes of the head's tensors of one micro-batch on each chunk; 0 where it does not stand there."""
     made_bytes: tuple[float, float] = (0.0, 0.0)
     """Gradients of head and table that the backward pass makes first and last."""
+    updated_bytes: float = 0.0
+    """Weights that an update gathers, there until the next step's passes."""
     most_kept_bytes: float = float("inf")
     """Most that kept tensors take of the chip, where the others wait in the host's memory."""
 
@@ -155,11 +159,16 @@ def _backward(
         yield Change(at, turn, GRADIENTS, (chunk, many, -1), tensors.made_bytes[1])
 
 
-def given_up(found: Sequence[Change], end_s: float) -> list[Change]:
-    """Gradients that the backward pass made, given back after the update."""
+def after_passes(
+    found: Sequence[Change], tensors: RankTensors, start_s: float, end_s: float
+) -> list[Change]:
+    """An update: what it gathers, given up before the next passes, and gradients that the backward pass made,
+    given back after it."""
     made = [change for change in found if change.name == GRADIENTS]
-    last = found[-1].turn + 1 if found else 0
-    return [Change(end_s, last, GRADIENTS, c.of, -c.change_bytes) for c in made]
+    last, gathered = (found[-1].turn + 1 if found else 0), tensors.updated_bytes
+    taken = [Change(start_s, last, GATHERED, (0, 0, 0), gathered)] if gathered else []
+    back = [Change(end_s, last + 1, c.name, c.of, -c.change_bytes) for c in (*taken, *made)]
+    return taken + back
 
 
 def memory_line(
@@ -170,7 +179,9 @@ def memory_line(
     Changes of one task at one moment count together, gifts before takings, so that a layer's end and the
     next one's beginning do not overlap; what one task leaves is there when the next begins.
     """
-    names = list(dict.fromkeys([*tensors.always, *groups.values(), BACKWARD, SCORES, GRADIENTS]))
+    names = list(
+        dict.fromkeys([*tensors.always, *groups.values(), BACKWARD, SCORES, GRADIENTS, GATHERED])
+    )
     row = {name: i for i, name in enumerate(names)}
     # Parts of a task's time may end a rounding beyond the task.
     moments = np.maximum.accumulate(np.array([0.0, *(c.at_s for c in found), end_s]))

@@ -14,6 +14,9 @@ settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=T
 settings.register_profile("search", derandomize=False, deadline=None, max_examples=2000)
 settings.load_profile("fixed")
 
+# Tests that run side by side inherit a width from the tool that starts them.
+os.environ.pop("COLUMNS", None)
+
 
 @pytest.fixture(scope="session")
 def root() -> Path:

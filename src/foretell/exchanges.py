@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.cost.fusion import COLLECTIVE_HOST_S
 from foretell.network.collectives import collective_s, outermost, place, ring_step_s
 from foretell.network.library_records import Kind
@@ -182,7 +181,7 @@ def _edges_of(
 
 def _by_group(elements: Sequence[Num], parts: Parts, shape: Index) -> Array:
     """Bytes of activations; (groups, parts)."""
-    return np.asarray(stack(elements, np.size(parts.shape.tp)).T[shape] * ACTIVATION_BYTES)
+    return np.asarray(stack(elements, np.size(parts.shape.tp)).T[shape] * parts.element_bytes)
 
 
 def context_seconds(

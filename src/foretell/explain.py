@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.breakdown import Phase, runs_of, time_tree
-from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.cost.fusion import kind_of
 from foretell.cost.op_times import traffic_factor
 from foretell.cost.power import chip_power
@@ -36,7 +35,7 @@ from foretell.search.sensitivity import (
 from foretell.search.space import enumerate_plans
 from foretell.sharding.lora import backward_products
 from foretell.specs._base import Num
-from foretell.specs.plan import DTYPE_BYTES, Plan
+from foretell.specs.plan import DTYPE_BYTES, Plan, activation_bytes
 from foretell.specs.result import Estimate, Evidence, Leaf
 from foretell.specs.scenario import Scenario
 from foretell.tables import select
@@ -312,7 +311,7 @@ def _work(op: Op, phase: Phase, plan: Plan) -> tuple[float, float]:
     else:
         done, times = op.backward() if phase == "backward" else op.forward(), 1.0
     flop = _first(done.matrix_flop) + _first(done.vector_flop)
-    moved = _first(done.activation_elements) * ACTIVATION_BYTES
+    moved = _first(done.activation_elements) * activation_bytes(plan)
     moved += _first(done.weight_elements) * DTYPE_BYTES[plan.weights]
     if isinstance(op, Pointwise | Lookup):
         moved *= traffic_factor(kind_of(op), phase == "backward", plan)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.cost.fusion import SIDE_BY_SIDE
 from foretell.cost.kernels.base import p_norm
 from foretell.cost.op_times import OpTimes, op_times
@@ -36,7 +35,7 @@ from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan
+from foretell.specs.plan import Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.workload.graph import Edge, Saved
@@ -147,6 +146,8 @@ class Parts:
     """Panels that a product on a grid holds of other ranks; (shapes,)."""
     shape: Shape
     """The shapes, as arrays; (shapes,)."""
+    element_bytes: float
+    """Bytes of an activation."""
     notes: tuple[str, ...]
     """What is not timed."""
 
@@ -292,7 +293,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         narrow=_sum_parts(ops, shapes.parameters * np.array([[is_narrow(op)] for op in flat]))
         if linear_format(base) is not None
         else None,
-        send_bytes=stack([whole[0].input_elements * ACTIVATION_BYTES / shape.tp], width)[0],
+        send_bytes=stack([whole[0].input_elements * activation_bytes(base) / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
         edges=tuple(part.edges for part in whole),
         spread_traffic=tuple(
@@ -301,9 +302,10 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
         context=shapes.context,
         experts=shapes.experts,
         grid=shapes.grid,
-        panel_bytes=stack([_panel_bytes(shapes.grid)], width)[0],
+        panel_bytes=stack([_panel_bytes(shapes.grid, base)], width)[0],
         shape=shape,
         notes=shapes.graph.notes,
+        element_bytes=activation_bytes(base),
     )
 
 
@@ -344,12 +346,12 @@ def beside_host(chip_s: Array, host_s: Array) -> Array:
     return p_norm(chip_s, host_s, SIDE_BY_SIDE)
 
 
-def _panel_bytes(grid: tuple[GridTraffic, ...]) -> Num:
+def _panel_bytes(grid: tuple[GridTraffic, ...], plan: Plan) -> Num:
     """Bytes of the widest panels of any part."""
     widest: Num = 0.0
     for traffic in grid:
         widest = np.maximum(widest, traffic.held)
-    return widest * ACTIVATION_BYTES
+    return widest * activation_bytes(plan)
 
 
 def _pass(

@@ -8,7 +8,7 @@ from foretell.search.nearest import nearest_plan
 from foretell.search.search import Search
 from foretell.sharding.rules import chips_of
 from foretell.simulate.schedules.rules import all_broken
-from foretell.specs.plan import USUAL_SCHEDULES, Plan, batch_of
+from foretell.specs.plan import USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.units import format as show
@@ -137,7 +137,7 @@ def check_plan(scenario: Scenario, plan: Plan) -> None:
 def _precisions(scenario: Scenario) -> list[str]:
     """Precisions that the chip has units for."""
     have = scenario.system.chip.matrix_flop_per_s
-    names = [p for p in ("bf16", "fp16") if p in have]
+    names = [p for p in ("bf16", "fp16", *WIDE_PRECISIONS) if p in have]
     return names + [p for p, d in LOW_PRECISION.items() if d in have and "bf16" in have]
 
 

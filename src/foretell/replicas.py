@@ -14,6 +14,7 @@ from foretell.sharding.data import (
     split_counts,
     wire_bytes,
 )
+from foretell.specs.chip import Chip
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.tables import Stages, Tables, distinct, system_as_filled
@@ -26,8 +27,17 @@ COPY_SHARE = 0.8
 CORES_TAKEN = 0.2
 """Share of a GPU's cores that a collective keeps from the pass that hides it, at the full rate of the links
 inside a node: NCCL runs it as a kernel of 16 to 32 blocks on 108 to 148 cores."""
+NO_ENGINES = ("cpu",)
+"""Architectures whose messages are copied and added up by the cores that compute: nothing is hidden."""
 OWN_ENGINES = ("tpu", "trainium", "wafer")
 """Architectures, by how their names begin, whose links need no cores."""
+
+
+def cores_taken(chip: Chip, use: Array) -> Array:
+    """Share of the cores that a collective keeps, which uses so much of the links inside a node."""
+    if chip.architecture.startswith(NO_ENGINES):
+        return np.ones_like(use)
+    return (0.0 if chip.architecture.startswith(OWN_ENGINES) else CORES_TAKEN) * use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +105,7 @@ def data_seconds(
     pipe_share = in_use[outermost(tables.pipe_counts)[spot], spot][:, None]
     software = framework(plans.base.framework)
     # Collectives that keep the links inside a node busy keep cores busy, those that wait for ports few.
-    own_engines = scenario.system.chip.architecture.startswith(OWN_ENGINES)
-    taken = 0.0 if own_engines else CORES_TAKEN * in_use[0, spot][:, None]
+    taken = cores_taken(scenario.system.chip, in_use[0, spot][:, None])
 
     def exposed(ones: list[Array], behind_s: Array, waits: list[Array], shown: float) -> Array:
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])

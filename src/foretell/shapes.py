@@ -33,7 +33,7 @@ from foretell.sharding.tensor2d import (
 )
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import RECOMPUTE, Plan
+from foretell.specs.plan import RECOMPUTE, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph, Saved
@@ -159,7 +159,10 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
             if grid is not None
         ),
         saved=tuple(part.saved for part in local),
-        kept=tuple(kept_bytes(part, input_parts, partial(kept_width, plan=base)) for part in local),
+        kept=tuple(
+            kept_bytes(part, input_parts, partial(kept_width, plan=base), activation_bytes(base))
+            for part in local
+        ),
         # Embedding and head are never computed again.
         again=tuple(
             again(

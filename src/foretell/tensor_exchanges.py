@@ -9,7 +9,6 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.network.collectives import Group, collective_s, place
 from foretell.network.library_records import Kind
 from foretell.parts import Parts
@@ -53,7 +52,7 @@ def grid_seconds(
     near, far = split_counts(counts, tp / np.maximum(tp2, 1.0))
     rows, columns = place(near, system, GRID_KINDS), place(far, system, GRID_KINDS)
 
-    def sized(values: list[Num], element_bytes: float = ACTIVATION_BYTES) -> Array:
+    def sized(values: list[Num], element_bytes: float = parts.element_bytes) -> Array:
         return np.asarray(stack(values, wide).T[shape] * element_bytes)
 
     shown = panels_shown(parts, shape, rows, columns, DTYPE_BYTES[base.weights])
@@ -84,7 +83,7 @@ def panels_shown(
         return np.asarray(stack(values, wide).T[shape])
 
     many = of([p.panels for _, p in products])
-    a = of([p.inputs for _, p in products]) * ACTIVATION_BYTES / many
+    a = of([p.inputs for _, p in products]) * parts.element_bytes / many
     b = of([p.weights for _, p in products]) * weight_bytes / many
     sent_a, sent_b = collective_s("broadcast", a, rows), collective_s("broadcast", b, columns)
     sums = collective_s("reduce", a, rows) + collective_s("reduce", b, columns)

@@ -1,12 +1,12 @@
 """The loop closed with a clock: calibrate a CPU, predict a ladder, train it, print the errors.
 
 `python tests/bench/bench_characterize.py` takes some ten minutes on a quiet machine: one thread is the chip,
-two processes on two cores the system, gloo their network. `--points FILE` and `--links FILE` take
-measurements that there are (`calibrate measure`, alone and under torchrun). Prints; never passes or fails.
+two processes on two cores the system, gloo their network. Kernels are measured twice, by one process alone
+and by two side by side: cores of one machine share caches, memory and, as virtual ones, units. `--alone FILE`
+and `--shared FILE` take measurements that there are. Prints; never passes or fails.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +20,6 @@ from foretell.calibrate import fit, fit_file
 from foretell.characterize.run import Row, characterize
 from foretell.report.characterize import characterized_text
 
-MEASURE = [sys.executable, "-m", "foretell.calibrate.measure"]
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 WORDS = "weights=fp32 master=none"
 """What CPUs train in."""
@@ -39,29 +38,13 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def links(path: Path) -> str:
-    """The network of two processes: latency of the smallest all-reduce, bandwidth of the largest."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    found = sorted(
-        (float(line["dims"]["bytes"]), float(line["seconds"]))
-        for line in lines
-        if line.get("family") == "all_reduce" and line.get("status") == "done"
-    )
-    (small, quick_s), (large, slow_s) = found[0], found[-1]
-    # A ring of two: two steps, each with half of the bytes.
-    bandwidth = (large - small) / max(slow_s - quick_s, 1e-9)
-    tier = ["[network.node]", "size = 2", f"bandwidth_bytes_per_s = {bandwidth}"]
-    return "\n".join([*tier, f"latency_s = {quick_s / 2.0}", "efficiency = 1.0", ""])
-
-
-def matrix(chip: Path, steps: int, most: int) -> dict[str, Any]:
-    """DP 1 and 2 with ZeRO 0 to 3, over the ladder."""
-    points: list[dict[str, Any]] = [{"model": name, "plan": f"{WORDS} mbs4"} for name in MODELS]
-    points += [
-        {"model": name, "plan": f"{WORDS} zero{zero} mbs2", "processes": 2}
+def matrix(chip: Path, steps: int, processes: int) -> dict[str, Any]:
+    """One process, or two with ZeRO 0 to 3, over the ladder."""
+    plans = ["mbs4"] if processes == 1 else [f"zero{zero} mbs2" for zero in range(4)]
+    points = [
+        {"model": name, "plan": f"{WORDS} {plan}", "processes": processes}
         for name in MODELS
-        for zero in range(4)
-        if most > 1
+        for plan in plans
     ]
     how = {"device": "cpu", "system": str(chip), "steps": steps, "warmup": 2, "threads": 1}
     return {
@@ -72,39 +55,50 @@ def matrix(chip: Path, steps: int, most: int) -> dict[str, Any]:
     }
 
 
+def measured(path: Path, processes: int, minutes: str) -> Path:
+    """Kernels by one process, or by two at the same time with what they send each other."""
+    words = ["-m", "foretell.calibrate.measure", "--device", "cpu", "--out", str(path)]
+    if processes > 1:
+        run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        words = [*run, *words, "--only", "launch,copies,gemm,attention,pointwise,collectives"]
+    words = [sys.executable, *words, "--minutes", minutes]
+    subprocess.run(words, check=True, env=ENVIRON, stdout=subprocess.DEVNULL)
+    return path
+
+
 def main() -> None:
     """Measure where no file is given, fit, run, print."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--points", default="")
-    parser.add_argument("--links", default="")
-    parser.add_argument("--minutes", default="5")
+    parser.add_argument("--alone", default="")
+    parser.add_argument("--shared", default="")
+    parser.add_argument("--out", default="", help="keep measurements and results in this folder")
+    parser.add_argument("--minutes", default="4")
     parser.add_argument("--steps", type=int, default=11)
-    parser.add_argument("--most", type=int, default=2, help="1: lone processes alone")
     given = parser.parse_args()
+    errors: dict[str, list[float]] = {"median": [], "fastest": []}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        points = Path(given.points or folder / "points.jsonl")
-        if not given.points:
-            words = [*MEASURE, "--device", "cpu", "--out", str(points), "--minutes", given.minutes]
-            subprocess.run(words, check=True, env=ENVIRON)
-        between = Path(given.links or folder / "links.jsonl")
-        if not given.links and given.most > 1:
-            run = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-            run += ["--nproc-per-node", "2", *MEASURE[1:], "--device", "cpu"]
-            words = [*run, "--out", str(between), "--only", "collectives", "--minutes", "1"]
-            subprocess.run(words, check=True, env=ENVIRON)
-        chip = folder / "cpu.toml"
-        network = links(between) if given.most > 1 else ""
-        chip.write_text(fit_file.chip_toml(fit.calibrate(points, "cpu")) + "\n" + network)
-        found = characterize(matrix(chip, given.steps, given.most), out=folder / "out")
-        print(characterized_text(found))
-        for processes in range(1, given.most + 1):
-            here = [r for r in found.rows if r.point.processes == processes and r.measured]
+        folder = Path(given.out or name)
+        for processes, file in ((1, given.alone), (2, given.shared)):
+            there = Path(file) if file else folder / f"points{processes}.jsonl"
+            points = there if file else measured(there, processes, given.minutes)
+            chip = folder / f"cpu{processes}.toml"
+            chip.write_text(fit_file.chip_toml(fit.calibrate(points, "cpu")))
+            ladder = matrix(chip, given.steps, processes)
+            found = characterize(ladder, out=folder / f"out{processes}")
+            print(characterized_text(found))
+            rows = [r for r in found.rows if r.measured]
             for how, choose in (("median", median), ("fastest", min)):
-                errors = [
-                    abs(r.predicted.step_s / step_s(r, choose) - 1.0) for r in here if r.predicted
-                ]
-                print(f"{processes} processes, {how} step: median error {median(errors):.1%}")
+                off = [r.predicted.step_s / step_s(r, choose) - 1.0 for r in rows if r.predicted]
+                errors[how] += off
+                print(f"{processes} processes, {how} step: {middle(off)}")
+    for how, off in errors.items():
+        print(f"all, {how} step: {middle(off)}")
+
+
+def middle(off: list[float]) -> str:
+    """The median error, and every one."""
+    each = ", ".join(f"{x:+.1%}" for x in off)
+    return f"median error {median(abs(x) for x in off):.1%} ({each})"
 
 
 def step_s(row: Row, choose: Callable[[list[float]], float]) -> float:

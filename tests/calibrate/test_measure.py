@@ -62,6 +62,15 @@ def test_several_processes_measure_collectives_alone() -> None:
     assert {point.dims["ranks"] for point in points} == {2, 4, 8}
 
 
+def test_several_processes_measure_named_groups_side_by_side() -> None:
+    """On a host without what may end a process, which would end the others."""
+    host = dataclasses.replace(PROCESSOR, world=2)
+    points = plan.points(host, ("gemm", "collectives"))
+    assert {point.group for point in points} == {"gemm", "collectives"}
+    assert {point.dtype for point in points} == {"fp32"}
+    assert {p.dtype for p in plan.points(dataclasses.replace(host, world=1), ("gemm",))} > {"fp32"}
+
+
 def test_only_names_groups() -> None:
     assert {point.group for point in plan.points(CARD, ("gemm", "copies"))} == {"gemm", "copies"}
 

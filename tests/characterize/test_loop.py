@@ -30,6 +30,7 @@ MATRIX = {
     ("gpt", 1): [""],
     ("small", 2): [
         *("zero0", "zero1", "zero2", "zero3", "zero3 recompute=full"),
+        *("zero1 weights=fp32 master=none", "zero2 weights=fp32 master=none"),
         *("tp2", "tp2 no-sp recompute=full", "pp2", "pp2 schedule=gpipe"),
     ],
     ("gpt", 2): ["zero0", "zero1", "zero2", "zero3", "tp2"],
@@ -49,7 +50,7 @@ def config(system: str) -> str:
     lines += ["micro_batch = 2", "micro_batches = 2"]
     for model, processes, text in points:
         lines += ["[[point]]", f'model = "{model}"', f"processes = {processes}"]
-        lines += [f'plan = "{text} {half}"']
+        lines += [f'plan = "{text if "weights" in text else f"{text} {half}"}"']
     for name, sizes in MODELS.items():
         lines += [f"[model.{name}]", *(f"{k} = {json.dumps(v)}" for k, v in sizes.items())]
     return "\n".join(lines)
@@ -167,7 +168,7 @@ def test_every_strategy_learns_alike(points: Points) -> None:
         losses = table["ranks"][-1]["losses"]
         assert losses[1] < losses[0] < 1.1 * math.log(point.sizes.vocab)
         alike.setdefault((point.model, point.plan.dp, point.plan.tp), []).append(losses[-1])
-    assert sorted(len(found) for found in alike.values()) == [1, 1, 2, 4, 5, 5]
+    assert sorted(len(found) for found in alike.values()) == [1, 1, 2, 4, 5, 7]
     for found in alike.values():
         assert max(found) == pytest.approx(min(found), rel=1e-3)
 

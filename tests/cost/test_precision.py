@@ -1,5 +1,6 @@
 """Recipes of low precision."""
 
+import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
@@ -13,10 +14,13 @@ from foretell.cost.precision import (
     is_narrow,
     kept_width,
     linear_format,
+    plain_format,
 )
-from foretell.specs.plan import parse_plan
+from foretell.estimate import evaluate_rows
+from foretell.specs.plan import activation_bytes, batch_of, parse_plan
+from foretell.tables import tables_of
 from foretell.workload.build import build
-from tests.builders import make_model
+from tests.builders import make_chip, make_model, make_scenario
 
 
 @pytest.mark.parametrize(("text", "name", "hopper", "blackwell"), [
@@ -31,6 +35,41 @@ def test_formats_and_copies(text: str, name: str | None, hopper: float, blackwel
     assert linear_format(plan) == name
     assert copy_bytes(plan, "hopper") == hopper
     assert copy_bytes(plan, "blackwell") == blackwell
+
+
+@pytest.mark.parametrize(("text", "format"), [
+    ("", "bf16"), ("precision=fp16", "fp16"), ("precision=fp8", "bf16"), ("precision=tf32", "tf32"),
+    ("precision=fp32", "fp32"),
+])  # fmt: skip
+def test_what_products_run_in_that_no_recipe_narrows(text: str, format: str) -> None:
+    plan = parse_plan(text)
+    wide = format in ("fp32", "tf32")
+    assert plain_format(plan) == format
+    assert activation_bytes(plan) == (4.0 if wide else 2.0)
+    # Wide weights are their own master copy.
+    assert (plan.weights, plan.master) == (("fp32", "none") if wide else (plan.weights, "fp32"))
+
+
+def test_training_in_32_bits_keeps_moves_and_sends_twice_as_much() -> None:
+    chip = make_chip(matrix_flop_per_s=dict.fromkeys(("bf16", "tf32", "fp32"), 989.4e12))
+    scenario = make_scenario("dense", gpus=8, batch=16, chip=chip)
+    found = {}
+    for name in ("bf16", "tf32", "fp32"):
+        plan = parse_plan(f"tp4 pp2 zero1 mbs1 precision={name} weights=fp32", 8)
+        plans = batch_of([plan])
+        tables = tables_of(scenario, plans)
+        found[name] = tables.parts, evaluate_rows(scenario, plans, tables)
+    (half, narrow), (wide, full) = found["bf16"], found["fp32"]
+    assert wide.send_bytes == pytest.approx(2.0 * half.send_bytes)
+    assert wide.kept_input == pytest.approx(2.0 * half.kept_input)
+    # What is kept in 32 bits anyway, sums of rows and the loss, stays as it is.
+    more = wide.kept_whole / np.maximum(half.kept_whole, 1.0)
+    assert 1.95 < more[0, 0] < 2.0
+    assert 1.0 < more[0, -1] < 1.5
+    # At the same rate of the units passes over memory take twice as long, the update as long.
+    assert full.step_s[0] > narrow.step_s[0]
+    assert full.optimizer_s == pytest.approx(narrow.optimizer_s, rel=0.4)
+    assert found["tf32"][1].step_s == pytest.approx(full.step_s, rel=1e-6)
 
 
 def test_casts() -> None:

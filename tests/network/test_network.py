@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.network.collectives import collective_s, contention_s, occupancy, send_s
+from foretell.network.library_records import Kind
 from foretell.network.placement import as_filled, group_counts, tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.specs.plan import Plan, batch_of
@@ -164,3 +165,24 @@ def test_a_send_takes_the_tier_it_crosses() -> None:
     assert near == pytest.approx(2.5e-6 + 1e6 / (0.75 * 450e9))
     assert far == pytest.approx(5e-6 + 1e6 / (0.75 * 50e9))
     assert send_s(1e6, np.array([[1.0], [1.0]]), network)[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("all-gather", "gather_share"),
+        ("reduce-scatter", "scatter_share"),
+        ("all-to-all", "exchange_share"),
+    ],
+)
+def test_a_kind_may_have_a_rate_of_its_own(kind: Kind, field: str) -> None:
+    """Of large messages the time, of no other kind's, and never the latency."""
+    plain = make_network(8)
+    slow = Network(tiers=(replace(plain.tiers[0], **{field: 0.25}), plain.tiers[1]))
+    counts = np.array([[8.0], [1.0]])
+    for other in (*KINDS, "all-to-all"):
+        both = [stack_of(counts, network, [other]) for network in (plain, slow)]
+        quick, late = (float(collective_s(other, 1e10, group)[0]) for group in both)
+        first = [float(collective_s(other, 1e-9, group)[0]) for group in both]
+        assert late / quick == pytest.approx(4.0 if other == kind else 1.0, rel=1e-3)
+        assert first[0] == pytest.approx(first[1])

@@ -202,6 +202,7 @@ def test_who_holds_cores_and_whose_host_is_ahead() -> None:
     taken = np.array([CORES_TAKEN, 0.25 * CORES_TAKEN])
     assert held_cores(make_chip(), uses) == pytest.approx(taken)
     assert held_cores(make_chip(architecture="tpu"), uses) == (0.0, 0.0)
+    assert held_cores(make_chip(architecture="cpu"), uses) == (1.0, 1.0)
     assert runs_ahead(parse_plan("dp8 zero3 mbs1", 8))
     assert not runs_ahead(parse_plan("pp4 dp2 mbs1", 8))
     assert runs_ahead(parse_plan("pp4 vpp2 dp2 mbs1 schedule=interleaved", 8))

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -125,12 +124,10 @@ def test_a_way_between_ranks_lengthens_fill_and_drain() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_64_ranks_and_512_micro_batches_in_seconds(name: str) -> None:
+def test_64_ranks_and_512_micro_batches(name: str) -> None:
     schedule, one = schedule_named(name), np.ones(64)
     vpp = {"interleaved": 2, "zb-v": 2}.get(name, 1)
-    begin = perf_counter()
     timeline: Timeline = play(schedule, even_chunks(schedule, one, one, one, vpp), 512)
-    assert perf_counter() - begin < 5.0
     assert timeline.step_s < 512 * 3.0 + 63 * 3.0 + 1e-6
 
 

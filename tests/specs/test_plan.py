@@ -20,7 +20,7 @@ def plans(draw: st.DrawFn) -> Plan:
         sp=draw(st.booleans()), flash=draw(st.booleans()),
         recompute=draw(st.sampled_from(["none", "selective", "full"])),
         schedule=draw(st.sampled_from(["1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"])),
-        precision=draw(st.sampled_from(["bf16", "fp16", "fp8", "mxfp8", "nvfp4"])),
+        precision=draw(st.sampled_from(["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"])),
         optimizer=draw(st.sampled_from(["adam", "sgd"])),
         weights=draw(st.sampled_from(["fp32", "bf16", "fp16", "fp8"])),
         gradients=draw(st.sampled_from(["fp32", "bf16", "fp16"])),

@@ -1,14 +1,16 @@
 """The file of a calibrated chip: `--system FILE` takes it in every verb.
 
 A `[chip]` that starts from one of the catalogue or has every fact with its status, the `[[surface]]` tables
-of its kernels, and what they come from. It names no network: a catalogue chip takes its reference system's,
-a new one the usual (catalog/systems.py); a user adds `[network.node]` and the like for another.
+of its kernels, and what they come from. A new chip whose collectives were measured has the `[network.node]`
+that they tell of (links_fit.py); else it names no network: a catalogue chip takes its reference system's, a
+new one the usual (catalog/systems.py); a user adds `[network.node]` and the like for another.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from foretell.calibrate.fit import Calibration
+from foretell.calibrate.links_fit import node_tier
 from foretell.calibrate.surfaces import surfaces_toml
 from foretell.catalog.files import toml_value
 
@@ -32,6 +34,9 @@ def chip_toml(found: Calibration) -> str:
     for key, table in tables.items():
         lines += ["", f"[chip.{key}]"]
         lines += [f"{name} = {_value(value)}" for name, value in table.items()]
+    tier = node_tier(found.measured) if facts.new else {}
+    if tier:
+        lines += ["", "[network.node]", *(f"{name} = {value!r}" for name, value in tier.items())]
     lines += ["", "[sources]", f"measured = {_text(f'{facts.source}, {when}')}"]
     if facts.new:
         guess = "Guessed or carried over by foretell calibrate fit: no point tells it"

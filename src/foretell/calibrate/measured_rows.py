@@ -6,7 +6,8 @@ are fitted without the quantisation pass of the form (`Group.bare`). Attention i
 flash is FlashAttention 2 (torch-fa2, on a CPU torch-cpu), cudnn torch-cudnn, efficient torch-efficient;
 `math` stores its scores and is no kernel of this family. Passes over memory count what their kernels move
 (`MOVES`), not the least that would do. Kernels that a host launched one by one, where others came as a
-graph, tell of the host and are left out. On a CPU the least seconds of a point count, not the median.
+graph, tell of the host and are left out. On a CPU the least seconds of a point count, not the median, but
+for processes that measured side by side: there the neighbours' work is what is asked for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,6 +67,10 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "prefill": _HEADS,
     "decode": _HEADS,
     "copy": ("bytes",),
+    "all_reduce": ("ranks", "bytes"),
+    "all_gather": ("ranks", "bytes"),
+    "reduce_scatter": ("ranks", "bytes"),
+    "all_to_all": ("ranks", "bytes"),
 }
 """Sizes that points of a family must tell."""
 TEXTS = ("family", "variant", "dtype", "pass", "mode", "group")
@@ -153,7 +158,7 @@ def read(path: Path) -> Measurements:
         raise _no(path, what, "a file of one chip")
     # A point that was measured again, with newer software say, counts as it was measured last.
     latest = {key_of(line): line for line in points}
-    if heads[-1].get("device") == "cpu":
+    if heads[-1].get("device") == "cpu" and heads[0].get("world", 1) == 1:
         latest = {key: _least(line) for key, line in latest.items()}
     failed = sum(file.is_point(line) and line.get("status") == "failed" for line in lines)
     return Measurements(
@@ -352,6 +357,8 @@ def _move(line: Line) -> tuple[float, float, bool] | None:
         return (1.0, 1.0, False) if line["variant"] in COPIES and small else None
     key = (str(line["family"]), str(line["pass"]))
     if line["group"] != "pointwise" or not float(line.get("bytes", 0.0)) > 0.0:
+        return None
+    if key[0] == "cast_up" and line["dtype"] == "fp32":  # nothing is cast
         return None
     if key in GATHERS:
         return 1.0, 1.0, True

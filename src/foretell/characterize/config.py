@@ -60,6 +60,8 @@ class Settings:
     """Whether data-parallel messages run behind the passes."""
     memory_share: float = 1.0
     """Share of the device's memory that a predicted point may take before it is left out."""
+    share_gpus: bool = False
+    """Whether processes may take turns on a GPU: messages and memory are as on several, times are not."""
     threads: int = 0
     """Threads of each process on a CPU; 0: the cores divided by the processes."""
 
@@ -116,7 +118,16 @@ class Point:
 
     def key(self, settings: Settings) -> str:
         """What a finished point is known by: itself and all that changes what is measured."""
-        names = ("device", "steps", "seconds", "warmup", "warmup_s", "overlap", "threads")
+        names = (
+            "device",
+            "steps",
+            "seconds",
+            "warmup",
+            "warmup_s",
+            "overlap",
+            "share_gpus",
+            "threads",
+        )
         how = {n: getattr(settings, n) for n in names}
         text = json.dumps([self.to_dict(), how], sort_keys=True)
         return f"{self.model}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

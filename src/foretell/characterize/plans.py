@@ -18,7 +18,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "fused": (False,),
     "recompute": ("none", "full"),
     "schedule": ("1f1b", "gpipe"),
-    "precision": ("bf16", "fp16"),
+    "precision": ("bf16", "fp16", "fp32"),
     "lora": (0,),
     "shard": (0,),
     "secondary": (0,),
@@ -46,6 +46,10 @@ def plan_of(text: str, processes: int, micro_batch: int | None) -> Plan:
         message = "is given in the plan too, as mbs"
         raise BadInput([Problem(path="micro_batch", value=micro_batch, message=message)])
     plan = parse_plan(text, processes)
+    if (
+        plan.weights == "fp32" and "precision" not in named
+    ):  # the runner computes in the weights' dtype
+        plan = replace(plan, precision="fp32")
     told = {"fused": False, "framework": FRAMEWORK, "attention": "fa2" if plan.flash else "auto"}
     if micro_batch is not None:
         told["micro_batch"] = micro_batch

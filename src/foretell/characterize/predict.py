@@ -1,6 +1,5 @@
 """What `foretell.estimate` says of a point: the step and its shares, memory, every message."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from foretell.tables import Stages, tables_of
 
 HELD = ("weights", "gradients", "states", "activations")
 """What both sides count tensor by tensor; activations are those that layers keep."""
-WIDE = 2.0
-"""Activations of a model in 32 bits over those in 16, which is what predictions take (cost/calls.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +104,9 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
     }
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
     _, order = dealt_of(scenario, point.plan, tables, rows)
-    wide = WIDE if point.plan.weights == "fp32" else 1.0
-    held = [_held(rows.memory, row, wide) for row in order]
+    held = [_held(rows.memory, row) for row in order]
     shown = [
-        {**h, **_largest(stages, row, wide, point.plan, h)}
-        for h, row in zip(held, order, strict=True)
+        {**h, **_largest(stages, row, point.plan, h)} for h, row in zip(held, order, strict=True)
     ]
     sent = step_collectives(scenario, point.plan)
     interval = found.interval
@@ -128,34 +123,22 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
             sum(v for k, v in h.items() if k not in ("allocator", "framework")) for h in held
         ),
         stages=tuple(
-            Stage(held_bytes=h, collectives=tuple(_widened(m, wide) for m in c))
-            for h, c in zip(shown, sent, strict=True)
+            Stage(held_bytes=h, collectives=tuple(c)) for h, c in zip(shown, sent, strict=True)
         ),
     )
 
 
-def _held(memory: Any, row: int, wide: float) -> dict[str, float]:
+def _held(memory: Any, row: int) -> dict[str, float]:
     names = (*HELD, "buffers", "allocator", "framework")
-    found = {name: float(getattr(memory, name)[0, row]) for name in names}
-    return {**found, "activations": wide * found["activations"]}
+    return {name: float(getattr(memory, name)[0, row]) for name in names}
 
 
-def _largest(
-    stages: Stages, row: int, wide: float, plan: Plan, held: dict[str, float]
-) -> dict[str, float]:
+def _largest(stages: Stages, row: int, plan: Plan, held: dict[str, float]) -> dict[str, float]:
     """Activations and gradients at their own peaks, which where gradients are made late is not the step's."""
     if stages.late is None:
         return {}
     gradients = weight_bytes(plan)[1] * float(stages.trained[0, row])
-    kept = wide * float(stages.kept_bytes[0, row])
     return {
-        "activations": max(held["activations"], kept),
+        "activations": max(held["activations"], float(stages.kept_bytes[0, row])),
         "gradients": max(held["gradients"], gradients),
     }
-
-
-def _widened(message: Collective, wide: float) -> Collective:
-    """What sends activations, in the model's own dtype."""
-    if message.axis == "data":
-        return message
-    return replace(message, bytes=wide * message.bytes)

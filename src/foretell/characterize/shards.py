@@ -65,7 +65,8 @@ class Flat:
 
     def _states(self, device: str) -> None:
         """What the optimizer updates: own part, or all; and where gradients are added up."""
-        own = self._own(self.whole)
+        # One view, not one a step: the optimizer knows what it updates by the tensor.
+        self.own = own = self._own(self.whole)
         self.shard = own.clone() if self.zero == 3 else None
         self.total: Tensor | None = None
         if not self.direct:
@@ -192,7 +193,7 @@ class Flat:
             return self.master
         if self.direct:
             return list(self.parameters)
-        return [self.shard if self.shard is not None else self._own(self.whole)]
+        return [self.shard if self.shard is not None else self.own]
 
     def hand_over(self) -> None:
         """Give the summed gradients to what the optimizer updates."""
@@ -215,12 +216,12 @@ class Flat:
             if self.direct:
                 torch._foreach_copy_([p.data for p in self.parameters], self.master)
             else:
-                into = self.shard if self.shard is not None else self._own(self.whole)
+                into = self.shard if self.shard is not None else self.own
                 into.copy_(self.master[0])
         self.fresh = True
         if self.zero in (1, 2):
             # The part lies in the whole: gathered from a copy, as not every library takes it in place.
-            part = self._own(self.whole).clone()
+            part = self.own.clone()
             self.arriving = self.groups.all_gather("dp", "weights", part, self.whole)
 
     # ---- what is held ----------------------------------------------------------------------------

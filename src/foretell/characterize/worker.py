@@ -108,10 +108,13 @@ class World:
         if self.device == "cuda":
             if not torch.cuda.is_available():
                 raise RuntimeError("no CUDA device: torch.cuda.is_available() is false")
-            if local >= torch.cuda.device_count():
-                many = torch.cuda.device_count()
+            many = torch.cuda.device_count()
+            if local >= many and not self.settings.share_gpus:
                 raise RuntimeError(f"{local + 1} processes on a node with {many} GPUs")
-            torch.cuda.set_device(local)
+            torch.cuda.set_device(local % many)
+            if self.settings.share_gpus:
+                # NCCL takes two ranks on one GPU for an error, but not where each is a host of its own.
+                os.environ["NCCL_HOSTID"] = f"rank-{self.rank}"
         else:
             torch.set_num_threads(self.threads())
         if self.world > 1:

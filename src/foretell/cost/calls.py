@@ -27,8 +27,6 @@ APART = {".qkv": 3.0, "ffn.up": 2.0}
 """Ends of the names of products that some frameworks run as several -> how many."""
 ADAPTERS = (".lora_a", ".lora_b")
 """Ends of the names of low-rank adapters, which stay in 16 bits too."""
-ACTIVATION_BYTES = 2.0
-"""Activations are kept, moved and sent in 16 bits in every precision recipe modelled so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +149,6 @@ def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
             "pairs": op.pairs,
             "qk_dim": op.qk_dim,
             "v_dim": op.v_dim,
-            "kv_bytes": ACTIVATION_BYTES,
         }
         family = "prefill-backward" if backward else "prefill"
         return [

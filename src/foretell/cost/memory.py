@@ -66,10 +66,13 @@ class KeptBytes:
 
 
 def kept_bytes(
-    graph: LayerGraph, input_parts: Num, width: Callable[[Saved], float] = wide
+    graph: LayerGraph,
+    input_parts: Num,
+    width: Callable[[Saved], float] = wide,
+    element_bytes: float = 2.0,
 ) -> KeptBytes:
     """Sizes of the saved tensors of a layer on one rank; `input_parts` ranks share its input, and `width` is
-    in bytes per element."""
+    in bytes per element, `element_bytes` that of a plain activation."""
     whole: Num = 0.0
     core: Num = 0.0
     scores: Num = 0.0
@@ -79,11 +82,11 @@ def kept_bytes(
         whole = whole + size
         core = core + (size if tensor.core else 0.0)
         scores = scores + (tensor.elements if tensor.name == LOSS else 0.0)
-        gradient = np.maximum(gradient, 2.0 * tensor.elements)
+        gradient = np.maximum(gradient, element_bytes * tensor.elements)
     return KeptBytes(
         whole=whole,
         selective=whole - core,
-        input=graph.input_elements * 2.0 / input_parts,
+        input=graph.input_elements * element_bytes / input_parts,
         scores=scores,
         gradient=gradient,
     )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.cost.calls import ACTIVATION_BYTES, CallStack
+from foretell.cost.calls import CallStack
 from foretell.cost.fusion import (
     COMPILED_SORTS,
     COMPLEX_ROTARY,
@@ -29,11 +29,11 @@ from foretell.cost.kernels.experts import grouped_times
 from foretell.cost.kernels.gemm import Gemm
 from foretell.cost.kernels.spread import spread_of
 from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
-from foretell.cost.precision import cast_passes, linear_format
+from foretell.cost.precision import cast_passes, linear_format, plain_format
 from foretell.cost.software import narrow_loss
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
-from foretell.specs.plan import DTYPE_BYTES, Plan
+from foretell.specs.plan import DTYPE_BYTES, Plan, activation_bytes
 from foretell.specs.result import Evidence
 
 Array = NDArray[np.float64]
@@ -97,7 +97,7 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
         grounds[stack.family] = (chosen.evidence, spread_of(chosen))
         notes.append(chosen.note)
         moved = (
-            stack.activation_elements * ACTIVATION_BYTES
+            stack.activation_elements * activation_bytes(plan)
             + stack.weight_elements * DTYPE_BYTES[plan.weights]
         )
         factor, kernels = _passes(stack, plan)
@@ -182,15 +182,13 @@ def _host_s(stack: CallStack, kernels: Array, fused: bool) -> Array:
 
 def required_dtypes(plan: Plan) -> tuple[str, ...]:
     """Matrix peaks that the chip must have for this plan."""
-    half = "fp16" if plan.precision == "fp16" else "bf16"
     low = linear_format(plan)
-    return (half, DTYPES[low].peak) if low else (half,)
+    return (plain_format(plan), DTYPES[low].peak) if low else (plain_format(plan),)
 
 
 def call_dtype(stack: CallStack, plan: Plan) -> str:
     """The format in which a stack's products run."""
-    half = "fp16" if plan.precision == "fp16" else "bf16"
-    return (linear_format(plan) or half) if stack.linear else half
+    return (linear_format(plan) if stack.linear else None) or plain_format(plan)
 
 
 def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
@@ -250,7 +248,9 @@ def kernel_seconds(
     if stack.family == "gemm":
         return chosen.family.seconds(stack.sizes, record, engine), products_s / record.compute
     if stack.family in ("prefill", "prefill-backward"):
-        found = chosen.family.seconds(stack.sizes, record, engine)
+        cached = np.asarray(engine.dtype.activation_bytes)
+        sizes = {**stack.sizes, "kv_bytes": cached}
+        found = chosen.family.seconds(sizes, record, engine)
         return found, np.maximum(found - record.launch_s, 0.0)
     half = 0.5 * passed[0]
     dims = {

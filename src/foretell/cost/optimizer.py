@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from foretell.catalog.frameworks import framework
 from foretell.cost.kernels.base import attainable, engine_of
 from foretell.cost.op_times import coefficients
+from foretell.cost.precision import plain_format
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
@@ -238,7 +239,7 @@ def products_s(ops: Sequence[Op], width: int, chip: Chip, plan: Plan) -> Array:
         "k": np.stack([long, short, short]),
         "batch": np.stack([batch] * 3),
     }
-    dtype = "fp16" if plan.precision == "fp16" else "bf16"
+    dtype = plain_format(plan)
     chosen = coefficients("gemm", dtype, chip, plan)
     engine = engine_of(chip, dtype)
     engine = attainable(engine, chip) if chosen.foreign else engine

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from foretell.cost.calls import KEPT_HIGH
 from foretell.cost.kernels.base import DTYPES
 from foretell.cost.software import software
-from foretell.specs.plan import Plan
+from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.workload.graph import Saved
 from foretell.workload.ops import Gemm, Op
 
@@ -36,10 +36,15 @@ KEPT_TWICE = ("attention.out", "cross.out")
 
 
 def linear_format(plan: Plan) -> str | None:
-    """Format of the linear layers' products; None where they run in 16 bits."""
+    """Format of the linear layers' products; None where they run as all others do."""
     if plan.precision == "fp8" and plan.scaling == "block":
         return "fp8-block"
     return LOW_PRECISION.get(plan.precision)
+
+
+def plain_format(plan: Plan) -> str:
+    """Format of the products that no low-precision recipe narrows."""
+    return plan.precision if plan.precision in ("fp16", *WIDE_PRECISIONS) else "bf16"
 
 
 def cast_passes(plan: Plan) -> float:
@@ -70,13 +75,13 @@ def copy_bytes(plan: Plan, architecture: str) -> float:
     return copies * DTYPES[name].weight_bytes
 
 
-def kept_width(tensor: Saved, plan: Plan, activation_bytes: float = 2.0) -> float:
+def kept_width(tensor: Saved, plan: Plan) -> float:
     """Bytes per element of a saved tensor.
 
     What fused kernels compute again is not kept; inputs of linear layers are kept as their products read
     them where the software does so.
     """
-    own, name = tensor.bytes_per_element or activation_bytes, linear_format(plan)
+    own, name = tensor.bytes_per_element or activation_bytes(plan), linear_format(plan)
     if tensor.fused_away and plan.fused:
         return 0.0
     if name is None or not software(plan.framework).narrow:

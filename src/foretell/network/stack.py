@@ -115,7 +115,7 @@ def _options(kind: Collective, tier: Tier, count: Array, algorithm: str) -> tupl
     for i, choice in enumerate(able):
         cost = choice.cost(kind, topology)
         latency[i], load[i] = cost.latency_s, cost.s_per_byte
-    load = load / tier.efficiency
+    load = load / (tier.efficiency * _share(kind, tier))
     latency, load = np.where(distinct > 1, latency, 0.0), np.where(distinct > 1, load, 0.0)
     known = np.isfinite(latency)
     # Of equals in one the better in the other.
@@ -129,6 +129,19 @@ def _options(kind: Collective, tier: Tier, count: Array, algorithm: str) -> tupl
         return Option(cost=cost, names=np.where(distinct > 1, labels[index], "")[inverse])
 
     return option(quick), option(fast)
+
+
+def _share(kind: Collective, tier: Tier) -> Num:
+    """What a kind makes of the tier's rate: libraries write some kinds with more care than others."""
+    match kind:
+        case "all-gather":
+            return tier.gather_share
+        case "reduce-scatter":
+            return tier.scatter_share
+        case "all-to-all":
+            return tier.exchange_share
+        case _:
+            return 1.0
 
 
 def _together(kind: Collective, counts: Array, chosen: list[Option], heads: list[Option]) -> Cost:

@@ -18,7 +18,7 @@ from foretell.programs.dealing import Contents, Dealing, dealt_of
 from foretell.programs.messages import copies_of, with_copies, with_messages
 from foretell.programs.passes import part_passes
 from foretell.records import dataclass
-from foretell.replicas import CORES_TAKEN, OWN_ENGINES
+from foretell.replicas import cores_taken
 from foretell.simulate.program import EXCHANGES, Pass, Program
 from foretell.simulate.schedules import schedule_named
 from foretell.simulate.schedules.base import Schedule
@@ -144,8 +144,7 @@ def runs_ahead(plan: Plan) -> bool:
 
 def held_cores(chip: Chip, uses: Sequence[Sequence[float]]) -> tuple[float, ...]:
     """Share of the cores that a collective of each group holds beside a pass, as replicas.py has it."""
-    own_engines = chip.architecture.startswith(OWN_ENGINES)
-    return tuple(0.0 if own_engines else CORES_TAKEN * float(use[0]) for use in uses)
+    return tuple(float(cores_taken(chip, np.asarray(use[0], float))) for use in uses)
 
 
 def hidden_share(plan: Plan, chip: Chip) -> float:

@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.cost.calls import ACTIVATION_BYTES
 from foretell.estimate import evaluate_rows, stages_of_plans
 from foretell.network.library_records import Kind
 from foretell.programs.dealing import dealt_of
@@ -115,7 +114,7 @@ def _tensor(plan: Plan, tables: Tables, counts: Array, micro_batches: float) -> 
         many = np.array([getattr(t, f"{name}s") for t in parts.traffic])
         sizes = [np.broadcast_to(getattr(t, f"{name}_elements"), at + 1)[at] for t in parts.traffic]
         times = micro_batches * counts * many
-        return times, times * np.array(sizes) * ACTIVATION_BYTES
+        return times, times * np.array(sizes) * parts.element_bytes
 
     enters, leaves = sums("enter"), sums("leave")
     again = np.where(is_layer & (plan.recompute == "full"), 2.0, 1.0)

@@ -28,7 +28,7 @@ from foretell.specs.plan_words import (
 )
 
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"]
-PrecisionName = Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
+PrecisionName = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"]
 Scaling = Literal["tensor", "row", "block"]
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
 Reduce = Literal["auto", "step", "micro-batch"]
@@ -41,6 +41,8 @@ TensorOverlap = Literal["auto", "off", "on"]
 
 RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
+WIDE_PRECISIONS = ("fp32", "tf32")
+"""Precisions in which nothing is kept, moved or sent in 16 bits."""
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 """Bytes of one stored element."""
 
@@ -225,13 +227,21 @@ def form_problems(plan: Plan) -> list[Problem]:
     return found
 
 
+def activation_bytes(plan: Plan) -> float:
+    """Bytes of an activation as it is kept, moved and sent: 16 bits in every narrower recipe too."""
+    return 4.0 if plan.precision in WIDE_PRECISIONS else 2.0
+
+
 def default_plan(*, vpp: int = 1, precision: PrecisionName = "bf16") -> Plan:
-    """The plan whose fields a text leaves out: working weights follow the precision."""
+    """The plan whose fields a text leaves out: working weights follow the precision, and need no master copy
+    where they are wide themselves."""
+    wide = precision in WIDE_PRECISIONS
     return Plan(
         vpp=vpp,
         schedule="interleaved" if vpp > 1 else "1f1b",
         precision=precision,
-        weights="fp16" if precision == "fp16" else "bf16",
+        weights="fp32" if wide else "fp16" if precision == "fp16" else "bf16",
+        master="none" if wide else "fp32",
     )
 
 

@@ -51,7 +51,7 @@ SWITCHES = ("sp", "flash", "fused", "reshard")
 """Words that are on by themselves and off after no-."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
-    "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
+    "precision": ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"),
     "scaling": ("tensor", "row", "block"),
     "adapters": ("all", "attention", "qkv"),
     "reduce": ("auto", "step", "micro-batch"),

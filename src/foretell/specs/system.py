@@ -24,6 +24,12 @@ class Tier:
     """Share of the full bandwidth that is left when all members talk across this tier."""
     efficiency: Fraction = 0.75
     """Share of the nominal bandwidth that large collectives reach."""
+    gather_share: Positive = 1.0
+    """Rate of all-gathers over that of all-reduces, where no library is known for the links."""
+    scatter_share: Positive = 1.0
+    """The same of reduce-scatters."""
+    exchange_share: Positive = 1.0
+    """The same of all-to-alls."""
     shape: tuple[Count, ...] = ()
     """Extents of a torus or mesh, their product the size; empty where there are none known."""
     in_network_reduction: bool = False

@@ -21,7 +21,7 @@ from foretell.catalog.frameworks import HOPPER_ON, LEFT_OUT, Framework, framewor
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.job import Job
-from foretell.specs.plan import Plan, parse_plan
+from foretell.specs.plan import WIDE_PRECISIONS, Plan, parse_plan
 from foretell.validate.training_model import Unsupported
 from foretell.validate.training_recipes import (
     expert_ranks,
@@ -39,7 +39,7 @@ FEW_LAYERS = 8
 """Layers of a stage up to which each is a virtual stage by itself."""
 STATE_BYTES, STATE_SHARE, MOST_TP = 18.0, 0.7, 8
 """Bytes per weight and share of the memory by which a split that is not printed is chosen."""
-PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4")
+PRECISIONS = ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4")
 """What precision_id may be beside bf16-pure."""
 BLACKWELL_ON = ("blackwell", "blackwell-ultra", "rubin")
 """Architectures that torchtitan's runs of since 2025 are on."""
@@ -275,6 +275,6 @@ def _dtypes(row: Row, software: Framework, chip: Chip) -> list[str]:
     words = [f"precision={precision}"]
     if precision == "fp8" and "row" in row.precision.lower():
         words += ["scaling=row"]
-    if software.gradients != "bf16":
+    if software.gradients != "bf16" or precision in WIDE_PRECISIONS:
         return words
     return [*words, f"gradients={'fp16' if precision == 'fp16' else 'bf16'}"]

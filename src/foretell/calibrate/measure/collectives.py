@@ -21,7 +21,7 @@ SIZES: tuple[tuple[int, ...], ...] = (
     (1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 24, 1 << 30),
 )
 """Bytes by level."""
-CPU_SIZES: tuple[tuple[int, ...], ...] = ((1 << 12, 1 << 20), (1 << 16, 1 << 23))
+CPU_SIZES: tuple[tuple[int, ...], ...] = ((1 << 12, 1 << 20), (1 << 16, 1 << 23), (1 << 26,))
 SHORT_SIZES: tuple[tuple[int, ...], ...] = ((1 << 10, 1 << 14),)
 REPEATS, WARM, STRETCH_S, MOST_OPS = 7, 3, 5e-3, 200
 

@@ -43,17 +43,28 @@ SHARES: Mapping[str, float] = {
 
 
 def points(host: Host, only: Iterable[str] = ()) -> list[Point]:
-    """All points of some groups, or of all that go together."""
-    wanted = set(only) or set(GROUPS)
-    # Several processes measure what takes several; one alone measures the rest.
-    together = {"collectives"} if host.world > 1 else set(GROUPS) - {"collectives"}
+    """All points of some groups, or of all that go together.
+
+    Several processes measure collectives. Groups that are named they measure too, all at the same time: what
+    a kernel takes while the neighbours are busy.
+    """
+    alone = set(GROUPS) - {"collectives"}
+    wanted = set(only) or ({"collectives"} if host.world > 1 else alone)
+    if host.world < 2:
+        wanted &= alone
     found = [
         point
         for name, module in GROUPS.items()
-        if name in wanted & together
+        if name in wanted
         for point in module.points(host)
+        if not _deadly(point, host)
     ]
     return list({point.key: point for point in reversed(found)}.values())[::-1]
+
+
+def _deadly(point: Point, host: Host) -> bool:
+    """Instructions that a host may lack end a process, and with it all the others: they are left out."""
+    return host.world > 1 and host.device == "cpu" and point.dtype != "fp32"
 
 
 class Queue:

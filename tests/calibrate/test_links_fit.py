@@ -1,0 +1,68 @@
+"""The links that measured collectives tell of."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foretell.calibrate.links_fit import node_tier
+from foretell.calibrate.measured_rows import Measurements
+from foretell.catalog.systems import system_from_file
+from foretell.network.collectives import collective_s
+from foretell.network.stack import stack_of
+
+LATENCY_S, RATE = 2e-4, 1e9
+SLOWER = {"all_reduce": 1.0, "all_gather": 0.4, "reduce_scatter": 0.3, "all_to_all": 2.0}
+PASSES = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
+
+
+def lines(ranks: int, nodes: int = 1) -> list[dict[str, Any]]:
+    """A ring of so many: latency, and a rate of each kind."""
+    return [
+        {
+            "mode": "burst", "group": "collectives", "family": kind, "nodes": nodes,
+            "dims": {"ranks": ranks, "bytes": size},
+            "seconds": PASSES[kind] * (ranks - 1) * (LATENCY_S + size / ranks / RATE / SLOWER[kind]),
+        }
+        for kind in SLOWER
+        for size in (1 << 26, 1 << 12, 1 << 20)
+    ]  # fmt: skip
+
+
+def measured(points: list[dict[str, Any]]) -> Measurements:
+    return Measurements(name="", environment={}, points=tuple(points), failed=0)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_tier_from_a_ring(ranks: int) -> None:
+    tier = node_tier(measured([*lines(2), *lines(ranks), *lines(16, nodes=4)]))
+    assert tier["size"] == ranks
+    assert tier["bandwidth_bytes_per_s"] == pytest.approx(RATE, rel=1e-3)
+    assert tier["latency_s"] == pytest.approx(LATENCY_S, rel=0.02)
+    assert tier["gather_share"] == pytest.approx(0.4, rel=1e-3)
+    assert tier["scatter_share"] == pytest.approx(0.3, rel=1e-3)
+    assert tier["exchange_share"] == pytest.approx(2.0, rel=1e-3)
+
+
+def test_none_where_too_little_was_measured() -> None:
+    assert node_tier(measured([])) == {}
+    assert node_tier(measured(lines(4, nodes=2))) == {}
+    assert node_tier(measured([line for line in lines(2) if line["family"] != "all_reduce"])) == {}
+    assert node_tier(measured([line for line in lines(2) if line["dims"]["bytes"] < 1e5])) == {}
+    assert node_tier(measured([{**line, "seconds": 1.0} for line in lines(2)])) == {}
+
+
+def test_a_system_of_it_takes_what_was_measured(tmp_path: Path) -> None:
+    """The times of large messages come back from the file, each kind's own."""
+    rows = lines(4)
+    fields = "\n".join(f"{name} = {value!r}" for name, value in node_tier(measured(rows)).items())
+    path = tmp_path / "cpu.toml"
+    path.write_text(f'[chip]\nbase = "h100-sxm"\n[network.node]\n{fields}\n')
+    network = system_from_file(path).network
+    for line in rows:
+        if line["dims"]["bytes"] == 1 << 26:
+            kind: Any = line["family"].replace("_", "-")
+            group = stack_of(np.array([[4.0]]), network, [kind])
+            found = float(collective_s(kind, float(1 << 26), group)[0])
+            assert found == pytest.approx(line["seconds"], rel=0.02)

@@ -12,7 +12,7 @@ from foretell.cost.optimizer import Matrices
 from foretell.cost.power import ChipPower, chip_power
 from foretell.cost.variation import slowest
 from foretell.exchanges import Exchanges, exchanges_of
-from foretell.network.collectives import occupancy
+from foretell.network.collectives import link_needs
 from foretell.network.placement import as_filled, group_counts
 from foretell.parts import Parts, part_table
 from foretell.records import dataclass
@@ -58,8 +58,8 @@ class Tables:
     """The same for spread experts, edp of them; None where no plan spreads any."""
     pipe_counts: Array
     """Where the stages stand; (tiers, spots)."""
-    in_use: Array
-    """Share of the time of reducing gradients that each tier's links are in use; (tiers, spots)."""
+    link_needs: Array
+    """Seconds that each tier's links are in use for a byte of gradients reduced; (tiers, spots)."""
     power: ChipPower
     """The chip's watts and joules."""
     pace: float
@@ -191,7 +191,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
         data_counts=counts["dp"] * counts["cp"],
         expert_counts=counts["edp"] if parts.experts else None,
         pipe_counts=counts["pp"],
-        in_use=occupancy(counts["dp"] * counts["cp"], scenario.system.network),
+        link_needs=link_needs(counts["dp"] * counts["cp"], scenario.system.network),
         power=chip_power(scenario.system.chip),
         pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
@@ -245,7 +245,7 @@ def select(tables: Tables, rows: Index) -> Tables:
         data_counts=tables.data_counts,
         expert_counts=tables.expert_counts,
         pipe_counts=tables.pipe_counts,
-        in_use=tables.in_use,
+        link_needs=tables.link_needs,
         power=tables.power,
         pace=tables.pace,
         bytes_per_s=tables.bytes_per_s,

@@ -314,6 +314,8 @@ def attending(plan: Plan, device: str) -> Any:
     names = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
     if not plan.flash:
         return sdpa_kernel(SDPBackend.MATH)
-    if plan.weights == "fp32":  # of the fused ones the only one for 32 bits; it knows no shared keys
+    if (
+        plan.weights == "fp32"
+    ):  # of the fused ones the only one for 32 bits; it knows no shared keys
         return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
     return sdpa_kernel(names[plan.attention]) if plan.attention in names else nullcontext()

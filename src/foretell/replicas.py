@@ -118,12 +118,10 @@ def data_seconds(
     ) -> Array:
         ones = [getattr(m, f"{kind}_s") for m in messages]
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
-        sent = sum_of([m.pieces * getattr(m, f"{kind}_bytes") for m in messages])
-        # Links are in use for the bytes that they carry: what waits for others, or for a start, uses none.
-        per_second = sent / np.maximum(all_s, 1e-9)
+        bytes_per_s = getattr(messages[0], f"{kind}_bytes_per_s")
 
         def use(tier: Index | int) -> Array:
-            return np.asarray(np.minimum(needs[tier, spot][:, None] * per_second, 1.0))
+            return np.asarray(np.minimum(needs[tier, spot] * bytes_per_s, 1.0)[:, None])
 
         # Collectives that keep the links inside a node busy keep cores busy, those that wait for ports few.
         taken = cores_taken(scenario.system.chip, use(0))
@@ -201,12 +199,13 @@ class Messages:
     """Seconds of one all-gather forward."""
     again_s: Array
     """Seconds of one all-gather backward, where there are any."""
-    reduce_bytes: Array
-    """Bytes that a rank sends for one of each."""
-    gather_bytes: Array
-    """The same of an all-gather forward."""
-    again_bytes: Array
-    """The same of one backward."""
+    reduce_bytes_per_s: Array
+    """Bytes that a rank sends in a second of one backward, over all stages; links are in use for these alone:
+    what waits for others, or for a start, uses none; (plans,)."""
+    gather_bytes_per_s: Array
+    """The same of an all-gather forward; (plans,)."""
+    again_bytes_per_s: Array
+    """The same of one backward; (plans,)."""
     pieces: Array
     """How many there are."""
 
@@ -255,13 +254,19 @@ def data_messages(
         scatter_s = scatter_s + collective_s("all-reduce", part, outer) * many
     reduce_s = np.where(zero[:, None] >= 1, scatter_s, seconds("all-reduce", gradient, group))
     again = weight * (traffic.gathers_backward[first] > 0)[:, None]
+
+    def rate(sent: Array, spent_s: Array) -> Array:
+        return np.asarray((sent.sum(axis=1) / np.maximum(spent_s.sum(axis=1), 1e-9))[key])
+
     return Messages(
         reduce_s=reduce_s[key],
         gather_s=gather_s[key],
         again_s=again_s[key],
-        reduce_bytes=np.where(zero[:, None] >= 1, gradient + again, 2.0 * gradient)[key],
-        gather_bytes=weight[key],
-        again_bytes=again[key],
+        reduce_bytes_per_s=rate(
+            np.where(zero[:, None] >= 1, gradient + again, 2.0 * gradient), reduce_s
+        ),
+        gather_bytes_per_s=rate(weight, gather_s),
+        again_bytes_per_s=rate(again, again_s),
         pieces=pieces[key],
     )
 

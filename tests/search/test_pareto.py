@@ -1,6 +1,5 @@
 """Fronts are exact: equal to what comparing every pair finds."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -135,7 +135,7 @@ def spreading(model: Model, plan: Plan) -> list[str]:
         said.append(
             f"context parallelism: keys and values {ways[plan.cp_mode]}; causal work is balanced"
         )
-    if not any(isinstance(layer.ffn, Experts) for layer in model.stack.layers):
+    if Experts not in {type(layer.ffn) for layer in model.stack.layers}:
         return said
     if plan.ep == 1:
         said.append("experts are cut by tensor parallelism: the plan spreads none (ep)")
@@ -152,9 +152,10 @@ def spreading(model: Model, plan: Plan) -> list[str]:
 def recipe(plan: Plan) -> str:
     """What the plan takes for granted, as a sentence."""
     attention = "fused attention" if plan.flash else "attention that stores its scores"
+    master = "no" if plan.master == "none" else plan.master
     return (
         f"recipe: {plan.precision} products, {plan.weights} weights, {plan.gradients} gradients, "
-        f"{plan.master} master copy, {plan.optimizer} with {plan.states} states, {attention}, no dropout"
+        f"{master} master copy, {plan.optimizer} with {plan.states} states, {attention}, no dropout"
     )
 
 

@@ -50,16 +50,15 @@ class Trees:
 
 def trees(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> Trees:
     """Trees of the only plan of a batch of one."""
-    stages = tuple(
-        _memory_leaf(rows.memory, s, _stage_name(rows, s))
-        for s in range(rows.multiplicity.shape[1])
+    stages = {
+        s: _memory_leaf(name, held)
+        for s, (name, held) in enumerate(zip(_stage_names(rows), _held(rows.memory), strict=True))
         if rows.multiplicity[0, s] > 0
-    )
-    full = int(rows.fullest[0])
+    }
     return Trees(
         time=time_tree(plans, tables, rows, scenario),
-        memory=_memory_leaf(rows.memory, full, "peak"),
-        stages=stages,
+        memory=replace(stages[int(rows.fullest[0])], name="peak"),
+        stages=tuple(stages.values()),
     )
 
 
@@ -70,9 +69,10 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> L
     parts = tables.parts
     grounds = grounds_of(parts.times.grounds, scenario.system)
     compute, memory, again = Families(), Families(), Families()
+    costs = _op_costs(tables, rows)
     for run in runs_of(plans, tables, rows):
         sums = (again, again) if run.phase == "recompute" else (compute, memory)
-        _add_families(tables, rows, run, sums)
+        _add_families(parts, costs, run, sums)
     layers_only = np.where(np.arange(len(on_stage)) < parts.kinds, on_stage, 0.0)
     mode, at = float(plans.recompute[0]), int(tables.shape[0])
     share = repeated_share(plans, float(layers_only.sum() / mu))
@@ -139,10 +139,16 @@ def _exchanged(
 
 def _bubble(busy: list[Leaf], seconds: float, base_watts: float) -> Leaf:
     """Waiting for other stages: as certain as the work that they wait for."""
-    work = node("busy", busy)
-    share = seconds / max(sum(child.value for child in busy), 1e-30)
-    idle = replace(node("bubble", busy), value=seconds, children=(), joules=base_watts * seconds)
-    return replace(idle, interval=_scaled(work, share))
+    work = node("bubble", busy)
+    share = seconds / max(work.value, 1e-30)
+    return Leaf(
+        name="bubble",
+        value=seconds,
+        unit=work.unit,
+        evidence=work.evidence,
+        joules=base_watts * seconds,
+        interval=_scaled(work, share),
+    )
 
 
 def _host_waits(
@@ -239,11 +245,11 @@ class Run:
     def ops(self, parts: Parts) -> Iterator[tuple[int, float, int]]:
         """Row in the table of times, runs in a step and part of each operation that it runs."""
         row = sum(len(ops) for ops in parts.ops) if self.phase == "backward" else 0
-        for part, (count, ops) in enumerate(zip(self.counts, parts.ops, strict=True)):
+        for part, (count, ops) in enumerate(zip(self.counts.tolist(), parts.ops, strict=True)):
             for _ in ops:
                 share = 1.0 if self.only is None else float(self.only[row])
                 if count * share > 0.0:
-                    yield row, float(count) * share, part
+                    yield row, count * share, part
                 row += 1
 
 
@@ -268,18 +274,28 @@ def repeated_share(plans: Plans, layers: float) -> float:
     return shares.get(float(plans.recompute[0]), 0.0)
 
 
-def _add_families(tables: Tables, rows: Rows, run: Run, sums: tuple[Families, Families]) -> None:
-    """Add every operation of a pass, times its count, to its family: arithmetic or memory."""
-    parts, at = tables.parts, int(tables.shape[0])
-    flat = [op for ops in parts.ops for op in ops]
-    times, slower = parts.times, tables.pace / float(rows.clock[0]) - 1.0
+def _op_costs(tables: Tables, rows: Rows) -> list[tuple[float, float, bool]]:
+    """Seconds and joules of every row of the table of times, and whether memory bounds it."""
+    times, at = tables.parts.times, int(tables.shape[0])
+    slower = tables.pace / float(rows.clock[0]) - 1.0
     total = times.seconds[:, at] + slower * times.clocked_s[:, at]
     spent = times.core_joules[:, at] * float(rows.core_fall[0]) + times.memory_joules[:, at]
+    bound = times.memory_bound[:, at]
+    return list(zip(total.tolist(), spent.tolist(), bound.tolist(), strict=True))
+
+
+def _add_families(
+    parts: Parts,
+    costs: list[tuple[float, float, bool]],
+    run: Run,
+    sums: tuple[Families, Families],
+) -> None:
+    """Add every operation of a pass, times its count, to its family: arithmetic or memory."""
+    families = [op.family for ops in parts.ops for op in ops]
     for row, count, _ in run.ops(parts):
-        if total[row] > 0.0:
-            target = sums[1] if times.memory_bound[row, at] else sums[0]
-            family = flat[row % len(flat)].family
-            target.add(family, float(count * total[row]), float(count * spent[row]))
+        seconds, joules, bound = costs[row]
+        if seconds > 0.0:
+            sums[bound].add(families[row % len(families)], count * seconds, count * joules)
 
 
 def _node(name: str, families: Families, grounds: Grounds, base_watts: float) -> Leaf:
@@ -292,21 +308,29 @@ def _node(name: str, families: Families, grounds: Grounds, base_watts: float) ->
     return node(name, children)
 
 
-def _leaf(name: str, value: float, unit: str) -> Leaf:
-    return Leaf(name=name, value=value, unit=unit)
+def _stage_names(rows: Rows) -> list[str]:
+    ranks = zip(rows.position[0].tolist(), rows.multiplicity[0].tolist(), strict=True)
+    return [
+        f"stage {first:.0f}" if alike == 1 else f"stage {first:.0f} and {alike - 1:.0f} alike"
+        for first, alike in ranks
+    ]
 
 
-def _stage_name(rows: Rows, stage: int) -> str:
-    first, alike = int(rows.position[0, stage]), int(rows.multiplicity[0, stage])
-    return f"stage {first}" if alike == 1 else f"stage {first} and {alike - 1} alike"
+HELD = ("weights", "gradients", "states", "activations", "buffers")
+LOST = ("allocator", "framework")
 
 
-def _memory_leaf(memory: StageMemory, stage: int, name: str) -> Leaf:
-    def bytes_of(what: str) -> Leaf:
-        return _leaf(what, float(getattr(memory, what)[0, stage]), "bytes")
+def _held(memory: StageMemory) -> list[dict[str, float]]:
+    """What each stage of the only plan holds, in bytes by name."""
+    names = (*HELD, *LOST, "lost", "total")
+    columns = [getattr(memory, name)[0].tolist() for name in names]
+    return [dict(zip(names, stage, strict=True)) for stage in zip(*columns, strict=True)]
 
-    held = [bytes_of(n) for n in ("weights", "gradients", "states", "activations", "buffers")]
-    lost = replace(bytes_of("lost"), children=(bytes_of("allocator"), bytes_of("framework")))
-    return Leaf(
-        name=name, value=float(memory.total[0, stage]), unit="bytes", children=(*held, lost)
-    )
+
+def _memory_leaf(name: str, held: dict[str, float]) -> Leaf:
+    def leaf_of(what: str, children: tuple[Leaf, ...] = ()) -> Leaf:
+        return Leaf(name=what, value=held[what], unit="bytes", children=children)
+
+    lost = leaf_of("lost", tuple(leaf_of(what) for what in LOST))
+    children = (*(leaf_of(what) for what in HELD), lost)
+    return Leaf(name=name, value=held["total"], unit="bytes", children=children)

@@ -162,8 +162,11 @@ def _together(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, flo
     """Intervals of a sum of independent parts, on each side of their values."""
     found = {}
     for key in ("p50", "p90"):
-        ends = [(p.value, *p.interval[key]) for p in parts if p.interval is not None]
-        below = math.sqrt(sum(max(v - low, 0.0) ** 2 for v, low, _ in ends))
-        above = math.sqrt(sum(max(high - v, 0.0) ** 2 for v, _, high in ends))
-        found[key] = (max(value - below, 0.0), value + above)
+        below = above = 0.0
+        for part in parts:
+            if part.interval is not None:
+                low, high = part.interval[key]
+                below += max(part.value - low, 0.0) ** 2
+                above += max(high - part.value, 0.0) ** 2
+        found[key] = (max(value - math.sqrt(below), 0.0), value + math.sqrt(above))
     return found

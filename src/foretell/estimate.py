@@ -53,16 +53,8 @@ from foretell.held import (
     stage_memory,
 )
 from foretell.late import late_weights
-from foretell.network.collectives import send_s
 from foretell.pairs import hidden_exchanges, mirror_seconds, pair_savings
-from foretell.pass_times import (
-    clock_held,
-    late_launches,
-    part_seconds,
-    pass_times,
-    repeats_of,
-    weight_seconds,
-)
+from foretell.pass_times import held_passes, late_launches, weight_seconds
 from foretell.records import dataclass
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.sharding.offload import Held, exposed_copies, host_copies
@@ -76,8 +68,9 @@ from foretell.tables import (
     Waits,
     chunks,
     distinct,
+    gather,
+    largest_stage,
     select,
-    system_as_filled,
     tables_of,
 )
 
@@ -150,14 +143,13 @@ def evaluate(
 def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     """One broadcast over plans and stages."""
     pair = tables.pair
-    counts, multiplicity = tables.stages.counts, tables.stages.multiplicity[pair]
-    position = tables.stages.position[pair]
+    counts, multiplicity = tables.stages.counts, gather(tables.stages.multiplicity, pair)
+    position = gather(tables.stages.position, pair)
     micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
     stages = stages_of_plans(plans, tables)
     shares = shares_of(plans, tables, stages, micro_batches)
-    network = system_as_filled(scenario).network
-    sent = tables.parts.send_bytes[tables.shape]
-    sends = send_s(sent, tables.pipe_counts[:, tables.spot], network)
+    latency_s, s_per_byte = (line[tables.spot] for line in tables.send_line)
+    sends = latency_s + tables.parts.send_bytes[tables.shape] * s_per_byte
     sends = sends + tables.exchanges.send_s[tables.group] * (plans.pp > 1)
     sends_s = (2.0 * plans.vpp * sends)[:, None]
     data_s = data_seconds(scenario, plans, tables, stages, shares, sends_s)
@@ -195,7 +187,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         busy_s = busy_s - saved_s
     if base.offload != "none":
         offload_s = offload_seconds(scenario, plans, stages, memory, update_s, micro_batches)
-        many = np.maximum(tables.stages.layers[pair], 1.0)
+        many = np.maximum(gather(tables.stages.layers, pair), 1.0)
         memory = offloaded(memory, base, many, stages.kept_bytes)
         busy_s = busy_s + offload_s
     there = multiplicity > 0
@@ -204,8 +196,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         tables.stages.waiting[pair], runs_s * there, data_s, multiplicity
     )
     rows = np.arange(len(plans))
-    slowest = busy_s.argmax(axis=1)
-    slowest = np.where(busy_s[rows, longest] + waits_s > busy_s[rows, slowest], longest, slowest)
+    slowest, most_s = largest_stage(busy_s)
+    slowest = np.where(busy_s[rows, longest] + waits_s > most_s, longest, slowest)
     times = RankTimes(
         whole_s=stage_s,
         multiplicity=multiplicity,
@@ -214,8 +206,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         weight_s=stages.weight_s + sums_s if schedule.splits_backward else 0.0,
     )
     bubble_s = schedule.bubble_s(times, pipe) + waits_s * (slowest == longest)
-    held = memory.total * there
-    fullest = held.argmax(axis=1)
+    fullest, peak_bytes = largest_stage(memory.total * there)
     return Rows(
         micro_batches=micro_batches,
         counts=counts,
@@ -236,7 +227,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         bubble_s=bubble_s,
         step_s=busy_s[rows, slowest] + bubble_s + software.fixed_s,
         fullest=fullest,
-        peak_bytes=held[rows, fullest],
+        peak_bytes=peak_bytes,
     )
 
 
@@ -250,9 +241,9 @@ def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> tupl
     at = np.flatnonzero(share)
     if not len(at):
         return waits_s, longest
-    others, count = runs_s[at], np.arange(len(at))
-    stage = others.argmax(axis=1)
-    own = others[count, stage] + data_s[at, stage]
+    others, count = gather(runs_s, at), np.arange(len(at))
+    stage, own = largest_stage(others)
+    own = own + data_s[at, stage]
     others[count, stage] *= many[at, stage] > 1
     waits_s[at] = np.maximum((1.0 + share[at]) * others.max(axis=1) - own, 0.0)
     longest[at] = stage
@@ -300,25 +291,28 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     """Sums over the parts of each stage, on distinct combinations, gathered to the plans."""
     late = late_launches(plans, tables)
     first, key = distinct(tables.group, tables.pair, plans.recompute, *late)
-    late = [column[first] for column in late]
     shape = tables.shape[first]
-    parts, counts = tables.parts, tables.stages.counts[tables.pair[first]]
+    parts, counts = tables.parts, gather(tables.stages.counts, tables.pair[first])
     mode = plans.recompute[first][:, None]
     is_layer = np.arange(len(parts.names)) < parts.kinds
     group = tables.group[first]
     share = block_share(plans, first, tables)
-    spent = pass_times(tables, shape, group, late)
-    clock, fall = clock_held(repeats_of(plans, first, tables) * is_layer, mode, spent)
-    forward, backward = part_seconds(mode, is_layer, spent, clock)
+    passes = held_passes(plans, tables, first, late)
+    forward, backward, clock = passes.forward_s, passes.backward_s, passes.clock
     again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
     kept, again_bytes = kept_of(plans, first, shape, parts, counts, share)
-    parameters = parts.parameters[shape]
+    parameters = gather(parts.parameters, shape)
     schedule = schedule_named(plans.base.schedule)
     # A tied head is the token table itself on a single stage, and a copy of it on another.
     apart = (plans.pp[first] > 1) & (schedule.layout != "v")
     parameters[:, -1] += parts.tied[shape] * apart
     held = counts if schedule.weight_copies == 1.0 else schedule.weight_copies * counts
-    on_rank = on_stages(held, parameters)[key]
+
+    def on_plans(counted: Array, values: Array) -> Array:
+        """Sums over the parts of a stage, gathered to the plans."""
+        return gather(on_stages(counted, values), key)
+
+    on_rank = on_plans(held, parameters)
     layer_only = placeholders_of(plans.base, shape, parts, counts)
 
     def waited(name: str, exchange: Exchange) -> Array:
@@ -326,42 +320,42 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         once_more = (mode == 2.0) * is_layer
         if parts.again is not None:
             once_more = once_more + (mode == LISTED) * is_layer * parts.waits_again[name]
-        forward_s = exchange.forward_s[group]
-        sums = on_stages(counts, exchange.backward_s[group] + once_more * forward_s)
+        forward_s = gather(exchange.forward_s, group)
+        sums = on_stages(counts, gather(exchange.backward_s, group) + once_more * forward_s)
         return sums if share is None else sums + share * on_stages(counts, is_layer * forward_s)
 
     return Stages(
-        forward_s=on_stages(counts, forward)[key],
-        backward_s=(on_stages(counts, backward) + again)[key],
+        forward_s=on_plans(counts, forward),
+        backward_s=gather(on_stages(counts, backward) + again, key),
         weight_s=weight_seconds(parts.weight_s, shape, clock / tables.pace, counts, key),
         clock=clock[key],
-        core_fall=fall[key],
+        core_fall=passes.core_fall[key],
         waits=tuple(
             Waits(
-                forward_s=on_stages(counts, e.forward_s[group])[key],
-                backward_s=waited(name, e)[key],
+                forward_s=on_plans(counts, gather(e.forward_s, group)),
+                backward_s=gather(waited(name, e), key),
                 tier=e.tier[tables.group],
             )
             for name, e in tables.exchanges.by_name.items()
         ),
         parameters=on_rank,
-        trained=on_stages(held, parts.trained[shape])[key] if plans.base.lora else on_rank,
+        trained=on_plans(held, gather(parts.trained, shape)) if plans.base.lora else on_rank,
         matrices=None
         if parts.matrices is None
         else Matrices(
-            weights=on_stages(held, parts.matrices.weights[shape])[key],
-            edges=on_stages(held, parts.matrices.edges[shape])[key],
-            counts=on_stages(held, parts.matrices.counts[shape])[key],
+            weights=on_plans(held, gather(parts.matrices.weights, shape)),
+            edges=on_plans(held, gather(parts.matrices.edges, shape)),
+            counts=on_plans(held, gather(parts.matrices.counts, shape)),
         ),
         products_s=None
         if parts.products_s is None
-        else on_stages(held, parts.products_s[shape])[key],
-        routed=on_stages(held, parts.routed[shape])[key] if parts.experts else None,
-        kept_bytes=kept[key],
-        again_bytes=again_bytes[key],
-        head_bytes=head_of(plans, first, shape, parts, counts)[key],
-        placeholders=None if layer_only is None else layer_only[key],
-        narrow=None if parts.narrow is None else on_stages(held, parts.narrow[shape])[key],
+        else on_plans(held, gather(parts.products_s, shape)),
+        routed=on_plans(held, gather(parts.routed, shape)) if parts.experts else None,
+        kept_bytes=gather(kept, key),
+        again_bytes=gather(again_bytes, key),
+        head_bytes=gather(head_of(plans, first, shape, parts, counts), key),
+        placeholders=None if layer_only is None else gather(layer_only, key),
+        narrow=None if parts.narrow is None else on_plans(held, gather(parts.narrow, shape)),
         late=late_weights(plans, key, parameters, parts.tied[shape] * ~apart, counts),
         message_bytes=message_bytes(plans, tables),
         largest=parameters.max(axis=1)[key],

@@ -126,15 +126,21 @@ def tensor_seconds(
     kinds += ("reduce-scatter",) if sp.any() else ()
     kinds += () if sp.all() else ("all-reduce",)
     group = place(counts, system, kinds)
+    # What is sent of a kind is asked for at once: of parts that enter and leave, and a stage's input.
+    many = enter.shape[1]
+    received = (parts.send_bytes * parts.shape.tp)[shape][:, None]
+    sizes = np.concatenate([enter, leave, received], axis=1)
 
-    def seconds(kind: Kind, size: Array) -> Array:
-        return collective_s(kind, size, group) if kind in kinds else np.zeros_like(size)
+    def seconds(kind: Kind) -> Array:
+        return collective_s(kind, sizes, group) if kind in kinds else np.zeros_like(sizes)
 
+    gather_s, scatter_s = seconds("all-gather"), seconds("reduce-scatter")
+    reduce_s = seconds("all-reduce")
     times = EndTimes(
-        enter_gather=seconds("all-gather", enter),
-        leave_scatter=seconds("reduce-scatter", leave),
-        enter_scatter=seconds("reduce-scatter", enter),
-        leave_gather=seconds("all-gather", leave),
+        enter_gather=gather_s[:, :many],
+        leave_scatter=scatter_s[:, many:-1],
+        enter_scatter=scatter_s[:, :many],
+        leave_gather=gather_s[:, many:-1],
     )
     if in_pieces(base):
         gathered, scattered = pieces_shown(parts, shape, times, system.chip)
@@ -142,19 +148,18 @@ def tensor_seconds(
         gathered = enters * times.enter_gather + leaves * times.leave_scatter
         scattered = enters * times.enter_scatter + leaves * times.leave_gather
         scattered = scattered + regathered * enters * times.enter_gather
-    gather_s = seconds("all-gather", parts.send_bytes[shape] * np.asarray(parts.shape.tp)[shape])
     handed = HANDOVER_S * (np.prod(counts, axis=0) > 1.0)[:, None]
     edges = handed * (enters + leaves)
     found = Exchange(
-        forward_s=np.where(sp, gathered + edges, leaves * (seconds("all-reduce", leave) + handed)),
+        forward_s=np.where(sp, gathered + edges, leaves * (reduce_s[:, many:-1] + handed)),
         backward_s=np.where(
             sp,
             scattered + edges + handed * regathered * enters,
-            enters * (seconds("all-reduce", enter) + handed),
+            enters * (reduce_s[:, :many] + handed),
         ),
         tier=outermost(counts),
     )
-    return found, np.where(sp[:, 0], 0.0, gather_s)
+    return found, np.where(sp[:, 0], 0.0, gather_s[:, -1])
 
 
 def _edges(parts: Parts, shape: Index) -> tuple[Array, Array, Array, Array]:

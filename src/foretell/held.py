@@ -33,7 +33,7 @@ from foretell.simulate.schedules import schedule_named
 from foretell.specs.plan import RECOMPUTE, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
-from foretell.tables import Stages, Tables
+from foretell.tables import Stages, Tables, gather
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -58,13 +58,13 @@ def kept_of(
     computed again, and that adds nothing; schedules that split the backward pass free too little for that.
     """
     mode, is_layer = plans.recompute[first][:, None], np.arange(len(parts.names)) < parts.kinds
-    whole, least = parts.kept_whole[shape], parts.kept_input[shape]
-    some = np.where(mode == 1.0, parts.kept_selective[shape], whole)
+    whole, least = gather(parts.kept_whole, shape), gather(parts.kept_input, shape)
+    some = np.where(mode == 1.0, gather(parts.kept_selective, shape), whole)
     kept = np.where(mode == 2.0, least, some)
     listed = mode == LISTED
     if parts.again is not None:
-        kept = np.where(listed, parts.kept_modules[shape], kept)
-    gradient = parts.gradient[shape]
+        kept = np.where(listed, gather(parts.kept_modules, shape), kept)
+    gradient = gather(parts.gradient, shape)
     held = on_stages(counts, kept * is_layer)
     again = largest_here(counts, (whole - kept + gradient) * is_layer)
     if share is not None:
@@ -81,7 +81,7 @@ def block_share(plans: Plans, first: Index, tables: Tables) -> Array | None:
     blocks, listed = recompute_layers(plans.base.recompute), plans.recompute[first] == LISTED
     if not blocks or not listed.any():
         return None
-    layers = tables.stages.layers[tables.pair[first]]
+    layers = gather(tables.stages.layers, tables.pair[first])
     return np.where(listed[:, None], full_share(layers, float(blocks)), 0.0)
 
 
@@ -111,7 +111,8 @@ def placeholders_of(base: Plan, shape: Index, parts: Parts, counts: Array) -> Ar
     """Weights of the largest layer on each stage, where each shape of a matrix has an empty gradient."""
     if not software(base.framework).placeholders or base.lora:
         return None
-    here = np.where(counts[:, :, :-2] > 0.0, parts.linear[shape][:, None, :-2], 0.0)
+    linear = gather(parts.linear, shape)[:, None, :-2]
+    here = np.where(counts[:, :, :-2] > 0.0, linear, 0.0)
     return np.asarray(here.max(axis=2, initial=0.0))
 
 

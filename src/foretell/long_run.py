@@ -87,6 +87,8 @@ def conditions_of(tokens: Given, given: Mapping[str, Given]) -> Conditions | Non
     """The conditions of a run, every problem at once; None where no tokens are given."""
     problems: list[Problem] = []
     some = {name: value for name, value in given.items() if value is not None}
+    if tokens is None and not some:
+        return None
     if tokens is None:
         message = "has no effect without tokens"
         problems += [Problem(path=n, value=v, message=message) for n, v in some.items()]

@@ -7,7 +7,7 @@ field of a list's elements without a number means all elements that have it
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -174,6 +174,10 @@ def _set(record: Any, steps: tuple[str, ...], setting: Setting) -> Any:
         raise _no_field(setting, step, list(kinds))
     elif rest:
         changed = _set(getattr(record, step), rest, setting)
+    elif isinstance(inner := getattr(record, step), Mapping):
+        raise _whole_record(setting, inner)
+    elif dataclasses.is_dataclass(inner):
+        raise _whole_record(setting, [field.name for field in dataclasses.fields(inner)])
     else:
         changed = _value(setting, kinds[step], step)
     return dataclasses.replace(record, **{step: changed})
@@ -208,6 +212,15 @@ def _set_in_list(items: tuple[Any, ...], steps: tuple[str, ...], setting: Settin
     if not done:
         raise _no_field(setting, step, [n for n in names if n])
     return tuple(changed)
+
+
+def _whole_record(setting: Setting, inside: Iterable[str]) -> BadInput:
+    """A field that holds others is set by one of these."""
+    message, names = "holds more than one value", [f"{setting.path}.{name}" for name in inside]
+    allowed = ", ".join(names) or None
+    return BadInput(
+        [Problem(path=setting.path, value=setting.text, message=message, allowed=allowed)]
+    )
 
 
 class _NoField(BadInput):

@@ -176,7 +176,7 @@ def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
 
 def _numbers(shape: Shape) -> Shape:
     """A single shape in plain numbers."""
-    return Shape(**{f.name: float(np.ravel(getattr(shape, f.name))[0]) for f in fields(Shape)})
+    return Shape(**{f.name: np.asarray(getattr(shape, f.name)).item() for f in fields(Shape)})
 
 
 def recipe_of(plan: Plan) -> Plan:

@@ -17,7 +17,7 @@ from foretell.sharding.recompute import full_share
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
-from foretell.tables import Tables
+from foretell.tables import Tables, distinct, gather
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -33,7 +33,8 @@ def weight_seconds(
     if weight_s is None:
         return 0.0
     slower = (1.0 / clock - 1.0)[:, None]
-    return on_stages(counts, weight_s[0][shape] + slower * weight_s[1][shape])[key]
+    whole_s = gather(weight_s[0], shape) + slower * gather(weight_s[1], shape)
+    return gather(on_stages(counts, whole_s), key)
 
 
 def repeats_of(plans: Plans, first: Index, tables: Tables) -> Array:
@@ -120,6 +121,41 @@ def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array])
 
     both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
     return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPasses:
+    """The passes of one micro-batch at the clock that the step holds."""
+
+    forward_s: Array
+    """Forward pass of each part; (combinations, parts)."""
+    backward_s: Array
+    """Backward pass of each part, with what of it is computed again; (combinations, parts)."""
+    clock: Array
+    """Clock held, over that of short bursts; (combinations,)."""
+    core_fall: Array
+    """Factor on the cores' joules there; (combinations,)."""
+
+
+def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]) -> HeldPasses:
+    """The passes of some plans (`first`), each computed once for what it depends on: not on the stages."""
+    # full:N computes so many layers of every stage again, so that the clock depends on how many there are.
+    stages = [plans.pp[first]] if recompute_layers(plans.base.recompute) else []
+    late = [column[first] for column in late_us]
+    few, key = distinct(tables.group[first], plans.recompute[first], *stages, *late)
+    own = first[few]
+    mode = plans.recompute[own][:, None]
+    is_layer = np.arange(len(tables.parts.names)) < tables.parts.kinds
+    late = [column[few] for column in late]
+    spent = pass_times(tables, tables.shape[own], tables.group[own], late)
+    clock, fall = clock_held(repeats_of(plans, own, tables) * is_layer, mode, spent)
+    forward, backward = part_seconds(mode, is_layer, spent, clock)
+    return HeldPasses(
+        forward_s=gather(forward, key),
+        backward_s=gather(backward, key),
+        clock=clock[key],
+        core_fall=fall[key],
+    )
 
 
 def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Array]:

@@ -205,10 +205,11 @@ def designed(
 
 def _system(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
     system, settings = designed(given, every, seen)
-    chip = apply_settings(system.chip, settings, "chip", seen)
-    network = apply_settings(system.network, settings, "network", seen)
-    system = replace(system, chip=chip, network=network)
-    system = _checked(apply_settings(system, settings, "system", seen), "system", settings)
+    if settings:
+        chip = apply_settings(system.chip, settings, "chip", seen)
+        network = apply_settings(system.network, settings, "network", seen)
+        system = replace(system, chip=chip, network=network)
+        system = _checked(apply_settings(system, settings, "system", seen), "system", settings)
     allowed = f"a whole number, all tiers together at most {LARGEST_SYSTEM:.0e} chips"
     problems, chips = [], 1.0
     for tier in system.network.tiers:

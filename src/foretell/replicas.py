@@ -6,20 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.network.collectives import Group, collective_s, contention_s, outermost, place
+from foretell.network.collectives import Group, collective_s, contention_s, outermost, take
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 from foretell.sharding.data import (
     DataTraffic,
     data_parallel,
     sharing_of,
-    split_counts,
     wire_bytes,
 )
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.tables import Stages, Tables, distinct, system_as_filled
+from foretell.tables import DataLinks, Stages, Tables, data_kinds, distinct, edp_of, gather
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -55,8 +54,8 @@ class Share:
     """Of these, weights with gradients; (plans, stages)."""
     ranks: Array
     """Ranks of the group; (plans,)."""
-    counts: Array
-    """Where they stand; (tiers, spots)."""
+    links: DataLinks
+    """The groups, placed; one a spot."""
     traffic: DataTraffic
     """What they share and send."""
 
@@ -71,18 +70,16 @@ def shares_of(
     sharing = sharing_of(plans.base)
     traffic = data_parallel(ranks, plans.zero, micro_batches, sharing)
     whole = Share(
-        parameters=rest, trained=trained, ranks=ranks, counts=tables.data_counts, traffic=traffic
+        parameters=rest, trained=trained, ranks=ranks, links=tables.data_links, traffic=traffic
     )
-    if routed is None or tables.expert_counts is None:
+    if routed is None or tables.expert_links is None:
         return (whole,)
-    replicas = plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp)
+    replicas = edp_of(plans)
     traffic = data_parallel(replicas, plans.zero, micro_batches, sharing)
-    counts = tables.expert_counts
+    links = tables.expert_links
     # Adapters of experts are reduced with the others: they are small.
     learns = np.zeros_like(routed) if plans.base.lora else routed
-    experts = Share(
-        parameters=routed, trained=learns, ranks=replicas, counts=counts, traffic=traffic
-    )
+    experts = Share(parameters=routed, trained=learns, ranks=replicas, links=links, traffic=traffic)
     return whole, experts
 
 
@@ -105,7 +102,7 @@ def data_seconds(
     # No states shared, some, or the weights too: what is sent differs.
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
     alike = distinct(tables.spot, tables.pair, grade)
-    messages = [data_messages(scenario, plans, tables, share, alike) for share in shares]
+    messages = [data_messages(plans, tables, share, alike) for share in shares]
     needs, spot = tables.link_needs / LINK_SHARE, tables.spot
     pipe_tier = outermost(tables.pipe_counts)[spot]
     software = framework(plans.base.framework)
@@ -147,15 +144,13 @@ def data_seconds(
     return sent
 
 
-def sent_seconds(
-    scenario: Scenario, plans: Plans, tables: Tables, shares: tuple[Share, ...]
-) -> Array:
+def sent_seconds(plans: Plans, tables: Tables, shares: tuple[Share, ...]) -> Array:
     """Data-parallel messages of a step one after the other, hidden or not; (plans, stages)."""
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
     alike = distinct(tables.spot, tables.pair, grade)
     found = []
     for share in shares:
-        sent, traffic = data_messages(scenario, plans, tables, share, alike), share.traffic
+        sent, traffic = data_messages(plans, tables, share, alike), share.traffic
         reduces = (traffic.all_reduces + traffic.scatters)[:, None]
         # A gather backward goes with its reduction; those of other micro-batches go alone.
         alone = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
@@ -211,7 +206,7 @@ class Messages:
 
 
 def data_messages(
-    scenario: Scenario, plans: Plans, tables: Tables, share: Share, alike: tuple[Index, Index]
+    plans: Plans, tables: Tables, share: Share, alike: tuple[Index, Index]
 ) -> Messages:
     """Seconds of one message of each kind.
 
@@ -219,21 +214,15 @@ def data_messages(
     distinct combinations (`alike`: their first rows, and that of each row) and gathered.
     """
     first, key = alike
-    zero = plans.zero[first]
-    kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if (zero >= 1).any() else ()
-    kinds += () if (zero >= 1).all() else ("all-reduce",)
-    system, base, traffic = system_as_filled(scenario), plans.base, share.traffic
-    everyone = share.counts[:, tables.spot[first]]
-    group = inner = near = place(everyone, system, kinds)
-    outer = None
-    if base.shard:
-        here, there = split_counts(everyone, traffic.group[first])
-        inner = near = place(here, system, kinds)
-        outer = place(there, system, ("all-reduce",))
-    if base.secondary:
-        near = place(split_counts(everyone, traffic.backward_group[first])[0], system, kinds)
-    parameters, trained = share.parameters[first], share.trained[first]
-    layers = tables.stages.layers[tables.pair[first]]
+    zero, spot = plans.zero[first], tables.spot[first]
+    kinds, base, traffic, links = data_kinds(zero), plans.base, share.traffic, share.links
+    group = inner = near = take(links.everyone, spot)
+    if links.sharing is not links.everyone:
+        inner = near = take(links.sharing, spot)
+    if links.backward is not links.sharing:
+        near = take(links.backward, spot)
+    parameters, trained = gather(share.parameters, first), gather(share.trained, first)
+    layers = gather(tables.stages.layers, tables.pair[first])
     pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket))
     gradient_bytes, weight_bytes = wire_bytes(base)
     gradient = trained * gradient_bytes / pieces
@@ -248,9 +237,10 @@ def data_messages(
     again_s = gather_s if near is inner else seconds("all-gather", weight, near)
     again_s = again_s * (traffic.gathers_backward[first] > 0)[:, None]
     scatter_s = seconds("reduce-scatter", gradient, inner) + again_s
-    if outer is not None:
+    if links.replicas is not None:
         part = gradient / traffic.group[first][:, None]
         many = (traffic.replicas[first] > 1)[:, None]
+        outer = take(links.replicas, spot)
         scatter_s = scatter_s + collective_s("all-reduce", part, outer) * many
     reduce_s = np.where(zero[:, None] >= 1, scatter_s, seconds("all-reduce", gradient, group))
     again = weight * (traffic.gathers_backward[first] > 0)[:, None]
@@ -259,15 +249,15 @@ def data_messages(
         return np.asarray((sent.sum(axis=1) / np.maximum(spent_s.sum(axis=1), 1e-9))[key])
 
     return Messages(
-        reduce_s=reduce_s[key],
-        gather_s=gather_s[key],
-        again_s=again_s[key],
+        reduce_s=gather(reduce_s, key),
+        gather_s=gather(gather_s, key),
+        again_s=gather(again_s, key),
         reduce_bytes_per_s=rate(
             np.where(zero[:, None] >= 1, gradient + again, 2.0 * gradient), reduce_s
         ),
         gather_bytes_per_s=rate(weight, gather_s),
         again_bytes_per_s=rate(again, again_s),
-        pieces=pieces[key],
+        pieces=gather(pieces, key),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.engines import profile as profile_for
+from foretell.catalog.engines import profiles_named
 from foretell.catalog.names import exists
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
@@ -15,7 +16,7 @@ from foretell.exports import export_deployment
 from foretell.interop.launch import Written
 from foretell.network.library_catalog import inner_tiers
 from foretell.overrides import apply_settings, parse_settings
-from foretell.question import as_texts, ask
+from foretell.question import as_texts, ask, collect
 from foretell.serving.formats import stored_formats
 from foretell.serving.layouts import best_layout
 from foretell.serving.memory import fraction_for, memory_of
@@ -124,7 +125,10 @@ def question_of(
     try:
         scenario = ask(model=model, system=system, gpus=gpus, settings=settings)
     except BadInput as error:
-        raise BadInput([*error.problems, *problems]) from None
+        problems = [*error.problems, *problems]
+        collect(lambda: profiles_named(engine), problems)
+        collect(lambda: parse_deployment(plan if isinstance(plan, str) else ""), problems)
+        raise BadInput(problems) from None
     profile, deployment, given = choices_of(scenario, plan, engine, problems, load["osl"])
     rate, asked = load["rate"], load["concurrency"]
     chip = scenario.system.chip

@@ -12,11 +12,13 @@ from foretell.cost.optimizer import Matrices
 from foretell.cost.power import ChipPower, chip_power
 from foretell.cost.variation import slowest
 from foretell.exchanges import Exchanges, exchanges_of
-from foretell.network.collectives import link_needs
+from foretell.network.collectives import Group, link_needs, place, send_line
+from foretell.network.library_records import Kind
 from foretell.network.placement import as_filled, group_counts
 from foretell.parts import Parts, part_table
 from foretell.records import dataclass
 from foretell.shapes import Shape
+from foretell.sharding.data import sharing_group, sharing_of, split_counts
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.simulate.schedules import schedule_named
 from foretell.specs._base import Num
@@ -32,6 +34,20 @@ Index = NDArray[np.intp]
 
 CHUNK = 8192
 """Plans evaluated together: large enough to amortise calls, small enough for the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLinks:
+    """Ranks that hold the same weights, placed on the network and ready to be asked; one group a spot."""
+
+    everyone: Group
+    """All of them."""
+    sharing: Group
+    """Those that share what ZeRO shares."""
+    backward: Group
+    """Those that backward gathers run over."""
+    replicas: Group | None
+    """Those that hold the same share; None where all ranks share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +72,14 @@ class Tables:
     """Where the ranks that reduce gradients stand, dp x cp of them; (tiers, spots)."""
     expert_counts: Array | None
     """The same for spread experts, edp of them; None where no plan spreads any."""
+    data_links: DataLinks
+    """The ranks that reduce gradients, placed."""
+    expert_links: DataLinks | None
+    """The same for spread experts."""
     pipe_counts: Array
     """Where the stages stand; (tiers, spots)."""
+    send_line: tuple[Array, Array]
+    """Seconds of an empty message to the next stage, and of each byte of one; (spots,) both."""
     link_needs: Array
     """Seconds that each tier's links are in use for a byte of gradients reduced; (tiers, spots)."""
     power: ChipPower
@@ -158,7 +180,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     (search/sensitivity.py).
     """
     own = [np.arange(float(len(plans)))] if apart else []
-    first, shape = distinct(*shape_columns(plans), *own)
+    first, shape = distinct(*own, *shape_columns(plans))
     names = ("micro_batch", "tp", "sp", "cp", "ep", "etp", "tp2")
     parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
     first, pair = distinct(plans.pp, plans.vpp)
@@ -167,8 +189,9 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     degrees = [plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order]
     # What replicas send depends on a grid's sides too: the weights of norms are on every row.
     degrees += [plans.tp2] if plans.base.tp_mode == "summa" else []
-    first, spot = distinct(*degrees, *own)
-    counts = group_counts(plans.take(first), system.network, scenario.job.gpus)
+    first, spot = distinct(*own, *degrees)
+    spots = plans.take(first)
+    counts = group_counts(spots, system.network, scenario.job.gpus)
     used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
     # Counts need not be whole where a prime number of chips fills its units unevenly.
     _, placed = distinct(*(row for n in used for row in np.rint(1024.0 * counts[n])))
@@ -190,13 +213,45 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
         spot=spot,
         data_counts=counts["dp"] * counts["cp"],
         expert_counts=counts["edp"] if parts.experts else None,
+        data_links=links_of(counts["dp"] * counts["cp"], spots.dp * spots.cp, plans, system),
+        expert_links=links_of(counts["edp"], edp_of(spots), plans, system)
+        if parts.experts
+        else None,
         pipe_counts=counts["pp"],
+        send_line=send_line(counts["pp"], system.network),
         link_needs=link_needs(counts["dp"] * counts["cp"], scenario.system.network),
         power=chip_power(scenario.system.chip),
         pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
         host_speed=np.asarray(scenario.system.chip.host_speed) + np.zeros(len(parts.send_bytes)),
     )
+
+
+def edp_of(plans: Plans) -> Array:
+    """Replicas of spread experts: what their degrees leave of a stage's ranks; (plans,)."""
+    return np.asarray(plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp))
+
+
+def data_kinds(zero: Array) -> tuple[Kind, ...]:
+    """What replicas of such ZeRO stages send."""
+    kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if (zero >= 1).any() else ()
+    return kinds + (() if (zero >= 1).all() else ("all-reduce",))
+
+
+def links_of(counts: Array, ranks: Array, plans: Plans, system: System) -> DataLinks:
+    """Groups of `ranks` replicas (by spot) that stand as `counts` says, for what the plans send."""
+    kinds, base = data_kinds(plans.zero), plans.base
+    everyone = sharing = backward = place(counts, system, kinds)
+    replicas = None
+    group = sharing_group(ranks, sharing_of(base))
+    if base.shard:
+        here, there = split_counts(counts, group)
+        sharing = backward = place(here, system, kinds)
+        replicas = place(there, system, ("all-reduce",))
+    if base.secondary:
+        near = np.minimum(float(base.secondary), group)
+        backward = place(split_counts(counts, near)[0], system, kinds)
+    return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=replicas)
 
 
 def by_cost(model: Model, name: str) -> float:
@@ -244,7 +299,10 @@ def select(tables: Tables, rows: Index) -> Tables:
         spot=tables.spot[rows],
         data_counts=tables.data_counts,
         expert_counts=tables.expert_counts,
+        data_links=tables.data_links,
+        expert_links=tables.expert_links,
         pipe_counts=tables.pipe_counts,
+        send_line=tables.send_line,
         link_needs=tables.link_needs,
         power=tables.power,
         pace=tables.pace,
@@ -257,13 +315,14 @@ def distinct(*columns: Array | Index) -> tuple[Index, Index]:
     """First row of each distinct combination, and the combination of each row."""
     if len(columns[0]) == 1:
         return np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
-    key, span = numbered(columns[0].astype(np.int64))
-    for column in columns[1:]:
-        whole, values = numbered(column.astype(np.int64))
+    key, span = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        whole = column.astype(np.int64, copy=False)
+        values = int(whole.max(initial=0)) + 1
+        if span * values > most_values(len(key)):
+            # Number both anew, so that the key stays short.
+            (key, span), (whole, values) = numbered(key), numbered(whole)
         key, span = key * values + whole, span * values
-        if span > len(key):
-            # Number the combinations so far anew, so that the key stays short.
-            key, span = numbered(key)
     key, span = numbered(key)
     first = np.empty(span, dtype=np.intp)
     # Of rows alike the last one written stays: the first, going backwards.
@@ -271,10 +330,33 @@ def distinct(*columns: Array | Index) -> tuple[Index, Index]:
     return first, key
 
 
+def gather(values: Array, rows: Index) -> Array:
+    """Rows of a table of (combinations, stages), or with parts on a third axis.
+
+    The copy is laid out stage by stage: arithmetic then runs along the plans, which are many, and not along
+    the stages, which are few.
+    """
+    return values.T.take(rows, axis=-1).T
+
+
+def largest_stage(values: Array) -> tuple[Index, Array]:
+    """The first stage with the largest value, and that value; both (plans,)."""
+    index, largest = np.zeros(len(values), dtype=np.intp), values[:, 0]
+    for stage in range(1, values.shape[1]):
+        index = np.where(values[:, stage] > largest, stage, index)
+        largest = np.maximum(largest, values[:, stage])
+    return index, largest
+
+
+def most_values(rows: int) -> int:
+    """Up to so many values are numbered by a table of them all, beyond by sorting those that occur."""
+    return 8 * rows + 4096
+
+
 def numbered(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """Values replaced by their rank among those that occur, and how many occur."""
     top = int(values.max(initial=0)) + 1
-    if top > 8 * len(values) + 4096:
+    if top > most_values(len(values)):
         found, rank = np.unique(values, return_inverse=True)
         return rank.astype(np.int64), len(found)
     there = np.zeros(top, dtype=bool)

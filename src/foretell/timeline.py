@@ -26,21 +26,18 @@ from foretell.replicas import shares_of
 from foretell.sharding.offload import BUFFERED
 from foretell.sharding.pipeline import chunk_layers
 from foretell.sharding.recompute import drops
-from foretell.simulate.allocator import Allocator, Block
 from foretell.simulate.events import Timeline, even_chunks, play
 from foretell.simulate.memory import (
-    BACKWARD,
     GATHERED,
     GRADIENTS,
-    SCORES,
-    Change,
     LayerTensors,
     MemoryLine,
     RankTensors,
-    after_passes,
     changes,
     memory_line,
+    with_update,
 )
+from foretell.simulate.reserved import reserved_bytes
 from foretell.simulate.schedules import schedule_named
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
@@ -91,7 +88,7 @@ class StepMemory:
     stages: tuple[StageLine, ...]
     """Distinct stages, first to last."""
     step_s: float
-    """The step as it was played, with reductions and update."""
+    """The step: the estimate's, over which the played one is laid."""
     capacity_bytes: float
     """The chip's memory."""
     schedule: str
@@ -104,23 +101,31 @@ class StepMemory:
 
 
 def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
-    """Play one step of a plan."""
+    """Play one step of a plan.
+
+    Sums of gradients, the host and what experts wait for are in the estimate's step and not in the play:
+    its moments are stretched to the step that every other verb tells.
+    """
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows, stages = evaluate_rows(scenario, plans, tables), stages_of_plans(plans, tables)
     layers = _layers(scenario, plan, tables)
     row = _rows_of_ranks(layers, plan, tables)
     step, tail_s = _played(plan, rows, stages, row)
+    step_s = float(rows.step_s[0])
+    stretch = step_s / (step.step_s + tail_s)
     lines = []
     for index in range(rows.multiplicity.shape[1]):
         if rows.multiplicity[0, index] > 0:
             rank = int(rows.position[0, index])
             tensors = _tensors(plan, plans, tables, rows, stages, layers[rank], rank, index)
             tensors = _with_update(scenario, plans, tables, stages, tensors, index)
-            lines.append(_stage_line(plans, rows, step, tensors, rank, index, tail_s))
+            found = _stage_line(plans, rows, step, tensors, rank, index, tail_s)
+            line = replace(found.line, moments_s=stretch * found.line.moments_s)
+            lines.append(replace(found, line=line))
     return StepMemory(
         stages=tuple(lines),
-        step_s=step.step_s + tail_s,
+        step_s=step_s,
         capacity_bytes=float(scenario.system.chip.memory_bytes),
         schedule=plan.schedule,
     )
@@ -306,55 +311,26 @@ def _stage_line(
 ) -> StageLine:
     """One stage, played."""
     found = changes(step, rank, tensors)
-    found += after_passes(found, tensors, step.step_s, step.step_s + tail_s)
+    found = with_update(found, tensors, step.step_s, step.step_s + tail_s)
     names = dict.fromkeys(n for chunk in tensors.chunks for layer in chunk for n in layer.kept)
     groups = {name: GROUPS.get(name.partition(".")[0], ENTRIES) for name in names}
     line = memory_line(found, tensors, groups, step.step_s + tail_s)
     when = line.peak[1]
-    held: dict[str, float] = {}
-    for change in found:
-        if change.at_s <= when and change.name in groups:
-            held[change.name] = held.get(change.name, 0.0) + change.change_bytes
+    before = found.at_s <= when
+    held = np.bincount(found.name[before], found.change_bytes[before], len(found.names))
     used = (plans.tp, plans.pp, plans.dp, plans.cp, plans.ep)
     return StageLine(
         stage=rank,
         alike=int(rows.multiplicity[0, index]),
         line=line,
-        kept_at_peak={name: size for name, size in held.items() if size > 1.0},
-        reserved_bytes=reserved(found, tensors)
+        kept_at_peak={
+            name: size
+            for name, size in zip(found.names, held.tolist(), strict=True)
+            if name in groups and size > 1.0
+        },
+        reserved_bytes=reserved_bytes(step.tasks[rank], tensors)
         if np.isinf(tensors.most_kept_bytes)
         else (1.0 + allocator_share(plans.base)) * line.peak[0],
         framework_bytes=float(framework_bytes(sum(float(each[0] > 1) for each in used))),
         closed_bytes=float(rows.memory.allocated[0, index]),
     )
-
-
-def reserved(found: list[Change], tensors: RankTensors) -> float:
-    """What the caching allocator ends with: long-lived tensors first, then the step's, tensor by tensor.
-
-    A layer's forward pass has a temporary tensor of the size of each that it keeps, given back when the next
-    one is there. A step leaves the allocator as the next one finds it, so one is enough. Of tensors that a
-    pass to the inputs frees in part, the whole goes with the pass to the weights.
-    """
-    allocator = Allocator()
-    for size in tensors.always.values():
-        allocator.take(size)
-    open_blocks: dict[tuple[str, tuple[int, int, int]], tuple[Block, float]] = {}
-    passing: Block | None = None
-    for change in found:
-        if passing is not None:
-            allocator.give(passing)
-            passing = None
-        key = (change.name, change.of)
-        if change.change_bytes > 0.0:
-            if change.name not in (BACKWARD, SCORES, GRADIENTS, GATHERED):
-                passing = allocator.take(change.change_bytes)
-            open_blocks[key] = (allocator.take(change.change_bytes), change.change_bytes)
-            continue
-        block, left = open_blocks.pop(key)
-        left += change.change_bytes
-        if left > 1.0:
-            open_blocks[key] = (block, left)
-        else:
-            allocator.give(block)
-    return float(allocator.reserved_bytes)

@@ -2,15 +2,16 @@
 
 import pytest
 
+import foretell
 from foretell.catalog import chip
-from foretell.catalog.engines import engine_named, profile, profiles
+from foretell.catalog.engines import USUAL, engine_named, profile, profiles
 from foretell.errors import BadInput
 from foretell.serving.memory import cache_bytes
 
 
 def test_there_are_a_few_profiles_each_with_its_fit_and_source():
     known = profiles()
-    assert 6 <= len(known) <= 10
+    assert 6 <= len(known) <= 12
     for name, one in known.items():
         assert one.id == name
         assert one.fit.rows > 0
@@ -32,6 +33,15 @@ def test_there_are_a_few_profiles_each_with_its_fit_and_source():
         ("trtllm", "", "gb200", "trtllm-1-blackwell"),
         ("sglang", "", "b200-sxm", "sglang-0.5-hopper"),
         ("vllm-2023", "", "h200-sxm", "vllm-2023"),
+        ("vllm", "", "a100-sxm-80gb", "vllm-0.18-hopper"),
+        ("vllm", "0.6.3", "a100-sxm-80gb", "vllm-0.6"),
+        ("vLLM", "2024-12 (latest then)", "h100-sxm", "vllm-0.6"),
+        ("vllm", "0.10.2", "h100-sxm", "vllm-0.11-blackwell"),
+        ("vllm", "", "v100-sxm-32gb", "vllm-0.18-hopper"),
+        ("trtllm", "", "a100-sxm-80gb", "trtllm-0.17"),
+        ("nemo", "", "h100-sxm", "nemo-2023"),
+        ("vllm-0.2", "", "h100-sxm", "vllm-2023"),
+        ("vllm 0.11.1", "", "h100-sxm", "vllm-0.11-blackwell"),
     ],
 )
 def test_engine_version_and_chip_choose_the_profile(engine, version, on, wanted):
@@ -43,3 +53,51 @@ def test_an_unknown_engine_is_bad_input_with_the_nearest():
         profile("vlm", chip("h200-sxm"))
     assert caught.value.problems[0].nearest == "vllm"
     assert engine_named("TensorRT-LLM") == "trtllm"
+
+
+def test_an_engine_of_today_is_meant_on_old_chips_too():
+    on_a100 = profile("vllm", chip("a100-sxm-80gb"))
+    assert on_a100.graph
+    assert on_a100.years[1] == 0
+    assert profile("vllm-2023", chip("a100-sxm-80gb")).graph is False
+
+
+def test_small_cards_and_a100s_have_the_limits_that_vllm_sets_there():
+    large, small = profile("vllm", chip("h100-sxm")), profile("vllm", chip("l40s"))
+    assert (small.max_batch, small.max_tokens) == (256, 2048)
+    assert large.max_tokens == 8192
+    assert profile("vllm", chip("a100-sxm-80gb")).max_tokens == 2048
+    assert profile("vllm", chip("mi300x")).max_tokens == 8192
+    assert (
+        profile("sglang", chip("l40s")).max_tokens == profile("sglang", chip("h100-sxm")).max_tokens
+    )
+
+
+def test_on_another_generation_overheads_are_the_usual_ones_and_rules_stay():
+    own, other = profile("trtllm", chip("h200-sxm"), "1.0"), profile("sglang", chip("b200-sxm"))
+    assert own == profiles()["trtllm-1-hopper"]
+    fitted = profiles()["sglang-0.5-hopper"]
+    assert {name: getattr(other, name) for name in USUAL} == dict(USUAL)
+    assert (other.policy, other.memory_rule) == (fitted.policy, fitted.memory_rule)
+
+
+def test_engines_that_wait_for_their_host_are_faster_where_hosts_are():
+    old, new = (profile("vllm", chip(on), "2023") for on in ("a100-sxm-80gb", "h100-sxm"))
+    assert new.eager_layer_s == pytest.approx(old.eager_layer_s / 1.4)
+    assert new.eager_sequence_s == pytest.approx(old.eager_sequence_s / 1.4)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_an_engine_leaves_room_on_a_small_card(engine):
+    """Llama-3.1-8B is served in 16 bits on cards of 24 GB."""
+    found = foretell.serve(
+        "llama-3.1-8b",
+        system="l4",
+        gpus=1,
+        isl=256,
+        osl=128,
+        concurrency=4,
+        plan="tp1",
+        engine=engine,
+    )
+    assert 1e9 < found.kv_bytes < 7e9

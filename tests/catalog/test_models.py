@@ -309,3 +309,28 @@ def test_a_question_reads_the_index_and_one_file(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Path, "open", spy)
     model("mixtral-8x7b")
     assert sorted(set(opened)) == ["index.toml", "mistralai--Mixtral-8x7B-v0.1.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "dtype"),
+    [
+        ("amd/Llama-3.3-70B-Instruct-FP8-KV", "llama-3.1-70b", "fp8"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "llama-3.1-8b", "fp8"),
+        ("nvidia/DeepSeek-R1-0528-FP4", "deepseek-v3", "nvfp4"),
+        ("TheBloke/Llama-2-70B-AWQ", "llama-2-70b", "bf16"),
+        ("Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen2.5-7b", "bf16"),
+    ],
+)
+def test_repacked_models_are_those_that_they_were(name: str, wanted: str, dtype: str) -> None:
+    """Who packed the weights, and how, leaves the shape as it is."""
+    entry = models.find_model(name)
+    assert entry is not None
+    assert entry.id == wanted
+    assert models.model(name).dtype in (dtype, models.catalogue_model(wanted).dtype)
+    if dtype != "bf16":
+        assert models.model(name).dtype == dtype
+
+
+@pytest.mark.parametrize("name", ["someone/Llama-9-70B-AWQ", "fp8", "x/instruct", "chat-hf"])
+def test_endings_alone_mean_nothing(name: str) -> None:
+    assert models.find_model(name) is None

@@ -10,6 +10,14 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")],
 )
 LINK = re.compile(r"(?<!\!)\[[^\]\n]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
+FILE = re.compile(r"`([\w./-]+\.py|[\w.-]+/[\w./-]+\.(?:toml|csv|json))(::(\w+))?`")
+"""A file that a text names, and perhaps a test in it; names without a folder may be the reader's own."""
+PLACEHOLDER = re.compile(r"\b(ID|ORG--NAME)\.")
+FILES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for folder in ("src", "tests", "tools", "examples", "docs")
+    for path in (ROOT / folder).rglob("*.*")
+)
 
 
 def text_of(page: Path) -> str:
@@ -47,6 +55,20 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.is_relative_to(ROOT), f"{page.name}: {link} leaves the repository"
         if anchor:
             assert anchor in anchors(target), f"{page.name}: {link}: no such heading"
+
+
+@pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES])
+def test_files_and_tests_that_are_named_exist(page: Path) -> None:
+    if page.name in ("decisions.md", "CHANGELOG.md"):  # what was then
+        return
+    for name, _, inside in FILE.findall(text_of(page)):
+        if PLACEHOLDER.search(name):
+            continue
+        found = [path for path in FILES if path == name or path.endswith(f"/{name}")]
+        assert found, f"{page.name}: there is no {name}"
+        if inside:
+            text = (ROOT / found[0]).read_text(encoding="utf-8")
+            assert f"def {inside}(" in text, f"{page.name}: {name} has no {inside}"
 
 
 def test_every_page_of_docs_is_in_the_index() -> None:

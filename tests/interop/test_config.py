@@ -207,6 +207,7 @@ def test_files_and_folders(tmp_path: Path) -> None:
         (b"\xff\xfe\x00", "is not UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"model_type": "llama", "hidden_size": ' + b"9" * 10_000 + b"}", "is not JSON"),
+        (b'{"a": {"hidden_size": 512, "hidden_size": 1024}}', "hidden_size is given twice"),
     ],
 )
 def test_files_that_are_no_config(tmp_path: Path, content: bytes, message: str) -> None:
@@ -214,6 +215,16 @@ def test_files_that_are_no_config(tmp_path: Path, content: bytes, message: str) 
     path.write_bytes(content)
     with pytest.raises(BadInput, match=message):
         read_model(path)
+
+
+def test_a_key_may_be_repeated_and_null_is_not_its_own_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA)[:-1] + f', "hidden_size": {LLAMA["hidden_size"]}}}')
+    assert read_model(path, id="x") == read_model(LLAMA, id="x")
+    with pytest.raises(BadInput) as caught:
+        read_model(LLAMA | {"hidden_size": None})
+    assert caught.value.problems[0].path.endswith("hidden_size")
+    assert caught.value.problems[0].nearest != "hidden_size"
 
 
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:

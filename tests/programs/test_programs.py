@@ -86,7 +86,7 @@ def test_messages_of_a_rank_are_the_closed_forms(name: str) -> None:
     shares = shares_of(plans, tables, stages_of_plans(plans, tables), found.rows.micro_batches)
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
     alike = distinct(tables.spot, tables.pair, grade)
-    m, traffic = data_messages(scenario, plans, tables, shares[0], alike), shares[0].traffic
+    m, traffic = data_messages(plans, tables, shares[0], alike), shares[0].traffic
     for rank, chunks in enumerate(found.program.ranks):
         row = found.stage[rank]
         pieces = float(m.pieces[0, row])

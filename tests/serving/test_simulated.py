@@ -30,6 +30,16 @@ def test_a_loop_of_requests_meets_the_closed_form() -> None:
         assert played.to_dict().keys() == closed.to_dict().keys()
 
 
+@pytest.mark.parametrize("load", [{"concurrency": 1}, {"rate": 0.001}], ids=str)
+def test_a_request_alone_waits_for_no_prompt(load: dict[str, float]) -> None:
+    """Nobody else's prompt is under way: no wait beside the play, and no spread of the first token."""
+    asked = {**LOAD, **load, "isl": 50_000}
+    closed = foretell.serve("llama-3.1-70b", **asked)
+    played = foretell.serve("llama-3.1-70b", **asked, simulate={"requests": 50})
+    assert closed.ttft_ms.mean == pytest.approx(played.ttft_ms.mean, rel=0.03)
+    assert closed.ttft_ms.p99 < 1.02 * closed.ttft_ms.p50
+
+
 def test_a_seed_plays_the_same_requests() -> None:
     options = {"arrivals": "gamma", "requests": 300, "seed": 7, "lengths": "lognormal"}
     load = {**LOAD, "rate": 4.0}

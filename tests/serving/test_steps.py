@@ -147,3 +147,16 @@ def test_kernels_launched_one_by_one_wait_for_the_host():
     assert slow > fast
     eager = replace(ENGINE, graph=False, eager_layer_s=5e-4)
     assert float(times_of("llama-3.2-1b", engine=eager).seconds(load)) > 16 * 5e-4
+
+
+def test_short_prompts_are_replayed_from_a_graph_where_an_engine_has_one():
+    """No launching shows up to the tokens of the largest graph; beyond it does, and without graphs."""
+    floor = 5e-3
+    slow = replace(ENGINE, prefill_layer_s=floor, graph_tokens=512)
+    times = times_of("llama-3.1-8b", engine=slow)
+    short, long = (
+        float(times.seconds(StepLoad(prefill_tokens=n, prompts=1.0))) for n in (400.0, 600.0)
+    )
+    assert short < 32 * floor < long
+    plain = times_of("llama-3.1-8b", Deployment(graph=False), engine=slow)
+    assert float(plain.seconds(StepLoad(prefill_tokens=400.0, prompts=1.0))) > 32 * floor

@@ -17,11 +17,11 @@ def test_reserved_holds_what_is_allocated(steps: list[tuple[int, int]]) -> None:
     for size, gives in steps:
         block = allocator.take(size)
         held.append(block)
-        wanted[block.number] = size
+        wanted[block.place] = size
         assert allocator.allocated_bytes >= sum(wanted.values())
         for _ in range(min(gives, len(held))):
             back = held.pop(gives * 7 % len(held))
-            del wanted[back.number]
+            del wanted[back.place]
             allocator.give(back)
         assert allocator.allocated_bytes <= allocator.reserved_bytes
         assert allocator.reserved_bytes >= reserved

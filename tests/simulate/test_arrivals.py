@@ -33,6 +33,15 @@ def test_arrivals_have_the_rate_asked_for(kind: str) -> None:
     assert 20_000 / found.at_s[-1] == pytest.approx(5.0, rel=0.06)
 
 
+@pytest.mark.parametrize("kind", ["poisson", "gamma"])
+def test_few_requests_come_at_the_rate_asked_for(kind: str) -> None:
+    fixed = Lengths(mean=10.0)
+    for many, seed in ((1, 0), (50, 0), (500, 3)):
+        found = drawn(Arrivals(kind=kind, rate=5.0), fixed, fixed, many, seed)  # type: ignore[arg-type]
+        assert found.at_s is not None
+        assert many / found.at_s[-1] == pytest.approx(5.0, rel=1e-9)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_lengths_have_the_mean_asked_for(shape: str) -> None:
     lengths = Lengths(mean=400.0, shape=shape)  # type: ignore[arg-type]

@@ -35,7 +35,8 @@ def test_weights_are_the_experts_too_unless_these_are_named():
 
 
 @pytest.mark.parametrize(
-    ("text", "near"), [("tq8", "tp8"), ("weigths=fp8", "weights"), ("kv=fp9", "fp8"), ("tp0", None)]
+    ("text", "near"),
+    [("tq8", "tp8"), ("weigths=fp8", "weights"), ("kv=fp9", "fp8"), ("tp0", None), ("tp=4", "tp4")],
 )
 def test_a_wrong_word_is_told_with_the_nearest(text, near):
     with pytest.raises(BadInput) as caught:

@@ -64,7 +64,7 @@ def test_what_is_left_out() -> None:
     ("tq8", "plan", "tp8"), ("tp8 tp4", "plan", None), ("recompute=fulll", "plan.recompute", "full"),
     ("recompue=full", "plan", "recompute"), ("zero4", "plan.zero", None), ("tp0", "plan.tp", None),
     ("tp-1", "plan", "tp1"), ("tp1.5", "plan", None), ("order=tp,dp", "plan.order", None),
-    ("=", "plan", None),
+    ("=", "plan", None), ("tp=8", "plan", "tp8"), ("micro_batch=2", "plan", "mbs2"),
     ("tp99999999999999999999", "plan.tp", None), ("no-tp", "plan", "no-sp"), ("tp²", "plan", "tp1"),
 ])  # fmt: skip
 def test_wrong_words_are_named(text: str, path: str, nearest: str | None) -> None:

@@ -292,6 +292,22 @@ def test_set_again_and_again(folder: Path) -> None:
     assert told["memory_capacity_bytes"] == 10e9
 
 
+@pytest.mark.parametrize(
+    ("path", "inside"),
+    [
+        ("chip.matrix_flop_per_s", "chip.matrix_flop_per_s.bf16"),
+        ("system.chip", "system.chip.cores"),
+    ],
+)
+def test_what_holds_more_than_one_value_is_set_by_one_of_them(
+    folder: Path, path: str, inside: str
+) -> None:
+    outcome = foretell(*toy(folder, "--set", f"{path}=2000 TFLOP/s"))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"{path}: holds more than one value" in outcome.err
+    assert f" {inside}," in outcome.err
+
+
 @pytest.mark.parametrize("kind", ["chips", "systems", "models"])
 def test_every_entry_is_listed_and_can_be_shown(kind: str) -> None:
     listed = answer("catalog", kind)

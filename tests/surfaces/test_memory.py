@@ -37,6 +37,20 @@ def test_json() -> None:
     assert fullest[0]["total_bytes"] == pytest.approx(told["peak_memory_bytes"])
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (*FITS, *PLAN),
+        ("mixtral-8x7b", "--system", "a100", "--gpus", "64", "--plan", "tp2 pp2 ep8 zero1"),
+    ],
+    ids=["dense", "experts"],
+)
+def test_the_step_is_the_estimates(asked: tuple[str, ...]) -> None:
+    told, estimate = (foretell(verb, *asked, "--json").json for verb in ("memory", "estimate"))
+    assert told["step_s"] == pytest.approx(estimate["step_s"], rel=1e-12)
+    assert all(s["moments_s"][-1] == pytest.approx(told["step_s"]) for s in told["stages"])
+
+
 def test_a_page_has_the_figure(tmp_path: Path) -> None:
     target = tmp_path / "step.html"
     assert foretell("memory", *FITS, *PLAN, "--out", str(target)).code == 0

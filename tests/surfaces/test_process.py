@@ -81,6 +81,11 @@ def test_an_interrupt_is_quiet(env: dict[str, str], tmp_path: Path, workers: str
     slow = patched(env, tmp_path, SLOW.format(ready=str(ready)))
     arguments = ("search", "llama-3.1-8b", "--gpus", "8xH100", "--workers", workers)
     process = start(slow, *arguments, start_new_session=True)
+    assert interrupted(process, ready) == (130, "", "")
+
+
+def interrupted(process: "subprocess.Popen[str]", ready: Path) -> tuple[int, str, str]:
+    """Exit code and output of a process that is interrupted once a file is there."""
     limit = time.monotonic() + 30
     while not ready.exists() and time.monotonic() < limit:
         time.sleep(0.01)
@@ -89,7 +94,39 @@ def test_an_interrupt_is_quiet(env: dict[str, str], tmp_path: Path, workers: str
         out, err = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert (process.returncode, out, err) == (130, "", "")
+    return process.returncode, out, err
+
+
+SLOW_START = """
+import sys, time
+from pathlib import Path
+
+if "--multiprocessing-fork" in sys.orig_argv:
+    Path({ready!r}).touch()
+    time.sleep(1.0)
+"""
+STUDY = """
+[study]
+kind = "training"
+plan = "zero1"
+[base]
+model = "llama-3.2-1b"
+system = "h100-sxm"
+gpus = 8
+[vary]
+seq_len = [1024, 2048]
+"""
+
+
+def test_an_interrupt_is_quiet_while_workers_of_a_sweep_begin(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    ready, study = tmp_path / "ready", tmp_path / "study.toml"
+    study.write_text(STUDY)
+    slow = patched(env, tmp_path, SLOW_START.format(ready=str(ready)))
+    arguments = ("sweep", str(study), "--out", str(tmp_path / "out"), "--workers", "2")
+    process = start(slow, *arguments, start_new_session=True)
+    assert interrupted(process, ready) == (130, "", "")
 
 
 def test_a_reader_that_goes_away_is_no_error(env: dict[str, str]) -> None:

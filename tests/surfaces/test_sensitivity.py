@@ -8,6 +8,27 @@ import pytest
 from tests.surfaces.command import foretell
 
 STEP = ("llama-3.1-8b", "--gpus", "64xh100-sxm", "--global-batch", "256", "--plan", "tp2 pp2 zero1")
+UNPRICED = """\
+id = "my-box"
+name = "A box"
+
+[chip]
+id = "mychip"
+name = "A chip"
+vendor = "me"
+architecture = "mine"
+memory_bytes = "64 GiB"
+memory_bandwidth_bytes_per_s = "2 TB/s"
+vector_flop_per_s = "20 TFLOP/s"
+tdp_watts = "400 W"
+matrix_flop_per_s = { bf16 = "300 TFLOP/s" }
+
+[network.node]
+size = 8
+bandwidth_bytes_per_s = "100 GB/s"
+latency_s = "3 us"
+"""
+"""A system of which nobody knows a price."""
 SERVICE = ("llama-3.1-8b", "--gpus", "1xh100-sxm", "--isl", "500", "--osl", "100")
 
 
@@ -52,3 +73,18 @@ def test_what_cannot_be_is_said(words: tuple[str, ...], code: int, said: str) ->
     assert told.code == code
     assert said in told.err
     assert told.out == ""
+
+
+def test_a_chip_without_a_price_answers_in_time_and_energy(tmp_path: Path) -> None:
+    """Money is asked for by its flags alone: without them its absence is said, with them it is an error."""
+    file = tmp_path / "mine.toml"
+    file.write_text(UNPRICED)
+    asked = ("sensitivity", "llama-3.1-8b", "--system", str(file), "--gpus", "8", "--plan", "tp8")
+    found = foretell(*asked, "--json")
+    assert (found.code, found.err) == (0, "")
+    assert set(found.json["results"]) == {"step_s", "energy_joules"}
+    assert all(set(n["elasticities"]) == set(found.json["results"]) for n in found.json["numbers"])
+    assert any("Cost is unknown" in said for said in found.json["assumptions"])
+    assert "Elasticities" in foretell(*asked).out
+    assert "usd_per_million_tokens" in foretell(*asked, "--price", "2", "--json").json["results"]
+    assert foretell(*asked, "--rent", "own").code == 2

@@ -129,3 +129,13 @@ def test_a_price_set_by_hand_is_paid():
     by_flag = package.serve("llama-3.1-8b", price=2.0, **asked)
     by_path = package.serve("llama-3.1-8b", set=("prices.usd_per_chip_hour=2.0",), **asked)
     assert by_flag.usd_per_million_output_tokens == by_path.usd_per_million_output_tokens
+
+
+@pytest.mark.parametrize("verb", ["serve", "size"])
+def test_words_and_engine_are_looked_at_beside_names(verb):
+    """One go: a wrong model does not hide a wrong engine or a wrong word."""
+    wrong = ("llama-3.1-70", "--system", "h100-sx", "--rate", "1", "--engine", "vlm", "--plan", "q")
+    outcome = foretell(verb, *wrong)
+    assert (outcome.code, outcome.out) == (2, "")
+    paths = [line.split(":")[1].strip() for line in outcome.err.splitlines()]
+    assert paths == ["model", "system", "engine", "plan"]

@@ -133,6 +133,19 @@ def test_a_narrow_page_loses_nothing(
         assert words(narrow) == words(wide)
 
 
+def test_numbers_stay_whole_where_words_can_fold(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.show(estimate_text(ESTIMATE))
+    lines = capsys.readouterr().out.splitlines()
+    numbers = [line.split()[1] for line in lines if line.endswith("datasheet")]
+    monkeypatch.setenv("COLUMNS", "40")
+    console.show(estimate_text(ESTIMATE))
+    narrow = capsys.readouterr().out.split()
+    assert len(numbers) > 2
+    assert all(number in narrow for number in numbers)
+
+
 class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 

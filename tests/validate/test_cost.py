@@ -30,6 +30,9 @@ def test_every_digit(data_dir: Path, name: str, rows: int, values: int) -> None:
     wrong = [one for one in scores.predictions if one.predicted != one.measured]
     assert wrong == []
     assert scores.to_dict()["values_equal"] == values
+    assert {source: one["rows"] for source, one in scores.to_dict()["by_source"].items()} == {
+        name: values
+    }
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 from pathlib import Path
 from statistics import median
 
+from foretell.cost.kernels.choose import catalogue_surfaces
+from foretell.validate.collectives import score_collectives
+from foretell.validate.own_runs import with_steps
+from foretell.validate.pages import serving_scores, training_scores, with_sections
 from foretell.validate.published import runs, with_runs, with_table
-from foretell.validate.serving import score_serving
 from foretell.validate.training import score_training
 
 LEAST = 200
@@ -52,16 +55,48 @@ def test_the_readme_tells_the_scores_of_today(root: Path, data_dir: Path) -> Non
     """Figures over measured tables, which a page cannot be generated from where these are not at hand."""
     page = " ".join((root / "README.md").read_text().split())
     runs_file = data_dir / "training" / "measured_runs.csv.gz"
-    found, without = (
-        score_training(runs_file, leave_one_out=left).to_dict() for left in (None, "source")
-    )
+    found = training_scores(data_dir)
+    without = score_training(runs_file, leave_one_out="source").to_dict()
     off, off_without = (100.0 * s["median_of_sources"] for s in (found, without))
     assert (
         f"Over {found['rows_with_target']:,} measured training runs of {found['sources']}" in page
     )
     assert f"off by {off:.1f} %, {off_without:.1f} % with the source left out" in page
-    served = score_serving(data_dir / "inference" / "measured_serving.csv.gz").to_dict()
-    loop = served["by_kind"]["online_concurrency"]
+    loop = serving_scores(data_dir)["by_kind"]["online_concurrency"]
     tpot, ttft = (100.0 * loop[name]["median_ape"] for name in ("tpot", "ttft"))
     assert f"over {loop['tpot']['rows']} measured services" in page
     assert f"TPOT by {tpot:.1f} %, TTFT by {ttft:.1f} %" in page
+
+
+def test_the_readme_tells_how_well_kernels_are_fitted(root: Path) -> None:
+    page = " ".join((root / "README.md").read_text().split())
+    surfaces = catalogue_surfaces()
+    points = round(sum(one.points for one in surfaces), -4)
+    assert f"fitted to {points:,} public measurements" in page
+    for words, families in (
+        ("for products", ("gemm",)),
+        ("for attention", ("prefill", "decode", "mla-prefill", "mla-decode")),
+        ("for experts", ("experts",)),
+    ):
+        errors = [100.0 * s.left_out_median_ape for s in surfaces if s.family in families]
+        assert f"{min(errors):.0f} to {max(errors):.0f} % {words}" in page
+
+
+def test_the_readme_tells_the_errors_of_collectives(root: Path, data_dir: Path) -> None:
+    page = " ".join((root / "README.md").read_text().split())
+    sizes = score_collectives(data_dir / "network" / "nccl_multinode.csv.gz").to_dict()["by_size"]
+    large, middle, small = (
+        100.0 * sizes[name]["median_ape"]
+        for name in ("from_16mib", "64kib_to_16mib", "below_64kib")
+    )
+    assert f"{large:.1f} % from 16 MiB on, {middle:.1f} % from 64 KiB, {small:.1f} % below" in page
+
+
+def test_pages_tell_our_own_steps_as_predicted_today(root: Path) -> None:
+    for page, text in with_steps(root).items():
+        assert page.read_text() == text, f"{page.name}: python -m foretell.validate.published"
+
+
+def test_pages_tell_the_errors_of_today(root: Path, data_dir: Path) -> None:
+    for page, text in with_sections(root, data_dir).items():
+        assert page.read_text() == text, f"{page.name}: python -m foretell.validate.published DATA"

@@ -12,6 +12,8 @@ Blank cells are filled by rules, each said:
     options     those of the public benchmark's scripts (InferenceX) for TensorRT-LLM: prompts of 1024 for
                 answers of 1024 wait up to 20 steps for each other (dense models, tp below 8), DeepSeek's
                 answers are sent ten tokens at a time; 1.1.0rc2.post2 serves it with multi-token prediction
+    offline     TensorRT-LLM's tables since 0.19: mixtures with attention data parallel, up to 4096 at once;
+                vLLM's default limits by version and card
 """
 
 import re
@@ -24,21 +26,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.calibrate.serving_rows import Row
+from foretell.calibrate.serving_rules import (
+    attention_ranks,
+    drafted,
+    formats_of,
+    fraction_of,
+    mixture_of,
+    offline_limit,
+    scripted,
+)
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.models import catalogue_model, find_model
 from foretell.catalog.names import exists, find
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
 from foretell.records import dataclass
-from foretell.serving.formats import stored_formats
+from foretell.serving.arrivals import with_rate
 from foretell.serving.layouts import query_heads
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
 from foretell.serving.static import offline_tokens_per_s, static_batch
-from foretell.serving.steady import steady, with_rate
+from foretell.serving.steady import steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
-from foretell.specs.deployment import Deployment, Format, Traffic
+from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
-from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 from foretell.specs.system import System
 
@@ -66,25 +76,8 @@ EARLY = "2023, Splitwise"
 """Engine of rows whose long answers stopped early, so that their end-to-end times mean nothing."""
 LONG_ANSWER = 1024.0
 """Tokens from which those answers are."""
-MEMORY_NOTES = re.compile(
-    r"(?:gpu_memory_utilization|free_gpu_mem(?:ory)?_fraction|mem[_-]fraction[_-]static)\D{0,3}(0?\.\d+)"
-)
-"""Fractions of memory as notes tell them."""
-PRECISIONS: dict[str, str] = {
-    "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp8_block": "fp8", "fp8-block": "fp8",
-    "awq": "int4", "gptq": "int4", "w4a16": "int4", "w8a8": "int8", "w4a8": "int4",
-}  # fmt: skip
-"""Other names of precisions."""
-
-
-ACCEPTED = 0.6
-"""Chance that a drafted token is kept where all before it were, on the benchmark's random prompts: three
-drafts then keep 1.2. Prose keeps 0.8 to 0.9 (DeepSeek-V3 report, section 5.4.3)."""
 LEAST_CACHE = 0.03
 """Share of a card that the cache of a run that was measured had at least."""
-SHORT, MANY_RANKS, BATCH_WAIT, TOGETHER = 1024.0, 8, 20.0, 10
-"""Lengths and degree for which the benchmark's scripts let prompts wait, for how many steps, and tokens that
-they send together for DeepSeek (github.com/SemiAnalysisAI/InferenceX, benchmarks)."""
 
 
 class Unsupported(Exception):
@@ -118,7 +111,7 @@ class Case:
     @property
     def mixture(self) -> bool:
         """Whether the model has routed experts."""
-        return any(isinstance(layer.ffn, Experts) for layer in self.model.stack.layers)
+        return mixture_of(self.model)
 
 
 def case_of(row: Row) -> Case:
@@ -137,7 +130,8 @@ def case_of(row: Row) -> Case:
     tp = row.tp or max((row.n_gpus or 1) // ((row.pp or 1) * (row.dp or 1)), 1)
     if row.tp is None:
         said.append(f"tp {tp}: all chips of the row")
-    dp, ep, pp = row.dp or 1, row.ep or 1, row.pp or 1
+    tp, dp = attention_ranks(row, model, profile, tp, said)
+    ep, pp = row.ep or (dp if row.dp is None else 1), row.pp or 1
     if tp * dp * pp > (row.n_gpus or tp * dp * pp) and tp in (dp, ep):
         tp = 1  # tables that print the ranks of a group twice: as tp and as dp
     draft, accepted = drafted(row, model, profile, dp, said)
@@ -189,71 +183,11 @@ def model_named(name: str) -> Model:
 
 @lru_cache(maxsize=128)
 def system_named(gpu: str) -> System:
-    """The reference system of the chip that a row names."""
-    if not gpu or not exists(gpu, ("chip",)):
-        raise Unsupported(f"the chip {gpu or '(blank)'} is not in the catalogue")
-    return named_system(find(gpu, ("chip",)).id)
-
-
-def formats_of(
-    row: Row, model: Model, system: System, profile: EngineProfile, said: list[str]
-) -> tuple[Format, Format, Format]:
-    """Formats of dense matrices, experts and cache."""
-    precision = row.precision.lower()
-    precision = PRECISIONS.get(precision, precision)
-    if precision in ("fp4", "w4a16-mxfp4"):
-        precision = "mxfp4" if model.dtype == "mxfp4" else "nvfp4"
-    weights, experts = stored_formats(model, precision)
-    given = row.kv_precision.lower()
-    given = PRECISIONS.get(given, given)
-    if given in ("fp16", "bf16", "fp8", "int8", "nvfp4"):
-        kv: Format = "bf16" if given in ("fp16", "bf16") else given  # type: ignore[assignment]
-        return weights, experts, kv
-    narrow = precision in ("fp8", "nvfp4")
-    eager = profile.engine == "trtllm" or system.chip.architecture.startswith("blackwell")
-    kv = "fp8" if narrow and eager and "fp8" in system.chip.matrix_flop_per_s else "bf16"
-    said.append(f"cache in {kv}")
-    return weights, experts, kv
-
-
-def drafted(
-    row: Row, model: Model, profile: EngineProfile, dp: int, said: list[str]
-) -> tuple[int, float]:
-    """Tokens drafted a step and kept of them, where a row is known to predict several.
-
-    The public benchmark's scripts of TensorRT-LLM 1.1.0rc2.post2 serve DeepSeek with multi-token prediction
-    (three tokens, one where attention is data parallel) where experts are spread; rows do not record it.
-    """
-    told = re.search(r"(?<![a-z])mtp[-_ ]?(\d)?(?![a-z])", row.notes.lower())
-    scripted = profile.engine == "trtllm" and "1.1.0rc2.post2" in row.version and (row.ep or 1) > 1
-    if model.prediction is None or not (told or scripted):
-        return 0, 0.0
-    many = int(told.group(1)) if told and told.group(1) else (1 if dp > 1 else 3)
-    kept = sum(ACCEPTED**i for i in range(1, many + 1))
-    said.append(f"multi-token prediction: {many} tokens drafted, {kept:.2f} kept")
-    return many, kept
-
-
-def scripted(
-    row: Row, model: Model, profile: EngineProfile, tp: int, said: list[str]
-) -> tuple[float | None, int]:
-    """Steps that prompts wait for each other, and tokens sent together, by the benchmark's scripts."""
-    if row.kind != "online_concurrency" or profile.engine != "trtllm" or not profile.since >= "1":
-        return None, 1
-    dense = not any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
-    if dense and row.isl == SHORT and row.osl == SHORT and tp < MANY_RANKS:
-        said.append(f"prompts wait up to {BATCH_WAIT:g} steps for each other")
-        return BATCH_WAIT, 1
-    if model.prediction is not None:
-        said.append(f"{TOGETHER} tokens are sent together")
-        return None, TOGETHER
-    return None, 1
-
-
-def fraction_of(row: Row) -> float | None:
-    """The fraction of memory that the notes tell."""
-    found = MEMORY_NOTES.search(row.notes)
-    return float(found.group(1)) if found else None
+    """The reference system of the chip that a row names, or the system that it names in its place."""
+    for kind in ("chip", "system"):
+        if gpu and exists(gpu, (kind,)):
+            return named_system(find(gpu, (kind,)).id)
+    raise Unsupported(f"the chip {gpu or '(blank)'} is not in the catalogue")
 
 
 Figures = dict[str, float]
@@ -376,7 +310,8 @@ def offline_batch(case: Case, engine: EngineProfile, memory: Memory, context: Ar
     """Sequences at once with an endless queue."""
     d = case.deployment
     room = sequences_that_fit(memory, case.model, d, engine, context)
-    return np.maximum(np.minimum(np.floor(room), (d.max_batch or engine.max_batch) * d.dp), 1.0)
+    most = d.max_batch or offline_limit(case.row, engine, case.system.chip)
+    return np.maximum(np.minimum(np.floor(room), most * d.dp), 1.0)
 
 
 def measured(row: Row) -> dict[str, float]:

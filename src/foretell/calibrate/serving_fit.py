@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from foretell.calibrate.serving_cases import (
     predicted_all,
 )
 from foretell.calibrate.serving_rows import Row
-from foretell.catalog.engines import profiles
+from foretell.catalog.engines import profiles, usual
 from foretell.catalog.files import toml_value
 from foretell.records import dataclass
 from foretell.specs.engine import EngineProfile, Fit
@@ -85,15 +84,6 @@ EVALS = 10
 """Most steps of a fit."""
 LEAST = 1e-3
 """Values below this share of their scale are none."""
-GENERIC: Mapping[str, float] = {
-    "host_step_s": 4e-4,
-    "prefill_factor": 1.2,
-    "prefill_layer_s": 5e-4,
-    "prefill_mixture_s": 1e-3,
-    "latency_s": 0.013,
-    "latency_s_per_token": 5e-7,
-}
-"""Where a fit begins of which nothing is known: what engines of 2025 and 2026 have about."""
 LOADED = ("online_concurrency", "online_serving")
 """Kinds whose throughput is derived from their latencies."""
 
@@ -237,14 +227,7 @@ def left_out_profile(case: Case, group: str, loaded: Sequence[Case]) -> EnginePr
     weights = [
         (OWN if one.profile.engine == engine else OTHER) / np.sqrt(many[one.group]) for one in rest
     ]
-    return fit_profile(generic(case.profile), rest, LOOP, FIRM, np.array(weights))
-
-
-def generic(profile: EngineProfile) -> EngineProfile:
-    """A profile with what is fitted at its usual values; rules and limits as they are."""
-    values: dict[str, Any] = {f.name: f.default for f in fields(EngineProfile) if f.name in MOVED}
-    values |= {**GENERIC, "reserve_bytes": profile.reserve_bytes}
-    return replace(profile, **values)
+    return fit_profile(usual(case.profile), rest, LOOP, FIRM, np.array(weights))
 
 
 def rounded(value: float | None) -> float | None:

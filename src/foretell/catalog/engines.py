@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,12 +15,41 @@ FILE = ROOT / "engines.toml"
 """Every profile that is known."""
 ORDER = ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-ultra", "rubin")
 """Chip generations; the nearest one stands for a generation that no profile names."""
+WIDE_CARD_BYTES = 70.0 * 2**30
+"""Memory from which vLLM's defaults are those of large cards (vllm/engine/arg_utils.py)."""
+SMALL_RESERVE = 0.05
+"""Most that an engine keeps of a smaller card for context, workspaces and graphs: about a gibibyte of 24, as
+start-up logs of vLLM have it (recalled)."""
+NARROW_BATCH, NARROW_TOKENS = 256, 2048
+"""Sequences and tokens of a step that vLLM's server allows by default on other cards, and on every A100."""
+OVERHEADS = (
+    "host_step_s", "host_sequence_s", "layer_s", "exchange_s", "prefill_factor",
+    "prefill_expert_factor", "prefill_layer_s", "prefill_mixture_s", "prefill_step_s", "latency_s",
+    "latency_s_per_token", "expert_layer_s",
+)  # fmt: skip
+"""What of a profile is fitted to rows under load."""
+USUAL: Mapping[str, float] = {
+    "host_step_s": 4e-4,
+    "prefill_factor": 1.2,
+    "prefill_layer_s": 5e-4,
+    "prefill_mixture_s": 1e-3,
+    "latency_s": 0.013,
+    "latency_s_per_token": 5e-7,
+}
+"""What engines of 2025 and 2026 have about; the rest as a profile has it by default."""
+HOST_SPEED: Mapping[str, float] = {
+    "hopper": 1.4, "blackwell": 1.4, "blackwell-ultra": 1.4, "rubin": 1.4,
+}  # fmt: skip
+"""Speed of one thread of a generation's usual hosts over that of A100 nodes (EPYC of 2019 beside Xeons of
+2023), by which host-bound engines of 2023 are faster there."""
 FIRST_YEAR = 2000
 """Numbers from here on are years, not versions."""
+KEPT_YEARS = 1
+"""Years after which the end of a profile's versions is long ago."""
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "nemo": "nemo", "fastertransformer": "nemo", "torch": "torch", "huggingface": "torch",
-    "transformers": "torch",
+    "transformers": "torch", "trt": "trtllm",
 }  # fmt: skip
 """Words in the names of engines, and the engine."""
 
@@ -45,12 +75,28 @@ def engine_named(text: str) -> str | None:
 
 
 def profile(name: str, chip: Chip, version: str = "") -> EngineProfile:
-    """A profile by its id, or an engine's for a version and a chip: the newest of the nearest generation."""
+    """A profile by its id, or an engine's for a version and a chip: the newest of the nearest generation.
+
+    Without a version the engine of today is meant: profiles that ended years ago come last, however near
+    the chips that they were fitted on.
+    """
+    if name in profiles():
+        return profiles()[name]
+    mine = profiles_named(name)
+    version = version or _version_in(name)
+    newest = 0 if version else max(p.years[0] for p in mine)
+    best = min(
+        mine,
+        key=lambda p: (outside(p, version), outdated(p, newest), far(p, chip), newest_first(p)),
+    )
+    return on_card(best, chip)
+
+
+def profiles_named(name: str) -> list[EngineProfile]:
+    """The profile of an id, or all of an engine; BadInput where a name is neither."""
     known = profiles()
-    if name in known:
-        return known[name]
     engine = engine_named(name)
-    mine = [p for p in known.values() if p.engine == engine]
+    mine = [known[name]] if name in known else [p for p in known.values() if p.engine == engine]
     if not mine:
         names = [*known, *dict.fromkeys(p.engine for p in known.values())]
         raise BadInput(
@@ -64,7 +110,58 @@ def profile(name: str, chip: Chip, version: str = "") -> EngineProfile:
                 )
             ]
         )
-    return min(mine, key=lambda p: (outside(p, version), far(p, chip), newest_first(p)))
+    return mine
+
+
+def on_card(p: EngineProfile, chip: Chip) -> EngineProfile:
+    """A profile as it holds on a chip: its limits there, and its overheads where it was fitted to others."""
+    if p.architectures and chip.architecture not in p.architectures:
+        p = carried_over(p, chip)
+    if float(chip.memory_bytes) < WIDE_CARD_BYTES:
+        p = replace(p, reserve_bytes=min(p.reserve_bytes, SMALL_RESERVE * float(chip.memory_bytes)))
+    if not p.limits_by_card or wide_card(chip):
+        return p
+    return replace(
+        p, max_batch=min(p.max_batch, NARROW_BATCH), max_tokens=min(p.max_tokens, NARROW_TOKENS)
+    )
+
+
+def carried_over(p: EngineProfile, chip: Chip) -> EngineProfile:
+    """A profile on a generation of chips that it was not fitted to: usual overheads in place of its own.
+
+    What an engine loses on one generation says little of another, where its kernels are others: rows of
+    TensorRT-LLM and vLLM on Hopper and Blackwell are met to 5.3 % (TPOT) and 18 % (TTFT) by what is usual, to
+    6.5 and 24 % by the same engine's profile of the other generation. Without graphs the host is the engine,
+    and only its speed differs.
+    """
+    if p.graph:
+        return usual(p) if p.fit.left_out_ttft_ape is not None else p
+    speed = HOST_SPEED.get(chip.architecture, 1.0) / HOST_SPEED.get(p.architectures[0], 1.0)
+    return replace(
+        p, eager_layer_s=p.eager_layer_s / speed, eager_sequence_s=p.eager_sequence_s / speed
+    )
+
+
+def usual(p: EngineProfile) -> EngineProfile:
+    """A profile with what is fitted under load at its usual values; rules and limits as they are."""
+    values: dict[str, Any] = {f.name: f.default for f in fields(p) if f.name in OVERHEADS}
+    return replace(p, **values | dict(USUAL))
+
+
+def wide_card(chip: Chip) -> bool:
+    """Whether vLLM's defaults take a chip for a large one."""
+    return float(chip.memory_bytes) >= WIDE_CARD_BYTES and not chip.id.startswith("a100")
+
+
+def _version_in(name: str) -> str:
+    """The version that an engine's name ends with, as in vllm-0.6."""
+    found = re.search(r"[0-9]+(\.[0-9]+)*$", name.strip())
+    return found[0] if found else ""
+
+
+def outdated(p: EngineProfile, year: int) -> bool:
+    """Whether a profile's versions ended so long before a year that nobody means them then."""
+    return 0 < p.years[1] < year - KEPT_YEARS
 
 
 def outside(p: EngineProfile, version: str) -> float:

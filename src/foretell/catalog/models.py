@@ -23,6 +23,13 @@ FOLDER = Path(__file__).parent / "models"
 INDEX = FOLDER / "index.toml"
 STORED = (("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp8", "fp8"), ("fp4", "nvfp4"))
 """How a repository's name says that its weights are stored in fewer bits: ending, precision."""
+LAST_WORDS = 3
+"""Words at the end of a repository's name among which it may say so (`-FP8-KV`, `-FP8-dynamic`)."""
+PACKED = re.compile(
+    r"[-_. ](?:instruct|chat|hf|it|preview|fp8|fp4|nvfp4|mxfp4|mxfp8|bf16|fp16|int[48]|w\d+a\d+|[48]bit"
+    r"|awq|gptq|kv|dynamic|static|block|marlin|quantized|turbo)$"
+)
+"""Endings of repositories' names that leave the model's shape as it is."""
 Given = str | os.PathLike[str] | Mapping[str, Any]
 """A name or path, or a parsed config (Hugging Face's form or ours)."""
 
@@ -63,6 +70,8 @@ class Names:
     """`name_key` of every name -> id."""
     by_plain: Mapping[str, frozenset[str]]
     """The same without any punctuation -> ids, more than one where that is ambiguous."""
+    by_kin: Mapping[str, frozenset[str]]
+    """The same without owner and endings that leave the shape as it is -> ids."""
 
 
 def model(given: Given, *, files: bool = True) -> Model:
@@ -98,7 +107,8 @@ def find_model(name: str) -> ModelEntry | None:
         allowed = " or ".join(sorted(found))
         message = "means more than one model"
         raise BadInput([Problem(path="model", value=name, message=message, allowed=allowed)])
-    return names.entries[next(iter(found))] if found else None
+    found = found or names.by_kin.get(kin_key(name), frozenset())
+    return names.entries[next(iter(found))] if len(found) == 1 else None
 
 
 def model_entries() -> tuple[ModelEntry, ...]:
@@ -164,6 +174,14 @@ def name_key(name: str) -> str:
     return re.sub(r"[^a-z0-9.]|(?<![0-9])\.|\.(?![0-9])", "", joined)
 
 
+def kin_key(name: str) -> str:
+    """A repository's name without its owner, and without what tells how its weights were tuned or packed."""
+    plain = re.sub(r"^meta-(?=llama)", "", name.rsplit("/", 1)[-1].lower())
+    while (shorter := PACKED.sub("", plain)) != plain:
+        plain = shorter
+    return name_key(plain)
+
+
 def plain_key(name: str) -> str:
     """Lower case, letters and digits alone."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
@@ -175,16 +193,19 @@ def load_names() -> Names:
     entries: dict[str, ModelEntry] = {}
     by_key: dict[str, str] = {}
     by_plain: dict[str, set[str]] = {}
+    by_kin: dict[str, set[str]] = {}
     for table in read_table(INDEX)["model"]:
         entry = ModelEntry(**{**table, "aliases": tuple(table.get("aliases", ()))})
         entries[entry.id] = entry
         for name in (entry.id, *entry.aliases):
             by_key.setdefault(name_key(name), entry.id)
             by_plain.setdefault(plain_key(name), set()).add(entry.id)
+            by_kin.setdefault(kin_key(name), set()).add(entry.id)
     return Names(
         entries=entries,
         by_key=by_key,
         by_plain={key: frozenset(ids) for key, ids in by_plain.items()},
+        by_kin={key: frozenset(ids) for key, ids in by_kin.items()},
     )
 
 
@@ -203,9 +224,11 @@ def catalogue_model(id: str) -> Model:
 
 def _stored(record: Model, name: str) -> Model:
     """With the precision that the name of a repository says its weights are stored in."""
-    plain = plain_key(name)
+    if "/" not in name:
+        return record
+    plain, words = plain_key(name), re.split(r"[-_. ]", name.lower())[-LAST_WORDS:]
     for ending, dtype in STORED:
-        if "/" in name and plain.endswith(ending) and record.dtype != dtype:
+        if (plain.endswith(ending) or ending in words) and record.dtype != dtype:
             said = f"weights stored in {dtype}, as the name {name} says"
             return replace(record, dtype=dtype, assumptions=(*record.assumptions, said))
     return record

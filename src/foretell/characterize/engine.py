@@ -59,6 +59,8 @@ class Trainer:
 
     def __init__(self, point: Point, device: str, *, overlap: bool) -> None:
         self.point, self.plan, self.device, self.overlap = point, point.plan, device, overlap
+        # 32-bit products as they are, or by units that round their operands.
+        torch.set_float32_matmul_precision("high" if self.plan.precision == "tf32" else "highest")
         self.recorder = Recorder(device)
         self.groups = Groups(self.plan, self.recorder)
         self.cut = Cut(self.groups)

@@ -18,7 +18,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "fused": (False,),
     "recompute": ("none", "full"),
     "schedule": ("1f1b", "gpipe"),
-    "precision": ("bf16", "fp16", "fp32"),
+    "precision": ("bf16", "fp16", "fp32", "tf32"),
     "lora": (0,),
     "shard": (0,),
     "secondary": (0,),

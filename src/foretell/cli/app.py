@@ -4,7 +4,7 @@ from cyclopts import App
 
 VERBS = {
     "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
-    "search": "Every plan ranked, best first.",
+    "search": "Every plan ranked, best first; words of --plan are held.",
     "memory": "What every pipeline stage holds over one step, its peak and when.",
     "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
@@ -30,10 +30,48 @@ VERBS = {
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
 }
 """Verbs and what they answer."""
+EXAMPLES = {
+    "estimate": "llama-3.1-70b --gpus 512xH100 --global-batch 1024 --seq-len 8192",
+    "search": "qwen3-32b --system dgx-h200 --gpus 96 --global-batch 768 --top 5",
+    "memory": "llama-3.1-70b --gpus 64xH100 --global-batch 32 --plan 'tp8 pp4 zero1 mbs1'",
+    "simulate": "llama-3.1-8b --gpus 64xH100 --plan 'tp2 pp4 zero1 mbs1' --trace step.json.gz",
+    "explain": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
+    "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
+    "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
+    "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
+    "network": "dgx-h100 --collective all-reduce --bytes 64MiB --group 16",
+    "scaling": "llama-3.1-8b --system h100-sxm --gpus 8..512 --strategies 'zero1,zero3,tp4 zero1'",
+    "sensitivity": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
+    "compare": "hgx-h100 dgx-b200 --model llama-3.1-70b --budget 10M --seq-len 8192",
+    "codesign": "examples/codesign_small.toml",
+    "optimise": "examples/codesign_small.toml --trials 50",
+    "sweep": "examples/sweep_small.toml --out results",
+    "catalog show": "h100-sxm",
+    "reference search": "--model gpt3-1t --strategy 1d --chip b200 --fast-domain 8 --gpus 1024",
+    "calibrate measure": "--out mine.jsonl --minutes 8",
+    "calibrate fit": "mine.jsonl --chip my-gpu --out mine.toml",
+    "cost chip": "--node N5 --area 800",
+    "cost package": "h100-sxm",
+    "cost system": "hgx-h100 --gpus 1024",
+    "cost run": "llama-3.1-8b --gpus 64xH100 --tokens 1T --rent own --region iowa",
+    "cost token": "llama-3.1-8b --gpus 1xH100 --isl 2000 --osl 300 --concurrency 32",
+    "sweep export": "results --out results.csv",
+    "sweep plot": "results --out results.html",
+    "characterize run": "examples/characterize_small.toml --dry-run",
+    "characterize trace": "rank0.json.gz rank1.json.gz --model llama-3.1-8b --gpus 2xH200",
+    "translate train": "--source text.en --target text.de --out run --steps 1000",
+    "translate run": "run --file text.en",
+}
+"""One question of each verb, as it is typed, but of those that their flags alone explain."""
 EPILOGUE = (
     "Exit codes: 0 answered; 1 answered, and the answer is no; 2 bad input, nothing on standard "
     "output. --debug anywhere shows the traceback of a fault."
 )
+
+
+def _said(verb: str, answers: str = "") -> str:
+    """What a verb answers, with an example; lists of verbs show the first line alone."""
+    return f"{answers or VERBS[verb]}\n\nFor example: foretell {verb} {EXAMPLES[verb]}"
 
 
 def make_app() -> App:
@@ -48,27 +86,32 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
         help_format="plaintext",  # a reader of Markdown takes a sixth of the time that help may
     )
-    app.command("foretell.cli.estimate:estimate", help=VERBS["estimate"])
-    app.command("foretell.cli.search:search", help=VERBS["search"])
-    app.command("foretell.cli.memory:memory", help=VERBS["memory"])
-    app.command("foretell.cli.simulate:simulate", help=VERBS["simulate"])
-    app.command("foretell.cli.explain:explain", help=VERBS["explain"])
+    app.command("foretell.cli.estimate:estimate", help=_said("estimate"))
+    app.command("foretell.cli.search:search", help=_said("search"))
+    app.command("foretell.cli.memory:memory", help=_said("memory"))
+    app.command("foretell.cli.simulate:simulate", help=_said("simulate"))
+    app.command("foretell.cli.explain:explain", help=_said("explain"))
     app.command(
-        "foretell.cli.explain:compare_plans", name="compare-plans", help=VERBS["compare-plans"]
+        "foretell.cli.explain:compare_plans", name="compare-plans", help=_said("compare-plans")
     )
-    app.command("foretell.cli.serve:serve", help=VERBS["serve"])
-    app.command("foretell.cli.size:size", help=VERBS["size"])
+    app.command("foretell.cli.serve:serve", help=_said("serve"))
+    app.command("foretell.cli.size:size", help=_said("size"))
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
-    catalog.command("foretell.cli.catalog:show", help="One entry, or a file of one's own.")
+    catalog.command(
+        "foretell.cli.catalog:show",
+        help=_said("catalog show", "One entry, or a file of one's own."),
+    )
     app.command(catalog)
     reference = App(name="reference", help=VERBS["reference"])
-    reference.command("foretell.cli.reference:search", help="One published search.")
+    reference.command(
+        "foretell.cli.reference:search", help=_said("reference search", "One published search.")
+    )
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
     reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
-    app.command("foretell.cli.network:network", help=VERBS["network"])
+    app.command("foretell.cli.network:network", help=_said("network"))
     validate = App(name="validate", help=VERBS["validate"])
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
     validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
@@ -79,43 +122,67 @@ def make_app() -> App:
     app.command(validate)
     calibrate = App(name="calibrate", help=VERBS["calibrate"])
     calibrate.command(
-        "foretell.cli.calibrate:measure", help="Time kernels, layers and steps on this machine."
+        "foretell.cli.calibrate:measure",
+        help=_said("calibrate measure", "Time kernels, layers and steps on this machine."),
     )
     calibrate.command(
-        "foretell.cli.calibrate:fit", help="Fit a chip's file to what was measured, for --system."
+        "foretell.cli.calibrate:fit",
+        help=_said("calibrate fit", "Fit a chip's file to what was measured, for --system."),
     )
     app.command(calibrate)
     cost = App(name="cost", help=VERBS["cost"])
-    cost.command("foretell.cli.cost:chip", help="The dies of a chip.")
-    cost.command("foretell.cli.cost:package", help="A package with its dies and memory.")
-    cost.command("foretell.cli.cost:system", help="A cluster: capital, years, hours, renting.")
-    cost.command("foretell.cli.cost_work:run", help="A training run: money, energy, carbon.")
-    cost.command("foretell.cli.cost_work:token", help="A million tokens: money, energy, carbon.")
+    cost.command("foretell.cli.cost:chip", help=_said("cost chip", "The dies of a chip."))
+    cost.command(
+        "foretell.cli.cost:package",
+        help=_said("cost package", "A package with its dies and memory."),
+    )
+    cost.command(
+        "foretell.cli.cost:system",
+        help=_said("cost system", "A cluster: capital, years, hours, renting."),
+    )
+    cost.command(
+        "foretell.cli.cost_work:run",
+        help=_said("cost run", "A training run: money, energy, carbon."),
+    )
+    cost.command(
+        "foretell.cli.cost_work:token",
+        help=_said("cost token", "A million tokens: money, energy, carbon."),
+    )
     app.command(cost)
     app.command(_sweep())
-    app.command("foretell.cli.scaling:scaling", help=VERBS["scaling"])
+    app.command("foretell.cli.scaling:scaling", help=_said("scaling"))
     app.command("foretell.cli.ui:ui", help=VERBS["ui"])
-    app.command("foretell.cli.codesign:codesign", help=VERBS["codesign"])
-    app.command("foretell.cli.optimise:optimise", help=VERBS["optimise"])
-    app.command("foretell.cli.compare:compare", help=VERBS["compare"])
+    app.command("foretell.cli.codesign:codesign", help=_said("codesign"))
+    app.command("foretell.cli.optimise:optimise", help=_said("optimise"))
+    app.command("foretell.cli.compare:compare", help=_said("compare"))
     app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     characterize = App(name="characterize", help=VERBS["characterize"])
     characterize.command(
-        "foretell.cli.characterize:run", help="Train real models, point by point of a matrix."
+        "foretell.cli.characterize:run",
+        help=_said("characterize run", "Train real models, point by point of a matrix."),
     )
-    characterize.command("foretell.cli.traces:trace", help="Break traces of training down.")
+    characterize.command(
+        "foretell.cli.traces:trace",
+        help=_said("characterize trace", "Break traces of training down."),
+    )
     app.command(characterize)
     translate = App(name="translate", help=VERBS["translate"])
-    translate.command("foretell.cli.translate:train", help="Train; a run that was ended goes on.")
-    translate.command("foretell.cli.translate:run", help="Translate lines with a trained model.")
+    translate.command(
+        "foretell.cli.translate:train",
+        help=_said("translate train", "Train; a run that was ended goes on."),
+    )
+    translate.command(
+        "foretell.cli.translate:run",
+        help=_said("translate run", "Translate lines with a trained model."),
+    )
     translate.command(
         "foretell.cli.translate:make_text",
         name="make-text",
         help="Write text in two made-up languages with grammar.",
     )
     app.command(translate)
-    app.command("foretell.cli.sensitivity:sensitivity", help=VERBS["sensitivity"])
+    app.command("foretell.cli.sensitivity:sensitivity", help=_said("sensitivity"))
     return app
 
 
@@ -123,11 +190,14 @@ def _sweep() -> App:
     """`sweep STUDY`, and what is asked of a folder with results."""
     from foretell.cli.sweep import sweep as run
 
-    sweep = App(name="sweep", help=VERBS["sweep"])
+    sweep = App(name="sweep", help=_said("sweep"))
     sweep.default(run)
     sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
     sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
     sweep.command("foretell.cli.codesign:front", help="The points that no other beats.")
-    sweep.command("foretell.cli.sweep:export", help="The results as one file, or by SQL.")
-    sweep.command("foretell.cli.sweep:plot", help="The results as a figure.")
+    sweep.command(
+        "foretell.cli.sweep:export",
+        help=_said("sweep export", "The results as one file, or by SQL."),
+    )
+    sweep.command("foretell.cli.sweep:plot", help=_said("sweep plot", "The results as a figure."))
     return sweep

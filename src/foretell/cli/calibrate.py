@@ -12,26 +12,34 @@ from foretell.errors import BadInput, Problem
 
 def measure(
     *,
-    out: Annotated[str, Parameter(metavar="FILE", help="JSON lines, appended to; resumes.")],
-    minutes: Annotated[float, Parameter(metavar="M", help="Time to take.")] = 8.0,
+    out: Annotated[
+        str, Parameter(metavar="FILE", help="JSON lines; a file that was begun goes on.")
+    ],
+    minutes: Annotated[float, Parameter(metavar="M", help="Minutes to take at most.")] = 8.0,
     only: Annotated[
         str,
         Parameter(
             metavar="GROUPS",
-            help="Some of launch, copies, gemm, attention, pointwise, layers, experts, steps, collectives.",
+            help="Some of launch,copies,gemm,attention,pointwise,layers,experts,steps,collectives; else all.",
         ),
     ] = "",
     device: Annotated[
-        Literal["auto", "cuda", "cpu"], Parameter(help="Where; cuda is ROCm too.")
+        Literal["auto", "cuda", "cpu"], Parameter(help="What to measure; cuda is ROCm too.")
     ] = "auto",
     memory_share: Annotated[
-        float, Parameter(metavar="S", help="Share of the free memory that a point may take.")
+        float,
+        Parameter(metavar="S", help="Share of the free memory that one measurement may take."),
     ] = 0.85,
     short: Annotated[
-        bool, Parameter(negative="", show_default=False, help="A few small points of each group.")
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="A few small measurements of each group, to try it.",
+        ),
     ] = False,
     retry_failed: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Try failed points again.")
+        bool, Parameter(negative="", show_default=False, help="Try measurements that failed again.")
     ] = False,
     json: Json = False,
 ) -> int:

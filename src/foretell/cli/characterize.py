@@ -33,7 +33,10 @@ def run(
     ] = False,
     timeout: Annotated[
         float | None,
-        Parameter(metavar="S", help="Longest time without a sign of life; else the file's."),
+        Parameter(
+            metavar="S",
+            help="Seconds without a sign of life after which a point is given up; else the file's.",
+        ),
     ] = None,
     system: SystemName = None,
     node: Annotated[int, Parameter(metavar="I", help="Of several nodes, which this is.")] = 0,

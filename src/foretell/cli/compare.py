@@ -1,29 +1,34 @@
 """`foretell compare`: systems ranked by what they do for the money."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from foretell.cli import names
-from foretell.cli.flags import Conditions, Json, Settings, decimal, number
+from foretell.cli.flags import Conditions, Json, Settings, by_name, decimal, number
 from foretell.cli.output import no_as_json, write_json
 
 Systems = Annotated[
     str,
     Parameter(completer=names.systems, metavar="SYSTEM", help="Ids of systems or chips, or files."),
 ]
-Model = Annotated[str | None, Parameter(metavar="MODEL", help="An id, or a config.json.")]
+Model = Annotated[
+    str | None,
+    Parameter(metavar="MODEL", help="An id, a config.json or its folder, or a TOML file."),
+]
 Budget = Annotated[
     str | None,
-    Parameter(metavar="USD", help="Such as 10M: pays for each cluster over its years."),
+    Parameter(metavar="USD", help="Such as 10M: what each cluster may cost over its years."),
 ]
 Gpus = Annotated[str | None, Parameter(metavar="N", help="Chips of each, instead of a budget.")]
 Work = Annotated[
     str | None,
     Parameter(metavar="STUDY.toml", help="A mix: [base] and [[workload]] of a study."),
 ]
-By = Annotated[str, Parameter(metavar="tokens|usd", help="Tokens a second, or USD for a token.")]
+By = Annotated[
+    str, Parameter(metavar="tokens|usd", help="Ranked by tokens a second, or by USD for a token.")
+]
 
 
 @Parameter(name="*")
@@ -89,7 +94,7 @@ class Asked:
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `foretell.compare`."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given = by_name(self)
         whole = ("global_batch", "seq_len", "target_len")
         loads = ("isl", "osl", "concurrency", "tpot", "ttft")
         given |= {name: number(given[name]) for name in whole}

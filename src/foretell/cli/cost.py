@@ -1,13 +1,13 @@
 """`foretell cost`: what chips, packages and systems cost."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
 
 from foretell.cli import names
-from foretell.cli.flags import Json, Plot, PriceList
+from foretell.cli.flags import Json, Plot, PriceList, by_name
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.cost import CostAnswer
@@ -47,6 +47,26 @@ Set = Annotated[
         metavar="PATH=VALUE",
         show_default=False,
         help="Any field or figure, as in prices.processes.N5.wafer_usd=17000; once for each.",
+    ),
+]
+
+HourPrice = Annotated[
+    str,
+    Parameter(
+        metavar="USD",
+        show_default=False,
+        help="Rent of a chip for an hour, in the place of the catalogue's.",
+    ),
+]
+Years = Annotated[
+    str, Parameter(metavar="N", show_default=False, help="Years that servers are used; else 5.")
+]
+Utilisation = Annotated[
+    str,
+    Parameter(
+        metavar="SHARE",
+        show_default=False,
+        help="Share of the hours in which owned or reserved chips work; else 0.8.",
     ),
 ]
 
@@ -104,22 +124,10 @@ class Owning:
     gpus: Annotated[
         str, Parameter(metavar="N", show_default=False, help="Chips; else one node.")
     ] = ""
-    price: Annotated[
-        str,
-        Parameter(
-            metavar="USD", show_default=False, help="Rent of a chip for an hour, to compare with."
-        ),
-    ] = ""
+    price: HourPrice = ""
     prices: PriceList = ""
-    years: Annotated[
-        str, Parameter(metavar="N", show_default=False, help="Years that servers are used.")
-    ] = ""
-    utilisation: Annotated[
-        str,
-        Parameter(
-            metavar="SHARE", show_default=False, help="Share of the hours in which chips work."
-        ),
-    ] = ""
+    years: Years = ""
+    utilisation: Utilisation = ""
     watts: Annotated[
         str,
         Parameter(
@@ -145,7 +153,7 @@ def chip(
     """The dies of a chip, good and tested: wafers, defects, harvesting, NRE."""
     from foretell.economics.ask import PackageQuestion, chip_cost
 
-    question = PackageQuestion(name=name, set=set, **_given(silicon))
+    question = PackageQuestion(name=name, set=set, **by_name(silicon))
     return answered(chip_cost, question, sweep, plot, json)
 
 
@@ -161,7 +169,7 @@ def package(
     """A whole package: dies, memory, carrier, substrate, losses in assembly, test, NRE."""
     from foretell.economics.ask import PackageQuestion, package_cost
 
-    question = PackageQuestion(name=name, set=set, **_given(silicon))
+    question = PackageQuestion(name=name, set=set, **by_name(silicon))
     return answered(package_cost, question, sweep, plot, json)
 
 
@@ -177,12 +185,8 @@ def system(
     """A cluster: servers, fabric, building, years, the hour of a chip, and renting beside it."""
     from foretell.economics.ask_system import SystemQuestion, system_cost
 
-    question = SystemQuestion(system=system, set=set, **_given(owning))
+    question = SystemQuestion(system=system, set=set, **by_name(owning))
     return answered(system_cost, question, sweep, plot, json)
-
-
-def _given(flags: Any) -> dict[str, str]:
-    return {field.name: getattr(flags, field.name) for field in fields(flags)}
 
 
 def answered(

@@ -1,11 +1,11 @@
 """`foretell cost run` and `foretell cost token`: what work on a system costs."""
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.cost import Sweep, answered
+from foretell.cli.cost import HourPrice, Sweep, Utilisation, Years, answered
 from foretell.cli.exchange import Import, MaybeModel, asked
 from foretell.cli.flags import (
     AnswerLength,
@@ -22,6 +22,7 @@ from foretell.cli.flags import (
     Rate,
     Spread,
     SystemName,
+    by_name,
 )
 
 
@@ -42,21 +43,10 @@ class Paid:
         str,
         Parameter(metavar="PLACE", help="Whose grid: a country, or a cloud's region."),
     ] = "world"
-    price: Annotated[
-        str, Parameter(metavar="USD", show_default=False, help="Rent of a chip for an hour.")
-    ] = ""
+    price: HourPrice = ""
     prices: PriceList = ""
-    years: Annotated[
-        str, Parameter(metavar="N", show_default=False, help="Years that servers are used.")
-    ] = ""
-    utilisation: Annotated[
-        str,
-        Parameter(
-            metavar="SHARE",
-            show_default=False,
-            help="Share of the hours in which owned or reserved chips work.",
-        ),
-    ] = ""
+    years: Years = ""
+    utilisation: Utilisation = ""
 
 
 @Parameter(name="*")
@@ -101,8 +91,8 @@ def run(
     """A training run: money, energy and carbon, each part by part; compute-optimal without --tokens."""
     from foretell.bills import RunQuestion, run_cost
 
-    named, given = asked(model, _given(question), import_, plain=True)
-    whole = RunQuestion(model=named, **given, **_given(conditions), **_given(paid))
+    named, given = asked(model, by_name(question), import_, plain=True)
+    whole = RunQuestion(model=named, **given, **by_name(conditions), **by_name(paid))
     return answered(run_cost, whole, sweep, plot, json)
 
 
@@ -119,11 +109,7 @@ def token(
     """A million answered tokens at a steady load: money, energy and carbon, each part by part."""
     from foretell.bills import TokenQuestion, token_cost
 
-    named, given = asked(model, _given(service), import_, serving=True, plain=True)
+    named, given = asked(model, by_name(service), import_, serving=True, plain=True)
     given["engine"] = given["engine"] or "vllm"
-    whole = TokenQuestion(model=named, **given, **_given(paid))
+    whole = TokenQuestion(model=named, **given, **by_name(paid))
     return answered(token_cost, whole, sweep, plot, json)
-
-
-def _given(flags: Any) -> dict[str, Any]:
-    return {field.name: getattr(flags, field.name) for field in fields(flags)}

@@ -11,9 +11,11 @@ from foretell.cli.output import write_json
 
 def doctor(
     *,
-    folder: Annotated[str, Parameter(metavar="DIR", help="Where your chip files are.")] = ".",
+    folder: Annotated[
+        str, Parameter(metavar="DIR", help="Where to look for chip files of your own.")
+    ] = ".",
     results: Annotated[
-        str, Parameter(metavar="DIR", help="A folder of results, shared or not.")
+        str, Parameter(metavar="DIR", help="Where sweeps and measured runs leave results.")
     ] = "results",
     json: Json = False,
 ) -> int:

@@ -41,20 +41,26 @@ Settings = Annotated[
 PromptLength = Annotated[str, Parameter(metavar="N", help="Tokens of a prompt.")]
 AnswerLength = Annotated[str, Parameter(metavar="N", help="Tokens of an answer.")]
 Instances = Annotated[
-    str | None, Parameter(metavar="N", help="Chips of all instances; 8xH100 names the system.")
+    str | None, Parameter(metavar="N", help="Chips of all instances; 8xH100 names the system too.")
 ]
 Concurrency = Annotated[
     str | None, Parameter(metavar="N", help="Requests in flight, all instances together.")
 ]
 Rate = Annotated[
-    str | None, Parameter(metavar="R", help="Requests per second, in the place of those.")
+    str | None, Parameter(metavar="R", help="Requests per second, in the place of --concurrency.")
 ]
 Layout = Annotated[
     str | None,
-    Parameter(metavar="WORDS", help='Words such as "tp4 weights=fp8 kv=fp8 max_batch=256".'),
+    Parameter(
+        metavar="WORDS",
+        help='Words such as "tp4 weights=fp8 kv=fp8" (docs/serving.md); without, the best.',
+    ),
 ]
 Spread = Annotated[
-    str, Parameter(metavar="X", help="Lengths are even between this share and the whole.")
+    str,
+    Parameter(
+        metavar="X", help="Lengths are spread evenly from this share to the whole; 1: all alike."
+    ),
 ]
 Engine = Annotated[
     str | None,
@@ -68,7 +74,9 @@ Price = Annotated[
 PriceList = Annotated[
     str,
     Parameter(
-        metavar="FILE", show_default=False, help="Rents of a CSV in SkyPilot's form, not ours."
+        metavar="FILE",
+        show_default=False,
+        help="Rents from a CSV in SkyPilot's form, in the place of the catalogue's.",
     ),
 ]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON.")]
@@ -100,7 +108,10 @@ class Place:
         str | None, Parameter(metavar="N", help="Chips; 512xH100 names the system too.")
     ] = None
     global_batch: Annotated[
-        str | None, Parameter(metavar="N", help="Sequences per step; else about 4 million tokens.")
+        str | None,
+        Parameter(
+            metavar="N", help="Sequences per step; else as many as make about 4 million tokens."
+        ),
     ] = None
     seq_len: Annotated[
         str | None,
@@ -113,7 +124,7 @@ class Place:
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of the Python functions."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given = by_name(self)
         numbers = ("gpus", "global_batch", "seq_len", "target_len")
         return {**given, **{name: number(given[name]) for name in numbers}}
 
@@ -125,7 +136,10 @@ class Question(Place):
 
     plan: Annotated[
         str | None,
-        Parameter(metavar="WORDS", help='Words such as "tp8 pp4 zero1 mbs1 recompute=selective".'),
+        Parameter(
+            metavar="WORDS",
+            help='Words such as "tp8 pp4 zero1 mbs1" (docs/plan.md); without, the best.',
+        ),
     ] = None
 
 
@@ -136,31 +150,53 @@ class Conditions:
 
     tokens: Annotated[
         str | None,
-        Parameter(metavar="N", help="Tokens of a whole run, such as 15T, or chinchilla."),
+        Parameter(
+            metavar="N", help="Tokens of a whole run, such as 15T; chinchilla: compute-optimal."
+        ),
     ] = None
     failures_per_gpu_day: Annotated[
-        str | None, Parameter(metavar="N", help="Of a run: unplanned stops; else 4.7e-4.")
+        str | None,
+        Parameter(metavar="N", help="Of a run: unplanned stops for each chip; else 4.7e-4."),
     ] = None
     restart_s: Annotated[
-        str | None, Parameter(metavar="TIME", help="Of a run: from a stop to reading; else 600.")
+        str | None,
+        Parameter(
+            metavar="TIME", help="Of a run: from a stop to reading the checkpoint; else 600."
+        ),
     ] = None
     checkpoint: Annotated[
-        str | None, Parameter(metavar="async|sync", help="Of a run: how they are written.")
+        str | None,
+        Parameter(
+            metavar="async|sync",
+            help="Of a run: checkpoints written beside the work, or in its place.",
+        ),
     ] = None
     checkpoint_interval: Annotated[
-        str | None, Parameter(metavar="TIME", help="Of a run: such as 30min; else the best.")
+        str | None,
+        Parameter(
+            metavar="TIME", help="Of a run: time between checkpoints, as in 30min; else the best."
+        ),
     ] = None
     checkpoint_wait_s: Annotated[
-        str | None, Parameter(metavar="TIME", help="Of a run: what all chips wait for each.")
+        str | None,
+        Parameter(metavar="TIME", help="Of a run: what all chips wait for each checkpoint."),
     ] = None
     storage_bandwidth: Annotated[
         str | None,
-        Parameter(metavar="RATE", help="Of a run: such as 200GB/s; else 81 MB/s a chip."),
+        Parameter(
+            metavar="RATE",
+            help="Of a run: where checkpoints go, as in 200GB/s; else 81 MB/s a chip.",
+        ),
     ] = None
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `foretell.estimate`."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return by_name(self)
+
+
+def by_name(flags: Any) -> dict[str, Any]:
+    """Flags of a record, by their names."""
+    return {field.name: getattr(flags, field.name) for field in fields(flags)}
 
 
 def number(text: str | None) -> Any:

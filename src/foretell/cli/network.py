@@ -18,7 +18,11 @@ def network(
     ],
     *,
     collective: Annotated[
-        str, Parameter(help="all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, ...")
+        str,
+        Parameter(
+            metavar="NAME",
+            help="all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, ...",
+        ),
     ],
     size: Annotated[
         str,
@@ -26,15 +30,19 @@ def network(
             name="--bytes", metavar="SIZE", help="The full buffer of one rank, such as 64MiB."
         ),
     ],
-    group: Annotated[str, Parameter(metavar="N", help="Members.")],
+    group: Annotated[str, Parameter(metavar="N", help="Chips that take part.")],
     placement: Annotated[
-        str, Parameter(metavar="TIER=N,...", help="Members per tier, else as close as they fit.")
+        str,
+        Parameter(
+            metavar="TIER=N,...",
+            help="Members per tier, as in node=4,cluster=4; else as close as they fit.",
+        ),
     ] = "",
     algorithm: Annotated[
         str, Parameter(metavar="NAME", help="One of the algorithms offered, else the fastest.")
     ] = "",
     neighbours: Annotated[
-        str, Parameter(metavar="N", help="Groups alike that send at the same time.")
+        str, Parameter(metavar="N", help="Other groups like this one that send at the same time.")
     ] = "0",
     imbalance: Annotated[
         float, Parameter(metavar="X", help="All-to-all: the busiest member's part over the mean.")

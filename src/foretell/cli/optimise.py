@@ -14,7 +14,7 @@ from foretell.cli.sweep import Study, watched
 INTERRUPTED = 130
 """Exit code after an interrupt, as a shell has it; what was found so far is shown."""
 
-Number = Annotated[str, Parameter(metavar="N", help="Points asked in all.")]
+Number = Annotated[str, Parameter(metavar="N", help="Trials in all, those of a storage included.")]
 Storage = Annotated[
     str | None,
     Parameter(

@@ -13,9 +13,9 @@ from foretell.errors import Problem
 
 def search(
     *,
-    model: Annotated[str, Parameter(help="gpt3-1t, vit-era5 or gpt3.")],
-    strategy: Annotated[str, Parameter(help="1d, 2d or seqp.")],
-    chip: Annotated[str, Parameter(help="a100, h200 or b200.")],
+    model: Annotated[str, Parameter(metavar="NAME", help="gpt3-1t, vit-era5 or gpt3.")],
+    strategy: Annotated[str, Parameter(metavar="NAME", help="1d, 2d or seqp.")],
+    chip: Annotated[str, Parameter(metavar="NAME", help="a100, h200 or b200.")],
     fast_domain: Annotated[str, Parameter(metavar="N", help="GPUs joined by the fast links.")],
     gpus: Annotated[str, Parameter(metavar="N", help="GPUs in all.")],
     global_batch: Annotated[str, Parameter(metavar="N", help="Samples per iteration.")] = "4096",
@@ -48,7 +48,9 @@ def search(
 
 def study(
     *,
-    out: Annotated[str, Parameter(help="Folder for best_plans.csv and candidate_counts.csv.")],
+    out: Annotated[
+        str, Parameter(metavar="DIR", help="Folder for best_plans.csv and candidate_counts.csv.")
+    ],
     workers: Workers = "2",
     json: Json = False,
 ) -> int:
@@ -68,10 +70,14 @@ def sensitivity(
     *,
     out: Annotated[str, Parameter(metavar="DIR", help="Folder for the table and the figures.")],
     gpus: Annotated[
-        str, Parameter(metavar="N,N", help="GPU counts.")
+        str, Parameter(metavar="N,N", help="Numbers of GPUs.")
     ] = "512,1024,2048,4096,8192,16384",
     maps: Annotated[
-        bool, Parameter(show_default=False, help="The maps over capacity and bandwidth too.")
+        bool,
+        Parameter(
+            show_default=False,
+            help="Draw the maps over capacity and bandwidth too, or leave them out.",
+        ),
     ] = True,
     json: Json = False,
 ) -> int:

@@ -18,7 +18,11 @@ Strategies = Annotated[
     str, Parameter(metavar="PLANS", help='Plans without dp, as in "zero1,zero3,tp4 zero1".')
 ]
 Mode = Annotated[
-    str | None, Parameter(metavar="weak|strong", help="Else strong where --global-batch is given.")
+    str | None,
+    Parameter(
+        metavar="weak|strong",
+        help="Work grows with the GPUs, or stays; else strong where --global-batch is given.",
+    ),
 ]
 Words = Annotated[
     str, Parameter(metavar="WORDS", show_default=False, help="Words that all the plans share.")

@@ -1,11 +1,21 @@
 """`foretell sensitivity`."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Concurrency, Json, ModelName, Plot, Price, Question, Rate, decimal
+from foretell.cli.flags import (
+    Concurrency,
+    Json,
+    ModelName,
+    Plot,
+    Price,
+    Question,
+    Rate,
+    by_name,
+    decimal,
+)
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
@@ -34,7 +44,7 @@ class Load:
 
     def arguments(self) -> dict[str, Any]:
         """What was given."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given = by_name(self)
         return {
             name: value if name == "engine" else decimal(value)
             for name, value in given.items()
@@ -51,7 +61,8 @@ def sensitivity(
     question: Question = NOTHING_SET,
     load: Load = NO_LOAD,
     factor: Annotated[
-        str, Parameter(metavar="X", help="How much better and worse numbers are made.")
+        str,
+        Parameter(metavar="X", help="What-ifs make each number so many times better, and worse."),
     ] = "2",
     replan: Annotated[
         bool,

@@ -61,40 +61,56 @@ def serve(
     ] = False,
     arrivals: Annotated[
         str | None,
-        Parameter(metavar="KIND|FILE", help="closed, poisson, gamma, burst, or a .csv or .jsonl."),
+        Parameter(
+            metavar="KIND|FILE",
+            help="Played: closed, poisson, gamma, burst, or a .csv or .jsonl; else closed or poisson.",
+        ),
     ] = None,
     requests: Annotated[
-        str | None, Parameter(metavar="N", help="Requests played; 2000 where not given.")
+        str | None, Parameter(metavar="N", help="Played: how many requests; else 2000.")
     ] = None,
-    seed: Annotated[str | None, Parameter(metavar="N", help="Of all that is drawn.")] = None,
+    seed: Annotated[
+        str | None, Parameter(metavar="N", help="Played: seed of all that is drawn; else 0.")
+    ] = None,
     lengths: Annotated[
         str | None,
-        Parameter(metavar="SHAPE", help="fixed, uniform, exponential or lognormal lengths."),
+        Parameter(
+            metavar="SHAPE",
+            help="Played: fixed, uniform, exponential or lognormal; else fixed, or uniform with --spread.",
+        ),
     ] = None,
     prefixes: Annotated[
-        str | None, Parameter(metavar="N", help="Different common beginnings of prompts.")
+        str | None, Parameter(metavar="N", help="Played: different common beginnings of prompts.")
     ] = None,
     prefix_tokens: Annotated[
-        str | None, Parameter(metavar="N", help="Tokens of one, on top of the prompt's own.")
+        str | None, Parameter(metavar="N", help="Played: tokens of a beginning, on top of --isl.")
     ] = None,
     routing: Annotated[
-        str | None, Parameter(metavar="RULE", help="round-robin, least-loaded or prefix-aware.")
+        str | None,
+        Parameter(metavar="RULE", help="Played: round-robin (else), least-loaded or prefix-aware."),
     ] = None,
     preemption: Annotated[
-        str | None, Parameter(metavar="RULE", help="recompute or swap, where the cache is full.")
+        str | None,
+        Parameter(
+            metavar="RULE", help="Played: recompute (else) or swap, where the cache is full."
+        ),
     ] = None,
     prefill_plan: Annotated[
         str | None,
-        Parameter(metavar="WORDS", help="Layout of instances that do prompts alone."),
+        Parameter(metavar="WORDS", help="Played: layout of instances that do prompts alone."),
     ] = None,
     prefill_gpus: Annotated[
-        str | None, Parameter(metavar="N", help="Chips of these, out of all.")
+        str | None, Parameter(metavar="N", help="Played: chips of these, out of --gpus.")
     ] = None,
     ttft: Annotated[
-        str | None, Parameter(metavar="MS", help="Service level, for the goodput.")
+        str | None,
+        Parameter(
+            metavar="MS", help="Played: longest time to the first token that is good service."
+        ),
     ] = None,
     tpot: Annotated[
-        str | None, Parameter(metavar="MS", help="Service level, for the goodput.")
+        str | None,
+        Parameter(metavar="MS", help="Played: longest time per token that is good service."),
     ] = None,
     plot: Plot = None,
     import_: Import = None,

@@ -20,17 +20,23 @@ Trace = Annotated[
 ]
 Detail = Annotated[
     str,
-    Parameter(metavar="WORD", help="What the trace shows: tasks, layers, ops; auto: a fair size."),
+    Parameter(
+        metavar="WORD",
+        help="What the trace shows: tasks, layers or ops; auto: the most that opens well.",
+    ),
 ]
 Jitter = Annotated[
-    str, Parameter(metavar="X", help="Standard deviation of a task's time, as a share: 0.02.")
+    str,
+    Parameter(metavar="X", help="Chance: standard deviation of a task's time, as a share: 0.02."),
 ]
 Stragglers = Annotated[
-    str, Parameter(metavar="P", help="Probability that a chip is slow for the whole step.")
+    str, Parameter(metavar="P", help="Chance: probability that a chip is slow for the whole step.")
 ]
-Slowdown = Annotated[str, Parameter(metavar="X", help="How much longer a slow chip takes.")]
-Repeats = Annotated[str, Parameter(metavar="N", help="Steps played where chance is asked for.")]
-Seed = Annotated[str, Parameter(metavar="N", help="Seed of the draws.")]
+Slowdown = Annotated[
+    str, Parameter(metavar="X", help="Chance: how many times longer a slow chip takes.")
+]
+Repeats = Annotated[str, Parameter(metavar="N", help="Chance: steps played.")]
+Seed = Annotated[str, Parameter(metavar="N", help="Chance: seed.")]
 
 
 def simulate(

@@ -34,23 +34,31 @@ def size(
         str, Parameter(metavar="MS", help="Longest time per output token, the first excluded.")
     ] = "50",
     percentile: Annotated[
-        str, Parameter(metavar="P", help="Where both must hold: mean, p50, p90, p95 or p99.")
+        str,
+        Parameter(metavar="P", help="For how many requests both hold: mean, p50, p90, p95 or p99."),
     ] = "p90",
     headroom: Annotated[
-        str, Parameter(metavar="X", help="Share of the rate that must be there besides.")
+        str, Parameter(metavar="X", help="Reserve over the rate, as a share of it.")
     ] = "0.2",
     gpus: Annotated[
-        str | None, Parameter(metavar="N", help="Chips of one instance at most; 64 if not given.")
+        str | None, Parameter(metavar="N", help="Most chips of one instance; else 64.")
     ] = None,
     plan: Annotated[
         str | None,
-        Parameter(metavar="WORDS", help='What is fixed, such as "weights=fp8 kv=fp8".'),
+        Parameter(
+            metavar="WORDS",
+            help='Words that are held, such as "weights=fp8 kv=fp8" (docs/serving.md).',
+        ),
     ] = None,
     engine: Engine = "vllm",
     price: Price = None,
-    top: Annotated[str, Parameter(metavar="N", help="Options shown.")] = "10",
+    top: Annotated[str, Parameter(metavar="N", help="How many options to show.")] = "10",
     simulate: Annotated[
-        bool, Parameter(show_default=False, help="Play the best ones; else the closed form alone.")
+        bool,
+        Parameter(
+            show_default=False,
+            help="Play the best options request by request (as it is), or trust the closed form.",
+        ),
     ] = True,
     export: ExportEngine = None,
     plot: Plot = None,

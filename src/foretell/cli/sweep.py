@@ -16,18 +16,26 @@ if TYPE_CHECKING:
 
 Study = Annotated[str, Parameter(metavar="STUDY.toml", help="The study's file (docs/sweep.md).")]
 Folder = Annotated[str, Parameter(metavar="DIR", help="The folder that `sweep --out` wrote.")]
-Out = Annotated[str, Parameter(metavar="DIR", help="Where the results go.")]
-OutFile = Annotated[str, Parameter(metavar="FILE", help="What is written: .csv or .parquet.")]
+Out = Annotated[
+    str, Parameter(metavar="DIR", help="Folder for the results; one that was begun goes on.")
+]
+OutFile = Annotated[str, Parameter(metavar="FILE", help="File to write: .csv or .parquet.")]
 Sql = Annotated[
     str | None,
-    Parameter(metavar="QUERY", help='What to write of the table "sweep"; else all of it.'),
+    Parameter(metavar="QUERY", help='SQL over the table "sweep"; else all of it.'),
 ]
 Runner = Annotated[
     str,
-    Parameter(metavar="NAME", help="process; dask, a cluster of our own; or dask://host:port."),
+    Parameter(
+        metavar="NAME",
+        help="process; dask: workers of our own; dask://host:port: a cluster that runs.",
+    ),
 ]
 Yes = Annotated[
-    bool, Parameter(negative="", show_default=False, help="Ask more than 100 000 points.")
+    bool,
+    Parameter(
+        negative="", show_default=False, help="Go on though there are more than 100,000 points."
+    ),
 ]
 EVERY_S = 10.0
 """Between two lines of progress where nobody watches."""
@@ -93,12 +101,18 @@ def plot(
     folder: Folder,
     *,
     out: Annotated[
-        str, Parameter(metavar="FILE", help="What is written: .html, .json, .svg, .png.")
+        str, Parameter(metavar="FILE", help="File to write: .html, .json, .svg or .png.")
     ],
-    x: Annotated[str | None, Parameter(metavar="COLUMN", help="Across; else what varies.")] = None,
-    y: Annotated[str | None, Parameter(metavar="COLUMN", help="Up; else what is wanted.")] = None,
+    x: Annotated[
+        str | None,
+        Parameter(metavar="COLUMN", help="Column of the horizontal axis; else what varies."),
+    ] = None,
+    y: Annotated[
+        str | None,
+        Parameter(metavar="COLUMN", help="Column of the vertical axis; else the objective."),
+    ] = None,
     value: Annotated[
-        str | None, Parameter(metavar="COLUMN", help="Of a heat map over the two.")
+        str | None, Parameter(metavar="COLUMN", help="Column that colours a heat map over the two.")
     ] = None,
     json: Json = False,
 ) -> int:

@@ -24,9 +24,7 @@ def train(
     vocab: Annotated[
         int, Parameter(metavar="N", help="Byte pairs, of both languages together.")
     ] = 32_000,
-    width: Annotated[
-        Size, Parameter(metavar="N", help="Hidden width, where not the model's.")
-    ] = None,
+    width: Annotated[Size, Parameter(metavar="N", help="Hidden width; else the model's.")] = None,
     layers: Annotated[
         Size, Parameter(metavar="N", help="Layers of encoder and decoder each.")
     ] = None,
@@ -35,7 +33,8 @@ def train(
         Size, Parameter(metavar="N", help="Feed-forward width; a gated part has two thirds of it.")
     ] = None,
     form: Annotated[
-        Literal["auto", "build", "contract"], Parameter(help="Form of tensor chains.")
+        Literal["auto", "build", "contract"],
+        Parameter(help="How tensor chains run: their matrix built, or the input contracted."),
     ] = "auto",
     batch: Annotated[int, Parameter(metavar="N", help="Pairs of lines in a step.")] = 64,
     rate: Annotated[float, Parameter(metavar="R", help="Learning rate, constant.")] = 3.16e-5,
@@ -54,8 +53,12 @@ def train(
     checkpoint_every: Annotated[
         int, Parameter(metavar="N", help="Steps between checkpoints.")
     ] = 500,
-    seed: Annotated[int, Parameter(metavar="N", help="Of split, weights, order, dropout.")] = 0,
-    precision: Annotated[Literal["fp32", "bf16"], Parameter(help="Of the products.")] = "fp32",
+    seed: Annotated[
+        int, Parameter(metavar="N", help="Seed of split, weights, order and dropout.")
+    ] = 0,
+    precision: Annotated[
+        Literal["fp32", "bf16"], Parameter(help="Format of the products.")
+    ] = "fp32",
     device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to train.")] = "auto",
     json: Json = False,
 ) -> int:
@@ -115,9 +118,12 @@ def run(
         str, Parameter(metavar="FILE", help="Lines to translate; - is standard input.")
     ] = "-",
     batch: Annotated[int, Parameter(metavar="N", help="Lines at a time.")] = 64,
-    device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where.")] = "auto",
+    device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to run.")] = "auto",
     last: Annotated[
-        bool, Parameter(negative="", show_default=False, help="The last weights, not the best.")
+        bool,
+        Parameter(
+            negative="", show_default=False, help="Take the last weights, not the best ones."
+        ),
     ] = False,
     json: Json = False,
 ) -> int:
@@ -142,7 +148,7 @@ def make_text(
     target: Annotated[str, Parameter(metavar="FILE", help="Target lines are written here.")],
     lines: Annotated[int, Parameter(metavar="N", help="Sentences.")] = 20_000,
     words: Annotated[int, Parameter(metavar="N", help="Nouns; other words follow from it.")] = 120,
-    seed: Annotated[int, Parameter(metavar="N", help="One seed, one pair of languages.")] = 0,
+    seed: Annotated[int, Parameter(metavar="N", help="Seed: each makes other languages.")] = 0,
     json: Json = False,
 ) -> int:
     """Write line-aligned text in two made-up languages with grammar."""

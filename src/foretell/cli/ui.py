@@ -19,17 +19,20 @@ INSTALL = 'python -m pip install "foretell[web]"'
 def ui(
     *,
     port: Annotated[
-        str, Parameter(metavar="N", help="Where to listen; 0: any that is free.")
+        str, Parameter(metavar="N", help="Port to listen on; 0: any that is free.")
     ] = str(DEFAULT_PORT),
     host: Annotated[
-        str, Parameter(metavar="ADDRESS", help="Which address; the default is this machine alone.")
+        str,
+        Parameter(
+            metavar="ADDRESS", help="Address to listen on; the default is this machine alone."
+        ),
     ] = "127.0.0.1",
     workers: Annotated[
         str | None,
         Parameter(metavar="N", help="Processes that answer; else one a core, 8 at most."),
     ] = None,
     browser: Annotated[
-        bool, Parameter(show_default=False, help="Open the page; --no-browser for servers.")
+        bool, Parameter(show_default=False, help="Open the page in a browser, or not.")
     ] = True,
     json: Json = False,
 ) -> int:

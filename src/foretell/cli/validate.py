@@ -11,7 +11,9 @@ from foretell.cli.output import write_json
 if TYPE_CHECKING:
     from foretell.validate.scores import Scores
 
-Table = Annotated[str, Parameter(metavar="FILE", help="A CSV table, or the same gzipped.")]
+Table = Annotated[
+    str, Parameter(metavar="FILE", help="A table: .csv or .csv.gz (docs/command-line.md).")
+]
 
 
 ChipId = Annotated[str, Parameter(metavar="ID", help="The chip, else as the file's name says.")]

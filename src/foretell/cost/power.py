@@ -175,9 +175,14 @@ def _generation(table: Table) -> Generation:
 
 def generation_of(chip: Chip) -> Generation:
     """The chip's own coefficients, else its architecture's, else those of any chip."""
+    return _generation_of(chip.id, chip.architecture)
+
+
+@lru_cache(maxsize=256)
+def _generation_of(chip: str, architecture: str) -> Generation:
     known = generations()
-    own = [g for g in known if chip.id in g.chips]
-    kin = [g for g in known if chip.architecture in g.architectures]
+    own = [g for g in known if chip in g.chips]
+    kin = [g for g in known if architecture in g.architectures]
     return (own or kin or [known[-1]])[0]
 
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_curves import direct_share
-from foretell.network.library_records import Kind, Library, Prepared
-from foretell.network.stack import Stack, stack_of, stack_s
+from foretell.network.library_records import Curve, Kind, Library, Prepared
+from foretell.network.stack import Candidates, Stack, stack_of, stack_s
 from foretell.specs._base import Num
 from foretell.specs.system import Network, System, Tier
 
@@ -57,6 +57,45 @@ def _placed(
     return _place(library, network, np.array(counts)[:, None], kinds)
 
 
+def take(group: Group, rows: NDArray[np.intp]) -> Group:
+    """Some of the groups, in an order of their own; a single one serves all."""
+    if len(group.members) == 1:
+        return group
+    if isinstance(group, Stack):
+        kinds = {kind: _take_candidates(found, rows) for kind, found in group.kinds.items()}
+        return Stack(members=group.members[rows], kinds=kinds)
+    return Prepared(
+        members=group.members[rows],
+        curves={kind: _take_curve(curve, rows) for kind, curve in group.curves.items()},
+        hop_weight=group.hop_weight.take(rows, axis=-1),
+    )
+
+
+def _take_candidates(found: Candidates, rows: NDArray[np.intp]) -> Candidates:
+    return Candidates(
+        latency_s=found.latency_s.take(rows, axis=-1),
+        s_per_byte=found.s_per_byte.take(rows, axis=-1),
+        names=found.names,
+    )
+
+
+def _take_curve(curve: Curve, rows: NDArray[np.intp]) -> Curve:
+    def some(values: Array | None) -> Array | None:
+        return None if values is None else values.take(rows, axis=-1)
+
+    return Curve(
+        names=curve.names,
+        base_s=curve.base_s.take(rows, axis=-1),
+        latency_s=curve.latency_s.take(rows, axis=-1),
+        chunk_s_per_byte=curve.chunk_s_per_byte.take(rows, axis=-1),
+        chunk_limit_s=curve.chunk_limit_s.take(rows, axis=-1),
+        wire_s_per_byte=curve.wire_s_per_byte.take(rows, axis=-1),
+        overlap=curve.overlap.take(rows, axis=-1),
+        ramp_s_per_root_byte=some(curve.ramp_s_per_root_byte),
+        largest_bytes=some(curve.largest_bytes),
+    )
+
+
 def link_speed(tier: Tier, count: Array) -> Array:
     """Bytes per second that one member sends into a tier of which `count` take part.
 
@@ -76,18 +115,25 @@ def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:
 
 def send_s(size_bytes: Num, counts: Array, network: Network) -> Array:
     """Seconds of one message between neighbours of a chain, averaged over the chain's hops."""
+    latency_s, s_per_byte = send_line(counts, network)
+    return np.asarray(latency_s + size_bytes * s_per_byte)
+
+
+def send_line(counts: Array, network: Network) -> tuple[Array, Array]:
+    """The same of any message: seconds of an empty one, and of each byte; (groups,) both."""
     members = np.prod(counts, axis=0)
-    total = np.zeros_like(members)
+    latency_s, s_per_byte = np.zeros_like(members), np.zeros_like(members)
     units = members.copy()
     below = np.ones_like(members)
     for tier, count in zip(network.tiers, counts, strict=True):
         next_units = units / count
         # Of the stages inside a unit only the last sends out of it: few share its up link.
         open_share = np.minimum(tier.taper * below, 1.0) / tier.taper
-        hop = tier.latency_s + size_bytes / (link_speed(tier, np.asarray(2.0)) * open_share)
-        total = total + (units - next_units) * hop
+        hops = (units - next_units) / np.maximum(members - 1.0, 1.0)
+        latency_s = latency_s + hops * tier.latency_s
+        s_per_byte = s_per_byte + hops / (link_speed(tier, np.asarray(2.0)) * open_share)
         units, below = next_units, below * count
-    return np.where(members > 1.0, total / np.maximum(members - 1.0, 1.0), 0.0)
+    return latency_s, s_per_byte
 
 
 def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:

@@ -107,12 +107,15 @@ def fabric_named(text: str) -> Fabric | None:
     return fabrics()[max(found)[1]] if found else None
 
 
+@lru_cache(maxsize=1)
+def fabrics_by_system() -> Mapping[str, Fabric]:
+    """System id -> fabric."""
+    return {name: fabric for fabric in fabrics().values() for name in fabric.systems}
+
+
 def fabric_of(system_id: str) -> Fabric:
     """The fabric of a system of the catalogue."""
-    for fabric in fabrics().values():
-        if system_id in fabric.systems:
-            return fabric
-    return fabrics()[DEFAULT_FABRIC]
+    return fabrics_by_system().get(system_id) or fabrics()[DEFAULT_FABRIC]
 
 
 def inner_tiers(names: tuple[str, ...]) -> int:

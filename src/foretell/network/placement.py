@@ -132,15 +132,15 @@ def group_counts(plans: Plans, network: Network, gpus: int) -> Mapping[str, Arra
         rows = np.flatnonzero(plans.order == code)
         if not len(rows):
             continue
-        stride = np.ones(len(rows))
-        for name in order:
-            size = sizes[name][rows]
-            result[name][:, rows] = tier_counts(size, stride, filled, gpus)
-            stride = stride * size
+        size = np.stack([sizes[name][rows] for name in order])
+        inner = np.cumprod(np.concatenate([np.ones((1, len(rows))), size[:-1]]), axis=0)
+        for name, counts in zip(
+            order, tier_counts(size, inner, filled, gpus).swapaxes(0, 1), strict=True
+        ):
+            result[name][:, rows] = counts
         if spread:
-            before = [sizes[name][rows] for name in order[: order.index("pp")]]
-            inner = np.prod(np.stack([np.ones(len(rows)), *before]), axis=0)
-            folded = folded_counts(plans.take(rows), inner, filled, gpus)
+            stage = inner[order.index("pp")]
+            folded = folded_counts(plans.take(rows), stage, filled, gpus)
             for name, counts in zip(FOLDED, folded, strict=True):
                 result[name][:, rows] = counts
     return result
@@ -171,7 +171,7 @@ def folded_counts(
 
 
 def tier_counts(size: Array, stride: Array, filled: tuple[float, ...], gpus: int) -> Array:
-    """(tiers, groups): how the members of each group divide over the tiers; their product is the size.
+    """(tiers, ...): how the members of each group divide over the tiers; their product is the size.
 
     `filled` are the chips in one unit of each tier, as `units` gives them.
     """

@@ -391,7 +391,7 @@ def conclusions(found: Ranking) -> list[str]:
     able = [kind for kind in found.kinds if kind.problem is None]
     first = able[0]
     if len(able) < 2:
-        return [f"{first.system} is the only one that can do it."]
+        return [f"{first.system} is the only one with an answer."]
     second, sure = able[1], found.beats[0][1]
     if found.by == "usd":
         ratio = (second.usd_per_million_tokens or 0.0) / (first.usd_per_million_tokens or 1.0)

@@ -32,7 +32,7 @@ def with_messages(
     shares = shares_of(plans, tables, dealt.stages, dealt.rows.micro_batches)
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
     alike = distinct(tables.spot, tables.pair, grade)
-    found = [(s, data_messages(scenario, plans, tables, s, alike)) for s in shares]
+    found = [(s, data_messages(plans, tables, s, alike)) for s in shares]
     if dealt.schedule.layout == "both" and dealt.plans.pp[0] > 1:
         ranks = _mirrored(scenario, dealt, ranks, shares)
     if all(float(s.ranks[0]) <= 1.0 for s in shares):

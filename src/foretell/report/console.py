@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 BAR = 20
 """Characters of the bar that stands for the whole."""
+LEAST_WORDS = 6
+"""Characters that a column of words is left where numbers are kept whole."""
 UNBOUNDED = 10_000
 """Columns where nobody says how wide the page is: nothing is cut or folded."""
 
@@ -27,10 +29,30 @@ def console() -> "Console":
 def show(part: "RenderableType") -> None:
     """Print, without the blanks that tables leave at the ends of lines."""
     out = console()
+    _keep_numbers(part, out.width)
     with out.capture() as captured:
         out.print(part)
     lines = captured.get().splitlines()
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
+
+
+def _keep_numbers(part: "RenderableType", width: int) -> None:
+    """Let words fold before numbers, in tables where words have room left: "39,393." over "6" misleads."""
+    from rich.cells import cell_len
+    from rich.console import Group
+    from rich.table import Table
+
+    if isinstance(part, Group):
+        for inner in part.renderables:
+            _keep_numbers(inner, width)
+    elif isinstance(part, Table):
+        numbers = [column for column in part.columns if column.justify == "right"]
+        others = len(part.columns) - len(numbers)
+        cells = ((column.header, *column.cells) for column in numbers)
+        need = sum(max(cell_len(str(cell)) for cell in column) for column in cells)
+        room = need + LEAST_WORDS * others + 2 * len(part.columns) <= width
+        for column in numbers:
+            column.no_wrap = room
 
 
 def bar(share: float) -> "Text":

@@ -138,7 +138,9 @@ def _torch() -> Check:
     version = _version("torch")
     purpose = "measuring this machine, and real modules to compare with"
     if version is None:
-        return _installed("torch", "absent", "not installed", purpose, "pip install torch")
+        return _installed(
+            "torch", "absent", "not installed", purpose, f"{sys.executable} -m pip install torch"
+        )
     spec = find_spec("torch")
     built = ""
     for place in (spec.submodule_search_locations or ()) if spec else ():

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.memory_answer import MemoryAnswer, of_stage, thinned
+from foretell.report.figures.look import HELD
 from foretell.report.svg import (
     FRAME,
     INK,
@@ -39,23 +40,6 @@ ROOM = 1.06
 """The upper end of the axis over the highest line."""
 LIMIT = "#b8433f"
 """Colour of what the chip has."""
-COLOURS: Mapping[str, str] = {
-    "weights": "#24527a",
-    "gradients": "#3f7fb0",
-    "states": "#7fb0d6",
-    "gathered weights": "#b9d3ea",
-    "gradient placeholders": "#9aa7b4",
-    "messages": "#c9ced4",
-    "workspaces": "#e0e3e7",
-    "layer entries": "#1d6b45",
-    "attention": "#3f9a68",
-    "mixer": "#5fae7f",
-    "feed-forward": "#8fca9f",
-    "experts": "#bfe0c4",
-    "backward pass": "#d9822b",
-    "scores": "#b8433f",
-}
-"""From what is always there (blue, grey) over what is kept (green) to what passes (orange, red)."""
 
 
 def memory_picture(found: MemoryAnswer) -> Picture:
@@ -63,12 +47,12 @@ def memory_picture(found: MemoryAnswer) -> Picture:
     stages = chosen(found.step.stages, found.step.fullest)
     told = found.estimate
     title = f"Memory of one step: {told.model} on {told.gpus} x {told.system}"
-    names = [n for n in COLOURS if any(n in stage.line.held_bytes for stage in stages)]
+    names = [n for n in HELD if any(n in stage.line.held_bytes for stage in stages)]
     parts = [
         text(LEFT, 28, title, size=15),
         text(LEFT, 50, str(told.plan), colour=PALE),
         # From the top as they are stacked.
-        *legend(WIDTH - LEGEND + 18.0, TOP + 16.0, [(n, COLOURS[n]) for n in reversed(names)]),
+        *legend(WIDTH - LEGEND + 18.0, TOP + 16.0, [(n, HELD[n]) for n in reversed(names)]),
     ]
     need = [_total(found, stage) for stage in stages]
     most = max(*need, found.step.capacity_bytes if _near(need, found) else 0.0)
@@ -130,7 +114,7 @@ def _panel(found: MemoryAnswer, stage: StageLine, box: Box, most: float) -> Iter
 def _areas(moments: Array, held: Mapping[str, Array], x: Scale, y: Scale) -> Iterator[str]:
     """Stacked staircases, from what is always there to what passes."""
     base = np.zeros(len(moments))
-    for name, colour in COLOURS.items():
+    for name, colour in HELD.items():
         if name in held:
             top = base + held[name]
             yield area(

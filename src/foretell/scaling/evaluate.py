@@ -137,7 +137,7 @@ def _evaluated(scenario: Scenario, plans: Sequence[Plan]) -> Batch:
         plans=rows,
         tables=tables,
         rows=evaluate_rows(there, rows, tables),
-        sent_s=sent_seconds(there, rows, tables, shares),
+        sent_s=sent_seconds(rows, tables, shares),
     )
 
 

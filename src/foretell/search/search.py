@@ -2,8 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,6 +16,7 @@ from foretell.errors import Infeasible, Problem
 from foretell.estimate import evaluate
 from foretell.records import dataclass
 from foretell.search.choices import bases_of, worth_trying
+from foretell.search.interrupts import end_at_once, interrupts_held
 from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.result import Estimate
@@ -188,8 +188,8 @@ def _evaluate_parallel(
     step, peak = np.empty(len(plans)), np.empty(len(plans))
     done = 0
     # An interrupt ends the workers at once; left alone they would take up the next share.
-    with ProcessPoolExecutor(workers, initializer=_end_at_once) as pool:
-        with _interrupts_held():
+    with ProcessPoolExecutor(workers, initializer=end_at_once) as pool:
+        with interrupts_held():
             futures = {pool.submit(evaluate, scenario, plans.take(s)): s for s in shares}
         for future in as_completed(futures):
             share = futures[future]
@@ -198,27 +198,3 @@ def _evaluate_parallel(
             if progress is not None:
                 progress(done)
     return step, peak
-
-
-def _end_at_once() -> None:
-    """Let an interrupt end this process without a word, also one that came while it began."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Processes that begin in here have interrupts held until they are ready for one."""
-    import signal
-
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -209,17 +209,21 @@ def _block(
     modes: tuple[int, ...] = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
     if "recompute" in fixed and base.recompute not in RECOMPUTE:
         modes = (recompute_code(base.recompute),)
-    shape, zero, mode, side, order = np.meshgrid(
-        np.arange(len(shapes)), zeros, modes, np.arange(len(sides)), also[1], indexing="ij"
+    lengths = len(shapes), len(zeros), len(modes), len(sides), len(also[1])
+    rows = np.empty((len(COLUMNS), *lengths))
+    # Every choice with every other: a value stands along its own axis, the same for all of the others'.
+    columns = (
+        *((degree, 0) for degree in degrees),
+        *((column, 3) for column in np.array(sides, float).reshape(-1, 3).T[:2]),
+        *((column, 0) for column in np.array(shapes, float).reshape(-1, 2).T),
+        (zeros, 1),
+        (modes, 2),
+        (np.array(sides, float).reshape(-1, 3).T[2], 3),
+        (also[1], 4),
     )
-    rows = np.empty((len(COLUMNS), shape.size))
-    for row, degree in zip(rows, degrees, strict=False):
-        row[...] = degree
-    chosen = np.array(sides, float).reshape(-1, 3).T
-    rows[4:6] = chosen[:2, side.ravel()]
-    rows[6:8] = np.array(shapes, float).T[:, shape.ravel()]
-    rows[8:] = zero.ravel(), mode.ravel(), chosen[2, side.ravel()], order.ravel()
-    return rows, rejected
+    for row, (values, axis) in zip(rows, columns, strict=True):
+        row[...] = np.reshape(values, [-1 if i == axis else 1 for i in range(5)])
+    return rows.reshape(len(COLUMNS), -1), rejected
 
 
 def needs_split(base: Plan) -> bool:

@@ -11,13 +11,14 @@ from typing import Any
 
 from foretell.api import estimate
 from foretell.bills import PaidHour, Payment, paid_hour
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Infeasible, Problem
 from foretell.question import as_texts, collect
 from foretell.search.what_if import SIDES, Held, Results, Side, factor_of, held_results, replanned
 from foretell.sensitivities.records import Moved, Sensitivities, WhatIf, check_factor, strength
 from foretell.specs.model import Model
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
 
 RESULTS = {
     "step_s": "the time of a step",
@@ -55,17 +56,27 @@ def of_training(
     watts = held.now.energy_joules / held.now.step_s / result.gpus
     name = question.get("system")
     name = name if isinstance(name, str) else ""
-    hour = paid_hour(payment, name, result.scenario.system, result.gpus, watts)
+    hour = _hour(payment, name, result.scenario.system, result.gpus, watts)
     again = None
     if replan:
         again = replanned(result.scenario, result.plan, held, factor, progress)
     return _answer(result, held, hour, again, factor, money)
 
 
+def _hour(payment: Payment, name: str, system: System, gpus: int, watts: float) -> PaidHour | str:
+    """What an hour of a chip costs; why that is unknown, where nobody asked for money."""
+    try:
+        return paid_hour(payment, name, system, gpus, watts)
+    except (BadInput, Infeasible) as error:
+        if payment != Payment():
+            raise
+        return f"Cost is unknown: {error.problems[0].message}; --price gives one."
+
+
 def _answer(
     result: Estimate,
     held: Held,
-    hour: PaidHour,
+    hour: PaidHour | str,
     again: tuple[Results, dict[tuple[str, Side], Results]] | None,
     by: float,
     money: Sequence[str],
@@ -104,16 +115,22 @@ def _answer(
         replanned=again is not None,
         factor=by,
         results=now,
-        words=RESULTS,
+        words={name: RESULTS[name] for name in now},
         best_now=None if again is None else _what_if(again[0], now, 1.0, hour, scenario),
-        numbers=(*moved, *_prices(hour)),
-        assumptions=(*result.assumptions, *hour.assumptions, HELD_PRICE),
+        numbers=(*moved, *(() if isinstance(hour, str) else _prices(hour))),
+        assumptions=(*result.assumptions, *_said(hour)),
         overrides={**(result.overrides or {}), **dict(t.partition("=")[::2] for t in money)},
     )
 
 
-def _numbers(found: Results, hour: PaidHour, scenario: Scenario) -> dict[str, float]:
-    """Time, money and energy of one system."""
+def _said(hour: PaidHour | str) -> tuple[str, ...]:
+    return (hour,) if isinstance(hour, str) else (*hour.assumptions, HELD_PRICE)
+
+
+def _numbers(found: Results, hour: PaidHour | str, scenario: Scenario) -> dict[str, float]:
+    """Time, money where it is known, and energy of one system."""
+    if isinstance(hour, str):
+        return {"step_s": found.step_s, "energy_joules": found.energy_joules}
     job = scenario.job
     hours = found.step_s * job.gpus / 3600.0
     watts = found.energy_joules / found.step_s / job.gpus
@@ -125,7 +142,11 @@ def _numbers(found: Results, hour: PaidHour, scenario: Scenario) -> dict[str, fl
 
 
 def _what_if(
-    there: Results, now: Mapping[str, float], factor: float, hour: PaidHour, scenario: Scenario
+    there: Results,
+    now: Mapping[str, float],
+    factor: float,
+    hour: PaidHour | str,
+    scenario: Scenario,
 ) -> WhatIf:
     then = _numbers(there, hour, scenario)
     ratios = {name: then[name] / now[name] for name in now}
@@ -137,9 +158,11 @@ def _what_if(
     )
 
 
-def _slopes(held: Held, path: str, hour: PaidHour) -> dict[str, float]:
+def _slopes(held: Held, path: str, hour: PaidHour | str) -> dict[str, float]:
     """Elasticities of all results: money is base x time and watts x time, which is energy."""
     slope = held.slopes[path]
+    if isinstance(hour, str):
+        return dict(slope)
     drawn = hour.usd_per_watt * hour.watts
     share = drawn / (hour.base_usd + drawn)
     usd = (1.0 - share) * slope["step_s"] + share * slope["energy_joules"]

@@ -3,6 +3,7 @@
 from foretell.cost.kernels.base import DTYPES
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import Deployment, Format
+from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 
 STORED: dict[str, tuple[Format, Format]] = {
@@ -14,38 +15,44 @@ STORED: dict[str, tuple[Format, Format]] = {
     "int8": ("int8", "int8"),
     "int4": ("int4", "int4"),
     "nvfp4": ("nvfp4", "nvfp4"),
-    "mxfp4": ("bf16", "mxfp4"),
+    "mxfp4": ("mxfp4", "mxfp4"),
 }
-"""Precision of a checkpoint -> formats of its dense matrices and of its experts. Checkpoints in mxfp4 keep
-everything but the experts in 16 bits (gpt-oss)."""
-BLOCKS = ("deepseek", "kimi", "glm", "qwen3")
+"""Precision of a checkpoint -> formats of its dense matrices and of its experts."""
+BLOCKS = ("deepseek", "kimi", "glm", "qwen3", "minimax", "mimo", "step")
 """Families, by how their names begin, whose fp8 checkpoints have a scale for each block of 128 x 128."""
-
-LATENT = ("deepseek", "kimi")
-"""Families whose nvfp4 checkpoints keep attention, most of what is not experts, in 16 bits (NVIDIA's of
-DeepSeek-R1 and Kimi-K2)."""
+EXPERTS_ALONE: dict[str, tuple[str, ...]] = {"fp8": ("llama4",)}
+"""Precision -> families whose checkpoints have it in the routed experts alone (Meta's `fp8_mixed`)."""
+WHOLE_MIXTURES = ("nemotron",)
+"""Families of mixtures whose checkpoints in 4 bits have all of their matrices so."""
 
 
 def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
-    """Formats of the dense matrices and of the experts, of a checkpoint or of a named precision."""
+    """Formats of the dense matrices and of the experts, of a checkpoint or of a named precision.
+
+    Mixtures in 4 bits keep what is not routed experts in 16 bits: so do NVIDIA's checkpoints of DeepSeek-V3.1
+    to V4, Kimi-K2.6, GLM-5, MiniMax-M2, Gemma-4-26B-A4B and Qwen3.5 (`exclude_modules` of their
+    hf_quant_config.json: self_attn, in most of them the shared experts too), and gpt-oss.
+    """
     name = precision or model.dtype
     dense, experts = STORED.get(name, ("bf16", "bf16"))
     if name == "fp8" and model.family.startswith(BLOCKS):
         return "fp8-block", "fp8-block"
-    if name == "nvfp4" and model.family.startswith(LATENT):
-        return "bf16", "nvfp4"
+    mixture = any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
+    narrow = name in ("nvfp4", "mxfp4") and not model.family.startswith(WHOLE_MIXTURES)
+    if mixture and (narrow or model.family.startswith(EXPERTS_ALONE.get(name, ()))):
+        return "bf16", experts
     return dense, experts
 
 
-def kernel_format(name: str, chip: Chip) -> str:
+def kernel_format(name: str, chip: Chip, *, experts: bool = False) -> str:
     """The format whose kernels run weights of a format on a chip.
 
     Weights of 4 bits are multiplied as they are where the chip has such units, else widened to 16 bits;
-    so are those of 8 bits on chips without such units.
+    so are those of 8 bits on chips without such units. Experts in mxfp4 meet activations of 8 bits.
     """
     if name in ("nvfp4", "mxfp4") and "fp4" not in chip.matrix_flop_per_s:
         return "w4a16-mxfp4" if name == "mxfp4" else "int4"
-    if name == "mxfp4":
+    if name == "mxfp4" and experts:
         return "w4a8-mxfp4"
     if name == "fp16" and "bf16" in chip.matrix_flop_per_s:
         return "bf16"

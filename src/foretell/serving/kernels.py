@@ -5,18 +5,29 @@ repeated kernel finds in the cache, casts that are launched by themselves.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.chips import catalogue_chip
+from foretell.catalog.names import exists
 from foretell.cost.calls import CallStack, stacked
 from foretell.cost.fusion import passes
 from foretell.cost.kernels.base import DTYPES, attainable, engine_of
 from foretell.cost.kernels.choose import Chosen, catalogue_surfaces, choose
 from foretell.cost.kernels.experts import experts_seconds
-from foretell.cost.power import BITS, Load, chip_power, core_joules, memory_joules
+from foretell.cost.power import (
+    BITS,
+    ChipPower,
+    Load,
+    chip_power,
+    clock_of,
+    clock_share,
+    core_joules,
+    memory_joules,
+)
 from foretell.records import dataclass
 from foretell.serving.formats import attention_format, kernel_format
 from foretell.specs._base import Num
@@ -37,6 +48,8 @@ SPLIT_S = 9e-6
 tables of nvfp4 have none that splits (22 us at k 8192 whatever n)."""
 NARROW_MEMORY = 0.75
 """Share of the bandwidth that such tactics reach at least."""
+DECODE_SHARE = 0.6
+"""Share of the matrix peak that attention of single queries reaches."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
 PASSES: dict[str, tuple[float, float]] = {
@@ -54,15 +67,43 @@ residual in the norm's kernel, and write the cache in that of the rotation."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Seconds and joules of a list of operations; (points,)."""
+    """What operations take on one rank of a chip with its usual power limit; (points,)."""
 
     seconds: Array
-    """On one rank."""
+    """Time."""
     joules: Array
-    """Beyond those of a chip that waits, of all ranks that do the same."""
+    """Beyond those of a chip that waits; no more than the limit gives in the time."""
+    clocked_s: Array
+    """What of the time stretches when the clock falls."""
+    core_joules: Array
+    """What the cores would spend without a limit."""
+    memory_joules: Array
+    """What the device memory spends."""
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(seconds=self.seconds + other.seconds, joules=self.joules + other.joules)
+        return Cost(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        )
+
+    def times(self, many: Num) -> "Cost":
+        """As often."""
+        return Cost(**{f.name: getattr(self, f.name) * many for f in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The same under the chip's own power limit."""
+
+    seconds: Array
+    """Time."""
+    joules: Array
+    """Beyond those of a chip that waits."""
+
+
+def nothing(width: int) -> Cost:
+    """No operations at so many points."""
+    none = np.zeros(width)
+    return Cost(seconds=none, joules=none, clocked_s=none, core_joules=none, memory_joules=none)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,18 +151,19 @@ class Kernels:
         self, ops: Sequence[Op], counts: Sequence[float], width: int, phase: str = "token"
     ) -> Cost:
         """All operations, each `counts` times; `phase` tells which attention kernels run."""
-        seconds, joules = np.zeros(width), np.zeros(width)
+        total = nothing(width)
         if not ops:
-            return Cost(seconds=seconds, joules=joules)
+            return total
         many = np.array(counts)[:, None]
         for stack in stacked(ops, width, lambda op: 0):
-            each, spent = self._stack(stack, ops, phase)
-            seconds = seconds + (each * many[stack.rows]).sum(axis=0)
-            joules = joules + (spent * many[stack.rows]).sum(axis=0)
-        return Cost(seconds=seconds, joules=joules)
+            each = self._stack(stack, ops, phase).times(many[stack.rows])
+            total = total + Cost(
+                **{f.name: getattr(each, f.name).sum(axis=0) for f in fields(each)}
+            )
+        return total
 
-    def _stack(self, stack: CallStack, ops: Sequence[Op], phase: str) -> tuple[Array, Array]:
-        """Seconds and joules of each call of a stack; (calls, points)."""
+    def _stack(self, stack: CallStack, ops: Sequence[Op], phase: str) -> Cost:
+        """Each call of a stack; (calls, points)."""
         family, sizes = stack.family, dict(stack.sizes)
         if family == "gemm":
             dtype = kernel_format(self.deployment.weights, self.chip) if stack.linear else "bf16"
@@ -139,6 +181,7 @@ class Kernels:
             found = self.chosen("gemm", dtype)
             engine = self.engine(found, dtype)
             seconds = found.family.seconds(sizes, found.record, engine)
+            arithmetic = stack.matrix_flop / (found.record.compute * engine.flop_per_s)
         else:
             found = self.chosen("pointwise", "bf16")
             engine = self.engine(found, "bf16")
@@ -152,17 +195,15 @@ class Kernels:
                 "flop": stack.vector_flop, "kernels": launched,
             }  # fmt: skip
             seconds = found.family.seconds(dims, found.record, engine)
+            arithmetic = stack.matrix_flop / (SCAN_SHARE * engine.flop_per_s)
+            arithmetic = arithmetic + stack.vector_flop / (VECTOR_SHARE * engine.vector_flop_per_s)
             if family == "scan":
-                work = stack.matrix_flop / (SCAN_SHARE * engine.flop_per_s)
-                work = work + stack.vector_flop / (VECTOR_SHARE * engine.vector_flop_per_s)
-                seconds = np.maximum(seconds, work)
+                seconds = np.maximum(seconds, arithmetic)
         some = stack.matrix_flop + stack.vector_flop + moved > 0.0
         seconds = np.where(some, seconds, 0.0)
-        return seconds, self._joules(seconds, stack, moved, dtype)
+        return self.spent(seconds, arithmetic, (stack.matrix_flop, stack.vector_flop), moved, dtype)
 
-    def _attention(
-        self, stack: CallStack, ops: Sequence[Op], dtype: str, phase: str
-    ) -> tuple[Array, Array]:
+    def _attention(self, stack: CallStack, ops: Sequence[Op], dtype: str, phase: str) -> Cost:
         """Attention by the kernels of its phase; latents by theirs."""
         latent = np.array([is_latent(op) for op in ops])
         sizes = dict(stack.sizes)
@@ -171,7 +212,7 @@ class Kernels:
         if phase == "decode" and shared < 1.0:
             heads, own = sizes["heads"], sizes["kv_heads"]
             sizes["kv_heads"] = heads * (own / np.maximum(heads, 1.0)) ** shared
-        seconds = np.zeros_like(stack.matrix_flop)
+        seconds, arithmetic = np.zeros_like(stack.matrix_flop), np.zeros_like(stack.matrix_flop)
         for name, rows in (("mla-" + phase, latent), (phase, ~latent)):
             if not rows.any():
                 continue
@@ -179,11 +220,15 @@ class Kernels:
             engine = self.engine(found, dtype)
             part = {key: value[rows] for key, value in sizes.items()}
             seconds[rows] = found.family.seconds(part, found.record, engine)
+            if phase == "decode":
+                arithmetic[rows] = stack.matrix_flop[rows] / (DECODE_SHARE * engine.flop_per_s)
+            else:
+                arithmetic[rows] = np.maximum(seconds[rows] - found.record.launch_s, 0.0)
         kv = sizes["batch"] * sizes["kv_heads"] * sizes["kv_len"] * sizes["kv_bytes"]
         kv = kv * np.where(latent[:, None], sizes["qk_dim"], sizes["qk_dim"] + sizes["v_dim"])
         queries = sizes["batch"] * sizes["heads"] * sizes["q_len"]
         moved = kv + 2.0 * queries * (sizes["qk_dim"] + sizes["v_dim"])
-        return seconds, self._joules(seconds, stack, moved, dtype)
+        return self.spent(seconds, arithmetic, (stack.matrix_flop, stack.vector_flop), moved, dtype)
 
     def passes(self, kind: str) -> tuple[float, float]:
         """Traffic over the least, and launches, of a pass over memory."""
@@ -197,29 +242,54 @@ class Kernels:
         engine = engine_of(self.chip, dtype)
         return attainable(engine, self.chip) if found.foreign else engine
 
-    def _joules(self, seconds: Array, stack: CallStack, moved: Array, dtype: str) -> Array:
-        return self.joules(seconds, stack.matrix_flop, stack.vector_flop, moved, dtype)
-
-    def joules(
-        self, seconds: Array, matrix_flop: Num, vector_flop: Num, moved_bytes: Num, dtype: str
-    ) -> Array:
-        """Joules beyond a waiting chip's; no more than the power limit gives in the time."""
-        power = chip_power(self.chip)
+    def spent(
+        self, seconds: Array, arithmetic_s: Num, flop: tuple[Num, Num], moved_bytes: Num, dtype: str
+    ) -> Cost:
+        """What operations of some seconds take; `flop` of matrix products and of the plain units."""
+        power = usual_power(self.chip)
         load = Load(
             seconds=seconds,
-            clock_share=0.0,
-            matrix_flop=matrix_flop,
+            clock_share=clock_share(arithmetic_s, seconds),
+            matrix_flop=flop[0],
             bits=BITS[DTYPES[dtype].peak],
-            vector_flop=vector_flop,
+            vector_flop=flop[1],
             memory_bytes=moved_bytes,
         )
-        spent = core_joules(load, power.coefficients) + memory_joules(load, power.coefficients)
-        most = np.asarray(power.limit_watts - power.base_watts) * seconds
-        return np.asarray(np.minimum(spent, np.maximum(most, 0.0)))
+        core = core_joules(load, power.coefficients)
+        memory = memory_joules(load, power.coefficients)
+        most = np.maximum(np.asarray(power.limit_watts - power.base_watts) * seconds, 0.0)
+        return Cost(
+            seconds=seconds,
+            joules=np.asarray(np.minimum(core + memory, most)),
+            clocked_s=seconds * load.clock_share,
+            core_joules=core,
+            memory_joules=memory,
+        )
+
+    def held(self, cost: Cost, waiting_s: Num = 0.0) -> Held:
+        """Operations that follow each other under the chip's own limit, which may not be the usual one.
+
+        Tables of kernels were taken under the usual limit; what another one makes of times and joules is
+        the quotient of two solutions of the same equation (cost/power.py), 1 where the limit is as it was.
+        `waiting_s` is what the chip waits for others between.
+        """
+        usual = usual_power(self.chip)
+        share = usual.limit_watts / np.maximum(self._usual_watts(), 1e-9)
+        own = replace(usual, limit_watts=share * np.asarray(self.chip.tdp_watts, float))
+        (before_s, before_j), (after_s, after_j) = (
+            stretched(cost, waiting_s, power) for power in (usual, own)
+        )
+        return Held(
+            seconds=cost.seconds * after_s / np.maximum(before_s, 1e-30),
+            joules=cost.joules * after_j / np.maximum(before_j, 1e-30),
+        )
+
+    def _usual_watts(self) -> Num:
+        return usual_chip(self.chip).tdp_watts
 
     def experts(self, dims: dict[str, Num], width: int) -> Cost:
         """One layer of routed experts on the most loaded rank."""
-        dtype = kernel_format(self.deployment.experts, self.chip)
+        dtype = kernel_format(self.deployment.experts, self.chip, experts=True)
         found = self.chosen("experts", dtype)
         engine = self.engine(found, dtype)
         sizes = {name: np.broadcast_to(np.asarray(v, float), (width,)) for name, v in dims.items()}
@@ -230,9 +300,32 @@ class Kernels:
         local = sizes["experts"] / sizes["ep"]
         moved = np.minimum(local, rows) * weights * DTYPES[dtype].weight_bytes
         moved = moved + 2.0 * rows * (2.0 * sizes["hidden"] + 3.0 * inner)
-        return Cost(
-            seconds=seconds, joules=self.joules(seconds, 2.0 * rows * weights, 0.0, moved, dtype)
-        )
+        work = 2.0 * rows * weights
+        arithmetic = work / (found.record.matrix_share * engine.flop_per_s)
+        return self.spent(seconds, arithmetic, (work, 0.0), moved, dtype)
+
+
+def stretched(cost: Cost, waiting_s: Num, power: ChipPower) -> tuple[Array, Array]:
+    """Seconds and joules of operations under a limit, from those at the clock of short bursts."""
+    clocked, still = cost.clocked_s, cost.seconds - cost.clocked_s
+    clock, fall = clock_of(still + waiting_s, clocked, cost.core_joules, cost.memory_joules, power)
+    seconds, spent = still + clocked / clock, cost.core_joules * fall + cost.memory_joules
+    # At the least clock a chip may still want too much: it then pauses between kernels.
+    spare = np.maximum(np.asarray(power.limit_watts - power.base_watts), 1e-9)
+    pause = np.maximum(1.0, spent / np.maximum(spare * (seconds + waiting_s), 1e-30))
+    return np.asarray(seconds * pause), np.asarray(spent)
+
+
+def usual_chip(chip: Chip) -> Chip:
+    """The chip with the power limit that the catalogue has of it; one that it has not is as it is."""
+    if not exists(chip.id, ("chip",)):
+        return chip
+    return replace(chip, tdp_watts=catalogue_chip(chip.id).tdp_watts)
+
+
+def usual_power(chip: Chip) -> ChipPower:
+    """Watts and joules of the chip under its usual limit."""
+    return chip_power(usual_chip(chip))
 
 
 def narrow_product(dtype: str, record: Any, plain: Any, untuned: bool) -> Any:

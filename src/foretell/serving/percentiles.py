@@ -1,8 +1,8 @@
 """Percentiles of latencies from the closed form: what differs from request to request.
 
 A request of a steady loop finds a step under way (its rest is even between nothing and all of it), with
-the share `busy` one that has prompts in it; those of the first wave finish one after the other. Its tokens
-are interrupted by as many prompts as happen to come: about a Poisson number.
+the share `met` one that has prompts of others in it; those of the first wave finish one after the other.
+Its tokens are interrupted by as many prompts as happen to come: about a Poisson number.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def first_token_s(found: Steady, started: float) -> Array:
     place = (np.arange(MANY) + 0.5) / MANY
     first = max(round(MANY * started), 1) if started > 0.0 else 0
     rest = place[: MANY - first] * MANY / max(MANY - first, 1)
-    decode, prefill, busy = (float(x) for x in (found.decode_s, found.prefill_s, found.busy))
+    decode, prefill, busy = (float(x) for x in (found.decode_s, found.prefill_s, found.met))
     # The rest of the step under way: a decode step's, or a longer one's for the share that meets one.
     waits = np.where(rest < 1.0 - busy, rest / max(1.0 - busy, 1e-9) * decode,
                      (rest - (1.0 - busy)) / max(busy, 1e-9) * (decode + prefill))  # fmt: skip

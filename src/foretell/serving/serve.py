@@ -8,7 +8,8 @@ Read this file to know where everything is:
       network/                 all-reduces, gathers, sends
     serving/steps.py         what one step of any load takes
     serving/memory.py        what a chip holds, and what each engine's rule leaves to the cache
-    serving/steady.py        the closed form: batch, TPOT and TTFT of a loop of requests, or of a rate
+    serving/steady.py        the closed form: batch, TPOT and TTFT of a loop of requests
+    serving/arrivals.py      the same of requests that come by chance
     serving/percentiles.py   how latencies differ from request to request
     serving/static.py        batches without an engine, and endless queues
     serving/layouts.py       the layouts that a number of chips allows
@@ -20,15 +21,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.cost.power import chip_power
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
+from foretell.serving.arrivals import with_rate
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
-from foretell.serving.steady import Steady, request_joules, steady, with_rate
+from foretell.serving.steady import Steady, request_joules, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text
-from foretell.specs.engine import EngineProfile
+from foretell.specs.engine import EngineProfile, Fit
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
 from foretell.specs.served import Interval, Served
@@ -39,6 +42,8 @@ Array = NDArray[np.float64]
 
 UNKNOWN_TPOT, UNKNOWN_TTFT = 0.10, 0.25
 """Median errors where a profile has none of its own, or is of another chip generation."""
+UNSEEN = 2.0
+"""Errors of groups left out over those inside a fit: 1.3 to 2.7 for TPOT, 1.2 to 8 for TTFT, where known."""
 TO_P90 = 1.645 / 0.6745
 """From a median absolute error to the half-width that holds nine in ten, of a normal logarithm."""
 OVERLOAD = 1.02
@@ -155,6 +160,7 @@ def answered(
     usd_in, usd_out = costs(q, state, mean * isl, answer)
     own = replace(q.traffic, concurrency=max(flight, 1.0))
     in_joules, out_joules = (float(j) for j in request_joules(times, memory, own, state))
+    out_joules += idle_joules(q, flight) / rate
     limit = float(q.deployment.max_batch or q.profile.max_batch) * q.deployment.dp
     parts = decode_parts(times, state, mean * isl + 0.5 * answer)
     return Served(
@@ -200,6 +206,17 @@ def answered(
         assumptions=q.assumptions,
         overrides=dict(q.overrides),
     )
+
+
+def idle_joules(q: ServeQuestion, flight: float) -> float:
+    """Joules a second of chips that have nothing to do: instances without requests, and between requests.
+
+    Requests that come by chance leave an instance empty for exp(-n) of the time, n the mean in flight.
+    """
+    empty = np.exp(-flight) if q.rate is not None else 0.0
+    idle = q.replicas - q.in_use * (1.0 - empty)
+    watts = float(np.asarray(chip_power(q.system.chip).idle_watts))
+    return float(watts * q.deployment.gpus * idle)
 
 
 def decode_parts(times: StepTimes, state: Steady, context: float) -> dict[str, float]:
@@ -252,10 +269,19 @@ def evidence_of(q: ServeQuestion) -> str:
 
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
     """Where the means may lie: the errors that the profile shows on groups left out of its fit."""
-    fit, known = q.profile.fit, evidence_of(q) == "fitted"
-    tpot = (fit.left_out_tpot_ape or fit.tpot_ape or UNKNOWN_TPOT) if known else UNKNOWN_TPOT
-    ttft = (fit.left_out_ttft_ape or fit.ttft_ape or UNKNOWN_TTFT) if known else UNKNOWN_TTFT
+    tpot, ttft = expected_errors(q.profile.fit, known=evidence_of(q) == "fitted")
     return {"ttft_ms": around(1e3 * ttft_s, ttft), "tpot_ms": around(1e3 * tpot_s, tpot)}
+
+
+def expected_errors(fit: Fit, *, known: bool) -> tuple[float, float]:
+    """Median errors of TPOT and TTFT of rows that a profile has not seen, on chips that it knows or not."""
+    if not known:
+        return UNKNOWN_TPOT, UNKNOWN_TTFT
+    tpot, ttft = UNSEEN * (fit.tpot_ape or 0.0), UNSEEN * (fit.ttft_ape or 0.0)
+    return (
+        fit.left_out_tpot_ape or tpot or UNKNOWN_TPOT,
+        fit.left_out_ttft_ape or ttft or UNKNOWN_TTFT,
+    )
 
 
 def around(value: float, error: float) -> Interval:

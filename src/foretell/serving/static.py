@@ -61,4 +61,5 @@ def offline_tokens_per_s(times: StepTimes, fit: Num, isl: Num, osl: Num) -> Arra
     if p.policy == "prefill-first":
         own = StepLoad(prefill_tokens=k * length, prompts=np.maximum(k, 1.0))
         prompt_s = times.seconds(own) / k
-    return np.asarray(n * answer / (answer * t_d + n * prompt_s))
+    # Stages have prompts of their own side by side; a decode step is a round of all of them already.
+    return np.asarray(n * answer / (answer * t_d + n * prompt_s / d.pp))

@@ -1,12 +1,14 @@
 """The closed form of a loop of requests: a fixed number in flight, each answered one followed by the next.
 
-With n sequences decoding, prompts of L tokens, answers of O, t_d a decode step and t_m a step with k prompts:
+With n sequences in the engine, prompts of L tokens, answers of O, t_d a decode step, t_m one with k prompts:
 
-    TPOT   = t_d + (n - 1) / O x (t_m - t_d) / k      prompts of the others interrupt (or join) the decoding
+    s      = (O - 1) TPOT / ((O - 1) TPOT + t_m + W)  share that has read its prompt: s n decode at once
+    TPOT   = t_d + s (n - 1) / O x (t_m - t_d) / k    prompts of the others interrupt (or join) the decoding
     X      = n / ((O - 1) TPOT + t_m + W)             requests a second, at most k / t_m
-    k      = X (t_m + W), at least n / O (answers that end in one decode step) and 1, at most what a step's
+    k      = X (t_m + W), at least s n / O (answers that end in one decode step) and 1, at most what a step's
              token budget takes
-    TTFT   = t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k
+    TTFT   = t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k x (c - 1) / c: a request
+             of a loop finds the prompts of the c - 1 others under way, never its own
     start  = the first wave is sent at once: its prompts follow each other in steps of the token budget
 
 TTFT is one span, from arrival to the first token; where fewer than are in flight fit, the others wait
@@ -23,12 +25,12 @@ from foretell.records import dataclass
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN
-from foretell.specs.deployment import Traffic
+from foretell.specs._base import Num
+from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.engine import EngineProfile
 
 Array = NDArray[np.float64]
 
-HALVINGS = 40
-"""Rounds in which the number in flight goes half the way to what Little's law says."""
 ROUNDS = 6
 """Rounds of the fixed point between prompts of a step and the rate of requests."""
 
@@ -38,9 +40,11 @@ class Steady:
     """A loop of requests in its steady state; arrays over whatever the traffic has."""
 
     batch: Array
-    """Sequences decoding."""
+    """Sequences in the engine at most."""
     fit_batch: Array
     """Sequences that memory and the engine's limit allow."""
+    share: Array
+    """Of the sequences in the engine, those that have read their prompts."""
     decode_s: Array
     """A decode step."""
     token_s: Array
@@ -53,6 +57,8 @@ class Steady:
     """Prompts of such a step."""
     busy: Array
     """Share of the time in steps with prompts."""
+    met: Array
+    """Share of requests that find such a step of others under way."""
     tpot_s: Array
     """Mean time per output token, the first excluded."""
     ttft_steady_s: Array
@@ -80,26 +86,32 @@ class Loop:
     fit: Array
     """Sequences that memory and the engine's limit allow."""
     n: Array
-    """Sequences decoding."""
+    """Sequences in the engine."""
     context: Array
     """Tokens that a sequence counts as having in the cache."""
     most: Array
     """Prompts that a step's token budget takes."""
     chunks: Array
     """Steps that one prompt is cut over."""
-    mixed: Array
-    """Sequences that decode in a step with prompts."""
+    own_steps: bool
+    """Whether prompts have steps of their own."""
 
-    def decoding(self) -> StepLoad:
-        """A decode step."""
-        return StepLoad(decoding=self.n, context_tokens=self.n * self.context)
+    def decoding(self, share: Array) -> StepLoad:
+        """A decode step of those that have read their prompts: a share of all, at least one."""
+        n = np.maximum(share * self.n, 1.0)
+        return StepLoad(decoding=n, context_tokens=n * self.context)
 
-    def reading(self, k: Array) -> StepLoad:
-        """A step with k prompts, or a chunk of each."""
+    def others(self, share: Array) -> Array:
+        """Those of them that decode while another reads its prompt."""
+        return np.asarray(np.maximum(self.n - 1.0, 0.0) * share)
+
+    def reading(self, k: Array, share: Array) -> StepLoad:
+        """A step with k prompts, or a chunk of each, and what decodes in it."""
         new = k * self.length / self.chunks
+        beside = self.others(share) * (not self.own_steps)
         return StepLoad(
-            decoding=self.mixed,
-            context_tokens=self.mixed * self.context,
+            decoding=beside,
+            context_tokens=beside * self.context,
             prefill_tokens=new,
             past_tokens=0.5 * (k * self.length - new),
             prompts=k,
@@ -119,7 +131,6 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
     asked, budget = np.asarray(traffic.concurrency, float), float(d.max_tokens or p.max_tokens)
     n = np.minimum(asked, fit)
     whole = np.zeros_like(n * length)
-    own_steps = p.policy == "prefill-first"
     return Loop(
         length=length + whole,
         answer=answer + whole,
@@ -129,7 +140,7 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
         context=length + UNEVEN * answer + whole,
         most=np.maximum(np.floor(budget * d.dp / np.maximum(length, 1.0)), 1.0) + whole,
         chunks=np.maximum(np.ceil(length / budget), 1.0) + whole,
-        mixed=whole if own_steps else np.maximum(n - 1.0, 0.0) + whole,
+        own_steps=p.policy == "prefill-first",
     )
 
 
@@ -139,6 +150,10 @@ class Point:
 
     k: Array
     """Prompts of a step."""
+    share: Array
+    """Of the sequences in the engine, those that have read their prompts."""
+    step_s: Array
+    """A decode step of these."""
     span_s: Array
     """Steps of one prompt."""
     stall_s: Array
@@ -149,57 +164,61 @@ class Point:
     """Requests a second."""
 
 
-def point_of(times: StepTimes, loop: Loop, k: Array, token_s: Array, wait_s: Array) -> Point:
-    """Times and rate with k prompts in a step."""
+def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float) -> Point:
+    """Times and rate with k prompts in a step and a share of the sequences decoding."""
     d = times.deployment
-    span = loop.chunks * times.seconds(loop.reading(k))
+    step = times.seconds(loop.decoding(share))
+    token = step / (1.0 + d.accepted)
+    span = loop.chunks * times.seconds(loop.reading(k, share))
     # A step that decodes as well takes from a sequence only what it takes longer.
-    shared = token_s * (1.0 + d.accepted) * loop.chunks * (times.profile.policy == "mixed")
-    stall = (span - shared) / k / d.pp
-    tpot = token_s + np.maximum(loop.n - 1.0, 0.0) / loop.answer * stall
-    rate = loop.n / ((loop.answer - 1.0) * tpot + span + wait_s)
-    return Point(k=k, span_s=span, stall_s=stall, tpot_s=tpot, rate=rate)
+    stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp
+    tpot = token + loop.others(share) / loop.answer * stall
+    answer_s = (loop.answer - 1.0) * tpot
+    whole = answer_s + span + waits * step
+    return Point(
+        k=k, share=answer_s / whole, step_s=step, span_s=span, stall_s=stall, tpot_s=tpot,
+        rate=loop.n / whole,
+    )  # fmt: skip
 
 
 def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     """The steady state of one instance under a fixed concurrency."""
     p, d = times.profile, times.deployment
     loop = loop_of(times, memory, traffic)
-    step = times.seconds(loop.decoding())
-    token = step / (1.0 + d.accepted)
     own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
-    wait = (own_wait if d.wait_steps is None else d.wait_steps) * step
-    # Answers that end, by chance, in one decode step make room for as many prompts, which go in together.
-    ended = loop.n / loop.answer * (1.0 + d.accepted) / d.pp
-    ended = ended / -np.expm1(-ended)
-    most = np.minimum(loop.most, loop.n)
-    at = point_of(times, loop, np.maximum(np.minimum(ended, most), 1.0), token, wait)
+    waits = float(own_wait if d.wait_steps is None else d.wait_steps)
+    at = point_of(times, loop, together(loop, d, np.ones(())), np.ones(()), waits)
     for _ in range(ROUNDS):
-        wanted = np.maximum(at.rate * (at.span_s + wait), ended)
-        at = point_of(times, loop, np.maximum(np.minimum(wanted, most), 1.0), token, wait)
-    # A stage is free again when its share of the step is over.
-    able = d.pp * at.k / at.span_s
-    busy = np.minimum(at.rate / able, 1.0)
-    # A step takes no more prompts than k: of very short answers, prompts wait for prompts.
-    rate = np.minimum(at.rate, able)
-    crowd = loop.n / rate - loop.n / at.rate
-    # The rest of the step under way is part of what they wait for each other.
-    under_way = np.maximum(0.5 * step + 0.5 * busy * at.span_s - crowd, 0.0)
-    queued = np.maximum(loop.asked - loop.n, 0.0) / rate + crowd
-    late = (p.late_steps + d.stream_interval - 1.0) * step
-    after = late + p.latency_s + p.latency_s_per_token * loop.length + queued
-    settled = under_way + at.span_s + wait + after
-    start = start_s(times, loop) + after
+        # Of those in flight the engine has what is not on its way to it or back.
+        inside = loop.n / np.minimum(at.rate, able_per_s(d, at))
+        there = loop.asked * inside / (inside + outside_s(times, loop, at))
+        loop = replace(loop, n=np.minimum(there, loop.fit))
+        reading_s = at.span_s + waits * at.step_s
+        came = met_together(at.rate / d.pp, at.step_s, reading_s)
+        wanted = np.maximum(came, together(loop, d, at.share))
+        k = np.maximum(np.minimum(wanted, np.minimum(loop.most, loop.n)), 1.0)
+        at = point_of(times, loop, k, at.share, waits)
+    step, able = at.step_s, able_per_s(d, at)
+    inside, outside = loop.n / at.rate, outside_s(times, loop, at)
+    # As many as are in flight, as fit, or as steps can read prompts of: what is least.
+    rate = np.minimum(np.minimum(loop.asked / (inside + outside), loop.fit / inside), able)
+    # Little's law: those in flight over the rate are the time of one, of which its answer is a part.
+    settled = loop.asked / rate - (loop.answer - 1.0) * at.tpot_s
+    queued = np.maximum(settled - at.span_s - waits * step - outside, 0.0)
+    beyond = outside - under_way_s(times, loop, at) + queued
+    start = start_s(times, loop) + beyond
     first = 1.0 / max(traffic.waves, 1.0)
     return Steady(
-        batch=loop.n,
+        batch=np.minimum(loop.asked, loop.fit),
         fit_batch=loop.fit,
+        share=at.share,
         decode_s=step,
-        token_s=token,
+        token_s=step / (1.0 + d.accepted),
         stall_s=at.stall_s,
         prefill_s=at.span_s,
         prompts=at.k,
-        busy=busy,
+        busy=np.minimum(at.rate / able, 1.0),
+        met=met_share(times, loop, at),
         tpot_s=at.tpot_s,
         ttft_steady_s=settled,
         ttft_start_s=start,
@@ -209,16 +228,65 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     )
 
 
+def able_per_s(d: Deployment, at: Point) -> Array:
+    """Prompts that can be read a second; a stage is free again when its share of the step is over."""
+    return np.asarray(d.pp * at.k / at.span_s)
+
+
+def met_share(times: StepTimes, loop: Loop, at: Point) -> Array:
+    """Share of the requests that find prompts of the c - 1 others under way, never their own."""
+    busy = np.minimum(at.rate / able_per_s(times.deployment, at), 1.0)
+    return np.asarray(busy * (1.0 - 1.0 / np.maximum(loop.asked, 1.0)))
+
+
+def under_way_s(times: StepTimes, loop: Loop, at: Point) -> Array:
+    """The rest of the step that a request finds under way; none where it is alone."""
+    rest = 0.5 * at.step_s * np.clip(loop.n - 1.0, 0.0, 1.0)
+    return np.asarray(rest + 0.5 * met_share(times, loop, at) * at.span_s)
+
+
+def outside_s(times: StepTimes, loop: Loop, at: Point) -> Array:
+    """What a request spends beside its prompt, its answer and any queue: on its way in, and back."""
+    p, d = times.profile, times.deployment
+    late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
+    return np.asarray(under_way_s(times, loop, at) + late + way_s(p, loop.length))
+
+
+def way_s(p: EngineProfile, length: Array) -> Array:
+    """What a request of so many tokens meets before and after the engine."""
+    return np.asarray(p.latency_s + p.latency_s_per_token * length)
+
+
+def together(loop: Loop, d: Deployment, share: Array) -> Array:
+    """Prompts that go in together at least: as many as answers end, by chance, in one decode step."""
+    ended = np.maximum(loop.n * share, 1e-9) / loop.answer * (1.0 + d.accepted) / d.pp
+    found = np.minimum(ended / -np.expm1(-ended), np.minimum(loop.most, loop.n))
+    return np.asarray(np.maximum(found, 1.0))
+
+
+def met_together(rate: Num, step_s: Array, reading_s: Array) -> Array:
+    """Prompts of a step that has any, where they come by chance: those that came in the step before.
+
+    Steps that read are as many as follow a step in which a prompt came: with r_d decode and r_p reading steps
+    a second, r_p exp(-X t_m) = r_d (1 - exp(-X t_d)), and together they fill the time; k = X / r_p.
+    """
+    came = np.maximum(np.asarray(rate) * step_s, 1e-12)
+    later = np.exp(-np.asarray(rate) * reading_s)
+    return np.asarray(rate * reading_s + came * later / -np.expm1(-came))
+
+
 def request_joules(
     times: StepTimes, memory: Memory, traffic: Traffic, state: Steady
 ) -> tuple[Array, Array]:
     """Joules of all chips for one request's prompt, beyond the decoding beside it, and for its answer."""
     loop = loop_of(times, memory, traffic)
-    both = times.joules(loop.reading(state.prompts))
-    beside = times.joules(StepLoad(decoding=loop.mixed, context_tokens=loop.mixed * loop.context))
+    both = times.joules(loop.reading(state.prompts, state.share))
+    others = loop.others(state.share) * (not loop.own_steps)
+    beside = times.joules(StepLoad(decoding=others, context_tokens=others * loop.context))
     prompt = np.maximum(both - beside, 0.0) * loop.chunks / state.prompts
-    kept = 1.0 + times.deployment.accepted
-    return prompt, times.joules(loop.decoding()) * (loop.answer - 1.0) / (loop.n * kept)
+    decode = loop.decoding(state.share)
+    kept = (1.0 + times.deployment.accepted) * np.asarray(decode.decoding)
+    return prompt, times.joules(decode) * (loop.answer - 1.0) / kept
 
 
 def start_s(times: StepTimes, loop: Loop) -> Array:
@@ -227,24 +295,6 @@ def start_s(times: StepTimes, loop: Loop) -> Array:
     steps = np.ceil(loop.n / packed) * loop.chunks
     # Those that are through decode meanwhile: half of them on the mean.
     half = 0.5 * loop.n * (steps > 1.0)
-    load = replace(loop.reading(packed), decoding=half, context_tokens=half * loop.length)
+    load = loop.reading(packed, np.zeros(()))
+    load = replace(load, decoding=half, context_tokens=half * loop.length)
     return np.asarray(times.seconds(load) * (steps + loop.chunks) / 2.0)
-
-
-def with_rate(
-    times: StepTimes, memory: Memory, traffic: Traffic, rate: float
-) -> tuple[Steady, float]:
-    """The state under `rate` requests a second, and the number in flight by Little's law.
-
-    n = rate x time in the system; above the rate that the instance can sustain it grows without end, and
-    is held at four times what fits. Numbers are rounded to what a loop can hold: at least one.
-    """
-    flight = 1.0
-    found = steady(times, memory, replace(traffic, concurrency=flight, waves=1e9))
-    answer = 0.5 * (1.0 + traffic.least) * float(traffic.osl)
-    for _ in range(HALVINGS):
-        spent = float(found.ttft_steady_s + (answer - 1.0) * found.tpot_s)
-        wanted = min(rate * spent, 4.0 * float(found.fit_batch))
-        flight = max(0.5 * (flight + wanted), 1e-3)
-        found = steady(times, memory, replace(traffic, concurrency=max(flight, 1.0), waves=1e9))
-    return found, flight

@@ -98,8 +98,10 @@ class StepTimes:
         decode_s = p_norm(device, eager, SIDE_BY_SIDE) if layer_s else device
         floor = max(p.prefill_layer_s, layer_s) * self.layers
         floor = floor + p.prefill_mixture_s * self.tables.mixtures
+        launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
+        shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
         slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
-        prompt_s = np.maximum(p.prefill_factor * slow, floor) + p.prefill_step_s
+        prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + host, 0.0))
 
@@ -234,8 +236,8 @@ def at(table: Array, tokens: Array) -> Array:
 
 
 def few(value: Array, points: Array) -> Array:
-    """0 of nothing, else 1."""
-    return np.asarray(np.minimum(np.asarray(value) / points[0], 1.0) > 0.0, float)
+    """0 of nothing, 1 from the first point on; between, the chance that there is one."""
+    return np.asarray(np.clip(np.asarray(value, float) / points[0], 0.0, 1.0))
 
 
 def least_one(total: Num, ranks: float) -> Array:

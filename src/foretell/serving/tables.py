@@ -25,7 +25,7 @@ from foretell.network.library_records import Kind
 from foretell.network.placement import tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.records import dataclass
-from foretell.serving.kernels import Cost, Kernels
+from foretell.serving.kernels import Cost, Held, Kernels, nothing
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num, changed
 from foretell.specs.deployment import Deployment
@@ -184,11 +184,12 @@ def tables_of(
     decode = alone(model, stack, kernels, "decode")
     prefill = alone(model, stack, kernels, "prefill")
     head = head_costs(model, kernels, links)
-    encoder = Cost(seconds=np.zeros_like(TOKENS), joules=np.zeros_like(TOKENS))
+    none = np.zeros_like(TOKENS)
+    encoder = Held(seconds=none, joules=none)
     if model.encoder is not None:
         encoder, _ = token_costs(model, model.encoder, kernels, links)
         own = alone(model, model.encoder, kernels, "prefill")
-        prefill = prefill + own
+        prefill = Held(seconds=prefill.seconds + own.seconds, joules=prefill.joules + own.joules)
     shape = (len(PROMPTS), len(LENGTHS), len(PASTS))
     square = (len(SEQUENCES), len(CONTEXTS))
     return Tables(
@@ -239,7 +240,7 @@ def reduces_of(stack: Stack) -> float:
     )
 
 
-def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Array]:
+def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> tuple[Held, Array]:
     """Operations on each token, the all-reduces behind them included; and these alone."""
     tp = float(kernels.deployment.tp)
     tokens = Tokens(
@@ -268,16 +269,16 @@ def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> t
             if edge.leave and not (edge.name == "moe" and kernels.deployment.stage > tp):
                 size = 2.0 * np.asarray(edge.elements)[None, :]
                 exchange = exchange + many * collective_s("all-reduce", size, links.tensor)[0]
-    cost = kernels.cost(ops, counts, len(TOKENS))
-    return Cost(
+    cost = kernels.held(kernels.cost(ops, counts, len(TOKENS)), exchange)
+    return Held(
         seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus
     ), exchange
 
 
-def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Array]:
+def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Held, Array]:
     """Routed experts of all layers for the tokens of the stage, and what they wait for."""
     d, none = kernels.deployment, np.zeros_like(TOKENS)
-    total, exchange = Cost(seconds=none, joules=none), none
+    total, hidden_s, exchange = nothing(len(TOKENS)), none, none
     for layer, many in kinds_of(stack):
         if not isinstance(layer.ffn, Experts):
             continue
@@ -307,10 +308,10 @@ def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Cost, Ar
             wait = none  # the region's all-reduce stands among the tokens' exchanges
         exchange = exchange + many * wait
         beside = shared_costs(layer, stack, kernels)
-        seconds = one.seconds + np.maximum(beside.seconds - BESIDE_S, 0.0)
-        joules = (one.joules + beside.joules) * d.gpus
-        total = total + Cost(seconds=many * seconds, joules=many * joules)
-    return total, exchange
+        hidden_s = hidden_s + many * np.minimum(beside.seconds, BESIDE_S)
+        total = total + (one + beside).times(many)
+    found = kernels.held(total, exchange)
+    return Held(seconds=found.seconds - hidden_s, joules=found.joules * d.gpus), exchange
 
 
 def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> Cost:
@@ -323,7 +324,7 @@ def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> Cost:
     return kernels.cost(ops, [1.0] * len(ops), len(TOKENS))
 
 
-def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:
+def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Held:
     """What depends on sequences: attention, recurrences, products with cached latents."""
     d = kernels.deployment
     rotary = model.embedding.rotary
@@ -352,8 +353,8 @@ def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Cost:
         ops += mine
         counts += [many] * len(mine)
     width = np.size(tokens.batch)
-    cost = kernels.cost(ops, counts, width, phase)
-    return Cost(seconds=cost.seconds, joules=cost.joules * d.tp)
+    cost = kernels.held(kernels.cost(ops, counts, width, phase))
+    return Held(seconds=cost.seconds, joules=cost.joules * d.tp)
 
 
 def without_window(layer: Layer) -> Layer:
@@ -365,7 +366,7 @@ def without_window(layer: Layer) -> Layer:
     return replace(layer, mixers=mixers)
 
 
-def head_costs(model: Model, kernels: Kernels, links: Links) -> Cost:
+def head_costs(model: Model, kernels: Kernels, links: Links) -> Held:
     """Table, final norm, scores over the vocabulary's parts, and the sampling of one token each."""
     tp, rows = float(kernels.deployment.tp), TOKENS
     width = float(model.embedding.width or model.stack.hidden)
@@ -377,12 +378,12 @@ def head_costs(model: Model, kernels: Kernels, links: Links) -> Cost:
         ops.append(Gemm(name="head.scores", m=rows, n=outputs / tp, k=width, split="none"))
         moved = SAMPLING_PASSES * rows * outputs * 2.0
         ops.append(Pointwise(name="head.sample", elements=moved, reads=0.5, writes=0.5, flop=1.0))
-    cost = kernels.cost(ops, [1.0] * len(ops), len(rows))
+    cost = kernels.held(kernels.cost(ops, [1.0] * len(ops), len(rows)))
     seconds = cost.seconds + (SAMPLING_S if outputs else 0.0)
     if outputs:
         size = 2.0 * rows[None, :] * outputs
         seconds = seconds + collective_s("all-gather", size, links.tensor)[0]
-    return Cost(seconds=seconds, joules=cost.joules * kernels.deployment.tp)
+    return Held(seconds=seconds, joules=cost.joules * kernels.deployment.tp)
 
 
 def pipe_s(tokens: Num, model: Model, links: Links) -> Array:

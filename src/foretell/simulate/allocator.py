@@ -5,8 +5,8 @@ As PyTorch's CUDA allocator does by default (c10/cuda/CUDACachingAllocator.cpp):
     sizes       are rounded up to 512 bytes
     pools       up to 1 MiB a tensor comes from a pool of 2 MiB segments, else from the other pool
     segments    20 MiB for tensors below 10 MiB, else the size rounded up to 2 MiB
-    fit         the smallest free block that is large enough, split where what is left is worth it: 512 bytes
-                of a small block, more than 1 MiB of a large one
+    fit         the smallest free block that is large enough, of equals the first in memory, split where what
+                is left is worth it: 512 bytes of a small block, more than 1 MiB of a large one
     free        a block joins its free neighbours in the segment; segments stay reserved
 
 Only when the device has no more is what lies free given back: a run that nears the limit fragments less than
@@ -28,8 +28,8 @@ class Block:
 
     size: int
     """Bytes."""
-    number: int
-    """Its own number."""
+    place: int
+    """Where it begins, segments counted one after the other."""
     small: bool
     """Whether it is of the small pool."""
     taken: bool = True
@@ -42,7 +42,7 @@ class Block:
     @property
     def key(self) -> tuple[int, int]:
         """Order of free blocks: smallest first."""
-        return self.size, self.number
+        return self.size, self.place
 
 
 @dataclass(slots=True)
@@ -55,7 +55,6 @@ class Allocator:
     """What segments take."""
     _free: dict[bool, list[tuple[int, int]]] = field(default_factory=lambda: {True: [], False: []})
     _blocks: dict[int, Block] = field(default_factory=dict)
-    _count: int = 0
 
     def take(self, size: float) -> Block:
         """Memory for a tensor."""
@@ -66,7 +65,7 @@ class Allocator:
         if at < len(free):
             block = self._blocks[free.pop(at)[1]]
         else:
-            block = self._new(_segment(wanted), small)
+            block = self._new(_segment(wanted), self.reserved_bytes, small)
             self.reserved_bytes += block.size
         block.taken = True
         rest = block.size - wanted
@@ -86,14 +85,21 @@ class Allocator:
                 self._join(block, near)
         insort(self._free[block.small], block.key)
 
-    def _new(self, size: int, small: bool) -> Block:
-        self._count += 1
-        block = Block(size=size, number=self._count, small=small)
-        self._blocks[self._count] = block
+    def layout(self) -> tuple[tuple[int, int, bool, bool], ...]:
+        """Every block by its place: its size, whether it is taken, and whether a segment begins with it.
+
+        What later tensors are given depends on this alone.
+        """
+        blocks = sorted(self._blocks.items())
+        return tuple((at, b.size, b.taken, b.before is None) for at, b in blocks)
+
+    def _new(self, size: int, place: int, small: bool) -> Block:
+        block = Block(size=size, place=place, small=small)
+        self._blocks[place] = block
         return block
 
     def _split(self, block: Block, wanted: int) -> None:
-        rest = self._new(block.size - wanted, block.small)
+        rest = self._new(block.size - wanted, block.place + wanted, block.small)
         rest.taken, rest.before, rest.behind = False, block, block.behind
         if rest.behind is not None:
             rest.behind.before = rest
@@ -103,14 +109,16 @@ class Allocator:
     def _join(self, block: Block, near: Block) -> None:
         block.size += near.size
         if near is block.before:
+            self._blocks[near.place] = self._blocks.pop(block.place)
+            block.place = near.place
             block.before = near.before
             if near.before is not None:
                 near.before.behind = block
         else:
+            del self._blocks[near.place]
             block.behind = near.behind
             if near.behind is not None:
                 near.behind.before = block
-        del self._blocks[near.number]
 
 
 def _segment(wanted: int) -> int:

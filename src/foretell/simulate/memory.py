@@ -8,7 +8,7 @@ the inputs alone (B) leaves the weights' share of what was kept for the pass to 
 both passes run over the same time. The layers of a task take equal parts of its time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -58,18 +58,32 @@ class RankTensors:
 
 
 class Change(NamedTuple):
-    """A tensor taken (more than 0 bytes) or given back (less)."""
+    """A tensor that a task takes (more than 0 bytes) or gives back (less)."""
 
-    at_s: float
-    """When."""
-    turn: int
-    """Order of changes at one moment: the task's number; within a task they come in order."""
+    part: float
+    """Share of the task's time that has gone by."""
     name: str
     """The tensor's name, or a category."""
     of: tuple[int, int, int]
     """Chunk, micro-batch and layer that it belongs to."""
     change_bytes: float
     """Bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """All that a rank's tasks take and give back, in order; arrays are (changes,)."""
+
+    at_s: Array
+    """When."""
+    turn: NDArray[np.intp]
+    """Number of the task."""
+    name: NDArray[np.intp]
+    """Which of `names`."""
+    change_bytes: Array
+    """Bytes."""
+    names: tuple[str, ...]
+    """Names of tensors, and categories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,79 +114,107 @@ class MemoryLine:
         return {name: float(values[index]) for name, values in self.held_bytes.items()}
 
 
-def changes(step: Timeline, rank: int, tensors: RankTensors) -> list[Change]:
+def changes(step: Timeline, rank: int, tensors: RankTensors) -> Changes:
     """Every tensor that is taken or given back on a rank, in order."""
-    found: list[Change] = []
-    starts, ends = step.start_s[rank].tolist(), step.end_s[rank].tolist()
-    for turn, (task, start, end) in enumerate(zip(step.tasks[rank], starts, ends, strict=True)):
-        both = [_forward(task, tensors, start, end, turn)] if task.does in "FP" else []
-        if task.does != "F":
-            both.append(_backward(task, tensors, start, end, turn))
-        mixed = [change for one in both for change in one]
-        found += sorted(mixed, key=lambda change: change.at_s) if len(both) > 1 else mixed
-    return found
+    names: dict[str, int] = {}
+    known: dict[Task, tuple[Array, NDArray[np.intp], Array]] = {}
+    parts = []
+    for task in step.tasks[rank]:
+        # Tasks of other micro-batches are alike.
+        alike = task._replace(micro_batch=0, other_micro_batch=0)
+        if alike not in known:
+            found = task_changes(alike, tensors)
+            numbers = [names.setdefault(change.name, len(names)) for change in found]
+            known[alike] = (
+                np.array([change.part for change in found]),
+                np.array(numbers, np.intp),
+                np.array([change.change_bytes for change in found]),
+            )
+        parts.append(known[alike])
+    starts, lengths = step.start_s[rank], step.end_s[rank] - step.start_s[rank]
+    turn = np.repeat(np.arange(len(parts)), [len(part) for part, _, _ in parts])
+    part, name, change_bytes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Changes(
+        at_s=starts[turn] + part * lengths[turn],
+        turn=turn,
+        name=name,
+        change_bytes=change_bytes,
+        names=tuple(names),
+    )
 
 
-def _forward(
-    task: Task, tensors: RankTensors, start: float, end: float, turn: int
-) -> Iterator[Change]:
+def task_changes(task: Task, tensors: RankTensors) -> list[Change]:
+    """What one task takes and gives back, in order."""
+    both = [*_forward(task, tensors)] if task.does in "FP" else []
+    if task.does != "F":
+        both += _backward(task, tensors)
+    return sorted(both, key=lambda change: change.part) if task.does == "P" else both
+
+
+def _forward(task: Task, tensors: RankTensors) -> Iterator[Change]:
     layers, head = tensors.chunks[task.chunk], tensors.head_bytes[task.chunk]
-    slot = (end - start) / max(len(layers) + (head > 0.0), 1)
+    units = max(len(layers) + (head > 0.0), 1)
     for i, layer in enumerate(layers):
+        of = (task.chunk, task.micro_batch, i)
         for name, size in layer.kept.items():
-            of = (task.chunk, task.micro_batch, i)
-            yield Change(start + i * slot, turn, name, of, size)
+            yield Change(i / units, name, of, size)
     if head:
         of = (task.chunk, task.micro_batch, len(layers))
-        yield Change(start + len(layers) * slot, turn, SCORES, of, head)
+        yield Change(len(layers) / units, SCORES, of, head)
 
 
-def _backward(
-    task: Task, tensors: RankTensors, start: float, end: float, turn: int
-) -> Iterator[Change]:
+def _backward(task: Task, tensors: RankTensors) -> Iterator[Change]:
     chunk, many = (task.chunk, task.micro_batch)
     if task.does == "P":
         chunk, many = task.other_chunk, task.other_micro_batch
     layers, head = tensors.chunks[chunk], tensors.head_bytes[chunk]
-    units = len(layers) + (head > 0.0)
-    slot = (end - start) / max(units, 1)
+    units = max(len(layers) + (head > 0.0), 1)
     share = {"B": 1.0 - WEIGHT_SHARE, "W": WEIGHT_SHARE}.get(task.does, 1.0)
-    at = start
+    done = 0
     if head:
-        at += slot
+        done += 1
         if task.does != "W":
-            yield Change(at, turn, SCORES, (chunk, many, len(layers)), -head)
+            yield Change(done / units, SCORES, (chunk, many, len(layers)), -head)
             if tensors.made_bytes[0]:
-                yield Change(at, turn, GRADIENTS, (chunk, many, len(layers)), tensors.made_bytes[0])
+                of = (chunk, many, len(layers))
+                yield Change(done / units, GRADIENTS, of, tensors.made_bytes[0])
     for i in reversed(range(len(layers))):
         of, passing = (chunk, many, i), layers[i].passing_bytes
         if task.does != "W" and passing:
-            yield Change(at, turn, BACKWARD, of, passing)
+            yield Change(done / units, BACKWARD, of, passing)
         if layers[i].made_bytes:
-            yield Change(at, turn, GRADIENTS, of, layers[i].made_bytes)
-        at += slot
+            yield Change(done / units, GRADIENTS, of, layers[i].made_bytes)
+        done += 1
         if task.does != "W" and passing:
-            yield Change(at, turn, BACKWARD, of, -passing)
+            yield Change(done / units, BACKWARD, of, -passing)
         for name, size in layers[i].kept.items():
-            yield Change(at, turn, name, of, -share * size)
+            yield Change(done / units, name, of, -share * size)
     if tensors.made_bytes[1] and chunk == 0:
-        yield Change(at, turn, GRADIENTS, (chunk, many, -1), tensors.made_bytes[1])
+        yield Change(1.0, GRADIENTS, (chunk, many, -1), tensors.made_bytes[1])
 
 
-def after_passes(
-    found: Sequence[Change], tensors: RankTensors, start_s: float, end_s: float
-) -> list[Change]:
-    """An update: what it gathers, given up before the next passes, and gradients that the backward pass made,
-    given back after it."""
-    made = [change for change in found if change.name == GRADIENTS]
-    last, gathered = (found[-1].turn + 1 if found else 0), tensors.updated_bytes
-    taken = [Change(start_s, last, GATHERED, (0, 0, 0), gathered)] if gathered else []
-    back = [Change(end_s, last + 1, c.name, c.of, -c.change_bytes) for c in (*taken, *made)]
-    return taken + back
+def with_update(found: Changes, tensors: RankTensors, start_s: float, end_s: float) -> Changes:
+    """The same and the update: what it gathers, given up before the next passes, and gradients that the
+    backward pass made, given back after it."""
+    numbers = dict(zip(found.names, range(len(found.names)), strict=True))
+    made = found.change_bytes[found.name == numbers.get(GRADIENTS, -1)].sum()
+    gathered, last = tensors.updated_bytes, (int(found.turn[-1]) if len(found.turn) else 0) + 1
+    more = [(start_s, last, GATHERED, gathered), (end_s, last + 1, GATHERED, -gathered)]
+    more.append((end_s, last + 1, GRADIENTS, -float(made)))
+    kept = [one for one in more if one[3] != 0.0]
+    for _, _, name, _ in kept:
+        numbers.setdefault(name, len(numbers))
+    return Changes(
+        at_s=np.append(found.at_s, [one[0] for one in kept]),
+        turn=np.append(found.turn, np.array([one[1] for one in kept], np.intp)),
+        name=np.append(found.name, np.array([numbers[one[2]] for one in kept], np.intp)),
+        change_bytes=np.append(found.change_bytes, [one[3] for one in kept]),
+        names=tuple(numbers),
+    )
 
 
 def memory_line(
-    found: Sequence[Change], tensors: RankTensors, groups: Mapping[str, str], end_s: float
+    found: Changes, tensors: RankTensors, groups: Mapping[str, str], end_s: float
 ) -> MemoryLine:
     """Bytes by category over the step; `groups` names the category of a kept tensor.
 
@@ -184,13 +226,13 @@ def memory_line(
     )
     row = {name: i for i, name in enumerate(names)}
     # Parts of a task's time may end a rounding beyond the task.
-    moments = np.maximum.accumulate(np.array([0.0, *(c.at_s for c in found), end_s]))
+    moments = np.maximum.accumulate(np.concatenate([[0.0], found.at_s, [end_s]]))
     table = np.zeros((len(names), len(moments)))
     for name, size in tensors.always.items():
         table[row[name], 0] += size
-    for column, change in enumerate(found, start=1):
-        table[row[groups.get(change.name, change.name)], column] += change.change_bytes
-    turns = np.array([-1, *(c.turn for c in found), len(found) + 1])
+    category = np.array([row[groups.get(name, name)] for name in found.names], np.intp)
+    table[category[found.name], np.arange(1, len(moments) - 1)] = found.change_bytes
+    turns = np.concatenate([[-1], found.turn, [len(found.turn) + 1]])
     last = np.append((np.diff(moments) > 0.0) | (np.diff(turns) > 0), True)
     held = np.cumsum(table, axis=1)[:, last]
     kept_rows = [row[name] for name in dict.fromkeys(groups.values())]

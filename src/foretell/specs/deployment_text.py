@@ -81,7 +81,7 @@ def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
         value=word,
         message="is no choice of a serving plan",
         allowed=", ".join(known),
-        nearest=nearest_name(key, known),
+        nearest=f"{key}{value}" if key in DEGREES else nearest_name(key, known),
     )
 
 

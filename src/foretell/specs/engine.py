@@ -92,6 +92,10 @@ class EngineProfile:
     """Sequences at once."""
     max_tokens: int = 8192
     """Tokens of a step."""
+    limits_by_card: bool = False
+    """Whether these two are lower on small cards (vLLM's second engine)."""
+    graph_tokens: int = 0
+    """Tokens up to which steps with prompts are replayed from graphs too, so that no launching shows."""
     memory_rule: MemoryRule = "vllm"
     """Whose rule."""
     memory_fraction: float = 0.9

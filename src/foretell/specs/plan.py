@@ -361,14 +361,9 @@ def joined(batches: Sequence[Plans]) -> Plans:
 def batch_of(plans: Sequence[Plan]) -> Plans:
     """Plans that share their structural choices, as one batch."""
     orders = tuple(dict.fromkeys(p.order for p in plans))
-    columns = {
-        n: np.array([getattr(p, n) for p in plans], float) for n in BATCH_FIELDS if n not in _CODED
+    coded = {
+        "recompute": [recompute_code(p.recompute) for p in plans],
+        "order": [orders.index(p.order) for p in plans],
     }
-    return Plans(
-        **columns,
-        sp=np.array([p.sp for p in plans], float),
-        recompute=np.array([recompute_code(p.recompute) for p in plans], float),
-        order=np.array([orders.index(p.order) for p in plans], float),
-        orders=orders,
-        base=plans[0],
-    )
+    table = np.array([coded.get(n) or [getattr(p, n) for p in plans] for n in BATCH_FIELDS], float)
+    return Plans(**dict(zip(BATCH_FIELDS, table, strict=True)), orders=orders, base=plans[0])

@@ -167,6 +167,7 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
         return key, _factor(key, value)
     if key not in CHOICES:
         keys = [*CHOICES, *FORMS, *NUMBERS, *FACTORS, "order"]
+        plain = next((word for word, field in DEGREES.items() if key in (word, field)), None)
         raise BadInput(
             [
                 Problem(
@@ -174,7 +175,7 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
                     value=word,
                     message=f"unknown key `{key}`",
                     allowed=", ".join(keys),
-                    nearest=nearest_name(key, keys),
+                    nearest=f"{plain}{value}" if plain else nearest_name(key, keys),
                 )
             ]
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
+from foretell.search.interrupts import end_at_once, interrupts_held
 from foretell.specs.study import Study
 from foretell.sweep.shards import shard_bytes
 
@@ -98,7 +99,8 @@ def _handed_out(
                     break
                 if number not in lost:
                     lost.append(number)
-                pending[executor.submit(shard_bytes, study, number)] = number
+                with interrupts_held():  # a worker may begin in here
+                    pending[executor.submit(shard_bytes, study, number)] = number
             if not pending:
                 return
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
@@ -133,11 +135,10 @@ def _processes(workers: int) -> Iterator[Executor]:
 def _ready() -> None:
     """Ready a worker: end with an interrupt or with who began it, and leave other cores to other workers."""
     import os
-    import signal
     from threading import Thread
 
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # polars reads it when it is imported
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_at_once()
     Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -52,7 +52,8 @@ def score_cost(path: Path) -> Scores:
         raise BadInput([Problem(path=str(path), value=None, message=message, allowed=allowed)])
     row_of = package_row if packages else die_row
     predictions: list[Prediction] = []
-    labels: dict[str, list[str]] = {"by_metric": [], "by_node": [], "by_package": []}
+    groups = ("by_source", "by_metric", "by_node", "by_package")
+    labels: dict[str, list[str]] = {name: [] for name in groups}
     unsupported: list[tuple[str, str]] = []
     for number, cells in enumerate(rows, start=1):
         row_id = cells.get("id") or str(number)
@@ -64,6 +65,7 @@ def score_cost(path: Path) -> Scores:
             unsupported.append((row_id, str(error).strip("'\"")))
             continue
         predictions += found
+        labels["by_source"] += [cells.get("source") or Path(path).name for _ in found]
         labels["by_metric"] += [one.metric for one in found]
         labels["by_node"] += [f"{cells['node_nm']} nm" for _ in found]
         labels["by_package"] += [cells.get("package") or "die" for _ in found]

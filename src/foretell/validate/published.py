@@ -1,7 +1,7 @@
 """Runs in print, predicted: the table of the README and docs/accuracy.md.
 
 `python -m foretell.validate.published` renders both from published.toml; with a folder of measured data as
-its argument it also renders the scoreboard over all of that into docs/accuracy.md.
+its argument it also renders what pages say of all of that (pages.py).
 """
 
 import sys
@@ -25,8 +25,6 @@ START, END = "<!-- generated: accuracy -->", "<!-- end -->"
 """Marks in a page between which the table stands."""
 RUNS_START = "<!-- generated: runs -->"
 """Mark in docs/accuracy.md after which every run stands."""
-BOARD_START = "<!-- generated: scoreboard -->"
-"""Mark in docs/accuracy.md after which the scoreboard over a folder of data stands."""
 Table = Mapping[str, Any]
 
 
@@ -201,38 +199,21 @@ def with_runs(page: str) -> str:
     return between(page, RUNS_START, runs_text(runs()))
 
 
-def scoreboard(scores: Mapping[str, Any]) -> str:
-    """The scoreboard of a whole data set as Markdown."""
-    said = (
-        f"{scores['scored']:,} of {scores['rows_with_target']:,} rows with a target are predicted "
-        f"({scores['supported_share']:.1%}). Over {scores['sources']} sources of grades A and B the median "
-        f"of the median errors is {scores['median_of_sources']:.1%}, their mean "
-        f"{scores['mean_of_sources']:.1%}; {scores['inside_p90']:.0%} of all rows lie in the 90 % interval."
-    )
-    lines = [said]
-    for key in ("by_source", "by_chip", "by_framework", "by_family", "by_precision"):
-        lines += ["", f"| {key.removeprefix('by_')} | rows | median error | signed | in 90 % |"]
-        lines.append("|---|---|---|---|---|")
-        lines += [
-            f"| {name} | {s['rows']:,} | {s['median_ape']:.1%} | {s['median_error']:+.1%} | "
-            f"{s['inside_p90']:.0%} |"
-            for name, s in scores[key].items()
-        ]
-    return "\n".join(lines)
-
-
 def main(arguments: Sequence[str]) -> None:
-    """Render README.md and docs/accuracy.md of the repository that this file stands in."""
+    """Render README.md and pages of docs/ of the repository that this file stands in."""
     root = Path(__file__).parents[3]
     readme, page = root / "README.md", root / "docs" / "accuracy.md"
     readme.write_text(with_table(readme.read_text()))
-    text = with_runs(page.read_text())
-    if arguments:
-        from foretell.validate.training import score_training
+    page.write_text(with_runs(page.read_text()))
+    from foretell.validate.own_runs import with_steps
 
-        file = Path(arguments[0]) / "training" / "measured_runs.csv.gz"
-        text = between(text, BOARD_START, scoreboard(score_training(file).to_dict()))
-    page.write_text(text)
+    for path, text in with_steps(root).items():
+        path.write_text(text)
+    if arguments:
+        from foretell.validate.pages import with_sections
+
+        for path, text in with_sections(root, Path(arguments[0])).items():
+            path.write_text(text)
 
 
 if __name__ == "__main__":

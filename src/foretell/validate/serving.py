@@ -6,6 +6,7 @@ kind -> metric -> rows and errors.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,13 +24,17 @@ from foretell.calibrate.serving_fit import LOADED, left_out_profile
 from foretell.calibrate.serving_rows import Row, read_rows
 from foretell.catalog.engines import profiles
 from foretell.errors import ProblemsError
-from foretell.serving.serve import TO_P90, UNKNOWN_TPOT, UNKNOWN_TTFT
+from foretell.serving.serve import TO_P90, expected_errors
 from foretell.specs.engine import EngineProfile
 from foretell.validate.scores import Prediction, Scores, score, scores_of
 from foretell.validate.serving_played import PLAYED, played_figures
 
 THROUGHPUT_ERROR = 0.09
 """Median error of throughputs and whole latencies where a profile has none of its own."""
+NO_SOURCE = "not told"
+"""The source of rows that name none."""
+UNKNOWN_THROUGHPUT = 0.15
+"""The same on chips of a generation that the profile was not fitted to."""
 NO_TARGET = "no target: the row has none of the figures that are scored"
 """Why a row is not scored that could be predicted."""
 
@@ -125,7 +130,7 @@ def predictions_of(
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:
             continue
-        width = TO_P90 * np.log1p(error_of(profile, name))
+        width = TO_P90 * np.log1p(error_of(profile, name, case.system.chip.architecture))
         found.append(
             Prediction(
                 id=case.row.id,
@@ -139,14 +144,16 @@ def predictions_of(
     return found
 
 
-def error_of(profile: EngineProfile, metric: str) -> float:
-    """Median error that is to be expected of a metric under a profile."""
-    fit = profile.fit
-    if metric == "ttft":
-        return fit.left_out_ttft_ape or fit.ttft_ape or UNKNOWN_TTFT
-    if metric == "tpot":
-        return fit.left_out_tpot_ape or fit.tpot_ape or UNKNOWN_TPOT
-    return fit.throughput_ape or THROUGHPUT_ERROR
+def error_of(profile: EngineProfile, metric: str, architecture: str = "") -> float:
+    """Median error that is to be expected of a metric under a profile, on a generation of chips.
+
+    On a generation that a profile was not fitted to nothing of its own errors holds.
+    """
+    known = not architecture or not profile.architectures or architecture in profile.architectures
+    tpot, ttft = expected_errors(profile.fit, known=known)
+    if metric in ("ttft", "tpot"):
+        return ttft if metric == "ttft" else tpot
+    return (profile.fit.throughput_ape or THROUGHPUT_ERROR) if known else UNKNOWN_THROUGHPUT
 
 
 def board(
@@ -156,8 +163,9 @@ def board(
     leave_one_out: str | None,
     closed: Sequence[Prediction] = (),
 ) -> Scores:
-    """Groups by metric, profile, chip, family and group; `by_kind` beside them."""
+    """Groups by source, metric, profile, chip, family and group; `by_kind` beside them."""
     labels = {
+        "by_source": [c.row.source or NO_SOURCE for c, _ in told],
         "by_metric": [p.metric for _, p in told],
         "by_profile": [f"{c.profile.id} {p.metric}" for c, p in told],
         "by_chip": [f"{c.system.chip.id} {p.metric}" for c, p in told],
@@ -176,7 +184,7 @@ def board(
         },
         "filled": filled(told),
     }  # fmt: skip
-    return scores_of(
+    scores = scores_of(
         rows,
         [p for _, p in told],
         unsupported,
@@ -184,6 +192,7 @@ def board(
         leave_one_out=leave_one_out,
         facts=facts,
     )
+    return replace(scores, scored=rows - len(unsupported))  # rows, of several figures each
 
 
 def by_kind(told: Sequence[tuple[Case, Prediction]]) -> dict[str, dict[str, Any]]:

@@ -53,30 +53,25 @@ def device_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]
     phase = np.where(update, PHASES.index("optimizer"), phase)
     op, ops = _shapes(columns, launch, family)
     computes = ~sends & (kinds == 0)
-
-    def part(chosen: NDArray[np.bool_]) -> Work:
-        # Small kernels of the optimizer's step are its work, whatever they are called.
-        late = phase[chosen] == PHASES.index("optimizer")
-        into = family.texts.index(OPTIMIZER) if OPTIMIZER in family.texts else -1
-        of = np.where(late & (into >= 0) & (kinds[chosen] == 0), into, family.of[chosen])
-        return Work(
-            starts=starts[chosen],
-            ends=ends[chosen],
-            families=family.texts,
-            family=of,
-            phase=phase[chosen],
-            ops=ops,
-            op=op[chosen],
-            first=np.ones(int(chosen.sum()), bool),
-        )
-
+    # Small kernels of the optimizer's step are its work, whatever they are called.
+    late = (phase == PHASES.index("optimizer")) & (kinds == 0)
+    everything = Work(
+        starts=starts,
+        ends=ends,
+        families=family.texts,
+        family=np.where(late, family.texts.index(OPTIMIZER), family.of),
+        phase=phase,
+        ops=ops,
+        op=op,
+        first=np.ones(len(starts), bool),
+    )
     places = np.flatnonzero(sends)
     return RankTrace(
         file=path.name,
         rank=rank,
         device="gpu",
-        work=part(computes),
-        copies=part(kinds > 0),
+        work=everything.some(computes),
+        copies=everything.some(kinds > 0),
         sent=sent_of(starts, ends, places, _kernel_args(columns, texts, names, places), info),
         ranges=ranges_of(columns.gpu_notes, texts),
         host=_host(columns),

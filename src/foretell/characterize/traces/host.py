@@ -40,20 +40,16 @@ def host_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]) 
     first[np.unique(event, return_index=True)[1]] = True
     copied = np.isin(family, [families.index(COPY), families.index(MEMSET)])
     updates = phase == PHASES.index("optimizer")
-
-    def part(chosen: NDArray[np.bool_]) -> Work:
-        of = np.where(updates & ~copied, families.index(OPTIMIZER), family)[chosen]
-        return Work(
-            starts=starts[chosen],
-            ends=ends[chosen],
-            families=families,
-            family=of,
-            phase=phase[chosen],
-            ops=shapes,
-            op=op[chosen],
-            first=first[chosen],
-        )
-
+    everything = Work(
+        starts=starts,
+        ends=ends,
+        families=families,
+        family=np.where(updates & ~copied, families.index(OPTIMIZER), family),
+        phase=phase,
+        ops=shapes,
+        op=op,
+        first=first,
+    )
     sent = _sent(columns, info)
     whole = _whole(ops.column("starts"), ops.column("ends"), sent)
     marked = step_notes(columns.notes, texts)
@@ -61,8 +57,8 @@ def host_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]) 
         file=path.name,
         rank=rank,
         device="cpu",
-        work=part((family >= 0) & ~copied),
-        copies=part(copied),
+        work=everything.some((family >= 0) & ~copied),
+        copies=everything.some(copied),
         sent=sent,
         ranges=ranges_of(columns.notes, texts),
         host=union(ops.column("starts"), ops.column("ends")),

@@ -56,25 +56,17 @@ def _rank(path: Path, rank: int, columns: Columns, step: Step, sums: str) -> Ran
     phase = np.array([_phase(columns, place, label[place]) for place in range(len(label))], np.intp)
     ops = tuple(dict.fromkeys(names_of))
     op = np.array([ops.index(name) for name in names_of], np.intp)
-
-    def part(name: str) -> Work:
-        chosen = stream == OWN_STREAMS.index(name)
-        of = (
-            family[chosen]
-            if name == "compute"
-            else np.full(int(chosen.sum()), families.index(COPY))
-        )
-        return Work(
-            starts=starts[chosen],
-            ends=ends[chosen],
-            families=families,
-            family=of,
-            phase=phase[chosen],
-            ops=ops,
-            op=op[chosen],
-            first=np.ones(int(chosen.sum()), bool),
-        )
-
+    copied = stream == OWN_STREAMS.index("copy")
+    everything = Work(
+        starts=starts,
+        ends=ends,
+        families=families,
+        family=np.where(copied, families.index(COPY), family),
+        phase=phase,
+        ops=ops,
+        op=op,
+        first=np.ones(len(starts), bool),
+    )
     kinds = tuple(EXCHANGES.values())
     chosen = np.isin(stream, [OWN_STREAMS.index(name) for name in EXCHANGES])
     place = {OWN_STREAMS.index(name): i for i, name in enumerate(EXCHANGES)}
@@ -82,8 +74,8 @@ def _rank(path: Path, rank: int, columns: Columns, step: Step, sums: str) -> Ran
         file=path.name,
         rank=rank,
         device="simulated",
-        work=part("compute"),
-        copies=part("copy"),
+        work=everything.some(stream == OWN_STREAMS.index("compute")),
+        copies=everything.some(copied),
         sent=Sent(
             starts=starts[chosen],
             ends=ends[chosen],

@@ -1,7 +1,7 @@
 """One rank of a trace: what it computed, copied and sent, when its host was at work, and its steps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -34,6 +34,18 @@ class Work:
     """Which it is; -1 where it is not known."""
     first: NDArray[np.bool_]
     """Whether it is the first span of its event: one with others inside it has several."""
+
+    def some(self, chosen: NDArray[np.bool_]) -> "Work":
+        """Some of the entries; families and operations keep their places."""
+        return replace(
+            self,
+            starts=self.starts[chosen],
+            ends=self.ends[chosen],
+            family=self.family[chosen],
+            phase=self.phase[chosen],
+            op=self.op[chosen],
+            first=self.first[chosen],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

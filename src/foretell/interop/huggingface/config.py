@@ -337,7 +337,7 @@ class Config:
         return False
 
     def _near(self, key: str) -> str | None:
-        return nearest_name(key, self._data)
+        return nearest_name(key, [name for name in self._data if name != key])  # key may be null
 
 
 def _range(low: int, high: int) -> str:

@@ -38,21 +38,38 @@ def load_json(path: Path) -> Mapping[str, object]:
     """A JSON file whose top is a table; anything else is `BadInput`.
 
     NaN and infinities are let through, since published configs have them (`time_step_limit`); where
-    a reader asks for such a key, it is refused by name.
+    a reader asks for such a key, it is refused by name. A key that is there twice with two values is
+    refused too: which one counts would be a guess.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
+        data = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_table)
     except UnicodeDecodeError:
         raise _bad(path, "is not UTF-8 text") from None
     except RecursionError:
         raise _bad(path, "is nested too deeply") from None
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from None
+    except _TwiceError as error:
+        raise _bad(path, str(error), allowed="each key once") from None
     except ValueError as error:
         raise _bad(path, f"is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise _bad(path, "is not a JSON table", allowed="{ ... } at the top")
     return data
+
+
+class _TwiceError(ValueError):
+    """A key that is there twice with two values."""
+
+
+def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON; _TwiceError where a key contradicts itself."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for key, value in pairs:
+            if repr(value) != repr(found[key]):
+                raise _TwiceError(f"{key[:60]} is given twice, with two values")
+    return found
 
 
 def _bad(path: Path, message: str, allowed: str | None = None) -> BadInput:

@@ -25,6 +25,26 @@ GREY = "#8A929C"
 """Of what is there for comparison: ideals, limits."""
 LIMIT = "#D55E00"
 """Of what must not be crossed."""
+HELD: Mapping[str, str] = {
+    "weights": "#24527a",
+    "gradients": "#3f7fb0",
+    "states": "#7fb0d6",
+    "gathered weights": "#a9c8e4",
+    "gradient placeholders": "#9aa7b4",
+    "messages": "#b3bac2",
+    "workspaces": "#d0d5da",
+    "buffers": "#b3bac2",
+    "layer entries": "#1d6b45",
+    "activations": "#3f9a68",
+    "attention": "#3f9a68",
+    "mixer": "#5fae7f",
+    "feed-forward": "#8fca9f",
+    "experts": "#bfe0c4",
+    "backward pass": "#d9822b",
+    "scores": "#b8433f",
+    "lost": GREY,
+}
+"""What chips hold: always there (blue, grey), kept for the backward pass (green), passing (orange, red)."""
 SCALE = [[0.0, "#440154"], [0.25, "#3B528B"], [0.5, "#21918C"], [0.75, "#5EC962"], [1.0, "#FDE725"]]
 """Low to high in a heat map: viridis, even in lightness for everyone."""
 FONT = "Helvetica, Arial, sans-serif"

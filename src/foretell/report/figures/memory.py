@@ -5,7 +5,7 @@ from typing import Any
 
 from foretell.report.figures.look import (
     COLOURS,
-    GREY,
+    HELD,
     LIMIT,
     Figure,
     figure,
@@ -15,26 +15,6 @@ from foretell.report.figures.look import (
 )
 
 GIB = 2.0**30
-KNOWN: Mapping[str, str] = {
-    "weights": "#24527a",
-    "gradients": "#3f7fb0",
-    "states": "#7fb0d6",
-    "gathered weights": "#a9c8e4",
-    "gradient placeholders": "#9aa7b4",
-    "messages": "#b3bac2",
-    "workspaces": "#d0d5da",
-    "buffers": "#b3bac2",
-    "layer entries": "#1d6b45",
-    "activations": "#3f9a68",
-    "attention": "#3f9a68",
-    "mixer": "#5fae7f",
-    "feed-forward": "#8fca9f",
-    "experts": "#bfe0c4",
-    "backward pass": "#d9822b",
-    "scores": "#b8433f",
-    "lost": GREY,
-}
-"""From what is always there (blue, grey) over what is kept (green) to what passes (orange, red)."""
 
 
 def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
@@ -48,7 +28,7 @@ def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
             "name": kind,
             "x": names,
             "y": [_part(stage, kind) / GIB for stage in stages],
-            "marker": {"color": KNOWN.get(kind, COLOURS[i % len(COLOURS)])},
+            "marker": {"color": HELD.get(kind, COLOURS[i % len(COLOURS)])},
             "hovertemplate": "%{y:.4g} GiB",
         }
         for i, kind in enumerate(kinds)
@@ -71,7 +51,7 @@ def memory_over_step(
     line = next(one for one in answer["stages"] if one["stage"] == wanted)
     factor, unit = unit_of_seconds(line["moments_s"])
     held = line["held_bytes"]
-    kinds = [kind for kind in KNOWN if kind in held]
+    kinds = [kind for kind in HELD if kind in held]
     kinds += [kind for kind in held if kind not in kinds]
     traces = [
         {
@@ -81,8 +61,8 @@ def memory_over_step(
             "name": kind,
             "x": [moment * factor for moment in line["moments_s"]],
             "y": [value / GIB for value in held[kind]],
-            "line": {"shape": "hv", "width": 0.5, "color": KNOWN.get(kind, COLOURS[i % 10])},
-            "fillcolor": KNOWN.get(kind, COLOURS[i % len(COLOURS)]),
+            "line": {"shape": "hv", "width": 0.5, "color": HELD.get(kind, COLOURS[i % 10])},
+            "fillcolor": HELD.get(kind, COLOURS[i % len(COLOURS)]),
             "hovertemplate": "%{y:.4g} GiB",
         }
         for i, kind in enumerate(kinds)

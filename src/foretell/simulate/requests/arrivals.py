@@ -98,16 +98,16 @@ def drawn(arrivals: Arrivals, isl: Lengths, osl: Lengths, many: int, seed: int) 
 def _gaps(arrivals: Arrivals, rng: np.random.Generator, many: int) -> Array:
     """Seconds from one request to the next, 1 / rate on the mean."""
     mean = 1.0 / arrivals.rate
-    if arrivals.kind == "gamma":
-        shape = 1.0 / GAMMA_CV**2
-        return rng.gamma(shape, mean / shape, many)
     if arrivals.kind == "burst":
         inside = BURST_SHARE * mean
         gaps = np.full(many, inside)
         gaps[::BURST_SIZE] = BURST_SIZE * mean - (BURST_SIZE - 1) * inside
         gaps[0] = 0.0
         return gaps
-    return rng.exponential(mean, many)
+    shape = 1.0 / GAMMA_CV**2 if arrivals.kind == "gamma" else 1.0
+    gaps = rng.gamma(shape, mean / shape, many)
+    # Few draws miss their mean by some percent, and another load would be played than was asked about.
+    return np.asarray(gaps * (many * mean / gaps.sum()))
 
 
 def read_trace(path: str | Path) -> Requests:

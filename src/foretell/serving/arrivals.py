@@ -1,0 +1,168 @@
+"""The closed form of requests that come by chance: so many a second, whatever the engine does.
+
+A request meets what is there on the mean (arrivals by chance see time averages), not one less as in a loop.
+With rate X, answers of O tokens, n = X (O - 1) TPOT others decoding, t_d a decode step of n + 1, t_m a step
+with k prompts, b the share of the time in steps with prompts:
+
+    TPOT  = t_d / (1 - X (t_m - t_d) / k)           every prompt of another takes its part of a step
+    k     = X (t_m + t_d exp(-X t_m) / (1 - exp(-X t_d)))    a step reads what came in the one before
+    L     = (1 - b) t_d + b t_m                     the step under way: long ones are found more often
+    TTFT  = L / 2 + t_m(1 + X L) + W + late t_d + latency + queues
+
+its own step has the prompts that came while it waited, X L of them. Queues, for the prompts that a step's
+token budget takes and for the sequences that fit, are those of c servers that each take S,
+
+    S rho^(sqrt(2 (c + 1)) - 1) / (c (1 - rho)) x (1 + v^2) / 2,   v the spread of S over its mean
+
+(Sakasegawa, Annals of the Institute of Statistical Mathematics 29, 1977). Where nearly all places are taken
+the state is that of the loop that answers as many (serving/steady.py).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.records import dataclass
+from foretell.serving.memory import Memory
+from foretell.serving.steady import Loop, Steady, loop_of, met_together, start_s, steady, way_s
+from foretell.serving.steps import StepLoad, StepTimes
+from foretell.specs.deployment import Traffic
+
+Array = NDArray[np.float64]
+
+FULL = 4.0
+"""Requests in flight over those that fit, where more come than can be answered."""
+ROUNDS = 40
+"""Rounds in which the time per token, or the number in flight, goes half the way to what it asks for."""
+CROWDED = 0.95
+"""Share of the time, or of the places, from which the next request waits for one to go."""
+HIGHEST = 0.999
+"""Largest share of the time that prompts may take: beyond it nothing is left for answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """What a request meets."""
+
+    beside: Array
+    """Others that decode."""
+    step_s: Array
+    """A decode step with it."""
+    k: Array
+    """Prompts of a step that has any."""
+    span_s: Array
+    """Steps of one prompt, with those of k."""
+    stall_s: Array
+    """What another's prompt takes from a sequence that decodes."""
+    taken: Array
+    """Share of the time that prompts take from decoding."""
+
+
+def with_rate(
+    times: StepTimes, memory: Memory, traffic: Traffic, rate: float
+) -> tuple[Steady, float]:
+    """The state under `rate` requests a second, and the number in flight by Little's law."""
+    loop = loop_of(times, memory, replace(traffic, concurrency=1.0))
+    at, tpot = settled(times, loop, rate)
+    full = (at.taken >= CROWDED) | (rate * (loop.answer - 1.0) * tpot >= CROWDED * loop.fit)
+    if bool(np.any(full)):
+        return crowded(times, memory, traffic, rate)
+    found = open_state(times, loop, (at, tpot), rate)
+    spent = found.ttft_steady_s + (loop.answer - 1.0) * found.tpot_s
+    return found, float(rate * spent)
+
+
+def crowded(
+    times: StepTimes, memory: Memory, traffic: Traffic, rate: float
+) -> tuple[Steady, float]:
+    """The loop that answers as many: where nearly all places are taken, who comes waits for who goes.
+
+    Above the rate that an instance can sustain the number in flight is held at four times what fits.
+    """
+    flight, answer = 1.0, 0.5 * (1.0 + traffic.least) * float(traffic.osl)
+    found = steady(times, memory, replace(traffic, concurrency=flight, waves=1e9))
+    for _ in range(ROUNDS):
+        spent = float(found.ttft_steady_s + (answer - 1.0) * found.tpot_s)
+        flight = max(0.5 * (flight + min(rate * spent, FULL * float(found.fit_batch))), 1.0)
+        found = steady(times, memory, replace(traffic, concurrency=flight, waves=1e9))
+    return found, flight
+
+
+def open_state(times: StepTimes, loop: Loop, met_s: tuple["Meeting", Array], rate: float) -> Steady:
+    """The state of an engine that keeps up, from what a request meets and its time per token."""
+    p, d = times.profile, times.deployment
+    at, tpot = met_s
+    own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
+    waits_s = float(own_wait if d.wait_steps is None else d.wait_steps) * at.step_s
+    busy = np.minimum(rate * at.span_s / at.k / d.pp, 1.0)
+    under_way = (1.0 - busy) * at.step_s + busy * at.span_s / loop.chunks
+    # With nobody there, nothing is under way.
+    under_way = under_way * -np.expm1(-(at.beside + busy))
+    own_k = np.minimum(1.0 + rate * (under_way + waits_s), np.maximum(loop.most, 1.0))
+    own_s = loop.chunks * times.seconds(reading(loop, own_k, at.beside))
+    inside = own_s + waits_s + (loop.answer - 1.0) * tpot
+    servers = np.maximum(loop.most, 1.0) * d.pp
+    widest = loop.chunks * times.seconds(reading(loop, loop.most, at.beside))
+    queued = queue_s(rate * widest / servers, servers, widest, 0.5)
+    queued = queued + queue_s(rate * inside / loop.fit, loop.fit, inside, 1.0)
+    late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
+    first = 0.5 * under_way + own_s + waits_s + late + way_s(p, loop.length) + queued
+    return Steady(
+        batch=np.minimum(at.beside + 1.0, loop.fit),
+        fit_batch=loop.fit,
+        share=(loop.answer - 1.0) * tpot / inside,
+        decode_s=at.step_s,
+        token_s=at.step_s / (1.0 + d.accepted),
+        stall_s=at.stall_s,
+        prefill_s=own_s,
+        prompts=at.k,
+        busy=busy,
+        met=busy,
+        tpot_s=tpot,
+        ttft_steady_s=first,
+        ttft_start_s=start_s(times, loop),
+        ttft_s=first,
+        queued_s=queued,
+        requests_per_s=np.full_like(first, rate),
+    )
+
+
+def settled(times: StepTimes, loop: Loop, rate: float) -> tuple[Meeting, Array]:
+    """What a request meets once the time per token and the batch agree, and that time."""
+    d = times.deployment
+    at = met(times, loop, rate, np.zeros_like(loop.n), np.zeros_like(loop.n))
+    tpot = at.step_s / (1.0 + d.accepted)
+    for _ in range(ROUNDS):
+        beside = np.minimum(rate * (loop.answer - 1.0) * tpot, loop.fit)
+        at = met(times, loop, rate, beside, at.span_s / loop.chunks)
+        token = at.step_s / (1.0 + d.accepted)
+        tpot = 0.5 * (tpot + token / (1.0 - np.minimum(at.taken, HIGHEST)))
+    return at, tpot
+
+
+def met(times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Array) -> Meeting:
+    """Steps with so many others decoding, where the last step with prompts took `before_s`."""
+    d = times.deployment
+    all_here = StepLoad(decoding=beside + 1.0, context_tokens=(beside + 1.0) * loop.context)
+    step = times.seconds(all_here)
+    k = np.minimum(met_together(rate / d.pp, step, before_s), np.maximum(loop.most, 1.0))
+    span = loop.chunks * times.seconds(reading(loop, k, beside))
+    stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp
+    return Meeting(beside=beside, step_s=step, k=k, span_s=span, stall_s=stall, taken=rate * stall)
+
+
+def reading(loop: Loop, k: Array, beside: Array) -> StepLoad:
+    """A step with k prompts, or a chunk of each, beside so many that decode."""
+    new, others = k * loop.length / loop.chunks, beside * (not loop.own_steps)
+    return StepLoad(
+        decoding=others, context_tokens=others * loop.context, prefill_tokens=new,
+        past_tokens=0.5 * (k * loop.length - new), prompts=k,
+    )  # fmt: skip
+
+
+def queue_s(load: Array, servers: Array, service_s: Array, spread: float) -> Array:
+    """Mean wait for one of some servers; `spread` is (1 + v^2) / 2."""
+    rho = np.minimum(load, HIGHEST)
+    power = np.sqrt(2.0 * (servers + 1.0)) - 1.0
+    return np.asarray(spread * service_s * rho**power / (servers * (1.0 - rho)))

@@ -1,0 +1,67 @@
+"""Rules for blank cells: offline maxima run as the tools that made them do."""
+
+from dataclasses import replace
+
+import pytest
+
+from foretell.calibrate.serving_cases import case_of, predicted
+from foretell.calibrate.serving_rules import precision_named
+from tests.calibrate.test_serving_fit import BLANK
+
+OFFLINE = replace(
+    BLANK, kind="max_throughput", batch=None, framework="TensorRT-LLM", version="1.0",
+    model="Qwen/Qwen3-235B-A22B", precision="fp8", tp=8, n_gpus=8, dp=None, ep=8,
+)  # fmt: skip
+
+
+def test_mixtures_in_tables_of_offline_maxima_have_attention_data_parallel():
+    case = case_of(OFFLINE)
+    assert (case.deployment.tp, case.deployment.dp, case.deployment.ep) == (1, 8, 8)
+    assert any("attention data parallel" in text for text in case.said)
+    told = case_of(replace(OFFLINE, dp=1))
+    assert (told.deployment.tp, told.deployment.dp) == (8, 1)
+    dense = case_of(replace(OFFLINE, model="llama-3.1-70b", ep=None))
+    assert (dense.deployment.tp, dense.deployment.dp) == (8, 1)
+    loaded = case_of(replace(OFFLINE, kind="online_concurrency", batch=8.0))
+    assert (loaded.deployment.tp, loaded.deployment.dp) == (8, 1)
+    old = case_of(replace(OFFLINE, version="0.17"))
+    assert (old.deployment.tp, old.deployment.dp) == (8, 1)
+
+
+def test_a_limit_that_is_told_or_lower_gives_less_at_most():
+    case = case_of(OFFLINE)
+    free = predicted(case)["throughput"]
+    few = replace(case, deployment=replace(case.deployment, max_batch=64))
+    assert predicted(few)["throughput"] < free
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "limit"),
+    [("0.6", "H100 SXM", 256), ("0.11", "H100 SXM", 1024), ("", "H100 SXM", 1024),
+     ("0.11", "A100 SXM 80GB", 256), ("0.11", "L40S", 256)],
+)  # fmt: skip
+def test_vllm_has_its_default_limits_offline(version, gpu, limit):
+    row = replace(
+        OFFLINE, framework="vllm", version=version, gpu=gpu, model="llama-3.2-1b", precision="bf16",
+        tp=1, n_gpus=1, ep=1, isl=16.0, osl=128.0,
+    )  # fmt: skip
+    case = case_of(row)
+    same = replace(case, deployment=replace(case.deployment, max_batch=limit))
+    assert predicted(case)["throughput"] == pytest.approx(predicted(same)["throughput"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("int4-awq", "int4"), ("INT4 AWQ", "int4"), ("w4afp8", "int4"), ("W4A16", "int4"), ("gptq", "int4"),
+     ("fp8_block", "fp8"), ("FP8", "fp8"), ("mxfp8", "fp8"), ("int8_wo", "int8"), ("w8a8", "int8"),
+     ("bfloat16", "bf16"), ("half", "fp16"), ("nvfp4", "nvfp4"), ("fp4", "fp4"), ("mxfp4", "mxfp4"),
+     ("", ""), ("precise", "")],
+)  # fmt: skip
+def test_precisions_by_any_of_their_names(text, wanted):
+    assert precision_named(text) == wanted
+
+
+def test_a_precision_that_is_not_known_is_said():
+    case = case_of(replace(BLANK, precision="exact"))
+    assert any("not known" in text for text in case.said)
+    assert case.deployment.weights == "bf16"

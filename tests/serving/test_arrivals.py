@@ -1,0 +1,79 @@
+"""Requests that come by chance: the closed form beside the play, and what it must satisfy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foretell
+from foretell.catalog import model, system
+from foretell.catalog.engines import profiles
+from foretell.serving.arrivals import queue_s, with_rate
+from foretell.serving.memory import memory_of
+from foretell.serving.steady import met_together
+from foretell.serving.steps import step_times
+from foretell.specs.deployment import Deployment, Traffic
+
+LLAMA, SYSTEM = model("llama-3.1-8b"), system("h100-sxm")
+NAMES = ("vllm-0.18-hopper", "sglang-0.5-hopper", "trtllm-1-hopper")
+
+
+def state(rate, name=NAMES[0], isl=1000.0, osl=200.0):
+    engine = profiles()[name]
+    times = step_times(LLAMA, SYSTEM, Deployment(), engine)
+    memory = memory_of(LLAMA, SYSTEM, Deployment(), engine)
+    return with_rate(times, memory, Traffic(isl=isl, osl=osl, concurrency=1.0), rate)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize(
+    ("rate", "isl", "osl"), [(1.0, 1000, 200), (10.0, 1000, 200), (25.0, 200, 200)]
+)
+def test_it_meets_the_play(engine, rate, isl, osl):
+    """Up to some seven tenths of what an instance bears, by two ways that share only the steps."""
+    load = {"isl": isl, "osl": osl, "rate": rate}
+    asked = {"system": "h100-sxm", "gpus": 1, "plan": "tp1", "engine": engine, **load}
+    closed = foretell.serve("llama-3.1-8b", **asked)
+    played = foretell.serve("llama-3.1-8b", **asked, simulate={"requests": 1500, "seed": 1})
+    assert closed.tpot_ms.mean == pytest.approx(played.tpot_ms.mean, rel=0.05)
+    assert closed.ttft_ms.mean == pytest.approx(played.ttft_ms.mean, rel=0.07)
+
+
+@given(rate=st.floats(0.01, 12.0), name=st.sampled_from(NAMES))
+@settings(max_examples=12)
+def test_littles_law_and_more_requests_take_longer(rate, name):
+    found, flight = state(rate, name)
+    spent = float(found.ttft_steady_s + 199.0 * found.tpot_s)
+    assert flight == pytest.approx(rate * spent)
+    more, _ = state(1.3 * rate, name)
+    assert float(more.tpot_s) >= float(found.tpot_s) * (1.0 - 1e-9)
+    assert float(more.ttft_steady_s) >= float(found.ttft_steady_s) * (1.0 - 1e-3)
+
+
+def test_seldom_requests_are_alone():
+    """No step is under way, nobody decodes beside: as one request in flight."""
+    found, flight = state(1e-6)
+    alone = foretell.serve(
+        "llama-3.1-8b", system="h100-sxm", gpus=1, isl=1000, osl=200, concurrency=1, plan="tp1"
+    )
+    assert flight < 1e-4
+    assert 1e3 * float(found.tpot_s) == pytest.approx(alone.tpot_ms.mean, rel=1e-3)
+    assert 1e3 * float(found.ttft_steady_s) == pytest.approx(alone.ttft_ms.mean, rel=1e-3)
+
+
+@given(rate=st.floats(1e-3, 1e3), step=st.floats(1e-3, 0.1), reading=st.floats(1e-3, 1.0))
+def test_a_step_that_reads_has_a_prompt_at_least_and_all_that_come(rate, step, reading):
+    k = float(met_together(rate, np.array(step), np.array(reading)))
+    assert k >= rate * reading
+    assert k >= 1.0 - 1e-9 or reading < step
+    # Reading steps of k prompts and decode steps between them answer as many as come.
+    assert rate / k * reading <= 1.0 + 1e-9
+
+
+def test_queues_grow_with_load_and_vanish_with_servers():
+    load = np.array([0.1, 0.5, 0.9])
+    one = queue_s(load, np.ones(3), np.ones(3), 1.0)
+    # One server with random service: rho / (1 - rho).
+    np.testing.assert_allclose(one, load / (1.0 - load))
+    assert (np.diff(one) > 0.0).all()
+    assert (queue_s(load, np.full(3, 64.0), np.ones(3), 1.0) < 0.1 * one).all()

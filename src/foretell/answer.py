@@ -195,8 +195,8 @@ def modules_flop(model: Model, job: Job, recompute: str, flash: bool) -> float:
     total = 0.0
     for count, part in zip(counts, graph.kinds, strict=True):
         runs = again(part, recompute_modules(recompute), flash=flash).ops
-        chosen = tuple(op for op, run in zip(part.ops, runs, strict=True) if run)
-        total += float(count) * _forward_flop(chosen)[0]
+        flop = [run * _forward_flop((op,))[0] for op, run in zip(part.ops, runs, strict=True)]
+        total += float(count) * sum(flop)
     return float(job.global_batch) * total
 
 

@@ -239,15 +239,16 @@ class Run:
     counts: np.ndarray
     """Runs of each part in a step."""
     only: np.ndarray | None = None
-    """Operations that it is limited to; None: all."""
+    """Share of each operation that it runs; None: all of every one."""
 
     def ops(self, parts: Parts) -> Iterator[tuple[int, float, int]]:
         """Row in the table of times, runs in a step and part of each operation that it runs."""
         row = sum(len(ops) for ops in parts.ops) if self.phase == "backward" else 0
         for part, (count, ops) in enumerate(zip(self.counts.tolist(), parts.ops, strict=True)):
             for _ in ops:
-                if count > 0.0 and (self.only is None or self.only[row]):
-                    yield row, count, part
+                share = 1.0 if self.only is None else float(self.only[row])
+                if count * share > 0.0:
+                    yield row, count * share, part
                 row += 1
 
 

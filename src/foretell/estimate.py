@@ -16,6 +16,7 @@ Read this file to know where everything is:
     pairs.py               what schedules from both ends save and pay
     network/               how long a collective takes, given where its members stand
     held.py                what a stage holds at its peak
+      late.py                the same where the backward pass makes the gradients on its way
       cost/memory.py         what the sums are
       cost/software.py       what a framework holds beside them
     simulate/schedules/    stage times to the time of a step
@@ -51,6 +52,7 @@ from foretell.held import (
     placeholders_of,
     stage_memory,
 )
+from foretell.late import late_weights
 from foretell.pairs import hidden_exchanges, mirror_seconds, pair_savings
 from foretell.pass_times import held_passes, late_launches, weight_seconds
 from foretell.records import dataclass
@@ -354,6 +356,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         head_bytes=gather(head_of(plans, first, shape, parts, counts), key),
         placeholders=None if layer_only is None else gather(layer_only, key),
         narrow=None if parts.narrow is None else on_plans(held, gather(parts.narrow, shape)),
+        late=late_weights(plans, key, parameters, parts.tied[shape] * ~apart, counts),
         message_bytes=message_bytes(plans, tables),
         largest=parameters.max(axis=1)[key],
     )

@@ -24,6 +24,7 @@ from foretell.cost.memory import (
 from foretell.cost.optimizer import state_bytes
 from foretell.cost.precision import copy_bytes
 from foretell.cost.software import narrow_loss, software, spared_loss_bytes
+from foretell.late import fullest_moment, nothing_summed
 from foretell.parts import Parts
 from foretell.replicas import Share, sum_of
 from foretell.sharding.offload import on_chip
@@ -138,19 +139,68 @@ def stage_memory(
     states = held_states(plans, stages, shares)
     activations = flight * stages.kept_bytes
     buffers = buffer_bytes(plans, stages, flight)
-    allocated = weights + gradients + states + activations + buffers
     groups = sum(
         (getattr(plans, name) > 1).astype(float) for name in ("tp", "pp", "dp", "cp", "ep")
     )
-    return StageMemory(
+    memory = StageMemory(
         weights=weights,
         gradients=gradients,
         states=states,
         activations=activations,
         buffers=buffers,
-        allocator=allocator_share(base) * allocated,
-        framework=np.broadcast_to(framework_bytes(groups)[:, None], allocated.shape),
+        allocator=np.zeros_like(buffers),
+        framework=np.broadcast_to(framework_bytes(groups)[:, None], buffers.shape),
     )
+    if holds.gathered_stay:
+        copies = gathered_copies(plans, shares)
+        memory = after_update(memory, copies, passing_by(plans, stages, flight))
+    if stages.late is not None:
+        memory = at_fullest(scenario, plans, stages, memory, flight)
+    return replace(memory, allocator=allocator_share(base) * memory.allocated)
+
+
+def gathered_copies(plans: Plans, shares: tuple[Share, ...]) -> Array:
+    """Weights that an update gathers beside the working ones, with this rank's part of them; (plans,
+    stages)."""
+    weight = weight_bytes(plans.base)[0] * (plans.zero == 1)[:, None]
+    parts = [s.parameters * (1.0 + 1.0 / s.traffic.state_parts)[:, None] for s in shares]
+    return np.asarray(weight * sum_of(parts))
+
+
+def after_update(memory: StageMemory, copies: Array, passing: Array) -> StageMemory:
+    """The same where gathered weights, which stand there from the update to the next step's passes, take more
+    than what those passes take."""
+    more = copies > memory.activations + passing
+    return replace(
+        memory,
+        weights=np.where(more, memory.weights + copies, memory.weights),
+        activations=np.where(more, 0.0, memory.activations),
+        buffers=np.where(more, memory.buffers - passing, memory.buffers),
+    )
+
+
+def at_fullest(
+    scenario: Scenario, plans: Plans, stages: Stages, memory: StageMemory, flight: Array
+) -> StageMemory:
+    """The same at the fullest moment, of plans whose backward pass makes the gradients on its way."""
+    assert stages.late is not None
+    micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
+    late = nothing_summed(plans, micro_batches)
+    passing = scores_waiting(plans, stages, flight), stages.again_bytes
+    then = fullest_moment(memory, stages.late, passing, weight_bytes(plans.base)[1])
+    return replace(
+        memory,
+        gradients=np.where(late, then.gradients, memory.gradients),
+        activations=np.where(late, then.activations, memory.activations),
+        buffers=np.where(late, then.buffers, memory.buffers),
+    )
+
+
+def scores_waiting(plans: Plans, stages: Stages, flight: Array) -> Array:
+    """Bytes of the head's tensors; where all forward passes come first, every micro-batch's scores wait for
+    the backward passes; (plans, stages)."""
+    waiting = flight if schedule_named(plans.base.schedule).scores_wait else 1.0
+    return np.asarray(waiting * stages.head_bytes)
 
 
 def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
@@ -159,14 +209,16 @@ def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
     base, weight = plans.base, weight_bytes(plans.base)[0]
     passing = (plans.zero >= 3) & base.reshard
     gathered = np.where(passing, 2.0 * weight * gathered_weights(base, stages), 0.0)
-    # Where all forward passes come first, every micro-batch's scores wait for the backward passes.
-    waiting = flight if schedule_named(base.schedule).scores_wait else 1.0
-    # Where a forward pass runs beside a backward pass, the scores of one meet the layers of the other.
-    meet = np.add if schedule_named(base.schedule).layout == "both" else np.maximum
-    passing_by = meet(waiting * stages.head_bytes, stages.again_bytes)
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
     always = gathered + stages.message_bytes + WORKSPACE_BYTES
-    return np.asarray(passing_by + placeholders + always[:, None])
+    return np.asarray(passing_by(plans, stages, flight) + placeholders + always[:, None])
+
+
+def passing_by(plans: Plans, stages: Stages, flight: Array) -> Array:
+    """Scores or a layer computed again, whichever is more; (plans, stages)."""
+    # Where a forward pass runs beside a backward pass, the scores of one meet the layers of the other.
+    meet = np.add if schedule_named(plans.base.schedule).layout == "both" else np.maximum
+    return np.asarray(meet(scores_waiting(plans, stages, flight), stages.again_bytes))
 
 
 def gathered_weights(base: Plan, stages: Stages) -> Array:
@@ -187,11 +239,6 @@ def held_weights(
     passing = ((plans.zero >= 3) & base.reshard)[:, None]
     if holds.one_copy and base.master != "none":
         weights = np.where(passing, 0.0, weights)
-    if holds.gathered_stay:
-        parts = sum_of(
-            [s.parameters * (1.0 + 1.0 / s.traffic.state_parts)[:, None] for s in shares]
-        )
-        weights = weights + weight * parts * (plans.zero == 1)[:, None]
     copies = copy_bytes(base, scenario.system.chip.architecture)
     if stages.narrow is not None and copies > 0.0:
         weights = weights + np.where(passing, 0.0, copies * stages.narrow)

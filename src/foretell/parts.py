@@ -98,8 +98,8 @@ class Parts:
     weight_s: tuple[Array, Array] | None
     """Backward products for the gradients of weights, and what of it stretches when the clock falls; None
     where the schedule does not run them apart."""
-    again_ops: NDArray[np.bool_]
-    """Operations that recomputing the plan's modules runs again; empty where it names none."""
+    again_ops: Array
+    """Share of each operation that recomputing the plan's modules runs again; empty where it names none."""
     again: PassSeconds | None
     """What recomputing the plan's modules runs again; None where it names none."""
     kept_modules: Array
@@ -245,7 +245,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     parameters = _sum_parts(ops, shapes.parameters)
     learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
     found = matrices_of(flat, width, base) if base.optimizer in APART else None
-    again_rows = np.array([run for part in shapes.again for run in part.ops], bool)[:, None]
+    again_rows = np.array([run for part in shapes.again for run in part.ops], float)[:, None]
     modules = recompute_modules(base.recompute)
     return Parts(
         names=tuple(part.name for part in whole),
@@ -310,7 +310,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
 
 
 def _again(
-    ops: tuple[tuple[Op, ...], ...], times: OpTimes, runs: NDArray[np.bool_], layer_host_s: Array
+    ops: tuple[tuple[Op, ...], ...], times: OpTimes, runs: Array, layer_host_s: Array
 ) -> PassSeconds:
     """The forward kernels that recomputed modules run once more, with their share of the host's time."""
     many = len(runs)

@@ -1,5 +1,7 @@
 """Data parallelism in time: what its groups send, and what of it a step waits for."""
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,9 @@ Index = NDArray[np.intp]
 
 COPY_SHARE = 0.8
 """Share of the memory bandwidth that copies reach."""
+LINK_SHARE = 0.6
+"""Share of its nominal rate at which a link carries a collective's bytes while it is in use: so that training
+runs come out as with links in use by the slowest's measured rate, which made faster links slow some steps."""
 CORES_TAKEN = 0.2
 """Share of a GPU's cores that a collective keeps from the pass that hides it, at the full rate of the links
 inside a node: NCCL runs it as a kernel of 16 to 32 blocks on 108 to 148 cores."""
@@ -98,32 +103,41 @@ def data_seconds(
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
     alike = distinct(tables.spot, tables.pair, grade)
     messages = [data_messages(plans, tables, share, alike) for share in shares]
-    in_use, spot = tables.in_use, tables.spot
-    pipe_share = in_use[outermost(tables.pipe_counts)[spot], spot][:, None]
+    needs, spot = tables.link_needs / LINK_SHARE, tables.spot
+    pipe_tier = outermost(tables.pipe_counts)[spot]
     software = framework(plans.base.framework)
-    # Collectives that keep the links inside a node busy keep cores busy, those that wait for ports few.
-    taken = cores_taken(scenario.system.chip, in_use[0, spot][:, None])
 
-    def exposed(ones: list[Array], behind_s: Array, waits: list[Array], shown: float) -> Array:
+    def exposed(
+        kind: Literal["reduce", "gather", "again"],
+        behind_s: Array,
+        waits: list[Array],
+        shown: float,
+    ) -> Array:
+        ones = [getattr(m, f"{kind}_s") for m in messages]
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
+        bytes_per_s = getattr(messages[0], f"{kind}_bytes_per_s")
+
+        def use(tier: Index | int) -> Array:
+            return np.asarray(np.minimum(needs[tier, spot] * bytes_per_s, 1.0)[:, None])
+
+        # Collectives that keep the links inside a node busy keep cores busy, those that wait for ports few.
+        taken = cores_taken(scenario.system.chip, use(0))
         beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
         beyond_s = beyond_s + (shown + (1.0 - shown) * taken) * (all_s - beyond_s)
-        own_s = sum_of(
-            [s * in_use[w.tier, spot][:, None] for s, w in zip(waits, stages.waits, strict=True)]
-        )
-        return beyond_s + contention_s(own_s + 0.5 * sends_s * pipe_share, all_s, behind_s)
+        own_s = sum_of([s * use(w.tier) for s, w in zip(waits, stages.waits, strict=True)])
+        return beyond_s + contention_s(own_s + 0.5 * sends_s * use(pipe_tier), all_s, behind_s)
 
     traffic = shares[0].traffic
     backward = stages.backward_s, [w.backward_s for w in stages.waits], software.data_exposed
     unhidden = 1.0 if software.gather_waits else software.data_exposed
     forward = stages.forward_s, [w.forward_s for w in stages.waits], unhidden
-    reduced = exposed([m.reduce_s for m in messages], *backward)
-    gathered = exposed([m.gather_s for m in messages], *forward)
+    reduced = exposed("reduce", *backward)
+    gathered = exposed("gather", *forward)
     sent = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
     if plans.base.reduce == "step":
         # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
         more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
-        sent = sent + more * exposed([m.again_s for m in messages], *backward)
+        sent = sent + more * exposed("again", *backward)
     sent = sent + traffic.gathers_forward[:, None] * gathered
     if framework(plans.base.framework).gather_copies:
         sent = sent + sum_of([copy_seconds(scenario, plans, share) for share in shares])
@@ -180,6 +194,13 @@ class Messages:
     """Seconds of one all-gather forward."""
     again_s: Array
     """Seconds of one all-gather backward, where there are any."""
+    reduce_bytes_per_s: Array
+    """Bytes that a rank sends in a second of one backward, over all stages; links are in use for these alone:
+    what waits for others, or for a start, uses none; (plans,)."""
+    gather_bytes_per_s: Array
+    """The same of an all-gather forward; (plans,)."""
+    again_bytes_per_s: Array
+    """The same of one backward; (plans,)."""
     pieces: Array
     """How many there are."""
 
@@ -222,10 +243,20 @@ def data_messages(
         outer = take(links.replicas, spot)
         scatter_s = scatter_s + collective_s("all-reduce", part, outer) * many
     reduce_s = np.where(zero[:, None] >= 1, scatter_s, seconds("all-reduce", gradient, group))
+    again = weight * (traffic.gathers_backward[first] > 0)[:, None]
+
+    def rate(sent: Array, spent_s: Array) -> Array:
+        return np.asarray((sent.sum(axis=1) / np.maximum(spent_s.sum(axis=1), 1e-9))[key])
+
     return Messages(
         reduce_s=gather(reduce_s, key),
         gather_s=gather(gather_s, key),
         again_s=gather(again_s, key),
+        reduce_bytes_per_s=rate(
+            np.where(zero[:, None] >= 1, gradient + again, 2.0 * gradient), reduce_s
+        ),
+        gather_bytes_per_s=rate(weight, gather_s),
+        again_bytes_per_s=rate(again, again_s),
         pieces=gather(pieces, key),
     )
 

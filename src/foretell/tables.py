@@ -12,7 +12,7 @@ from foretell.cost.optimizer import Matrices
 from foretell.cost.power import ChipPower, chip_power
 from foretell.cost.variation import slowest
 from foretell.exchanges import Exchanges, exchanges_of
-from foretell.network.collectives import Group, occupancy, place, send_line
+from foretell.network.collectives import Group, link_needs, place, send_line
 from foretell.network.library_records import Kind
 from foretell.network.placement import as_filled, group_counts
 from foretell.parts import Parts, part_table
@@ -80,8 +80,8 @@ class Tables:
     """Where the stages stand; (tiers, spots)."""
     send_line: tuple[Array, Array]
     """Seconds of an empty message to the next stage, and of each byte of one; (spots,) both."""
-    in_use: Array
-    """Share of the time of reducing gradients that each tier's links are in use; (tiers, spots)."""
+    link_needs: Array
+    """Seconds that each tier's links are in use for a byte of gradients reduced; (tiers, spots)."""
     power: ChipPower
     """The chip's watts and joules."""
     pace: float
@@ -102,6 +102,20 @@ class Waits:
     """That the backward pass waits for, recomputation included."""
     tier: Index
     """Outermost tier that they touch; (plans,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateWeights:
+    """Weights whose gradients the backward pass makes at different moments; arrays are (plans, stages)."""
+
+    head: Array
+    """Of the head, whose gradients come first, with the table where it is the same matrix."""
+    layer: Array
+    """Of the largest layer."""
+    table: Array
+    """Of the table, whose gradients come last."""
+    layers: Array
+    """How many layers there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +154,8 @@ class Stages:
     """Weights whose gradients have an empty tensor in their place; None where none have."""
     narrow: Array | None
     """Weights of which there are copies in a narrow format; None where there are none."""
+    late: LateWeights | None
+    """Weights by when their gradients are made; None where a buffer holds all gradients through the step."""
     message_bytes: Array
     """Messages on their way to and from other ranks; (plans,)."""
     largest: Array
@@ -203,7 +219,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
         else None,
         pipe_counts=counts["pp"],
         send_line=send_line(counts["pp"], system.network),
-        in_use=occupancy(counts["dp"] * counts["cp"], scenario.system.network),
+        link_needs=link_needs(counts["dp"] * counts["cp"], scenario.system.network),
         power=chip_power(scenario.system.chip),
         pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
@@ -288,7 +304,7 @@ def select(tables: Tables, rows: Index) -> Tables:
         expert_links=tables.expert_links,
         pipe_counts=tables.pipe_counts,
         send_line=tables.send_line,
-        in_use=tables.in_use,
+        link_needs=tables.link_needs,
         power=tables.power,
         pace=tables.pace,
         bytes_per_s=tables.bytes_per_s,

@@ -17,19 +17,25 @@ from foretell.cost.memory import (
     weight_bytes,
 )
 from foretell.cost.precision import kept_width
+from foretell.cost.software import software
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
-from foretell.held import LISTED, gathered_weights
+from foretell.held import LISTED, gathered_copies, gathered_weights, held_weights
+from foretell.late import nothing_summed
 from foretell.records import dataclass
+from foretell.replicas import shares_of
 from foretell.sharding.offload import BUFFERED
 from foretell.sharding.pipeline import chunk_layers
 from foretell.sharding.recompute import drops
 from foretell.simulate.events import Timeline, even_chunks, play
 from foretell.simulate.memory import (
+    GATHERED,
+    GRADIENTS,
     LayerTensors,
     MemoryLine,
     RankTensors,
     changes,
     memory_line,
+    with_update,
 )
 from foretell.simulate.reserved import reserved_bytes
 from foretell.simulate.schedules import schedule_named
@@ -113,6 +119,7 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
         if rows.multiplicity[0, index] > 0:
             rank = int(rows.position[0, index])
             tensors = _tensors(plan, plans, tables, rows, stages, layers[rank], rank, index)
+            tensors = _with_update(scenario, plans, tables, stages, tensors, index)
             found = _stage_line(plans, rows, step, tensors, rank, index, tail_s)
             line = replace(found.line, moments_s=stretch * found.line.moments_s)
             lines.append(replace(found, line=line))
@@ -187,11 +194,12 @@ def _tensors(
     passing = plan.zero >= 3 and plan.reshard
     gathered = 2.0 * weight * float(gathered_weights(plan, stages)[0]) * passing
     empty = 0.0 if stages.placeholders is None else weight * float(stages.placeholders[0, index])
+    late = _made_late(plans, rows, stages)
     always = {
         "weights": float(memory.weights[0, index]),
-        "gradients": float(memory.gradients[0, index]),
+        GRADIENTS: 0.0 if late else float(memory.gradients[0, index]),
         "states": float(memory.states[0, index]),
-        "gathered weights": gathered,
+        GATHERED: gathered,
         "gradient placeholders": empty,
         "messages": float(stages.message_bytes[0]),
         "workspaces": WORKSPACE_BYTES,
@@ -206,7 +214,10 @@ def _tensors(
         always={name: size for name, size in always.items() if size > 0.0},
         chunks=tuple(
             tuple(
-                _layer(plan, plans, tables, kind, computed_again=i < again[c])
+                replace(
+                    _layer(plan, plans, tables, kind, computed_again=i < again[c]),
+                    made_bytes=late * float(tables.parts.parameters[0, kind]),
+                )
                 for i, kind in enumerate(chunk)
             )
             for c, chunk in enumerate(chunks)
@@ -214,8 +225,35 @@ def _tensors(
         head_bytes=tuple(
             head if _has_head(plan, rank, chunk) else 0.0 for chunk in range(len(chunks))
         ),
+        made_bytes=(0.0, 0.0)
+        if stages.late is None
+        else (late * float(stages.late.head[0, index]), late * float(stages.late.table[0, index])),
         most_kept_bytes=float(limit),
     )
+
+
+def _with_update(
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    stages: Stages,
+    tensors: RankTensors,
+    index: int,
+) -> RankTensors:
+    """The same with what an update gathers apart from the weights, where it stays until the next passes."""
+    if not software(plans.base.framework).gathered_stay:
+        return tensors
+    micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
+    shares = shares_of(plans, tables, stages, micro_batches)
+    weights = float(held_weights(scenario, plans, stages, shares)[0, index])
+    updated = float(gathered_copies(plans, shares)[0, index])
+    return replace(tensors, always={**tensors.always, "weights": weights}, updated_bytes=updated)
+
+
+def _made_late(plans: Plans, rows: Rows, stages: Stages) -> float:
+    """Bytes of a gradient that the backward pass makes; 0 where a buffer holds all of them."""
+    late = stages.late is not None and bool(nothing_summed(plans, rows.micro_batches)[0, 0])
+    return weight_bytes(plans.base)[1] * late
 
 
 def _has_head(plan: Plan, rank: int, chunk: int) -> bool:
@@ -249,8 +287,9 @@ def _layer(
     modules = recompute_modules(plan.recompute) if mode == LISTED else ()
     kept: dict[str, float] = {}
     for tensor in parts.saved[kind]:
-        dropped = tensor.core if mode == 1.0 else any(drops(tensor, m) for m in modules)
-        size = 0.0 if dropped else _size(tensor, plan)
+        share = max((drops(tensor, module) for module in modules), default=0.0)
+        dropped = float(tensor.core) if mode == 1.0 else share
+        size = (1.0 - dropped) * _size(tensor, plan)
         if size > 0.0:
             kept[tensor.name] = kept.get(tensor.name, 0.0) + size
     return LayerTensors(kept=kept, passing_bytes=whole - sum(kept.values()) + gradient)
@@ -272,6 +311,7 @@ def _stage_line(
 ) -> StageLine:
     """One stage, played."""
     found = changes(step, rank, tensors)
+    found = with_update(found, tensors, step.step_s, step.step_s + tail_s)
     names = dict.fromkeys(n for chunk in tensors.chunks for layer in chunk for n in layer.kept)
     groups = {name: GROUPS.get(name.partition(".")[0], ENTRIES) for name in names}
     line = memory_line(found, tensors, groups, step.step_s + tail_s)

@@ -213,7 +213,8 @@ def predict(case: Case, system: str) -> dict[str, Any]:
         "interval": found.to_dict()["interval"],
         "peak_bytes": tensors,
         "reserved_bytes": found.peak_memory_bytes,
-        "gradient_bytes": held["gradients"],
+        # Of the weights' dtype; at the peak the backward pass may not have made them yet.
+        "gradient_bytes": held["weights"],
         "limited_by": found.limited_by,
         "memory": held,
     }

@@ -46,11 +46,15 @@ def test_shares_are_met(rows: Rows) -> None:
         assert median(abs(error) for error in errors) <= 0.07, name
 
 
-def test_kept_activations_and_peaks_are_met(rows: Rows) -> None:
+def test_kept_activations_and_peaks_are_met(rows: Rows, root: Path) -> None:
+    points = read_config(root / "examples" / "characterize_h200.toml").points
+    vocab = {point.model: point.sizes.vocab for point in points}
     for row, guess in rows:
         kept = guess.stages[0].held_bytes["activations"]
         assert kept == pytest.approx(float(row["activations_bytes"]), rel=0.005)
-        error = guess.allocated_bytes / float(row["max_allocated_bytes"]) - 1.0
-        # Without a master copy PyTorch makes gradients while activations go, and holds them not at the peak.
-        made_late = "master=none" in row["plan"] or "gradients=bf16" in row["plan"]
-        assert -0.01 < error < (0.3 if made_late else 0.02)
+        # The runner gives scores in 16 bits up before their gradient is made; most loops hold on to them.
+        tokens = int(row["micro_batch"]) * int(row["seq_len"])
+        held = 2.0 * tokens * vocab[row["model"]] if "master=none" in row["plan"] else 0.0
+        measured = float(row["max_allocated_bytes"])
+        assert guess.allocated_bytes / measured > 0.99
+        assert (guess.allocated_bytes - held) / measured < 1.02

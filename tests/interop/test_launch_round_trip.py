@@ -30,7 +30,8 @@ TELLS: dict[Tool, frozenset[str]] = {
         reduce""".split()
     ),
     "deepspeed": frozenset(
-        "dp tp pp cp ep etp zero micro_batch precision gradients optimizer offload secondary wire".split()
+        """dp tp pp cp ep etp zero micro_batch precision gradients optimizer offload secondary wire
+        bucket""".split()
     ),
 }
 """Fields that each tool can be told, within the values drawn below: written down here apart from the code."""
@@ -79,7 +80,7 @@ def plans(draw: st.DrawFn, tool: Tool) -> Plan:
     if tool == "torchtitan":
         values |= {"zero": draw(st.sampled_from([0, 3])), "fused": draw(st.booleans())}
         values |= {
-            "recompute": draw(st.sampled_from(["none", "selective", "full"])),
+            "recompute": draw(st.sampled_from(["none", "products", "full"])),
             "cp_mode": "allgather",
         }
         if values["zero"]:
@@ -96,6 +97,7 @@ def plans(draw: st.DrawFn, tool: Tool) -> Plan:
         )
         values["wire"] = draw(st.sampled_from(["auto", "fp32", "bf16", "fp16"]))
         values["secondary"] = draw(st.sampled_from([0, 8])) if values["zero"] == 3 else 0
+        values["bucket"] = draw(st.sampled_from([0, 50, 500])) if values["zero"] else 0
     return Plan(**values)  # type: ignore[arg-type]
 
 

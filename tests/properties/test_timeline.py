@@ -21,6 +21,7 @@ RECOMPUTE = (
     "recompute=mlp+norm",
     "recompute=full:2",
     "recompute=act no-fused",
+    "recompute=products",
 )
 MORE = (
     "zero0",
@@ -172,3 +173,43 @@ def test_recomputation_is_seen_over_time() -> None:
     first = again.stages[0].line.held_bytes["backward pass"]
     assert first.max() > 2.0 * plain.stages[0].line.held_bytes["backward pass"].max()
     assert (first == 0.0).any()
+
+
+LATE = "framework=pytorch-eager gradients=bf16 master=none states=bf16"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    model=st.sampled_from(("dense", "uneven")),
+    pp=st.sampled_from((1, 2, 4)),
+    mbs=st.sampled_from((1, 4, 32)),
+    recompute=st.sampled_from(RECOMPUTE[:4]),
+    seq_len=st.sampled_from((64, 512, 4096)),
+)
+def test_gradients_made_on_the_way(
+    model: str, pp: int, mbs: int, recompute: str, seq_len: int
+) -> None:
+    """One micro-batch, no replicas: exact too, below the sum, and never below all gradients or all
+    activations."""
+    scenario = make_scenario(model, gpus=pp, batch=mbs, seq_len=seq_len)
+    plain = f"pp{pp} dp1 mbs{mbs} {recompute} gradients=bf16 master=none states=bf16"
+    found = step_memory(scenario, parse_plan(f"{plain} framework=pytorch-eager", pp))
+    assert gaps(found) == pytest.approx([0.0] * len(found.stages), abs=1e-9)
+    plans = batch_of([parse_plan(f"{plain} framework=megatron", pp)])
+    summed = evaluate_rows(scenario, plans, tables_of(scenario, plans)).memory
+    held = (summed.weights + summed.states)[0]
+    for index, stage in enumerate(found.stages):
+        assert stage.closed_bytes < summed.allocated[0, index]
+        least = max(summed.gradients[0, index], summed.activations[0, index])
+        assert stage.closed_bytes > held[index] + least
+        total = stage.line.allocated_bytes
+        assert total[-1] == pytest.approx(total[0], rel=1e-9)
+
+
+def test_sums_over_micro_batches_wait_for_the_update() -> None:
+    """Two micro-batches: the gradients of the first meet the activations of the second."""
+    plan = parse_plan(f"pp1 dp1 mbs1 {LATE}", 1)
+    one, two = (step_memory(make_scenario(gpus=1, batch=n), plan) for n in (1, 2))
+    assert two.fullest.closed_bytes > one.fullest.closed_bytes
+    assert gaps(one) == pytest.approx([0.0], abs=1e-9)
+    assert gaps(two) == pytest.approx([0.0], abs=1e-9)

@@ -10,6 +10,7 @@ from foretell.sharding.recompute import again, blended, full_share, waits_again
 from foretell.specs.plan_forms import MODULES
 from foretell.workload.build import build
 from foretell.workload.graph import LayerGraph
+from foretell.workload.ops import Gemm
 from tests.builders import STACKS, make_model
 
 SOME = st.lists(st.sampled_from(MODULES), unique=True)
@@ -64,6 +65,23 @@ def test_what_each_module_is() -> None:
     assert names(experts, "moe") == {o.name for o in experts.ops if o.name[:4] == "moe."}
     assert [e.name for e in again(experts, ("moe",), flash=True).graph.edges] == ["moe", "moe"]
     assert [e.name for e in again(dense, ("norm", "act"), flash=True).graph.edges] == []
+
+
+def test_every_second_product_by_hand() -> None:
+    """Grouped attention, gated: kept are entry, queries, values, the attention's result and the gate; keys,
+    the way out and the other half of the gated part run again with all that is element-wise."""
+    layer = layers("dense")[0]
+    found = again(layer, ("products",), flash=True)
+    sizes = {tensor.name: tensor.elements for tensor in layer.saved}
+    wide = [sizes["attention.q"], sizes["attention.out"], 0.5 * sizes["attention.kv"]]
+    wide += [0.5 * sizes["ffn.up"], 0.5 * sizes["norm.in"]]
+    assert found.kept_bytes == pytest.approx(2.0 * sum(wide) + 4.0 * sizes["attention.lse"])
+    shares = {op.name: share for op, share in zip(layer.ops, found.ops, strict=True)}
+    assert (shares["attention.core"], shares["ffn.down"]) == (0.0, 0.0)
+    assert (shares["attention.o"], shares["ffn.up"], shares["norm"]) == (1.0, 0.5, 1.0)
+    qkv = next(op for op in layer.ops if isinstance(op, Gemm) and op.name == "attention.qkv")
+    assert shares["attention.qkv"] == pytest.approx(float(0.5 * qkv.n_kv / qkv.n))
+    assert waits_again(layer, ("products",), "tensor_parallel") == 0.5
 
 
 def test_dropped_bytes_by_hand() -> None:

@@ -55,6 +55,8 @@ class Framework:
     """What each step takes beside its work."""
     loss_fused: bool = False
     """Whether the loss is one kernel over the scores even where other element-wise work is plain."""
+    loss_plain: bool = False
+    """Whether the loss is plain kernels even where other element-wise work is fused."""
     stage_rank_s: float = 0.0
     """What the host takes besides for each tensor-parallel rank of a layer and micro-batch, both passes
     together, where pipeline stages stand on several nodes."""

@@ -6,15 +6,16 @@ from typing import Any
 from foretell.api import estimate
 from foretell.characterize.config import Point
 from foretell.characterize.models import spec_of
+from foretell.cost.memory import weight_bytes
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.estimate import evaluate_rows, stages_of_plans
 from foretell.programs.collectives import Collective, step_collectives
 from foretell.programs.dealing import dealt_of
 from foretell.records import dataclass
-from foretell.specs.plan import batch_of
+from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Estimate, Fits
 from foretell.specs.scenario import Scenario
-from foretell.tables import tables_of
+from foretell.tables import Stages, tables_of
 
 HELD = ("weights", "gradients", "states", "activations")
 """What both sides count tensor by tensor; activations are those that layers keep."""
@@ -104,6 +105,9 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
     _, order = dealt_of(scenario, point.plan, tables, rows)
     held = [_held(rows.memory, row) for row in order]
+    shown = [
+        {**h, **_largest(stages, row, point.plan, h)} for h, row in zip(held, order, strict=True)
+    ]
     sent = step_collectives(scenario, point.plan)
     interval = found.interval
     low, high = interval["p90"] if interval is not None else (found.step_s, found.step_s)
@@ -119,7 +123,7 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
             sum(v for k, v in h.items() if k not in ("allocator", "framework")) for h in held
         ),
         stages=tuple(
-            Stage(held_bytes=h, collectives=tuple(c)) for h, c in zip(held, sent, strict=True)
+            Stage(held_bytes=h, collectives=tuple(c)) for h, c in zip(shown, sent, strict=True)
         ),
     )
 
@@ -127,3 +131,14 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
 def _held(memory: Any, row: int) -> dict[str, float]:
     names = (*HELD, "buffers", "allocator", "framework")
     return {name: float(getattr(memory, name)[0, row]) for name in names}
+
+
+def _largest(stages: Stages, row: int, plan: Plan, held: dict[str, float]) -> dict[str, float]:
+    """Activations and gradients at their own peaks, which where gradients are made late is not the step's."""
+    if stages.late is None:
+        return {}
+    gradients = weight_bytes(plan)[1] * float(stages.trained[0, row])
+    return {
+        "activations": max(held["activations"], float(stages.kept_bytes[0, row])),
+        "gradients": max(held["gradients"], gradients),
+    }

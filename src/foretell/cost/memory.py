@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.cost.optimizer import held_bytes
+from foretell.cost.software import software
 from foretell.records import dataclass
 from foretell.sharding.recompute import wide
 from foretell.specs._base import Num
@@ -38,10 +39,10 @@ COMMUNICATOR_BYTES = 0.2 * 2**30
 WORKSPACE_BYTES = 0.25 * 2**30
 """Workspaces that matrix and attention libraries keep allocated: 32 MiB for each of cuBLAS's streams and as
 much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond their tensors is 0.24 GiB."""
-ALLOCATOR_SHARE, PLAIN_SHARE = 0.05, 0.1
+ALLOCATOR_SHARE = 0.05
 """Reserved beyond allocated. Fused modules: 3 to 7 % in 30 runs of Megatron-LM on B200 that print both. Plain
-modules take and give back a tensor with every operation, and leave more holes: 10 %, by which 971 runs of
-nanotron on H100 reserve what is predicted."""
+modules take and give back a tensor with every operation, and leave more holes: `plain_share` in software.py,
+for nanotron what 971 of its runs on H100 reserve."""
 CLOSE_SHARE = 0.9
 """Above this share of the chip's memory the answer is too close to call."""
 LOSS = "head.loss"
@@ -146,7 +147,7 @@ def weight_bytes(plan: Plan) -> tuple[float, float, float]:
 
 def allocator_share(plan: Plan) -> float:
     """What the allocator reserves beyond what tensors take, as a share of that."""
-    return ALLOCATOR_SHARE if plan.fused else PLAIN_SHARE
+    return ALLOCATOR_SHARE if plan.fused else software(plan.framework).plain_share
 
 
 def framework_bytes(groups: Num) -> Array:

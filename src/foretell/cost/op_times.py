@@ -156,7 +156,7 @@ def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
     """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
     weights that are kept in 16 bits have a loss in 16 bits."""
     software = framework(plan.framework)
-    fused = plan.fused or software.loss_fused
+    fused = (plan.fused and not software.loss_plain) or software.loss_fused
     found = {"loss": passes("loss16" if narrow_loss(plan) else "loss", fused)}
     if software.maps_apart:
         found["join"] = JOINED

@@ -57,7 +57,7 @@ def read(given: Given, layers: int | None = None) -> Launch:
         "etp": etp if ep > 1 and etp > 1 else None, "zero": _stage(keys), "micro_batch": micro,
         "sp": False if tp > 1 else None, "cp_mode": "ulysses" if cp > 1 else None,
     }  # fmt: skip
-    values |= _sharing(keys, dp) | _dtypes(keys) | _optimizer(keys)
+    values |= _sharing(keys, dp) | _bucket(keys) | _dtypes(keys) | _optimizer(keys)
     values["offload"] = _offload(keys)
     if keys.raw("activation_checkpointing.number_checkpoints") is not None:
         values["recompute"] = "full"
@@ -119,6 +119,23 @@ def _sharing(keys: Keys, dp: int | None) -> dict[str, object]:
     return values
 
 
+def _bucket(keys: Keys) -> dict[str, object]:
+    """Millions of weights that are joined until a message is full: with stage 3 what is gathered ahead, below
+    it what is reduced at once. Nothing said, or auto, is as the plan has it."""
+    stage = _stage(keys)
+    names = ("stage3_prefetch_bucket_size", "prefetch_bucket_size")
+    found = [keys.raw(f"zero_optimization.{name}") for name in names]
+    found = found if stage == 3 else [keys.raw("zero_optimization.reduce_bucket_size")]
+    for value in found:
+        try:
+            many = round(float(str(value)) / 1e6)
+        except (ValueError, OverflowError):
+            continue
+        if stage and 1 <= many < 10**6:
+            return {"bucket": many}
+    return {}
+
+
 def _dtypes(keys: Keys) -> dict[str, object]:
     """Products, gradients and what goes over the wire."""
     half, brain = keys.flag("fp16.enabled"), keys.flag("bf16.enabled", "bfloat16.enabled")
@@ -174,6 +191,9 @@ def write(run: Training) -> Written:
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     if plan.zero == 3 and plan.shard:
         zero["mics_shard_size"] = plan.shard
+    if plan.zero and plan.bucket:
+        name = "stage3_prefetch_bucket_size" if plan.zero == 3 else "reduce_bucket_size"
+        zero[name] = 1_000_000 * plan.bucket
     if plan.zero == 3 and plan.secondary:
         zero["zero_hpz_partition_size"] = plan.secondary
     if plan.zero == 3 and plan.gather == "fp8":

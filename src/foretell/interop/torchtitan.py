@@ -32,8 +32,8 @@ NEAR = {
 }
 """Schedules that are read as one like it."""
 CHECKPOINTS = {
-    "none": "none", "selective": "selective", "full": "full", "memory_budget": "selective",
-    "selectiveac": "selective", "fullac": "full",
+    "none": "none", "selective": "products", "full": "full", "memory_budget": "products",
+    "selectiveac": "products", "fullac": "full",
 }  # fmt: skip
 PRECISIONS = {"float8": "fp8", "mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Model converters and the dtype of the products."""
@@ -235,7 +235,7 @@ def _recompute(keys: Keys) -> str:
         )
         return "none"
     if name == "memory_budget" or (option and option.isdigit()):
-        keys.note("activation checkpointing by budget or every few layers is taken as selective")
+        keys.note("activation checkpointing by budget or every few layers is taken as by operation")
     return CHECKPOINTS[name]
 
 

@@ -158,12 +158,18 @@ def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:
 def occupancy(counts: Array, network: Network) -> Array:
     """(tiers, groups): share of the time of a group's rings that each tier's links are in use.
 
-    A tier with m members below it needs 1 / (m x bandwidth) per byte; the slowest is in use all the time.
+    The slowest is in use all the time.
     """
+    needs = link_needs(counts, network)
+    return np.asarray(needs / np.maximum(needs.max(axis=0), 1e-300))
+
+
+def link_needs(counts: Array, network: Network) -> Array:
+    """(tiers, groups): seconds that each tier's links are in use for a byte of a group's rings: 1 / (m x
+    bandwidth) for a tier with m members below it."""
     below = np.cumprod(counts, axis=0) / counts
     rates = [np.asarray(t.bandwidth_bytes_per_s * t.taper, float) for t in network.tiers]
-    needs = (counts > 1.0) / np.stack([r * b for r, b in zip(rates, below, strict=True)])
-    return np.asarray(needs / np.maximum(needs.max(axis=0), 1e-300))
+    return np.asarray((counts > 1.0) / np.stack([r * b for r, b in zip(rates, below, strict=True)]))
 
 
 def outermost(counts: Array) -> NDArray[np.intp]:

@@ -13,6 +13,9 @@
     act         activations of feed-forward parts and experts: their output alone
     norm        norms at the entry of mixers and feed-forward parts: their output alone
     moe         router, experts and shared experts
+    products    by operation, as torchtitan's selective mode: every second product of a layer is kept (the
+                first, third, ...: queries, values, gate, down) with the attention's result and the layer's
+                input; the others (keys, out, up) and all element-wise work run again
 
 A module is run from its kept input to its end with the messages of its tensor-parallel region, and what it
 drops is held for one layer at a time while the backward pass is there.
@@ -26,7 +29,7 @@ from numpy.typing import NDArray
 from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.workload.graph import LayerGraph, Saved
-from foretell.workload.ops import Op
+from foretell.workload.ops import Gemm, Op
 
 Array = NDArray[np.float64]
 
@@ -34,6 +37,8 @@ MIXERS = ("attention", "cross", "mamba", "delta", "indexer", "replacement")
 """First words of the names of token mixers."""
 CORES = ("attention", "scan")
 """Families that are a mixer's core."""
+LAST = ("ffn.down", "moe.down", "moe.unpermute")
+"""What ends a layer: nothing behind it within the layer is computed again."""
 UP, EXPANDED = "attention.kv_up", "attention.expanded"
 """The projection that expands a latent to keys and values, and what it leaves."""
 
@@ -42,8 +47,8 @@ UP, EXPANDED = "attention.kv_up", "attention.expanded"
 class Again:
     """What recomputing some modules of one layer does."""
 
-    ops: tuple[bool, ...]
-    """Which of the layer's operations run again."""
+    ops: tuple[float, ...]
+    """Share of each of the layer's operations that runs again."""
     kept_bytes: Num
     """What stays kept for one micro-batch."""
     dropped_bytes: Num
@@ -69,44 +74,69 @@ def again(
     dropped: Num = 0.0
     for tensor in graph.saved:
         size = tensor.elements * width(tensor)
-        if any(drops(tensor, module) for module in modules):
-            dropped = dropped + size
-        else:
-            kept = kept + size
-    ops = tuple(any(runs(op, module, flash=flash) for module in modules) for op in graph.ops)
+        share = max((drops(tensor, module) for module in modules), default=0.0)
+        dropped = dropped + share * size
+        kept = kept + (1.0 - share) * size
+    ops = tuple(
+        max((runs(op, module, flash=flash) for module in modules), default=0.0) for op in graph.ops
+    )
     edges = tuple(edge for edge in graph.edges if _region(edge.name) in modules)
     return Again(ops=ops, kept_bytes=kept, dropped_bytes=dropped, graph=changed(graph, edges=edges))
 
 
-def runs(op: Op, module: str, *, flash: bool) -> bool:
-    """Whether an operation runs again with a module.
+def runs(op: Op, module: str, *, flash: bool) -> float:
+    """Share of an operation that runs again with a module.
 
     Fused attention keeps no inside: its core alone is not run again.
     """
     match module:
         case "core":
-            return op.family in CORES and not flash
+            return float(op.family in CORES and not flash)
         case "up":
-            return op.name == UP
+            return float(op.name == UP)
         case "act":
-            return op.name.endswith(".act")
+            return float(op.name.endswith(".act"))
         case "norm":
-            return op.name == "norm"
-    return _region(op.name) == module
+            return float(op.name == "norm")
+        case "products":
+            return 0.0 if op.family == "attention" and flash else _second_runs(op)
+    return float(_region(op.name) == module)
 
 
-def drops(tensor: Saved, module: str) -> bool:
-    """Whether a saved tensor is dropped with a module."""
+def _second_runs(op: Op) -> float:
+    """Share of an operation that runs again where every second product is kept."""
+    if op.name in LAST:
+        return 0.0
+    if not isinstance(op, Gemm):
+        return 1.0
+    if op.name.endswith(".qkv"):
+        # Of queries, keys and values the second, half of what is not the queries.
+        return float(np.max(0.5 * np.asarray(op.n_kv) / np.asarray(op.n)))
+    return 1.0 if op.name.endswith(".o") else 0.5
+
+
+def drops(tensor: Saved, module: str) -> float:
+    """Share of a saved tensor that is dropped with a module."""
     match module:
         case "core":
-            return tensor.core
+            return float(tensor.core)
         case "up":
-            return tensor.name == EXPANDED
+            return float(tensor.name == EXPANDED)
         case "act":
-            return tensor.name.endswith((".act", ".gate"))
+            return float(tensor.name.endswith((".act", ".gate")))
         case "norm":
-            return tensor.name == "region.in"
-    return _region(tensor.name) == module
+            return float(tensor.name == "region.in")
+        case "products":
+            return _second_drops(tensor.name)
+    return float(_region(tensor.name) == module)
+
+
+def _second_drops(name: str) -> float:
+    """Share of a saved tensor that is dropped where every second product is kept: results of products by
+    halves, of two entries the one within the layer, what is element-wise whole."""
+    if name.endswith((".q", ".out", ".lse")):
+        return 0.0
+    return 0.5 if name.endswith((".kv", ".up", "norm.in")) else 1.0
 
 
 def _region(name: str) -> str:
@@ -123,6 +153,9 @@ def waits_again(graph: LayerGraph, modules: Sequence[str], exchange: str) -> flo
     tensor_parallel: the edges of the modules' regions; context_parallel: with the whole mixer;
     expert_parallel: with the experts.
     """
+    if "products" in modules:
+        # Results of scatters and all-to-alls are kept; what is gathered is gathered again.
+        return 0.5 * (exchange == "tensor_parallel")
     if exchange == "tensor_parallel":
         again_too = [edge for edge in graph.edges if _region(edge.name) in modules]
         return len(again_too) / max(len(graph.edges), 1)

@@ -2,7 +2,8 @@
 
 A forward pass takes, layer by layer, what the layer keeps; the head takes its scores after the last layer.
 The backward pass gives the scores back first, then goes through the layers from the last to the first: each
-takes what is computed again and a gradient, and gives these and what it kept back when it is done. A pass to
+takes what is computed again and a gradient, and gives these and what it kept back when it is done; where no
+buffer holds the gradients of its weights, it takes those too, and they stay. A pass to
 the inputs alone (B) leaves the weights' share of what was kept for the pass to the weights (W). In a pair (P)
 both passes run over the same time. The layers of a task take equal parts of its time.
 """
@@ -19,8 +20,11 @@ from foretell.simulate.schedules.base import WEIGHT_SHARE, Task
 
 Array = NDArray[np.float64]
 
-SCORES, BACKWARD = "scores", "backward pass"
-"""Categories of the head's tensors, and of what a layer takes in its backward pass."""
+SCORES, BACKWARD, GRADIENTS = "scores", "backward pass", "gradients"
+"""Categories of the head's tensors, of what a layer takes in its backward pass, and of gradients that the
+backward pass makes."""
+GATHERED = "gathered weights"
+"""Category of weights that an update gathers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,8 @@ class LayerTensors:
     """Name -> bytes kept from the forward to the backward pass."""
     passing_bytes: float
     """What its backward pass takes besides: computed again, and a gradient."""
+    made_bytes: float = 0.0
+    """Gradients of its weights, where the backward pass makes them; 0 where a buffer holds them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,10 @@ class RankTensors:
     """Layers of each chunk in the order they run."""
     head_bytes: tuple[float, ...]
     """Bytes of the head's tensors of one micro-batch on each chunk; 0 where it does not stand there."""
+    made_bytes: tuple[float, float] = (0.0, 0.0)
+    """Gradients of head and table that the backward pass makes first and last."""
+    updated_bytes: float = 0.0
+    """Weights that an update gathers, there until the next step's passes."""
     most_kept_bytes: float = float("inf")
     """Most that kept tensors take of the chip, where the others wait in the host's memory."""
 
@@ -165,15 +175,42 @@ def _backward(task: Task, tensors: RankTensors) -> Iterator[Change]:
         done += 1
         if task.does != "W":
             yield Change(done / units, SCORES, (chunk, many, len(layers)), -head)
+            if tensors.made_bytes[0]:
+                of = (chunk, many, len(layers))
+                yield Change(done / units, GRADIENTS, of, tensors.made_bytes[0])
     for i in reversed(range(len(layers))):
         of, passing = (chunk, many, i), layers[i].passing_bytes
         if task.does != "W" and passing:
             yield Change(done / units, BACKWARD, of, passing)
+        if layers[i].made_bytes:
+            yield Change(done / units, GRADIENTS, of, layers[i].made_bytes)
         done += 1
         if task.does != "W" and passing:
             yield Change(done / units, BACKWARD, of, -passing)
         for name, size in layers[i].kept.items():
             yield Change(done / units, name, of, -share * size)
+    if tensors.made_bytes[1] and chunk == 0:
+        yield Change(1.0, GRADIENTS, (chunk, many, -1), tensors.made_bytes[1])
+
+
+def with_update(found: Changes, tensors: RankTensors, start_s: float, end_s: float) -> Changes:
+    """The same and the update: what it gathers, given up before the next passes, and gradients that the
+    backward pass made, given back after it."""
+    numbers = dict(zip(found.names, range(len(found.names)), strict=True))
+    made = found.change_bytes[found.name == numbers.get(GRADIENTS, -1)].sum()
+    gathered, last = tensors.updated_bytes, (int(found.turn[-1]) if len(found.turn) else 0) + 1
+    more = [(start_s, last, GATHERED, gathered), (end_s, last + 1, GATHERED, -gathered)]
+    more.append((end_s, last + 1, GRADIENTS, -float(made)))
+    kept = [one for one in more if one[3] != 0.0]
+    for _, _, name, _ in kept:
+        numbers.setdefault(name, len(numbers))
+    return Changes(
+        at_s=np.append(found.at_s, [one[0] for one in kept]),
+        turn=np.append(found.turn, np.array([one[1] for one in kept], np.intp)),
+        name=np.append(found.name, np.array([numbers[one[2]] for one in kept], np.intp)),
+        change_bytes=np.append(found.change_bytes, [one[3] for one in kept]),
+        names=tuple(numbers),
+    )
 
 
 def memory_line(
@@ -184,7 +221,9 @@ def memory_line(
     Changes of one task at one moment count together, gifts before takings, so that a layer's end and the
     next one's beginning do not overlap; what one task leaves is there when the next begins.
     """
-    names = list(dict.fromkeys([*tensors.always, *groups.values(), BACKWARD, SCORES]))
+    names = list(
+        dict.fromkeys([*tensors.always, *groups.values(), BACKWARD, SCORES, GRADIENTS, GATHERED])
+    )
     row = {name: i for i, name in enumerate(names)}
     # Parts of a task's time may end a rounding beyond the task.
     moments = np.maximum.accumulate(np.concatenate([[0.0], found.at_s, [end_s]]))

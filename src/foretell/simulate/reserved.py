@@ -9,7 +9,7 @@ one of a few.
 from collections.abc import Hashable, Sequence
 
 from foretell.simulate.allocator import Allocator, Block
-from foretell.simulate.memory import BACKWARD, SCORES, RankTensors, task_changes
+from foretell.simulate.memory import BACKWARD, GRADIENTS, SCORES, RankTensors, task_changes
 from foretell.simulate.schedules.base import Task
 
 
@@ -65,7 +65,7 @@ class _Device:
                 self._passing = None
             key = (change.name, change.of)
             if change.change_bytes > 0.0:
-                if change.name not in (BACKWARD, SCORES):
+                if change.name not in (BACKWARD, SCORES, GRADIENTS):
                     self._passing = self.allocator.take(change.change_bytes)
                 block = self.allocator.take(change.change_bytes)
                 self.held[key] = (block, change.change_bytes)

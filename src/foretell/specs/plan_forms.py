@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 
 from foretell.errors import Problem
 
-MODULES = ("core", "attention", "up", "mlp", "act", "norm", "moe")
+MODULES = ("core", "attention", "up", "mlp", "act", "norm", "moe", "products")
 """What can be computed again by itself: attention cores and scans, whole mixers, keys and values out of
-their latent, dense feed-forward parts, activations, norms, mixtures of experts."""
+their latent, dense feed-forward parts, activations, norms, mixtures of experts; every second product."""
 OFFLOADS = ("optimizer", "activations", "weights")
 """What can live in the host's memory."""
 NUMBERS = ("shard", "secondary", "lora", "tp2", "panels", "bucket")

@@ -28,6 +28,7 @@ FRAMEWORKS = (
     "fsdp",
     "fsdp-compiled",
     "torchtitan",
+    "torchtitan-2024",
     "internevo",
     "jax",
     "pytorch-eager",

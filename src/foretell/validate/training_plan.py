@@ -44,6 +44,8 @@ PRECISIONS = ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4")
 """What precision_id may be beside bf16-pure."""
 KEEPS_PRODUCTS = re.compile(r"minimal|save.?dot|dots", re.IGNORECASE)
 """Names of JAX's policies that compute no product again."""
+BLACKWELL_ON = ("blackwell", "blackwell-ultra", "rubin")
+"""Architectures that torchtitan's runs of since 2025 are on."""
 LORA_RANK = 16
 """Rank of adapters that is not printed."""
 FRAMEWORK_IDS = {"other": "generic", "pytorch": "pytorch-eager", "maxtext": "jax", "": "generic"}
@@ -83,6 +85,10 @@ def generation_of(
         name = "megatron-graphs"
     if name == "fsdp" and "compile" in row.framework.lower():
         name = "fsdp-compiled"
+    since = re.search(r"202[5-9]", f"{row.framework} {row.source}")
+    if name == "torchtitan" and architecture not in BLACKWELL_ON and not since:
+        # Its loss has been compiled since 2025; runs that do not tell when they ran tell by their chips.
+        name = "torchtitan-2024"
     if name == "generic" and row.framework.lower().startswith("flash-attn"):
         name = "flash-attn"
     known = frameworks(left_out)
@@ -247,7 +253,12 @@ def _recompute(
     if chosen == "selective" and software.id == "jax" and not KEEPS_PRODUCTS.search(row.notes):
         # Of JAX's policies the usual ones keep queries, keys and values, `minimal` every product.
         return software.recompute, (f"selective recomputation: {software.recompute}",)
-    per_op = software.id in ("torchtitan", "fsdp", "fsdp-compiled")
+    if chosen == "selective" and software.id.startswith("torchtitan"):
+        return "products", (
+            *said,
+            "selective recomputation: by operation, every second product kept",
+        )
+    per_op = software.id in ("fsdp", "fsdp-compiled")
     if chosen == "selective" and per_op:
         share, why = _repeated(row)
         many = round(share * stage_layers)

@@ -1,7 +1,7 @@
 """Do passes over memory slow down where a card is at its power limit? Passes alone, and between products.
 
 `python tests/bench/bench_hot_passes.py` needs a GPU and torch, a minute. In training, passes come between
-products that hold the card at its limit, where the cores' clock is lower than in a burst of passes. Prints the
+products that hold the card at its limit, where the cores run slower than in a burst of passes. Prints the
 bandwidth of each pass after a rest, for seconds alone, and between products, with the clock of each. Never
 passes or fails.
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.answer import answer_of
 from foretell.errors import BadInput, Infeasible, Problem, unknown
 from foretell.long_run import Given, asked_run, conditions_of, with_run
-from foretell.plan_checks import check_choices, check_plan, nothing_fits, too_large
+from foretell.plan_checks import check_choices, check_plan, too_large
 from foretell.question import Settings, as_texts, ask, collect, plan_of
 from foretell.search.choices import over_names
 from foretell.search.search import Search, search_plans
@@ -301,8 +301,6 @@ def best_plan(scenario: Scenario, base: Plan, fixed: tuple[str, ...] = ()) -> Es
     """The best plan of the whole space (less what is fixed), or Infeasible with the nearest miss."""
     check_choices(scenario, base)
     found = search_plans(scenario, base, top=1, fixed=fixed)
-    if not found.plans:
-        raise Infeasible([nothing_fits(scenario, base, found, fixed)])
     best = found.best
     said = f"plan chosen by search: the best of {found.plans_evaluated} candidates"
     return replace(best, assumptions=(*best.assumptions, said))

@@ -5,7 +5,6 @@ from foretell.cost.precision import LOW_PRECISION
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.network.library_catalog import library_for
 from foretell.search.nearest import nearest_plan
-from foretell.search.search import Search
 from foretell.sharding.rules import chips_of
 from foretell.simulate.schedules.rules import all_broken
 from foretell.specs.plan import USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
@@ -153,35 +152,3 @@ def too_large(scenario: Scenario, result: Estimate) -> Problem:
         allowed=None if near else "more chips, or larger ones: no plan fits on these",
         nearest=None if near is None else str(near),
     )
-
-
-def nothing_fits(scenario: Scenario, base: Plan, found: Search, fixed: tuple[str, ...]) -> Problem:
-    """A search that found no plan: the rules that failed, or the plan that holds least."""
-    if found.plans_evaluated == 0:
-        reasons = ", ".join(f"{k} ({v})" for k, v in found.rejected.items())
-        return Problem(
-            path="plan",
-            value=None,
-            message=f"no plan satisfies the rules: {reasons}",
-            allowed="other chips or batch",
-        )
-    least = smallest(scenario, base, fixed)
-    have = float(scenario.system.chip.memory_bytes)
-    return Problem(
-        path="plan (memory)",
-        value=None,
-        message=f"none of {found.plans_evaluated} plans fits: the smallest, `{least[0]}`, needs "
-        f"{show(least[1], 'bytes')} of {show(have, 'bytes')}",
-        allowed="more chips, or chips with more memory",
-    )
-
-
-def smallest(scenario: Scenario, base: Plan, fixed: tuple[str, ...]) -> tuple[Plan, float]:
-    """The plan that holds least, of those that have what is fixed."""
-    from foretell.estimate import evaluate
-    from foretell.search.space import enumerate_plans
-
-    plans = enumerate_plans(scenario, base, fixed).plans
-    _, peak = evaluate(scenario, plans)
-    row = int(peak.argmin())
-    return plans.plan(row), float(peak[row])

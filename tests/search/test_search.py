@@ -8,7 +8,7 @@ import pytest
 
 import foretell
 from foretell.answer import answer_of
-from foretell.api import fixed_fields
+from foretell.api import best_plan, fixed_fields
 from foretell.errors import BadInput, Infeasible
 from foretell.network.placement import group_counts
 from foretell.question import plan_of
@@ -145,6 +145,21 @@ def test_more_chips_than_there_are_is_a_clear_no() -> None:
             system=System(id="s", name="s", chip=make_chip(), network=make_network(nodes=8)),
             gpus=128,
         )
+
+
+def test_where_nothing_fits_the_plan_that_holds_least_is_named() -> None:
+    """By the search as by the estimate that searches, with what it needs."""
+    scenario = make_scenario("dense", gpus=4, batch=8, chip=make_chip(memory_bytes=2.0**30))
+    found = search_plans(scenario, Plan())
+    plans = enumerate_plans(scenario, Plan(), ()).plans
+    held = [answer_of(scenario, plans.plan(row), chosen=True) for row in range(len(plans))]
+    least = min(held, key=lambda one: one.peak_memory_bytes)
+    assert not found.plans
+    assert found.smallest_bytes == pytest.approx(least.peak_memory_bytes)
+    assert f"the smallest, `{found.smallest}`, needs" in str(found.why_none)
+    with pytest.raises(Infeasible, match="the smallest, `") as no:
+        best_plan(scenario, Plan())
+    assert str(found.why_none) in str(no.value)
 
 
 def test_settings_without_effect_are_refused() -> None:

@@ -52,9 +52,7 @@ def search(
     write_plot(file, "search", found.to_dict)
     problems = []
     if not found.plans:
-        from foretell.report.no import nothing_found
-
-        problems = [nothing_found(found)]
+        problems = [found.why_none]
     written = found.best.export(export) if export and found.plans else None
     if lines is not None:
         append(lines, "".join(plan.to_json_line() for plan in found.plans))

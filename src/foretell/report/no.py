@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from foretell.errors import Problem
-from foretell.search.search import Search
 from foretell.specs.result import Estimate
 
 
@@ -24,14 +23,3 @@ def problem_as_dict(problem: Problem) -> dict[str, Any]:
     if not plain and not (isinstance(value, float) and math.isfinite(value)):
         told["value"] = str(value)
     return told
-
-
-def nothing_found(found: Search) -> Problem:
-    """Why no plan came back from a search."""
-    if found.plans_evaluated:
-        message = f"none of {found.plans_evaluated} plans fits in memory"
-        allowed = "more chips, or chips with more memory"
-    else:
-        reasons = ", ".join(f"{rule} ({count})" for rule, count in found.rejected.items())
-        message, allowed = f"no plan satisfies the rules: {reasons}", "other chips or batch"
-    return Problem(path="plan", value=None, message=message, allowed=allowed)

@@ -21,6 +21,7 @@ from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
+from foretell.units import format as show
 
 Array = NDArray[np.float64]
 
@@ -41,14 +42,33 @@ class Search:
     """Rule -> candidates turned away before they were evaluated."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
+    smallest: Plan | None = None
+    """The candidate that holds least; none: no candidate."""
+    smallest_bytes: float = 0.0
+    """What that one holds."""
+    memory_bytes: float = 0.0
+    """What a chip has."""
 
     @property
     def best(self) -> Estimate:
         """The best plan; Infeasible where there is none."""
         if not self.plans:
-            message = f"none of {self.plans_evaluated} plans fits in memory"
-            raise Infeasible([Problem(path="plan (memory)", value=None, message=message)])
+            raise Infeasible([self.why_none])
         return self.plans[0]
+
+    @property
+    def why_none(self) -> Problem:
+        """Why no plan came back: the rules that failed, or the plan that holds least."""
+        if self.smallest is None:
+            reasons = ", ".join(f"{rule} ({count})" for rule, count in self.rejected.items())
+            message, allowed = f"no plan satisfies the rules: {reasons}", "other chips or batch"
+            return Problem(path="plan", value=None, message=message, allowed=allowed)
+        message = (
+            f"none of {self.plans_evaluated} plans fits: the smallest, `{self.smallest}`, needs "
+        )
+        message += f"{show(self.smallest_bytes, 'bytes')} of {show(self.memory_bytes, 'bytes')}"
+        allowed = "more chips, or chips with more memory"
+        return Problem(path="plan (memory)", value=None, message=message, allowed=allowed)
 
     def to_dict(self) -> dict[str, Any]:
         """The search as JSON; plans without their trees."""
@@ -85,6 +105,7 @@ def search_plans(
     rejected: Counter[str] = Counter()
     kept: list[Kept] = []
     evaluated = feasible = 0
+    smallest, smallest_bytes = None, np.inf
     spaces: dict[tuple[object, ...], Space] = {}
     for variant, changed in bases_of(scenario, base, over):
         key = space_key(variant)
@@ -103,6 +124,9 @@ def search_plans(
             step, peak = evaluate(scenario, plans, report)
         evaluated += len(plans)
         feasible += int((peak <= capacity).sum())
+        least = int(peak.argmin())
+        if peak[least] < smallest_bytes:
+            smallest, smallest_bytes = plans.plan(least), float(peak[least])
         rows = rank(step, peak, capacity, top, plans.recompute)
         kept.append(Kept(plans=plans.take(rows), step_s=step[rows], peak_bytes=peak[rows]))
     best = _best_of(kept, capacity, top)
@@ -115,6 +139,9 @@ def search_plans(
         evaluation_seconds=seconds,
         rejected=dict(rejected),
         assumptions=estimates[0].assumptions if estimates else scenario.assumptions,
+        smallest=smallest,
+        smallest_bytes=smallest_bytes if smallest else 0.0,
+        memory_bytes=capacity,
     )
 
 

@@ -161,10 +161,8 @@ def _best(asked: Question) -> dict[str, Any]:
     conditions = conditions_of(given.pop("tokens"), given)
     found = api.search(**asked.place, set=asked.speed, top=1)
     if not found.plans:
-        reasons = "no plan satisfies the rules"
-        if found.plans_evaluated:
-            reasons = f"none of {found.plans_evaluated} plans fits in memory"
-        return {"fits": "no", "plans_evaluated": found.plans_evaluated, "problem": reasons}
+        why = str(found.why_none)
+        return {"fits": "no", "plans_evaluated": found.plans_evaluated, "problem": why}
     best = found.best
     scenario = scenario_of(asked) if best.scenario is None else best.scenario
     if conditions is not None:

@@ -37,7 +37,7 @@ def search(given: Given, limits: Limits) -> Answer:
     """`foretell search`; too many plans are turned away as soon as they have been counted."""
     from foretell import api
     from foretell.interop.launch import TRAINING
-    from foretell.report.no import no_as_dict, nothing_found
+    from foretell.report.no import no_as_dict
 
     export = _tool(given, TRAINING)
 
@@ -48,7 +48,7 @@ def search(given: Given, limits: Limits) -> Answer:
 
     found = api.search(**given, progress=watch)
     if not found.plans:
-        return {**found.to_dict(), **no_as_dict([nothing_found(found)])}
+        return {**found.to_dict(), **no_as_dict([found.why_none])}
     return {**found.to_dict(), **_written(found.best.export(export) if export else None)}
 
 

@@ -83,10 +83,13 @@ def test_pieces_take_whole_waves(waves: float, pieces: int) -> None:
 
 
 def test_who_has_pieces() -> None:
-    assert in_pieces(parse_plan("tp8 framework=megatron-core"))
-    assert not in_pieces(parse_plan("tp8 framework=megatron-core tp_overlap=off"))
-    assert not in_pieces(parse_plan("tp8"))
-    assert in_pieces(parse_plan("tp8 framework=torchtitan tp_overlap=on"))
+    assert in_pieces(parse_plan("tp8 framework=megatron-core"), "hopper")
+    assert not in_pieces(parse_plan("tp8 framework=megatron-core tp_overlap=off"), "hopper")
+    assert not in_pieces(parse_plan("tp8"), "hopper")
+    assert in_pieces(parse_plan("tp8 framework=torchtitan tp_overlap=on"), "hopper")
+    # XLA sends pieces on TPUs, not on GPUs.
+    assert in_pieces(parse_plan("tp8 framework=jax"), "tpu-v5p")
+    assert not in_pieces(parse_plan("tp8 framework=jax"), "hopper")
 
 
 @pytest.mark.parametrize(

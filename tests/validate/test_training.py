@@ -255,7 +255,7 @@ class TestPlan:
                 {"framework_id": "other", "framework": "flash-attn GPT + Lightning DDP"},
                 "framework=flash-attn",
             ),
-            ({"framework_id": "torchtitan", "recompute": "selective"}, "recompute=full:16"),
+            ({"framework_id": "torchtitan", "recompute": "selective"}, "recompute=products"),
             ({"flash_attn": "no (baseline)"}, "no-flash"),
             ({"flash_attn": "FA2"}, "attention=fa2"),
             ({"precision_id": "", "chip_id": "v100-sxm-32gb"}, "precision=fp16"),

@@ -9,6 +9,7 @@ from foretell.characterize.models import spec_of
 from foretell.cost.memory import weight_bytes
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.estimate import evaluate_rows, stages_of_plans
+from foretell.late import nothing_summed
 from foretell.programs.collectives import Collective, step_collectives
 from foretell.programs.dealing import dealt_of
 from foretell.records import dataclass
@@ -105,8 +106,10 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
     _, order = dealt_of(scenario, point.plan, tables, rows)
     held = [_held(rows.memory, row) for row in order]
+    late = stages.late is not None and bool(nothing_summed(plans, rows.micro_batches)[0, 0])
     shown = [
-        {**h, **_largest(stages, row, point.plan, h)} for h, row in zip(held, order, strict=True)
+        {**h, **_largest(stages, row, point.plan, h)} if late else h
+        for h, row in zip(held, order, strict=True)
     ]
     sent = step_collectives(scenario, point.plan)
     interval = found.interval
@@ -135,8 +138,6 @@ def _held(memory: Any, row: int) -> dict[str, float]:
 
 def _largest(stages: Stages, row: int, plan: Plan, held: dict[str, float]) -> dict[str, float]:
     """Activations and gradients at their own peaks, which where gradients are made late is not the step's."""
-    if stages.late is None:
-        return {}
     gradients = weight_bytes(plan)[1] * float(stages.trained[0, row])
     return {
         "activations": max(held["activations"], float(stages.kept_bytes[0, row])),

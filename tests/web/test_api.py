@@ -289,15 +289,15 @@ def test_what_is_no_question_is_said_to_be_none(api: TestClient, text: bytes) ->
 def test_limits_have_answers_of_their_own(api: TestClient) -> None:
     large = api.post("/api/estimate", content=b" " * 300_000)
     assert (large.status_code, large.headers["content-type"]) == (413, "application/json")
-    assert "gpus" in wrong(api, "estimate", {**WHERE, "gpus": 2**21}, 503)
-    assert "gpus" in wrong(api, "estimate", {"model": "gpt2", "gpus": f"{2**21}xH100"}, 503)
-    assert "requests" in wrong(api, "serve", {**SERVED, "simulate": True, "requests": 10**6}, 503)
+    assert "gpus" in wrong(api, "estimate", {**WHERE, "gpus": 2**21}, 422)
+    assert "gpus" in wrong(api, "estimate", {"model": "gpt2", "gpus": f"{2**21}xH100"}, 422)
+    assert "requests" in wrong(api, "serve", {**SERVED, "simulate": True, "requests": 10**6}, 422)
     assert "sweep" in wrong(
-        api, "cost/chip", {"node": "N5", "area": 1, "sweep": ["area=1:999:999"]}, 503
+        api, "cost/chip", {"node": "N5", "area": 1, "sweep": ["area=1:999:999"]}, 422
     )
     for body in ({"gpus": f"8,{2**21}"}, {"gpus": 2**21}):
         assert "gpus" in wrong(
-            api, "scaling", {"models": ["gpt2"], "system": "h100-sxm", **body}, 503
+            api, "scaling", {"models": ["gpt2"], "system": "h100-sxm", **body}, 422
         )
     many = {
         "models": ["gpt2"] * 16,
@@ -305,17 +305,17 @@ def test_limits_have_answers_of_their_own(api: TestClient) -> None:
         "gpus": "1..524288",
         "strategies": "tp1,tp2,tp4,tp8",
     }
-    assert "models" in wrong(api, "scaling", many, 503)
+    assert "models" in wrong(api, "scaling", many, 422)
     large = {"chip.memory_bytes": {"low": "1 GB", "high": "9 GB", "steps": 99_999}}
     place = {**STUDY["base"], "system": "h100-sxm"}
     study = {**STUDY, "base": place, "vary": large}
-    assert "study.vary" in wrong(api, "codesign", {"study": study}, 503)
+    assert "study.vary" in wrong(api, "codesign", {"study": study}, 422)
     assert "vary.gpus" in wrong(
-        api, "codesign", {"study": {**STUDY, "vary": {"gpus": [8, 2**21]}}}, 503
+        api, "codesign", {"study": {**STUDY, "vary": {"gpus": [8, 2**21]}}}, 422
     )
-    assert "trials" in wrong(api, "optimise", {"study": study, "trials": 10**4}, 503)
+    assert "trials" in wrong(api, "optimise", {"study": study, "trials": 10**4}, 422)
     with client(Limits(plans=10)) as small:
-        assert "over" in wrong(small, "search", WHERE, 503)
+        assert "over" in wrong(small, "search", WHERE, 422)
 
 
 def test_a_page_elsewhere_cannot_ask(api: TestClient) -> None:
@@ -357,7 +357,7 @@ def test_a_deadline_ends_the_question_alone() -> None:
         api.get("/api/catalog/chips")  # until it is ready
         began = time.monotonic()
         slow = {**WHERE, "plan": PLAN, "global_batch": 2**16}
-        assert wrong(api, "memory", slow, 503)[""]["message"].startswith("takes longer")
+        assert wrong(api, "memory", slow, 422)[""]["message"].startswith("takes longer")
         assert time.monotonic() - began < 30
         assert ask(api, "estimate", {**WHERE, "plan": PLAN})["step_s"] > 0
 
@@ -366,6 +366,6 @@ def test_a_deadline_ends_the_question_alone() -> None:
 def test_memory_is_limited() -> None:
     """What needs more memory than a question may take is refused; the worker goes on."""
     with client(Limits(workers=1, memory_bytes=24 * 2**20), processes=True) as api:
-        found = wrong(api, "search", {**WHERE, "gpus": 512}, 503)
+        found = wrong(api, "search", {**WHERE, "gpus": 512}, 422)
         assert "memory" in found[""]["message"]
         assert ask(api, "estimate", {**WHERE, "plan": PLAN})["step_s"] > 0

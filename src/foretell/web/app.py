@@ -25,11 +25,15 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 FAILURES: dict[int | str, dict[str, Any]] = {
     400: {"model": Errors, "description": "No such host, or no JSON"},
     413: {"model": Errors, "description": "The question is too large"},
-    422: {"model": Errors, "description": "Bad input: everything that is wrong with it"},
+    422: {
+        "model": Errors,
+        "description": "Bad input, everything that is wrong with it; or more work, time or memory than "
+        "this server gives to one question",
+    },
     429: {"model": Errors, "description": "Too many questions wait already"},
     503: {
         "model": Errors,
-        "description": "More work or time than this server gives to one question",
+        "description": "The process that answers ended in the midst of it",
     },
 }
 """Answers other than the one asked for."""

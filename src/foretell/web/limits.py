@@ -10,7 +10,7 @@ ELSEWHERE = "the command line and Python have no such limit"
 
 
 class TooMuch(ProblemsError):
-    """A question that this server leaves to the command line: 503."""
+    """A question that this server leaves to the command line: 422."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +22,11 @@ class Limits:
     waiting: int = 128
     """Questions that may wait for one; further ones are answered 429."""
     deadline_s: float = 20.0
-    """Longest time of one answer, not counting the wait; then 503."""
+    """Longest time of one answer, not counting the wait; then 422."""
     body_bytes: int = 256 * 1024
     """Largest question; a larger one is answered 413."""
     memory_bytes: int = 8 * 2**30
-    """Memory of one question; what needs more is answered 503."""
+    """Memory of one question; what needs more is answered 422."""
     plans: int = 4_000_000
     """Plans of one search."""
 

@@ -43,7 +43,7 @@ class Worker:
         self._ready = False
 
     def ask(self, question: str) -> Reply:
-        """The worker's reply to `[verb, flags]` in JSON; 503 where it took too long or ended."""
+        """The worker's reply to `[verb, flags]` in JSON; 422 where it took too long, 503 where it ended."""
         try:
             if not self._ready:
                 self._wait(START_S)
@@ -54,12 +54,11 @@ class Worker:
             return unpacked(self._pipe.recv_bytes())
         except TimeoutError:
             self.restart()
-            return _refusal(
-                f"takes longer than the {self._limits.deadline_s:g} s that this server gives"
-            )
+            most = f"{self._limits.deadline_s:g} s"
+            return _refusal(422, f"takes longer than the {most} that this server gives")
         except (EOFError, OSError):
             self.restart()
-            return _refusal("took more memory or time than this server has")
+            return _refusal(503, "took more memory or time than this server has")
 
     def _wait(self, seconds: float) -> None:
         if not self._pipe.poll(seconds):
@@ -80,9 +79,9 @@ class Worker:
         self._process.join(STOP_S)
 
 
-def _refusal(message: str) -> Reply:
+def _refusal(status: int, message: str) -> Reply:
     problem = Problem(path="", value=None, message=f"{message}; {ELSEWHERE}")
-    return errors_reply(503, TooMuch([problem]))
+    return errors_reply(status, TooMuch([problem]))
 
 
 class Pool:
@@ -125,7 +124,7 @@ class Pool:
                 loop = asyncio.get_running_loop()
                 reply = await loop.run_in_executor(self._threads, worker.ask, question)
             except OSError:  # no other process could be started in the place of one that ended
-                reply = _refusal("cannot be answered now")
+                reply = _refusal(503, "cannot be answered now")
             finally:
                 self._idle.put_nowait(worker)
         finally:

@@ -50,20 +50,18 @@ def unpacked(message: bytes) -> Reply:
 
 
 def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
-    """The reply to one question: 200, 422 for bad input, 503 for too much work."""
+    """The reply to one question: 200, or 422 for bad input and for too much work."""
     try:
         return _asked(verb, given, limits)
-    except BadInput as error:
+    except (BadInput, TooMuch) as error:
         return errors_reply(422, error)
     except Infeasible as error:
         from foretell.report.no import no_as_dict
 
         return json_reply(200, no_as_dict(error.problems, error.answer))
-    except TooMuch as error:
-        return errors_reply(503, error)
     except (MemoryError, RecursionError):
         message = f"takes more memory than this server gives to one question; {ELSEWHERE}"
-        return errors_reply(503, TooMuch([Problem(path="", value=None, message=message)]))
+        return errors_reply(422, TooMuch([Problem(path="", value=None, message=message)]))
     except Exception as error:  # noqa: BLE001 - a defect of ours must not take the server down
         sys.stderr.write(f"foretell: fault in {verb}: {type(error).__name__}: {error}\n")
         message = "this is a fault of foretell, please report it"

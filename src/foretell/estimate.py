@@ -59,7 +59,8 @@ from foretell.records import dataclass
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.sharding.offload import Held, exposed_copies, host_copies
 from foretell.simulate.schedules import schedule_named
-from foretell.simulate.schedules.base import Pipe, RankTimes
+from foretell.simulate.schedules.base import RankTimes
+from foretell.simulate.schedules.rules import pipe_of
 from foretell.specs.plan import USUAL_SCHEDULES, Plans
 from foretell.specs.scenario import Scenario
 from foretell.tables import (
@@ -145,7 +146,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     pair = tables.pair
     counts, multiplicity = tables.stages.counts, gather(tables.stages.multiplicity, pair)
     position = gather(tables.stages.position, pair)
-    micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
+    pipe = pipe_of(scenario, plans)
+    micro_batches = pipe.micro_batches
     stages = stages_of_plans(plans, tables)
     shares = shares_of(plans, tables, stages, micro_batches)
     latency_s, s_per_byte = (line[tables.spot] for line in tables.send_line)
@@ -169,7 +171,6 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     sums_s = sums_s * (again / schedule_named(base.schedule).weight_copies)[:, None]
     stage_s = stages.forward_s + stages.backward_s + sends_s + sums_s
     schedule = schedule_named(base.schedule)
-    pipe = Pipe(micro_batches=micro_batches, pp=plans.pp, vpp=plans.vpp)
     saved_s = np.zeros((1, 1))
     if schedule.layout == "both":
         exchanged_s = hidden_exchanges(plans, tables, stages, sends_s)

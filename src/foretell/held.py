@@ -30,6 +30,7 @@ from foretell.replicas import Share, sum_of
 from foretell.sharding.offload import on_chip
 from foretell.sharding.recompute import blended, full_share
 from foretell.simulate.schedules import schedule_named
+from foretell.simulate.schedules.rules import pipe_of
 from foretell.specs.plan import RECOMPUTE, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
@@ -184,8 +185,7 @@ def at_fullest(
 ) -> StageMemory:
     """The same at the fullest moment, of plans whose backward pass makes the gradients on its way."""
     assert stages.late is not None
-    micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
-    late = nothing_summed(plans, micro_batches)
+    late = nothing_summed(plans, pipe_of(scenario, plans).micro_batches)
     passing = scores_waiting(plans, stages, flight), stages.again_bytes
     then = fullest_moment(memory, stages.late, passing, weight_bytes(plans.base)[1])
     return replace(

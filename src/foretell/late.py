@@ -44,6 +44,11 @@ def nothing_summed(plans: Plans, micro_batches: Array) -> NDArray[np.bool_]:
     return np.asarray((micro_batches <= 1.0) & (plans.dp * plans.cp <= 1.0))[:, None]
 
 
+def is_late(late: LateWeights | None, plans: Plans, micro_batches: Array) -> bool:
+    """Whether the one plan of a batch makes its gradients on the way."""
+    return late is not None and bool(nothing_summed(plans, micro_batches)[0, 0])
+
+
 def late_weights(
     plans: Plans, key: Index, parameters: Array, tied: Array, counts: Array
 ) -> LateWeights | None:

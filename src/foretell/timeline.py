@@ -20,12 +20,12 @@ from foretell.cost.precision import kept_width
 from foretell.cost.software import software
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
 from foretell.held import LISTED, gathered_copies, gathered_weights, held_weights
-from foretell.late import nothing_summed
+from foretell.late import is_late
 from foretell.records import dataclass
 from foretell.replicas import shares_of
 from foretell.sharding.offload import BUFFERED
 from foretell.sharding.pipeline import chunk_layers
-from foretell.sharding.recompute import drops
+from foretell.sharding.recompute import dropped_share
 from foretell.simulate.events import Timeline, even_chunks, play
 from foretell.simulate.memory import (
     GATHERED,
@@ -39,6 +39,7 @@ from foretell.simulate.memory import (
 )
 from foretell.simulate.reserved import reserved_bytes
 from foretell.simulate.schedules import schedule_named
+from foretell.simulate.schedules.rules import pipe_of
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
 from foretell.specs.scenario import Scenario
@@ -243,8 +244,7 @@ def _with_update(
     """The same with what an update gathers apart from the weights, where it stays until the next passes."""
     if not software(plans.base.framework).gathered_stay:
         return tensors
-    micro_batches = scenario.job.global_batch / (plans.dp * plans.micro_batch)
-    shares = shares_of(plans, tables, stages, micro_batches)
+    shares = shares_of(plans, tables, stages, pipe_of(scenario, plans).micro_batches)
     weights = float(held_weights(scenario, plans, stages, shares)[0, index])
     updated = float(gathered_copies(plans, shares)[0, index])
     return replace(tensors, always={**tensors.always, "weights": weights}, updated_bytes=updated)
@@ -252,8 +252,7 @@ def _with_update(
 
 def _made_late(plans: Plans, rows: Rows, stages: Stages) -> float:
     """Bytes of a gradient that the backward pass makes; 0 where a buffer holds all of them."""
-    late = stages.late is not None and bool(nothing_summed(plans, rows.micro_batches)[0, 0])
-    return weight_bytes(plans.base)[1] * late
+    return weight_bytes(plans.base)[1] * is_late(stages.late, plans, rows.micro_batches)
 
 
 def _has_head(plan: Plan, rank: int, chunk: int) -> bool:
@@ -287,8 +286,7 @@ def _layer(
     modules = recompute_modules(plan.recompute) if mode == LISTED else ()
     kept: dict[str, float] = {}
     for tensor in parts.saved[kind]:
-        share = max((drops(tensor, module) for module in modules), default=0.0)
-        dropped = float(tensor.core) if mode == 1.0 else share
+        dropped = float(tensor.core) if mode == 1.0 else dropped_share(tensor, modules)
         size = (1.0 - dropped) * _size(tensor, plan)
         if size > 0.0:
             kept[tensor.name] = kept.get(tensor.name, 0.0) + size

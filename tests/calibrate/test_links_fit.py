@@ -47,6 +47,14 @@ def test_a_tier_from_a_ring(ranks: int) -> None:
 
 def test_none_where_too_little_was_measured() -> None:
     assert node_tier(measured([])) == {}
+    assert (
+        node_tier(
+            measured(
+                [{**line, "dims": {"ranks": 1, "bytes": n}} for n, line in enumerate(lines(2))]
+            )
+        )
+        == {}
+    )
     assert node_tier(measured(lines(4, nodes=2))) == {}
     assert node_tier(measured([line for line in lines(2) if line["family"] != "all_reduce"])) == {}
     assert node_tier(measured([line for line in lines(2) if line["dims"]["bytes"] < 1e5])) == {}

@@ -13,6 +13,20 @@ PLACES = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chr
 INSTALL = "no chromium here; `sudo apt-get install --yes chromium` installs it"
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every file that is opened from now on."""
+    found: list[str] = []
+    held = Path.open
+
+    def watched(self: Path, *arguments: Any, **more: Any) -> Any:
+        found.append(str(self))
+        return held(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", watched)
+    return found
+
+
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     """Where `foretell ui` listens."""

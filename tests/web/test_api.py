@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -221,16 +220,8 @@ def test_an_inline_model_and_system(api: TestClient) -> None:
     ],
 )  # fmt: skip
 def test_no_file_and_no_host_is_reached_by_a_name(
-    api: TestClient, name: str, monkeypatch: pytest.MonkeyPatch
+    api: TestClient, name: str, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[str] = []
-    held = Path.open
-
-    def watched(self: Path, *arguments: Any, **more: Any) -> Any:
-        opened.append(str(self))
-        return held(self, *arguments, **more)
-
-    monkeypatch.setattr(Path, "open", watched)
     monkeypatch.setattr("socket.getaddrinfo", lambda *_: pytest.fail("a host was looked up"))
     bodies = [
         ("estimate", {**WHERE, "model": name}, "model"),

@@ -99,17 +99,9 @@ def test_what_stands_in_a_file_may_stand_in_the_body(api: TestClient, tmp_path: 
     "name", ["../systems/perlmutter", "../../pyproject", "x" * 5000, "a\0b", ""]
 )
 def test_what_an_object_calls_itself_reaches_no_file(
-    api: TestClient, name: str, monkeypatch: pytest.MonkeyPatch
+    api: TestClient, name: str, opened: list[str]
 ) -> None:
     """A chip that nobody has measured is called as its user likes."""
-    opened: list[str] = []
-    held = Path.open
-
-    def watched(self: Path, *arguments: Any, **more: Any) -> Any:
-        opened.append(str(self))
-        return held(self, *arguments, **more)
-
-    monkeypatch.setattr(Path, "open", watched)
     own = tomllib.loads(CHIP)
     own = {**own, "id": name, "chip": {"design": {**own["chip"]["design"], "id": name}}}
     body = {"model": "gpt2", "system": own, "gpus": 8, "plan": "zero1"}

@@ -28,10 +28,12 @@ def node_tier(measured: Measurements) -> dict[str, float]:
     """Fields of the innermost tier, of the largest group on one machine; empty where none was measured."""
     lines = [
         line
-        for line in measured.burst()
-        if line["group"] == "collectives" and line["family"] in PASSES and line.get("nodes") == 1
+        for line in measured.burst(group="collectives")
+        if line["family"] in PASSES and line.get("nodes") == 1
     ]
     ranks = max((int(line["dims"]["ranks"]) for line in lines), default=0)
+    if ranks < 2:  # a file may say so, though none of ours does
+        return {}
     here = [line for line in lines if line["dims"]["ranks"] == ranks]
     rates = {kind: _rate(_of(kind, here), ranks) for kind in PASSES}
     whole = rates["all_reduce"]

@@ -9,7 +9,7 @@ from foretell.characterize.models import spec_of
 from foretell.cost.memory import weight_bytes
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.estimate import evaluate_rows, stages_of_plans
-from foretell.late import nothing_summed
+from foretell.late import is_late
 from foretell.programs.collectives import Collective, step_collectives
 from foretell.programs.dealing import dealt_of
 from foretell.records import dataclass
@@ -106,7 +106,7 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
     _, order = dealt_of(scenario, point.plan, tables, rows)
     held = [_held(rows.memory, row) for row in order]
-    late = stages.late is not None and bool(nothing_summed(plans, rows.micro_batches)[0, 0])
+    late = is_late(stages.late, plans, rows.micro_batches)
     shown = [
         {**h, **_largest(stages, row, point.plan, h)} if late else h
         for h, row in zip(held, order, strict=True)

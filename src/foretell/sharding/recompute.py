@@ -74,7 +74,7 @@ def again(
     dropped: Num = 0.0
     for tensor in graph.saved:
         size = tensor.elements * width(tensor)
-        share = max((drops(tensor, module) for module in modules), default=0.0)
+        share = dropped_share(tensor, modules)
         dropped = dropped + share * size
         kept = kept + (1.0 - share) * size
     ops = tuple(
@@ -113,6 +113,11 @@ def _second_runs(op: Op) -> float:
         # Of queries, keys and values the second, half of what is not the queries.
         return float(np.max(0.5 * np.asarray(op.n_kv) / np.asarray(op.n)))
     return 1.0 if op.name.endswith(".o") else 0.5
+
+
+def dropped_share(tensor: Saved, modules: Sequence[str]) -> float:
+    """Share of a saved tensor that is dropped with some modules: with that which drops most of it."""
+    return max((drops(tensor, module) for module in modules), default=0.0)
 
 
 def drops(tensor: Saved, module: str) -> float:

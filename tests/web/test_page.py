@@ -111,6 +111,7 @@ def test_four_scenarios_side_by_side(watched: Watched) -> None:
         best = foretell.search(**{**SMALL, "gpus": gpus}).best  # type: ignore[arg-type]
         assert watched.value("step_s", name) == best.step_s
     page.click("[data-figure=time] summary")
+    page.wait_for_selector("[data-figure=time] tbody tr")  # a toggle is told in a task of its own
     assert page.locator("[data-figure=time] tbody tr").count() >= 8
     watched.after(lambda: page.click("#remove"))
     assert page.locator("[data-scenario]").count() == 3

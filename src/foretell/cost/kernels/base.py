@@ -134,15 +134,16 @@ def cores_alike(engine: Engine) -> Num:
     return np.where(np.asarray(engine.cores) >= MANY_CORES, engine.cores, wide)
 
 
-def attainable(engine: Engine, chip: Chip) -> Engine:
+def attainable(engine: Engine, chip: Chip, usual: float = USUAL_SHARE) -> Engine:
     """The same with no more arithmetic than the best measured matrix rate of the chip tells.
 
-    Coefficients of other chips are shares of peaks that large products nearly reach; where the best measured
-    rate is far below a chip's nominal peak, its matrix peaks are taken down in proportion.
+    Coefficients of other chips are shares of peaks that large products reach to `usual`; where the best
+    measured rate of a chip is another share of its nominal peak, its matrix peaks are taken in proportion,
+    with nothing above the share that most chips reach.
     """
     measured = np.asarray(chip.measured_matmul_flop_per_s, float)
-    share = measured / (USUAL_SHARE * np.asarray(engine.half_flop_per_s))
-    share = np.where(measured > 0.0, np.minimum(share, 1.0), 1.0)
+    share = measured / (usual * np.asarray(engine.half_flop_per_s))
+    share = np.where(measured > 0.0, np.minimum(share, USUAL_SHARE / usual), 1.0)
     return replace(
         engine,
         flop_per_s=share * engine.flop_per_s,

@@ -11,9 +11,12 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT, read_table
-from foretell.cost.kernels.base import DTYPES, PEAK_FALLBACK, Family
-from foretell.cost.kernels.transfer import GENERATION, carried, placed, twins_of
+from foretell.cost.kernels.base import DTYPES, PEAK_FALLBACK, USUAL_SHARE, Family, matrix_peak
+from foretell.cost.kernels.transfer import GENERATION, SAME_UNITS, carried, placed, twins_of
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.result import Evidence
@@ -67,6 +70,12 @@ class Chosen:
         return self.evidence in ("transferred", "datasheet")
 
     @property
+    def usual_share(self) -> float:
+        """Best measured rate over the nominal peak in 16 bits, of the chips that they come from."""
+        own = [s.chip for s in self.surfaces if s.architecture in SAME_UNITS]
+        return share_of(own[0]) if own else USUAL_SHARE
+
+    @property
     def note(self) -> str:
         """Where the coefficients come from, in a few words."""
         if not self.surfaces:
@@ -83,6 +92,14 @@ def family_named(name: str) -> Family:
     module, attribute = MODULES[name]
     found: Family = getattr(import_module(f"foretell.cost.kernels.{module}"), attribute)
     return found
+
+
+@lru_cache(maxsize=64)
+def share_of(chip_id: str) -> float:
+    """The best measured matrix rate of a chip over its peak in 16 bits; the usual one where none is known."""
+    chip = catalogue_chip(chip_id)
+    measured = float(np.asarray(chip.measured_matmul_flop_per_s))
+    return measured / float(np.asarray(matrix_peak(chip, "bf16"))) if measured else USUAL_SHARE
 
 
 @lru_cache(maxsize=1)
@@ -118,7 +135,9 @@ def choose(
     for name in (dtype, *DTYPE_KIN.get(dtype, ())):
         mine = [s for s in alike if s.dtype == name]
         own = [s for s in mine if s.chip == chip.id]
-        same = [s for s in own if not software or s.software in software]
+        # Units of another maker have one software, whatever an engine's profile names.
+        free = not software or chip.architecture in SAME_UNITS
+        same = [s for s in own if free or s.software in software]
         if same:
             best = min(same, key=lambda s: _rank(s, software, version))
             return _chosen(formula, best, "fitted" if name == dtype else "transferred")

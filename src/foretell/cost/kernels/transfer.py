@@ -43,9 +43,13 @@ SAME_UNITS: Mapping[str, str] = {
     "tpu-v5p": "tpu-v5e",
     "tpu-v6e": "tpu-v6e",
     "tpu-v7x": "tpu-v7x",
+    "cdna3": "cdna3",
+    "cdna4": "cdna4",
+    "gaudi": "gaudi",
 }
-"""Architectures outside that order, and the one whose matrix units and compiler theirs are like: systolic
-arrays whose products XLA places, of which nothing that a GPU's library does tells anything."""
+"""Architectures outside that order, and the one whose matrix units and software theirs are like: systolic
+arrays whose products a compiler places, and AMD's cores under AMD's libraries. What NVIDIA's libraries do tells
+nothing of them."""
 SOFTWARE_KIN: Mapping[str, str] = {"sglang": "vllm"}
 """Software that runs the attention and expert kernels of another."""
 

@@ -18,6 +18,7 @@ from foretell.cost.fusion import passes
 from foretell.cost.kernels.base import DTYPES, attainable, engine_of
 from foretell.cost.kernels.choose import Chosen, catalogue_surfaces, choose
 from foretell.cost.kernels.experts import experts_seconds
+from foretell.cost.kernels.transfer import SAME_UNITS
 from foretell.cost.power import (
     BITS,
     ChipPower,
@@ -145,7 +146,8 @@ class Kernels:
             return None
         known = catalogue_surfaces()
         own = [s for s in known if (s.family, s.dtype, s.software) == (family, dtype, first)]
-        return own or None
+        apart = [s for s in known if s.family == family and s.architecture in SAME_UNITS]
+        return [*own, *apart] if own else None
 
     def cost(
         self, ops: Sequence[Op], counts: Sequence[float], width: int, phase: str = "token"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -131,8 +132,9 @@ def choose(
     if surfaces is None and (best := measured_on(chip, family, dtype, software)) is not None:
         return _chosen(formula, best, "measured" if best.dtype == dtype else "transferred")
     known = catalogue_surfaces() if surfaces is None else surfaces
-    alike = placed([s for s in known if s.family == family], chip)
-    for name in (dtype, *DTYPE_KIN.get(dtype, ())):
+    groups = placed([s for s in known if s.family == family], chip)
+    names = (dtype, *DTYPE_KIN.get(dtype, ()))
+    for alike, name in product(groups, names):
         mine = [s for s in alike if s.dtype == name]
         own = [s for s in mine if s.chip == chip.id]
         # Units of another maker have one software, whatever an engine's profile names.

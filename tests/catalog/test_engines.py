@@ -36,6 +36,7 @@ def test_there_are_a_few_profiles_each_with_its_fit_and_source():
         ("vllm", "", "a100-sxm-80gb", "vllm-0.18-hopper"),
         ("vllm", "0.6.3", "a100-sxm-80gb", "vllm-0.6"),
         ("vllm", "0.2.0", "a100-sxm-80gb", "vllm-2023"),
+        ("NVIDIA NIM", "", "h100-sxm", "trtllm-1-hopper"),
         ("vllm", "0.2.7", "a100-sxm-80gb", "vllm-0.6"),
         ("vllm", "0.3.3", "a10g", "vllm-0.6"),
         ("vLLM", "2024-12 (latest then)", "h100-sxm", "vllm-0.6"),
@@ -104,3 +105,17 @@ def test_an_engine_leaves_room_on_a_small_card(engine):
         engine=engine,
     )
     assert 1e9 < found.kv_bytes < 7e9
+
+
+def test_a_graph_of_neuron_is_no_engine_that_is_known_here() -> None:
+    """Its name ends like PyTorch's library of models, whose profile would say too much."""
+    assert engine_named("Transformers NeuronX") == "neuron"
+    with pytest.raises(BadInput):
+        profile("Transformers NeuronX", chip("trainium1"))
+    assert engine_named("vLLM on Neuron") == "vllm"
+
+
+def test_tables_of_an_engine_say_nothing_of_chips_they_do_not_have() -> None:
+    early = profile("TensorRT-LLM", chip("b200-sxm"), "0.19")
+    assert early.id == "trtllm-0.17"
+    assert chip("b200-sxm").architecture not in early.architectures

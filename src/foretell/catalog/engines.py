@@ -48,10 +48,10 @@ KEPT_YEARS = 1
 """Years after which the end of a profile's versions is long ago."""
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
-    "nemo": "nemo", "fastertransformer": "nemo", "torch": "torch", "huggingface": "torch",
-    "transformers": "torch", "trt": "trtllm",
+    "nemo": "nemo", "fastertransformer": "nemo", "neuron": "neuron", "torch": "torch",
+    "huggingface": "torch", "transformers": "torch", "trt": "trtllm", "nim": "trtllm",
 }  # fmt: skip
-"""Words in the names of engines, and the engine."""
+"""Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile."""
 
 
 @lru_cache(maxsize=1)

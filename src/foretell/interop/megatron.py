@@ -3,7 +3,9 @@
 
 Names as of megatron/training/arguments.py (Core 0.13 and later) and Bridge's ConfigContainer, of whose
 dotted keys the last part counts. Left to Megatron and so read: experts are cut by tp where no
-expert_tensor_parallel_size is given; sequence parallelism is off unless asked for.
+expert_tensor_parallel_size is given; sequence parallelism is off unless asked for; neither bf16 nor fp16 is
+32 bits (params_dtype), whose products Transformer Engine, Megatron's default, runs in TF32 (its
+cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 """
 
 from foretell.interop.given import Given
@@ -94,7 +96,7 @@ def read(given: Given, layers: int | None = None) -> Launch:
         "sp": bool(keys.flag("sequence_parallel")) if tp > 1 else None,
         "order": "tp,cp,pp,dp" if keys.flag("use_tp_pp_dp_mapping") else None,
     }  # fmt: skip
-    values |= _kernels(keys, cp) | _recompute(keys, vpp) | _precision(keys) | _dtypes(keys)
+    values |= _kernels(keys, cp) | _recompute(keys, vpp) | _precision(keys, given) | _dtypes(keys)
     values |= (
         _experts(keys)
         | _data(keys, dp)
@@ -242,8 +244,9 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
     return {}
 
 
-def _precision(keys: Keys) -> dict[str, object]:
+def _precision(keys: Keys, given: Given) -> dict[str, object]:
     """Dtype of the products, and what shares a scale."""
+    local = keys.text("transformer_impl") == "local"
     recipe = keys.text("mixed_precision")
     half, brain = keys.flag("fp16"), keys.flag("bf16")
     eight = keys.text("fp8_format", "fp8")
@@ -265,9 +268,19 @@ def _precision(keys: Keys) -> dict[str, object]:
     if half:
         return {"precision": "fp16"}
     if not brain and recipe is None:
-        keys.note("neither bf16 nor fp16 is named: the chip's usual precision")
-        return {}
+        if _of_bridge(given) or _unset(keys, given):
+            keys.note("neither bf16 nor fp16 is named here: the chip's usual precision")
+            return {}
+        how = "without TF32" if local else "in TF32 by Transformer Engine"
+        keys.note(f"neither bf16 nor fp16 is named: 32-bit training, products {how}")
+        return {"precision": "fp32" if local else "tf32"}
     return {"precision": "bf16"}
+
+
+def _unset(keys: Keys, given: Given) -> bool:
+    """Whether the text has variables that it does not set, where flags may stand behind them."""
+    behind = [item for _, value in given.pairs if isinstance(value, list) for item in value[1:]]
+    return any(str(word).startswith("$") for word in (*keys.words, *behind))
 
 
 def _dtypes(keys: Keys) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from foretell.interop.launch import Training, Written
 from foretell.interop.megatron import MODES, MODULES
+from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
 
 
@@ -55,7 +56,10 @@ def _zero_flags(run: Training) -> list[str]:
 
 def _precision_flags(run: Training) -> list[str]:
     plan = run.plan
-    flags = ["--fp16" if plan.precision == "fp16" else "--bf16"]
+    if plan.precision in WIDE_PRECISIONS:  # what Megatron does where nothing is said
+        flags = ["--transformer-impl local"] if plan.precision == "fp32" else []
+    else:
+        flags = ["--fp16" if plan.precision == "fp16" else "--bf16"]
     if plan.precision == "fp8":
         recipe = "blockwise" if plan.scaling == "block" else "tensorwise"
         flags.append(f"--fp8-format hybrid --fp8-recipe {recipe}")

@@ -64,7 +64,12 @@ def read(given: Given, layers: int | None = None) -> Launch:
         "etp": etp if ep > 1 and etp > 1 else None, "zero": _stage(keys), "micro_batch": micro,
         "sp": False if tp > 1 else None, "cp_mode": "ulysses" if cp > 1 else None,
     }  # fmt: skip
-    values |= _sharing(keys, dp) | _bucket(keys) | _dtypes(keys, given) | _optimizer(keys)
+    values |= (
+        _sharing(keys, None if dp is None else dp * cp)
+        | _bucket(keys)
+        | _dtypes(keys, given)
+        | _optimizer(keys)
+    )
     values["offload"] = _offload(keys)
     if keys.raw("activation_checkpointing.number_checkpoints") is not None:
         values["recompute"] = "full"
@@ -109,13 +114,13 @@ def _stage(keys: Keys) -> int:
     return keys.whole("zero_optimization.stage", low=0, high=3) or 0
 
 
-def _sharing(keys: Keys, dp: int | None) -> dict[str, object]:
-    """Nearer sharings (MiCS, ZeRO++) and quantised messages."""
+def _sharing(keys: Keys, ranks: int | None) -> dict[str, object]:
+    """Nearer sharings (MiCS, ZeRO++) than over all ranks, and quantised messages."""
     near = keys.whole("zero_optimization.mics_shard_size", low=-1)
     second = keys.whole("zero_optimization.zero_hpz_partition_size")
     keys.raw("zero_optimization.mics_hierarchical_params_gather")
     values: dict[str, object] = {
-        "shard": near if near is not None and near > 0 and near != dp else None,
+        "shard": near if near is not None and near > 0 and near != ranks else None,
         "secondary": second if second is not None and second > 1 else None,
     }
     if keys.flag("zero_optimization.zero_quantized_weights"):

@@ -68,6 +68,8 @@ DISPATCHERS = {
 }  # fmt: skip
 DTYPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "float32": "fp32", "bfloat16": "bf16",
           "float16": "fp16", "torch.float32": "fp32", "torch.bfloat16": "bf16"}  # fmt: skip
+GRAPHS = ("enable", "impl", "scope")
+"""Ends of the flags of CUDA graphs."""
 MIXED = {
     "bf16_mixed": {}, "fp16_mixed": {"precision": "fp16"},
     "bf16_with_fp8_delayed_scaling_mixed": {"precision": "fp8"},
@@ -99,7 +101,7 @@ def read(given: Given, layers: int | None = None) -> Launch:
     values |= _kernels(keys, cp) | _recompute(keys, vpp) | _precision(keys, given) | _dtypes(keys)
     values |= (
         _experts(keys)
-        | _data(keys, dp)
+        | _data(keys, None if dp is None else dp * cp)
         | _overlap(keys, sharp=tp > 1 and bool(values["sp"]), bridge=_of_bridge(given))
     )
     if any(key.endswith("peft.dim") for key, _ in given.pairs):
@@ -169,12 +171,12 @@ def _zero(keys: Keys) -> int:
     return 3 if fsdp else plain
 
 
-def _data(keys: Keys, dp: int | None) -> dict[str, object]:
-    """Sharing over part of the replicas, offload, optimizer."""
+def _data(keys: Keys, ranks: int | None) -> dict[str, object]:
+    """Sharing over part of the data- and context-parallel ranks, offload, optimizer."""
     values: dict[str, object] = {}
     copies = keys.whole("num_distributed_optimizer_instances") or 1
-    if copies > 1 and dp is not None and dp % copies == 0:
-        values["shard"] = dp // copies
+    if copies > 1 and ranks is not None and ranks % copies == 0:
+        values["shard"] = ranks // copies
     elif copies > 1:
         keys.note(
             "num_distributed_optimizer_instances needs the number of GPUs: all replicas share"
@@ -332,9 +334,8 @@ def _overlap(keys: Keys, *, sharp: bool, bridge: bool) -> dict[str, object]:
     data, tensor = keys.flag("overlap_grad_reduce"), keys.flag("tp_comm_overlap")
     if bridge and data is None:
         data, tensor = True, tensor is not False
-    graphs = keys.text("cuda_graph_impl", "cuda_graph_scope", "enable_cuda_graph")
-    whole = "full_iteration" in (graphs or "")
-    if whole:
+    told = [keys.text(f"{name}_cuda_graph", f"cuda_graph_{name}") for name in GRAPHS]
+    if any("full_iteration" in (text or "") for text in told):
         framework = "megatron-graphs"
     else:
         framework = "megatron-core" if data or tensor else "megatron-te"

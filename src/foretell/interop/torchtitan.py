@@ -132,7 +132,8 @@ def _sectioned(given: Given) -> Given:
 def _data(
     keys: Keys, chips: int | None, degree: dict[str, int]
 ) -> tuple[int | None, int, int | None]:
-    """Replicas, ZeRO's stage, and ranks that share where replicas stand beside them."""
+    """Replicas, ZeRO's stage, and ranks that share where replicas stand beside them; context-parallel ranks
+    share too."""
     copies = keys.whole("parallelism.data_parallel_replicate_degree") or 1
     told = keys.whole("parallelism.data_parallel_shard_degree", low=-1)
     others = degree["tp"] * degree["pp"] * degree["cp"] * copies
@@ -142,8 +143,8 @@ def _data(
     if parts is None:
         keys.note("data_parallel_shard_degree is what is left of the GPUs, which are not named")
         return None, 3, None
-    shares = parts > 1
-    return copies * parts, 3 if shares else 0, parts if shares and copies > 1 else None
+    ranks = parts * degree["cp"]
+    return copies * parts, 3 if ranks > 1 else 0, ranks if ranks > 1 and copies > 1 else None
 
 
 def _pipeline(keys: Keys, pp: int, layers: int | None) -> tuple[str | None, int]:
@@ -315,7 +316,7 @@ def _models(keys: Keys) -> tuple[str, ...]:
 def write(run: Training) -> Written:
     """A function that sets the plan on a `Trainer.Config`: how torchtitan is configured since 2026."""
     plan = run.plan
-    inner = plan.shard if plan.zero and plan.shard else plan.dp
+    inner = min(max(plan.shard // plan.cp, 1), plan.dp) if plan.zero and plan.shard else plan.dp
     shards = inner if plan.zero else 1
     lines = [
         f"training.max_context_length = {run.seq_len}",

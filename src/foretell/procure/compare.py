@@ -7,14 +7,24 @@ ranked.py     the order, how sure it is, and why
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem, ProblemsError, unknown
 from foretell.procure.asked import budget_of, level_of, mix_of, one_work, payment_of, study_of
-from foretell.procure.clusters import Bought, Given, affordable, cost_of, name_of
+from foretell.procure.clusters import (
+    NO_PRICE,
+    Bought,
+    Given,
+    affordable,
+    cost_of,
+    lacks_price,
+    name_of,
+    same_system,
+)
 from foretell.procure.ranked import Kind, Ranking, ranked
-from foretell.procure.works import Levels, done
+from foretell.procure.works import Levels, done, without_money
 from foretell.question import as_texts
 from foretell.specs.study import Study
 from foretell.sweep.mix import shares
@@ -67,8 +77,23 @@ def compare(
     study = study_of(table, systems, problems)
     if problems or study is None:
         raise BadInput(problems)
-    kinds = [_kind(study, system, money, gpus, levels) for system in systems]
-    return ranked(study, kinds, money, by, seed)
+    once, said = _once(systems)
+    kinds = [_kind(study, system, money, gpus, levels) for system in once]
+    found = ranked(study, kinds, money, by, seed)
+    return replace(found, assumptions=(*said, *found.assumptions))
+
+
+def _once(systems: Sequence[Given]) -> tuple[list[Given], list[str]]:
+    """The systems, each once whatever it is called, and which names were left out."""
+    once: list[Given] = []
+    said = []
+    for system in systems:
+        known = next((one for one in once if same_system(one, system)), None)
+        if known is None:
+            once.append(system)
+        else:
+            said.append(f"{name_of(system)} is the same system as {name_of(known)}: told once")
+    return once, said
 
 
 def _kind(
@@ -87,6 +112,8 @@ def _kind(
         else:
             clusters = affordable(system, budget, paid)
     except ProblemsError as error:
+        if budget is None and lacks_price(error):
+            return _unpriced(study, system, int(gpus or 0), levels, error)
         return _not(name_of(system), None, error)
     for cluster in clusters:
         try:
@@ -122,9 +149,26 @@ def _of_cluster(study: Study, cluster: Bought, levels: Mapping[str, Levels]) -> 
     )
 
 
+def _unpriced(
+    study: Study, system: Given, gpus: int, levels: Mapping[str, Levels], error: ProblemsError
+) -> Kind:
+    """What a cluster does of which no price is known: a rent stands in, and nothing of it is told."""
+    cluster = Bought(system=system, gpus=gpus, usd=None, years=None, paid=NO_PRICE)
+    stand_in = replace(study, base={**study.base, "rent": "on-demand", "price": 1.0})
+    try:
+        kind = _of_cluster(stand_in, cluster, levels)
+    except ProblemsError as other:
+        return _not(name_of(system), cluster, other)
+    works = tuple(without_money(one) for one in kind.works)
+    return replace(kind, works=works, usd_per_million_tokens=None, no_price=_words(error))
+
+
+def _words(error: ProblemsError) -> str:
+    return "; ".join(str(problem) for problem in error.problems)
+
+
 def _not(system: str, cluster: Bought | None, error: ProblemsError) -> Kind:
-    told = "; ".join(str(problem) for problem in error.problems)
     return Kind(
         system=system, cluster=cluster, works=(), tokens_per_s=None, usd_per_million_tokens=None,
-        interval=None, problem=told,
+        interval=None, problem=_words(error),
     )  # fmt: skip

@@ -40,10 +40,12 @@ class Kind:
     """Work tokens a second of the mix, of the whole cluster."""
     usd_per_million_tokens: float | None
     """What a million of them costs."""
-    interval: Mapping[str, Mapping[str, tuple[float, float]]] | None
-    """p50 and p90 of both."""
+    interval: Mapping[str, Mapping[str, tuple[float, float]] | None] | None
+    """p50 and p90 of both; none of money where no price is known."""
     problem: str | None
     """Why it cannot be."""
+    no_price: str | None = None
+    """Why nothing of money is known of it, though of the rest."""
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
@@ -59,6 +61,7 @@ class Kind:
             "interval": self.interval,
             "workloads": {one.part.workload: one.facts for one in self.works},
             "problem": self.problem,
+            "no_price": self.no_price,
         }
 
 
@@ -71,9 +74,9 @@ class Ranking:
     budget_usd: float | None
     """What is spent; none where chips are given."""
     kinds: tuple[Kind, ...]
-    """The best first; those that cannot be last."""
+    """The best first; by money, those without a price behind those with one; those that cannot be last."""
     beats: tuple[tuple[float, ...], ...]
-    """Of those that can, how probable it is that one (row) beats another (column), in their order."""
+    """Of those that contend, how probable it is that one (row) beats another (column), in their order."""
     certain: bool
     """Whether the first beats every other in nine cases of ten."""
     doubts: tuple[tuple[str, float], ...]
@@ -84,13 +87,18 @@ class Ranking:
     """What all of it rests on."""
 
     @property
+    def contenders(self) -> tuple[Kind, ...]:
+        """Those that the order is among: by money, those with a price."""
+        return tuple(kind for kind in self.kinds if _contends(kind, self.by))
+
+    @property
     def best(self) -> Kind:
         """The first."""
         return self.kinds[0]
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
-        able = [kind.system for kind in self.kinds if kind.problem is None]
+        able = [kind.system for kind in self.contenders]
         return {
             "by": self.by,
             "budget_usd": self.budget_usd,
@@ -113,10 +121,9 @@ def ranked(
 ) -> Ranking:
     """The kinds in their order, with intervals from cases that were drawn together."""
     able = [kind for kind in kinds if kind.problem is None]
-    if not able:
-        raise Infeasible(
-            [Problem(path=k.system, value=None, message=k.problem or "cannot be") for k in kinds]
-        )
+    if not any(_contends(kind, by) for kind in able):
+        why = [(kind.system, kind.problem or kind.no_price or "cannot be") for kind in kinds]
+        raise Infeasible([Problem(path=path, value=None, message=text) for path, text in why])
     cases = draw([_contender(kind) for kind in able], seed)
     rates = _rates(able, cases, budget)
     found = [
@@ -124,24 +131,30 @@ def ranked(
             kind,
             interval={
                 "tokens_per_s": spread_of(rates[place], kind.tokens_per_s or 0.0),
-                "usd_per_million_tokens": spread_of(
-                    1e6 * cases.usd[place], kind.usd_per_million_tokens or 0.0
-                ),
+                "usd_per_million_tokens": None
+                if kind.usd_per_million_tokens is None
+                else spread_of(1e6 * cases.usd[place], kind.usd_per_million_tokens),
             },
         )
         for place, kind in enumerate(able)
     ]
-    best_first = sorted(range(len(found)), key=lambda place: _key(found[place], by))
+    best_first = sorted(
+        (place for place, kind in enumerate(found) if _contends(kind, by)),
+        key=lambda place: _key(found[place], by),
+    )
     won = beats((cases.usd if by == "usd" else -rates)[best_first])
     ordered = [found[place] for place in best_first]
+    unpriced = sorted(
+        (kind for kind in found if not _contends(kind, by)), key=lambda kind: _key(kind, "tokens")
+    )
     money = by == "usd" or budget is not None
     said = dict.fromkeys(text for kind in found for one in kind.works for text in one.assumptions)
     return Ranking(
         by=by,
         budget_usd=budget,
-        kinds=(*ordered, *(kind for kind in kinds if kind.problem)),
+        kinds=(*ordered, *unpriced, *(kind for kind in kinds if kind.problem)),
         beats=tuple(tuple(float(p) for p in row) for row in won),
-        certain=len(found) > 1 and bool((np.delete(won[0], 0) >= CERTAIN).all()),
+        certain=len(ordered) > 1 and bool((np.delete(won[0], 0) >= CERTAIN).all()),
         doubts=_why(ordered[:2], money),
         workloads=shares(study),
         assumptions=tuple(said),
@@ -165,8 +178,8 @@ def _rates(kinds: Sequence[Kind], cases: Drawn, budget: float | None) -> Array:
 
 
 def _why(two: Sequence[Kind], money: bool) -> tuple[tuple[str, float], ...]:
-    """What makes the order of the first two doubtful."""
-    if len(two) < 2:
+    """What makes the order of the first two doubtful; of a price that is not known, nothing tells."""
+    if len(two) < 2 or (money and any(kind.no_price for kind in two)):
         return ()
     return tuple(doubts(_contender(two[0]), _contender(two[1]), money=money)[:MOST_DOUBTS])
 
@@ -174,6 +187,11 @@ def _why(two: Sequence[Kind], money: bool) -> tuple[tuple[str, float], ...]:
 def _gpus(kind: Kind) -> float:
     assert kind.cluster is not None
     return float(kind.cluster.gpus)
+
+
+def _contends(kind: Kind, by: str) -> bool:
+    """Whether a kind has what is ranked by."""
+    return kind.problem is None and (by != "usd" or kind.no_price is None)
 
 
 def _key(kind: Kind, by: str) -> float:
@@ -190,10 +208,13 @@ def _contender(kind: Kind) -> Contender:
 
 def conclusions(found: Ranking) -> list[str]:
     """The ranking in sentences."""
-    able = [kind for kind in found.kinds if kind.problem is None]
+    able = found.contenders
     first = able[0]
+    unpriced = [kind.system for kind in found.kinds if kind.no_price]
+    lacking = [f"No price is known of {', '.join(unpriced)}: speed alone is told."]
+    lacking = lacking if unpriced else []
     if len(able) < 2:
-        return [f"{first.system} is the only one with an answer."]
+        return [f"{first.system} is the only one with an answer.", *lacking]
     second, sure = able[1], found.beats[0][1]
     if found.by == "usd":
         ratio = (second.usd_per_million_tokens or 0.0) / (first.usd_per_million_tokens or 1.0)
@@ -212,4 +233,4 @@ def conclusions(found: Ranking) -> list[str]:
     if found.doubts:
         told = ", ".join(f"{name} ({by:.0%})" for name, by in found.doubts[:3])
         said.append(f"What is not shared between the first two, and decides: {told}.")
-    return said
+    return said + lacking

@@ -66,7 +66,7 @@ def on_a_terminal(env: dict[str, str], *arguments: str) -> str:
             break
         said += more
     os.close(ours)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     return said.decode()
 
 
@@ -132,7 +132,7 @@ def complete(env: dict[str, str], script: Path, *words: str) -> set[str]:
         f"_foretell foretell '{words[-1]}' '{words[-2]}'; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
     done = subprocess.run(
-        ["bash", "-c", asked], env=env, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", asked], env=env, capture_output=True, text=True, timeout=300, check=False
     )
     return {line.strip() for line in done.stdout.splitlines() if line.strip()}
 

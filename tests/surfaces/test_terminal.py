@@ -264,6 +264,8 @@ def seconds(env: dict[str, str], *command: str) -> float:
 
 NUMPY_S = 0.1
 """`import numpy` on the machine that the bars are meant for; others are held to as many of theirs."""
+TRIES = 15
+"""Runs of which the least counts: what else goes on makes a run longer, never shorter."""
 
 
 @pytest.mark.parametrize(
@@ -272,8 +274,10 @@ NUMPY_S = 0.1
 def test_it_answers_soon(env: dict[str, str], arguments: list[str], bar_s: float) -> None:
     command = ["foretell", *arguments]
     seconds(env, *command)  # compiles
-    loads, takes = [], []
-    for _ in range(3):
-        loads.append(seconds(env, sys.executable, "-c", "import numpy"))
-        takes.append(seconds(env, *command))
-    assert min(takes) < bar_s * max(1.0, min(loads) / NUMPY_S)
+    load_s = take_s = float("inf")
+    for _ in range(TRIES):
+        load_s = min(load_s, seconds(env, sys.executable, "-c", "import numpy"))
+        take_s = min(take_s, seconds(env, *command))
+        if take_s < bar_s * max(1.0, load_s / NUMPY_S):
+            break
+    assert take_s < bar_s * max(1.0, load_s / NUMPY_S)

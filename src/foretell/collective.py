@@ -19,7 +19,9 @@ from foretell.network.library_catalog import library_for
 from foretell.network.library_records import Library
 from foretell.network.placement import sliced, tier_counts
 from foretell.network.placement import units as filled_units
+from foretell.network.said import network_said
 from foretell.network.stack import stack_of
+from foretell.network.topologies import unknown
 from foretell.network.topologies.sharing import shared_taper
 from foretell.records import dataclass
 from foretell.specs.system import Network, System
@@ -160,6 +162,8 @@ def _counts(system: System, group: int, placement: str) -> Array:
 def _answer(
     system: System, kind: str, size_bytes: float, counts: Array, how: Circumstances
 ) -> CollectiveAnswer:
+    if problems := unknown(system.network.tiers):
+        raise BadInput(problems)
     network = _shared(system.network, counts, how.neighbours)
     tiers = zip(network.tiers, counts[:, 0].tolist(), strict=True)
     cut = Network(tiers=tuple(sliced(tier, count) if count > 1 else tier for tier, count in tiers))
@@ -203,7 +207,7 @@ def _answer(
         group=group,
         placement=dict(zip(names, counts[:, 0].tolist(), strict=True)),
         sizes=tuple({key: found[key] for key in brief} for found in map(row, sizes)),
-        assumptions=(*system.assumptions, *_basis(library, how)),
+        assumptions=(*network_said(system, system.assumptions), *_basis(library, how)),
         **asked,
     )
 

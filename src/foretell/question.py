@@ -96,12 +96,12 @@ def ask(
         model=the_model,
         system=the_system,
         job=job,
-        assumptions=(*the_model.assumptions, *_of_system(the_system, chosen), *said),
+        assumptions=(*the_model.assumptions, *of_system(the_system, chosen), *said),
         overrides=seen,
     )
 
 
-def _of_system(system: System, settings: Sequence[Setting]) -> list[str]:
+def of_system(system: System, settings: Sequence[Setting]) -> list[str]:
     """What was assumed of the system; where its numbers were set by hand, that this came before."""
     by_hand = [s for s in settings if not s.path.startswith(DESIGN)]
     touched = any(s.root in ("chip", "system", "network") for s in by_hand)

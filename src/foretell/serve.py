@@ -15,8 +15,10 @@ from foretell.errors import BadInput, Problem
 from foretell.exports import export_deployment
 from foretell.interop.launch import Written
 from foretell.network.library_catalog import inner_tiers
+from foretell.network.said import network_said
+from foretell.network.topologies import unknown
 from foretell.overrides import apply_settings, parse_settings
-from foretell.question import as_texts, ask, collect
+from foretell.question import as_texts, ask, collect, of_system
 from foretell.serving.formats import stored_formats
 from foretell.serving.layouts import best_layout
 from foretell.serving.memory import fraction_for, memory_of
@@ -134,7 +136,11 @@ def question_of(
     chip = scenario.system.chip
     said = [
         *scenario.model.assumptions,
-        *scenario.system.assumptions,
+        *network_said(
+            scenario.system,
+            of_system(scenario.system, parse_settings(settings)),
+            scenario.overrides,
+        ),
         *said_of(profile, chip.architecture),
     ]
     if rate is None and asked is None:
@@ -172,6 +178,7 @@ def choices_of(
     """Profile, deployment, and whether its layout was given; BadInput with all problems so far."""
     parts: list[Any] = []
     chip = scenario.system.chip
+    problems += unknown(scenario.system.network.tiers)
     for make in (lambda: profile_for(engine, chip), lambda: deployed(scenario.model, plan)):
         try:
             parts.append(make())

@@ -6,6 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from foretell import units
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.engines import profiles_named
 from foretell.catalog.names import exists
@@ -305,7 +306,7 @@ def load_problems(load: Mapping[str, Any]) -> list[Problem]:
         if not plain or not low <= value <= high:
             problems.append(
                 Problem(path=name, value=value, message="not a usable number",
-                        allowed=f"a number from {low:g} to {high:g}")
+                        allowed=f"a number from {low:g} to {high:g}", nearest=units.meant(value))
             )  # fmt: skip
     if load["concurrency"] is not None and load["rate"] is not None:
         problems.append(

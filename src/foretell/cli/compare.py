@@ -15,7 +15,11 @@ Systems = Annotated[
 ]
 Model = Annotated[
     str | None,
-    Parameter(metavar="MODEL", help="An id, a config.json or its folder, or a TOML file."),
+    Parameter(
+        metavar="MODEL",
+        converter=names.model_given,
+        help="An id, a config.json or its folder, or a TOML file.",
+    ),
 ]
 Budget = Annotated[
     str | None,

@@ -148,6 +148,19 @@ def wrong(api: TestClient, verb: str, body: Any, status: int = 422) -> dict[str,
     return {error["path"]: error for error in errors}
 
 
+def test_a_text_where_a_number_belongs_is_told_in_our_words(api: TestClient) -> None:
+    told = wrong(api, "serve", {**SERVED, "isl": "4k", "concurrency": "many"})
+    assert (told["isl"]["message"], told["isl"]["nearest"]) == ("not a number", "4096 or 4000")
+    assert (told["concurrency"]["message"], told["concurrency"]["nearest"]) == (
+        "not a number",
+        None,
+    )
+    assert (
+        wrong(api, "estimate", {**WHERE, "seq_len": 1.5})["seq_len"]["message"]
+        == "not a whole number"
+    )
+
+
 @pytest.mark.parametrize(
     ("verb", "body", "words"), SAME, ids=lambda v: v if isinstance(v, str) else ""
 )

@@ -15,6 +15,7 @@ from foretell.errors import BadInput, Infeasible, Problem, ProblemsError, unknow
 from foretell.procure.clusters import Bought, Given, affordable, cost_of, name_of
 from foretell.procure.works import TPOT_MS, Done, Levels, done
 from foretell.question import as_texts
+from foretell.records import Told
 from foretell.search.flags import PAID
 from foretell.search.ranking import (
     CERTAIN,
@@ -76,7 +77,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking:
+class Ranking(Told):
     """Systems in their order."""
 
     by: str

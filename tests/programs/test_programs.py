@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import foretell
 from foretell.answer import answer_of
 from foretell.estimate import stages_of_plans
 from foretell.programs import WAITS_EACH_PASS, Laid, held_cores, lay_out, runs_ahead
@@ -217,3 +218,13 @@ def test_who_holds_cores_and_whose_host_is_ahead() -> None:
 def test_ranks_are_numbered_as_the_plan_orders_them() -> None:
     assert rank_stride(parse_plan("tp2 pp4 dp2 mbs1", 16)) == 4
     assert rank_stride(parse_plan("tp2 pp4 dp2 mbs1 order=tp,cp,pp,dp", 16)) == 2
+
+
+@pytest.mark.parametrize(
+    "words", ["ep8 zero3 mbs2", "ep2 zero3 mbs2", "tp2 ep4 zero3 mbs2", "zero3 mbs2"]
+)
+def test_spread_experts_hide_their_weights_as_the_estimate_says(words: str) -> None:
+    """In every piece of a pass two groups gather: neither may wait for the other piece by piece."""
+    job = {"system": "h200-sxm", "gpus": 64, "global_batch": 512, "seq_len": 4096, "plan": words}
+    played = foretell.simulate("mixtral-8x7b", **job)
+    assert played.step_s == pytest.approx(played.estimate.step_s, rel=0.1)

@@ -309,6 +309,22 @@ def test_weights_are_fetched_one_piece_ahead() -> None:
     assert sharded(8.0).step_s == pytest.approx(4 * (8.0 + 0.25))
 
 
+def test_weights_of_two_groups_are_fetched_one_piece_ahead_together() -> None:
+    """Spread experts have messages of their own in every piece: they hide as those of one group would."""
+    ends = [0.25, 0.5, 0.75, 1.0]
+    groups = [needed(cut("gather", 0.2, ends, 4, group)) for group in (0, 1)]
+    pieces = (*groups[0], *groups[1])
+    chunk = Chunk(
+        forward=Pass(chip_s=1.0),
+        input=Pass(chip_s=1.0),
+        gathers_forward=pieces,
+        gathers_backward=pieces,
+    )
+    program = Program(ranks=((chunk,),), micro_batches=2, group_use=((1.0,), (1.0,)))
+    played = play_step(schedule_named("1f1b"), program)
+    assert played.step_s == pytest.approx(sharded(0.4).step_s)
+
+
 def test_what_nothing_overlaps_does_not_hold_other_ranks_up() -> None:
     """Gradients sent at the end: once more for the step, whatever the number of ranks."""
     reduces = held_back(cut("reduce", 5.0, [1.0], 1), 1.0, 1.0)

@@ -286,8 +286,11 @@ class StepPlayer(Player):
             else:
                 one.wait_for(one.ahead.popleft() if one.ahead else one.ask(message))
                 met += 1
-                if met < len(gathers) and not gathers[met].blocks:
-                    one.ahead.append(one.ask(gathers[met]))
+                if met < len(gathers) and gathers[met].at > fraction:
+                    # Experts that are spread have a group, and so a message, of their own in every piece.
+                    due = [m for m in gathers[met:] if m.at == gathers[met].at]
+                    if not any(m.blocks for m in due):
+                        one.ahead.extend(one.ask(m) for m in due)
         begun = one.now
         self._run(one, work, alone_s * (1.0 - done))
         one.knots[at] = [*knots, (done, begun), (1.0, one.now)]

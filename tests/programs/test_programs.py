@@ -228,3 +228,14 @@ def test_spread_experts_hide_their_weights_as_the_estimate_says(words: str) -> N
     job = {"system": "h200-sxm", "gpus": 64, "global_batch": 512, "seq_len": 4096, "plan": words}
     played = foretell.simulate("mixtral-8x7b", **job)
     assert played.step_s == pytest.approx(played.estimate.step_s, rel=0.1)
+
+
+def test_gradients_of_every_micro_batch_show_as_the_estimate_says() -> None:
+    """With ZeRO 2 over slow links a reduction outlasts its backward pass, sixteen times a step."""
+    job = {"system": "h100-sxm", "gpus": 128, "global_batch": 256, "seq_len": 8192}
+    played = foretell.simulate("llama-3.1-70b", **job, plan="tp8 zero2 mbs1")
+    shares = {share.name: share for share in played.shares}
+    assert shares["data_parallel"].closed_s > 0.1 * played.step_s
+    assert shares["data_parallel"].simulated_s == pytest.approx(
+        shares["data_parallel"].closed_s, rel=0.1
+    )

@@ -122,6 +122,10 @@ class StepPlayer(Player):
                 ready.extend(self._pass_on(one, rank, order[at]))
                 if one.later and (at + 1 == len(order) or self.sends_each):
                     self._stand_still(one)
+                if self.sends_each and one.queue and order[at].does != "F":
+                    # Gradients that every micro-batch sends are waited for where its backward pass ends,
+                    # as DeepSpeed does (it synchronises the stream of its reductions there).
+                    one.wait_for(one.asked - 1)
         if any(len(end) < len(order) for end, order in zip(ends, orders, strict=True)):
             raise RuntimeError("the ranks wait for each other: an order of tasks is wrong")
         return starts, ends

@@ -64,3 +64,17 @@ def test_a_path_with_a_config_is_its_folder_though_the_catalogue_knows_the_name(
     plan = ("--plan", "zero1", "--gpus", "8xH100", "--json")
     small = foretell("estimate", "models/llama-3.1-8b", *plan).json
     assert small["peak_memory_bytes"] < 8e9
+
+
+@pytest.mark.parametrize(("words", "meant"), [
+    ("tp8_pp1_dp1_mbs1", "tp8 pp1 dp1 mbs1"), ("tp8,zero1", "tp8 zero1"), ("tp=8", "tp8"),
+])  # fmt: skip
+def test_words_as_other_tools_join_them_are_told_apart(words: str, meant: str) -> None:
+    with pytest.raises(BadInput) as error:
+        ask(model="llama-3.1-8b", gpus="8xH100", plan=words)
+    assert error.value.problems[0].nearest == meant
+
+
+def test_the_beginning_of_a_name_says_which_models_are_meant() -> None:
+    with pytest.raises(BadInput, match="did you mean llama-4-maverick or llama-4-scout"):
+        ask(model="llama-4", gpus="8xH100")

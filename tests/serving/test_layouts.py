@@ -41,6 +41,13 @@ def test_stages_and_mixed_attention_are_among_them() -> None:
     assert all(tp <= 8 for tp, _ in dense)
 
 
+def test_where_nothing_fits_the_largest_instance_says_why() -> None:
+    with pytest.raises(foretell.Infeasible, match="got 'tp8 weights=fp8-block"):
+        foretell.serve("deepseek-v3", system="h100-sxm", gpus=8)
+    with pytest.raises(foretell.Infeasible, match="of 7 chips no layout spans more than 1"):
+        foretell.serve("llama-3.1-70b", system="h200-sxm", gpus=7)
+
+
 @pytest.mark.parametrize("plan", ["tp8", "tp4", "tp4 pp2", "tp8 ep8", "tp4 dp2 ep8", "tp1 dp8 ep8"])
 def test_no_layout_by_name_beats_the_best(plan: str) -> None:
     best = foretell.serve("qwen3-235b-a22b", **LOAD)

@@ -70,21 +70,27 @@ def experts_of(model: Model) -> int:
 
 
 def best_layout(question: ServeQuestion, domain: int) -> Served:
-    """The layout with most output tokens a second; the last refusal where none fits."""
+    """The layout with most output tokens a second; where none fits, why not the largest instance."""
     best: Served | None = None
     refused: Infeasible | None = None
-    tried = 0
+    tried = largest = 0
     for layout in layouts(question.model, question.gpus, question.deployment, domain):
         tried += 1
         try:
             found = serve_one(replace(question, deployment=layout, plan_chosen=True))
         except Infeasible as error:
-            refused = error
+            if layout.gpus > largest:  # the first of the largest: the fewest stages
+                refused, largest = error, layout.gpus
             continue
         if best is None or merit(found) > merit(best):
             best = found
     if best is None:
         assert refused is not None
+        if largest < question.gpus:
+            spans = f"of {question.gpus} chips no layout spans more than {largest}"
+            refused = Infeasible(
+                replace(p, allowed=f"{p.allowed}; {spans}") for p in refused.problems
+            )
         raise refused
     said = f"layout chosen: the best of {tried} by output tokens/s"
     return replace(best, assumptions=(*best.assumptions, said))

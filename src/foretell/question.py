@@ -76,7 +76,7 @@ def ask(
     seen: dict[str, object] = {}
     the_model = collect(lambda: _model(model, chosen, seen), problems)
     the_system = (
-        None if system is None else collect(lambda: _system(system, chosen, seen), problems)
+        None if system is None else collect(lambda: system_of(system, chosen, seen), problems)
     )
     collect(lambda: _prices(chosen, seen), problems)
     collect(lambda: apply_settings(_plan(plan), chosen, "plan"), problems)
@@ -206,7 +206,7 @@ def designed(
     return system, [s for s in settings if not s.path.startswith(DESIGN)]
 
 
-def _system(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
+def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
     system, settings = designed(given, every, seen)
     if settings:
         chip = apply_settings(system.chip, settings, "chip", seen)

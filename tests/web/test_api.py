@@ -79,6 +79,13 @@ SAME: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
         ("network", "h100-sxm", "--collective", "all-reduce", "--bytes", "64MiB", "--group", "16"),
     ),
     (
+        "network",
+        {"system": "h100-sxm", "collective": "all-reduce", "bytes": "64MiB", "group": 16,
+         "set": {"network.cluster.bandwidth_bytes_per_s": "100 GB/s"}},
+        ("network", "h100-sxm", "--collective", "all-reduce", "--bytes", "64MiB", "--group", "16",
+         "--set", "network.cluster.bandwidth_bytes_per_s=100 GB/s"),
+    ),
+    (
         "compare",
         {"systems": ["h100-sxm", "mi300x"], "model": "gpt2", "gpus": 64, "plan": "zero1", "by": "usd"},
         (

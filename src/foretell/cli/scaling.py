@@ -57,7 +57,12 @@ Whole = Annotated[
 ]
 Drawn = Annotated[
     str | None,
-    Parameter(metavar="FILE", help="Write a picture: .svg, .html, or .png where a browser is."),
+    Parameter(
+        name=("--plot", "--picture"),
+        negative="",
+        metavar="FILE",
+        help="Write a picture: .svg, .html, or .png where a browser is.",
+    ),
 ]
 
 

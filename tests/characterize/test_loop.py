@@ -64,13 +64,13 @@ def chip(root: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """This machine, calibrated in the shortest form."""
     folder = tmp_path_factory.mktemp("chip")
     points, chip = str(folder / "points.jsonl"), str(folder / "cpu.toml")
-    words = ["--short", "--device", "cpu", "--minutes", "1", "--only", "gemm,copies,pointwise"]
+    words = ["--short", "--device", "cpu", "--minutes", "20", "--only", "gemm,copies,pointwise"]
     subprocess.run(
         [sys.executable, "-m", "foretell.calibrate.measure", "--out", points, *words],
         check=True,
         env={**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"},
         capture_output=True,
-        timeout=100,
+        timeout=600,
     )
     assert foretell("calibrate", "fit", points, "--chip", "cpu", "--out", chip).code == 0
     return chip

@@ -366,6 +366,19 @@ class TestFrameworks:
         assert without.host_grade == "left_out" != own.host_grade
         assert fitted_values() == 6
 
+    def test_runs_of_no_known_framework_on_trainium_are_neuronx(self) -> None:
+        """Its scripts store scores, compute them again, and know no virtual stages unless told."""
+        cells = {"framework_id": "other", "n_gpus": 32, "pp": 4, "chip_id": "trainium1"}
+        plan = laid(make_row(**cells)).plan
+        assert (plan.framework, plan.flash, plan.recompute, plan.vpp) == (
+            "neuronx",
+            False,
+            "selective",
+            1,
+        )
+        elsewhere = laid(make_row(**cells | {"chip_id": "gaudi2"})).plan
+        assert (elsewhere.framework, elsewhere.flash) == ("generic", True)
+
     def test_an_unknown_one_is_named(self) -> None:
         with pytest.raises(BadInput, match="nanotron"):
             framework("nanotrn")

@@ -31,6 +31,7 @@ FRAMEWORKS = (
     "torchtitan-2024",
     "internevo",
     "jax",
+    "neuronx",
     "pytorch-eager",
     "pytorch-compiled",
 )

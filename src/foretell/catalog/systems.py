@@ -316,11 +316,9 @@ def _reference_system(chip: Chip, reference: Table) -> System:
     else:
         base = named_system(reference["system"])
         where = f"{base.id} ({base.name})"
-        system = replace(base, id=chip.id, name=f"{chip.name} in {base.name}")
+        system = replace(base, id=chip.id, name=f"{chip.name} in {base.name}", chip=chip)
         if base.chip.id != chip.id:  # the node's watts and price are those of another chip
-            system = replace(system, chip=chip, node_watts=0.0, node_price_usd=0.0)
+            system = replace(system, node_watts=0.0, node_price_usd=0.0)
     said = f"{chip.id} is a chip; taken in its reference system, {where}: "
-    limit = float(system.chip.tdp_watts)
-    held = "" if limit == float(chip.tdp_watts) else f", chips set to {limit:g} W"
-    said += f"{describe(system.network)}{held}."
+    said += describe(system.network) + "."
     return replace(system, assumptions=(said, *system.assumptions))

@@ -159,7 +159,7 @@ def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Bars of one of the trees of a cost."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn import cost_bars
+        from foretell.web.drawn.costs import cost_bars
 
         return cost_bars(found, names, tree)
 

@@ -12,11 +12,8 @@ from importlib import import_module
 from itertools import product
 from typing import Any
 
-import numpy as np
-
-from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT, read_table
-from foretell.cost.kernels.base import DTYPES, PEAK_FALLBACK, USUAL_SHARE, Family, matrix_peak
+from foretell.cost.kernels.base import DTYPES, PEAK_FALLBACK, Family
 from foretell.cost.kernels.transfer import GENERATION, SAME_UNITS, carried, placed, twins_of
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
@@ -64,17 +61,14 @@ class Chosen:
     """measured, fitted, transferred or datasheet."""
     surfaces: tuple[Surface, ...]
     """What they come from; none for defaults."""
+    kin: tuple[str, ...] = ()
+    """Chips of its line that a chip without any table of its own has them from, and whatever chips of another
+    maker have theirs from; none otherwise."""
 
     @property
     def foreign(self) -> bool:
         """Whether nothing was measured on the chip itself."""
         return self.evidence in ("transferred", "datasheet")
-
-    @property
-    def usual_share(self) -> float:
-        """Best measured rate over the nominal peak in 16 bits, of the chips that they come from."""
-        own = [s.chip for s in self.surfaces if s.architecture in SAME_UNITS]
-        return share_of(own[0]) if own else USUAL_SHARE
 
     @property
     def note(self) -> str:
@@ -93,14 +87,6 @@ def family_named(name: str) -> Family:
     module, attribute = MODULES[name]
     found: Family = getattr(import_module(f"foretell.cost.kernels.{module}"), attribute)
     return found
-
-
-@lru_cache(maxsize=64)
-def share_of(chip_id: str) -> float:
-    """The best measured matrix rate of a chip over its peak in 16 bits; the usual one where none is known."""
-    chip = catalogue_chip(chip_id)
-    measured = float(np.asarray(chip.measured_matmul_flop_per_s))
-    return measured / float(np.asarray(matrix_peak(chip, "bf16"))) if measured else USUAL_SHARE
 
 
 @lru_cache(maxsize=1)
@@ -149,7 +135,10 @@ def choose(
             record, kin = found
             known_kin = chip.architecture in GENERATION
             evidence: Evidence = "transferred" if known_kin else "datasheet"
-            return Chosen(family=formula, record=record, evidence=evidence, surfaces=kin)
+            alone = known_kin and not any(s.chip == chip.id for s in known)
+            apart = all(s.architecture in SAME_UNITS for s in kin)
+            line = tuple(s.chip for s in kin) if alone or apart else ()
+            return Chosen(family=formula, record=record, evidence=evidence, surfaces=kin, kin=line)
     return Chosen(family=formula, record=formula.record(), evidence="datasheet", surfaces=())
 
 
@@ -196,4 +185,6 @@ def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> Chosen:
         formula.record.__dataclass_fields__
     )  # of a file that an older version wrote, what is known
     record = formula.record(**{k: v for k, v in surface.coefficients.items() if k in names})
-    return Chosen(family=formula, record=record, evidence=evidence, surfaces=(surface,))
+    near = evidence == "transferred" and surface.architecture in SAME_UNITS
+    kin = (surface.chip,) if near else ()
+    return Chosen(family=formula, record=record, evidence=evidence, surfaces=(surface,), kin=kin)

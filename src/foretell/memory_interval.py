@@ -6,7 +6,7 @@ their source left out (catalog/memory_spreads.toml); the framework's own share s
     weights, gradients, states   arithmetic: known
     activations, buffers         what layers keep, and what stands beside it at the worst moment
     allocator                    anything from nothing to twice the share that is said
-    gathered                     inputs that sequence parallelism gathered, where a version or an option of the
+    gathered                     inputs that sequence parallelism gathered, where a version or an option of a
                                  framework keeps them (cost/software.py): above, never below
     framework                    driver context and communicators, which nobody prints
 
@@ -17,6 +17,7 @@ on arrays: one plan is a batch of one.
 import math
 from collections.abc import Mapping
 from functools import lru_cache, partial
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -129,7 +130,7 @@ def fit_probability(peak_bytes: float, ends: Ends, capacity_bytes: float) -> flo
     points = [*below, (math.log(peak_bytes), 0.0), *above]
     at = math.log(capacity_bytes)
     # The piece that holds the capacity, or the outermost one; ends that meet leave no piece.
-    pieces = [pair for pair in zip(points, points[1:], strict=False) if pair[1][0] > pair[0][0]]
+    pieces = [pair for pair in pairwise(points) if pair[1][0] > pair[0][0]]
     if not pieces:
         return float(peak_bytes <= capacity_bytes)
     (x0, z0), (x1, z1) = next((pair for pair in pieces if at <= pair[1][0]), pieces[-1])

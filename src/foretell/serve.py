@@ -278,9 +278,12 @@ def rent_of(
     if exists(chip, ("chip",)):
         offers = rent_in(listed, chip) if listed and given is None else None
         found = catalogue_price(chip, listed=offers)
+    alone: dict[str, Any] = {"low_usd_per_chip_hour": 0.0, "high_usd_per_chip_hour": 0.0}
     if given is not None:
-        return replace(found, usd_per_chip_hour=float(given), source="given by hand")
-    return apply_settings(found, parse_settings(settings), "prices")
+        return replace(found, usd_per_chip_hour=float(given), source="given by hand", **alone)
+    held = apply_settings(found, parse_settings(settings), "prices")
+    by_hand = held.usd_per_chip_hour != found.usd_per_chip_hour
+    return replace(held, **alone) if by_hand else held
 
 
 def load_problems(load: Mapping[str, Any]) -> list[Problem]:

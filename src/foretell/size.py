@@ -4,6 +4,7 @@ Closed form first (search/sizing.py), then the best of it is played (serving/sim
 level at the percentile asked for gets another replica and is played again.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -14,11 +15,22 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.exports import export_deployment
 from foretell.interop.launch import Written
 from foretell.interop.trackers import choice_metrics, json_lines
+from foretell.intervals import (
+    SURE,
+    Interval,
+    both,
+    cause,
+    cause_of_rent,
+    request_cause,
+    times,
+    turned,
+)
 from foretell.question import as_texts
 from foretell.records import dataclass
 from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
 from foretell.serve import question_of
 from foretell.serving.serve import ServeQuestion
+from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.simulated import Play, serve_simulated
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.model import Model
@@ -52,6 +64,43 @@ class Choice:
     """All of the rent over the answers at the rate asked for."""
     meets: bool
     """Whether both levels hold at the percentile."""
+    needed: float
+    """Share of the replicas that the rate with its headroom takes."""
+    interval: Mapping[str, Interval]
+    """p50 and p90 of ttft_ms and tpot_ms, from the residuals of the profile."""
+    usd_per_chip_hour_range: tuple[float, float] | None = None
+    """The cheapest and the dearest offer of a chip; None where the rent is one price alone."""
+
+    def intervals(self, osl: float) -> dict[str, Interval]:
+        """p50 and p90 of every predicted number; of `gpus`, as many as the rate with its headroom would take,
+        were the engine as fast or as slow as that. The rate is given: money is in doubt by its rent alone."""
+        o, steps = self.option, max(osl - 1.0, 0.0)
+        first = cause(self.ttft_ms, self.interval["ttft_ms"])
+        later = cause(self.tpot_ms, self.interval["tpot_ms"])
+        whole = request_cause(self.ttft_ms, self.tpot_ms, steps, self.interval)
+        time = whole if o.prefill is None else both(first, later)
+        rent = SURE
+        if self.usd_per_hour is not None:
+            rent = cause_of_rent(self.usd_per_hour / o.gpus, self.usd_per_chip_hour_range)
+        found = {
+            "gpus": _chips(o, self.needed, (whole, first, later)),
+            "ttft_ms": times(self.ttft_ms, first),
+            "tpot_ms": times(self.tpot_ms, later),
+            "requests_per_s": times(o.requests_per_s, turned(time)),
+            "output_tokens_per_s_per_gpu": times(o.tokens_per_s_per_gpu(osl), turned(time)),
+            "output_tokens_per_s_per_user": times(
+                1e3 / (self.tpot_ms or self.ttft_ms), turned(later if self.tpot_ms else first)
+            ),
+        }
+        found["headroom"] = {
+            key: ((1.0 + self.headroom) * low - 1.0, (1.0 + self.headroom) * high - 1.0)
+            for key, (low, high) in turned(time).items()
+        }
+        for name in ("usd_per_hour", "usd_per_million_output_tokens"):
+            usd = getattr(self, name)
+            if usd is not None:
+                found[name] = times(usd, rent)
+        return found
 
     def to_dict(self, osl: float) -> dict[str, Any]:
         """The JSON shape."""
@@ -76,6 +125,7 @@ class Choice:
             "output_tokens_per_s_per_user": 1e3 / (self.tpot_ms or self.ttft_ms),
             "usd_per_hour": self.usd_per_hour,
             "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
+            "intervals": self.intervals(osl),
         }
 
 
@@ -107,6 +157,11 @@ class Sizing:
     """The question, from which launch commands are written; no part of the JSON."""
 
     @property
+    def intervals(self) -> dict[str, Interval]:
+        """Those of the best one."""
+        return self.best.intervals(self.wanted.osl)
+
+    @property
     def best(self) -> Choice:
         """The one with the fewest chips."""
         return self.choices[0]
@@ -133,7 +188,7 @@ class Sizing:
     def to_config(self) -> dict[str, Any]:
         """What was asked, as the nested table that trackers keep as a run's config."""
         told = self.to_dict()
-        left = ("options", "pareto", "best", "gpus")
+        left = ("options", "pareto", "best", "gpus", "intervals")
         kept = {name: value for name, value in told.items() if name not in left}
         return {"tool": "foretell", "plan": told["best"]["plan"], **kept}
 
@@ -156,6 +211,7 @@ class Sizing:
             "tpot_target_ms": w.tpot_ms,
             "percentile": self.percentile,
             "gpus": choices[0]["gpus"],
+            "intervals": choices[0]["intervals"],
             "best": choices[0],
             "options": choices,
             "pareto": [_point(option, osl) for option in self.pareto],
@@ -314,7 +370,30 @@ def _choice(
         if rent is None
         else 1e6 * rent / (3600.0 * wanted.rate * wanted.osl),
         meets=ttft <= wanted.ttft_ms and tpot <= wanted.tpot_ms,
+        needed=min((1.0 + wanted.headroom) * wanted.rate / option.requests_per_s, 1.0),
+        interval=latency_intervals(q, ttft / 1e3, tpot / 1e3),
+        usd_per_chip_hour_range=q.prices.rent_range,
     )
+
+
+def _chips(o: Option, needed: float, causes: tuple[Interval, Interval, Interval]) -> Interval:
+    """Chips of as many whole replicas as either end of the time takes: of a request where prompts and answers
+    are together, of the first token and of the others where they are apart."""
+    whole, first, later = causes
+
+    def taken(key: str, end: int) -> float:
+        if o.prefill is None:
+            return o.instance.deployment.gpus * _ceil(needed * o.replicas * whole[key][end])
+        front = o.prefill.deployment.gpus * _ceil(needed * o.prefill_replicas * first[key][end])
+        return front + o.instance.deployment.gpus * _ceil(needed * o.replicas * later[key][end])
+
+    return {
+        key: (min(taken(key, 0), float(o.gpus)), max(taken(key, 1), float(o.gpus))) for key in whole
+    }
+
+
+def _ceil(value: float) -> float:
+    return float(max(math.ceil(value - 1e-9), 1))
 
 
 def _at(values: Percentiles, percentile: str) -> float:

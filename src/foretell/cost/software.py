@@ -64,8 +64,8 @@ class Software:
     narrow: bool = False
     """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
     gathered_kept: bool = False
-    """Inputs that sequence parallelism gathered may stay kept, in place of this rank's part of them: a version
-    or an option decides, so that the peak is as said or higher (memory_interval.py)."""
+    """Inputs that sequence parallelism gathered may stay kept, in the place of a rank's part: a version or an
+    option decides, so that the peak is as said or higher (memory_interval.py)."""
 
 
 PLAIN = Software()

@@ -58,6 +58,11 @@ class Kind:
     problem: str | None
     """Why it cannot be."""
 
+    @property
+    def intervals(self) -> dict[str, Mapping[str, tuple[float, float]]]:
+        """The same under the name that every result has; empty where it cannot be."""
+        return dict(self.interval or {})
+
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
         bought = self.cluster
@@ -70,6 +75,7 @@ class Kind:
             "tokens_per_s": self.tokens_per_s,
             "usd_per_million_tokens": self.usd_per_million_tokens,
             "interval": self.interval,
+            "intervals": self.intervals,
             "workloads": {one.part.workload: one.facts for one in self.works},
             "problem": self.problem,
         }

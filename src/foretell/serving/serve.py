@@ -205,6 +205,7 @@ def answered(
         evidence=evidence_of(q),
         assumptions=q.assumptions,
         overrides=dict(q.overrides),
+        usd_per_chip_hour_range=q.prices.rent_range,
     )
 
 

@@ -14,9 +14,9 @@ from foretell.validate.training import memory_of, told_of
 from foretell.validate.training_rows import read_rows
 from foretell.validate.training_spreads import text_of
 
-HEAD = """# How far peaks of memory that frameworks print were from ours: quantiles of ln(measured / predicted) at
-# 5, 25, 50, 75 and 95 %. Written by validate/memory_spreads.py from tables that are not part of the
-# repository; memory_interval.py says what for.
+HEAD = """# How far peaks of memory that frameworks print were from ours: quantiles of
+# ln(measured / predicted) at 5, 25, 50, 75 and 95 %. Written by validate/memory_spreads.py from tables
+# that are not part of the repository; memory_interval.py says what for.
 """
 KIND = "peak"
 """All are of one kind: few sources print them."""

@@ -194,7 +194,9 @@ def memory_of(told: Told) -> list[Prediction]:
     without = ("allocator", "framework") if allocated(told.row) else ("framework",)
     parts = held_parts(told.answer.memory)
     held = {name: value for name, value in parts.items() if name not in without}
-    low, high = peak_interval(told.scenario.model, told.scenario.job.seq_len, told.plan, held)["p90"]
+    low, high = peak_interval(told.scenario.model, told.scenario.job.seq_len, told.plan, held)[
+        "p90"
+    ]
     return [
         Prediction(
             id=told.row.id,

@@ -57,6 +57,20 @@ export function fits(answer) {
   return h("span", { class: `tag ${answer.fits}` }, words[answer.fits] ?? answer.fits);
 }
 
+// A number with its 90 % interval beside it, where it has one.
+export function surely(answer, name, unit, at = name) {
+  const ends = answer.intervals?.[name]?.p90;
+  const known = ends && ends[0] !== ends[1];
+  return h("span", {}, number(answer[name], unit, at), known ? h("small", { class: "quiet", title: "90 % interval" }, ` (${range(ends, unit)})`) : "");
+}
+
+// How likely a plan is to fit by its peak's interval.
+export function likely(answer) {
+  const p = answer.fit_probability;
+  if (p === null || p === undefined) return "";
+  return h("small", { class: "quiet" }, ` ${p > 0.99 ? "above 99 %" : p < 0.01 ? "below 1 %" : `${Math.round(100 * p)} %`} likely to fit`);
+}
+
 export function memoryMeter(answer) {
   const share = answer.peak_memory_bytes / answer.memory_capacity_bytes;
   const bar = h("div");

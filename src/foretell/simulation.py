@@ -96,7 +96,9 @@ class Simulation:
     @property
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
         """p50 and p90 of every predicted number: the closed form's, around the played step."""
-        return with_step(self.estimate, self.step_s).intervals
+        found = with_step(self.estimate, self.step_s).intervals
+        # The closed form's energy is that of its own step.
+        return {name: ends for name, ends in found.items() if name != "energy_joules"}
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""

@@ -11,8 +11,8 @@ from tests.surfaces.command import foretell
 FITS = ("llama-3.1-8b", "--system", "h100-sxm", "--gpus", "8", "--global-batch", "16")
 PLAN = ("--plan", "tp2 pp2 zero1 mbs1")
 KEYS = (
-    "model system gpus plan plan_chosen schedule fits step_s peak_memory_bytes memory_capacity_bytes intervals fit_probability "
-    "fullest_stage stages assumptions out"
+    "model system gpus plan plan_chosen schedule fits step_s peak_memory_bytes memory_capacity_bytes "
+    "intervals fit_probability fullest_stage stages assumptions out"
 ).split()
 STAGE_KEYS = (
     "stage alike allocated_bytes peak_at_s closed_form_bytes reserved_bytes reserved_played_bytes "

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -210,7 +211,7 @@ def test_yes_is_likely_and_no_is_not() -> None:
 
 
 def test_services_and_runs() -> None:
-    place = {"system": "h100-sxm", "gpus": 8}
+    place: dict[str, Any] = {"system": "h100-sxm", "gpus": 8}
     served = foretell.serve("llama-3.1-8b", **place, concurrency=32)
     for name, interval in served.intervals.items():
         value = getattr(served, name)

@@ -18,7 +18,6 @@ from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.intervals import (
     SURE,
     Interval,
-    both,
     cause,
     cause_of_rent,
     request_cause,
@@ -78,7 +77,7 @@ class Choice:
         first = cause(self.ttft_ms, self.interval["ttft_ms"])
         later = cause(self.tpot_ms, self.interval["tpot_ms"])
         whole = request_cause(self.ttft_ms, self.tpot_ms, steps, self.interval)
-        time = whole if o.prefill is None else both(first, later)
+        rate = _rate_cause(o, (whole, first, later))
         rent = SURE
         if self.usd_per_hour is not None:
             rent = cause_of_rent(self.usd_per_hour / o.gpus, self.usd_per_chip_hour_range)
@@ -86,15 +85,15 @@ class Choice:
             "gpus": _chips(o, self.needed, (whole, first, later)),
             "ttft_ms": times(self.ttft_ms, first),
             "tpot_ms": times(self.tpot_ms, later),
-            "requests_per_s": times(o.requests_per_s, turned(time)),
-            "output_tokens_per_s_per_gpu": times(o.tokens_per_s_per_gpu(osl), turned(time)),
+            "requests_per_s": times(o.requests_per_s, rate),
+            "output_tokens_per_s_per_gpu": times(o.tokens_per_s_per_gpu(osl), rate),
             "output_tokens_per_s_per_user": times(
                 1e3 / (self.tpot_ms or self.ttft_ms), turned(later if self.tpot_ms else first)
             ),
         }
         found["headroom"] = {
             key: ((1.0 + self.headroom) * low - 1.0, (1.0 + self.headroom) * high - 1.0)
-            for key, (low, high) in turned(time).items()
+            for key, (low, high) in rate.items()
         }
         for name in ("usd_per_hour", "usd_per_million_output_tokens"):
             usd = getattr(self, name)
@@ -389,6 +388,22 @@ def _chips(o: Option, needed: float, causes: tuple[Interval, Interval, Interval]
 
     return {
         key: (min(taken(key, 0), float(o.gpus)), max(taken(key, 1), float(o.gpus))) for key in whole
+    }
+
+
+def _rate_cause(o: Option, causes: tuple[Interval, Interval, Interval]) -> Interval:
+    """What is answered a second, as a cause: the least of prompts and answers where they are apart."""
+    whole, first, later = causes
+    if o.prefill is None:
+        return turned(whole)
+    front = o.prefill_replicas * o.prefill.requests_per_s / o.requests_per_s
+    back = o.replicas * o.instance.requests_per_s / o.requests_per_s
+    return {
+        key: (
+            min(front / first[key][1], back / later[key][1]),
+            min(front / first[key][0], back / later[key][0]),
+        )
+        for key in whole
     }
 
 

@@ -49,7 +49,8 @@ def step_line(result: Simulation) -> "Text":
         (f"{result.step_s * 1e3:,.1f} ms", "bold"),
         ninety(result.intervals.get("step_s"), lambda step_s: f"{step_s * 1e3:,.1f}"),
         f"   closed form {closed.step_s * 1e3:,.1f} ms ({off:+.1%})",
-        f"   {played['tflops_per_gpu']:,.1f} TFLOP/s/GPU   MFU {played['mfu']:.1%}",
+        f"\n{'':15}{played['tflops_per_gpu']:,.1f} TFLOP/s/GPU   MFU {played['mfu']:.1%}"
+        + ninety(result.intervals.get("mfu"), lambda mfu: f"{mfu:.1%}"),
     )
 
 

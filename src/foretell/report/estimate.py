@@ -86,7 +86,7 @@ def rates(result: Estimate) -> "Table":
     grid.add_row(
         "peak memory",
         f"{gib(result.peak_memory_bytes)} of {gib(result.memory_capacity_bytes)} GiB ({share:.1%})"
-        f"{ninety(found.get('peak_memory_bytes'), gib)}   {fit_words(result)}",
+        f"{ninety(found.get('peak_memory_bytes'), gib)}\n{fit_words(result)}",
     )
     if result.energy_joules is not None:
         watts = result.energy_joules / result.step_s / result.gpus

@@ -112,12 +112,7 @@ def rates(found: Served) -> "Table":
         f"{found.output_tokens_per_s:,.0f} output tokens/s   "
         f"{found.output_tokens_per_s_per_gpu:,.1f} per GPU   "
         f"{found.output_tokens_per_s_per_user:,.1f} per user   {found.requests_per_s:,.2f} requests/s"
-        # A rate that is given is answered however long each request takes.
-        + (
-            ""
-            if found.rate is not None
-            else ninety(intervals.get("output_tokens_per_s"), whole, "tokens/s")
-        ),
+        + _rates_sure(found),
     )
     grid.add_row(
         "batch",
@@ -140,6 +135,20 @@ def rates(found: Served) -> "Table":
     return grid
 
 
+def _rates_sure(found: Served) -> str:
+    """90 % intervals of the rates; one that is given is answered however long each request takes."""
+    if not found.intervals:
+        return ""
+
+    def ends(name: str, form: str) -> str:
+        return " to ".join(format(end, form) for end in found.intervals[name]["p90"])
+
+    user = f"{ends('output_tokens_per_s_per_user', ',.1f')} per user"
+    if found.rate is not None:
+        return f"\n90%: {user}"
+    return f"\n90%: {ends('output_tokens_per_s', ',.0f')} output tokens/s   {user}"
+
+
 def cost_text(found: Served) -> str:
     """Dollars for a million tokens, and the rent they come from."""
     if found.usd_per_million_output_tokens is None:
@@ -150,11 +159,6 @@ def cost_text(found: Served) -> str:
         + ninety(found.intervals.get("usd_per_million_output_tokens"), lambda usd: f"${usd:,.3f}")
         + f" (${found.usd_per_chip_hour:,.2f} a GPU-hour: {found.price_source})"
     )
-
-
-def whole(value: float) -> str:
-    """A number without decimals."""
-    return f"{value:,.0f}"
 
 
 def step_table(found: Served) -> "Table":

@@ -155,10 +155,18 @@ def cost_text(found: Served) -> str:
         return f"unknown: {found.price_source}"
     return (
         f"${found.usd_per_million_input_tokens:,.3f} per million input tokens, "
-        f"${found.usd_per_million_output_tokens:,.3f} per million output tokens"
-        + ninety(found.intervals.get("usd_per_million_output_tokens"), lambda usd: f"${usd:,.3f}")
-        + f" (${found.usd_per_chip_hour:,.2f} a GPU-hour: {found.price_source})"
+        f"${found.usd_per_million_output_tokens:,.3f} per million output tokens "
+        f"(${found.usd_per_chip_hour:,.2f} a GPU-hour: {found.price_source})" + _cost_sure(found)
     )
+
+
+def _cost_sure(found: Served) -> str:
+    """90 % interval of the price of answers: the time of a request and the offers."""
+    ends = found.intervals.get("usd_per_million_output_tokens")
+    if ends is None:
+        return ""
+    low, high = ends["p90"]
+    return f"\n90%: ${low:,.3f} to ${high:,.3f} per million output tokens"
 
 
 def step_table(found: Served) -> "Table":

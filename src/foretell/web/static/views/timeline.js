@@ -3,7 +3,7 @@
 import { file } from "../api.js";
 import { table } from "../dom.js";
 import { save } from "../figure.js";
-import { assumed, facts, h, headingOf, likely, noCard, number, planned, range, scenarioCard, surely, word } from "./shared.js";
+import { assumed, facts, h, headingOf, noCard, number, peak, planned, range, scenarioCard, surely, word } from "./shared.js";
 
 export default {
   title: "Timeline",
@@ -37,7 +37,7 @@ function card(answer, i) {
     h("p", { class: "quiet" }, "closed form ", number(played.closed_step_s, "s", "closed_step_s"), ", ", number(played.difference, "signed"), " apart"),
     h("p", { class: "plan", "data-name": "plan" }, played.plan),
     facts([[word("90 % interval", "interval"), range(played.intervals?.step_s?.p90, "s")], [word("MFU"), surely(played, "mfu", "share")],
-      ["Peak memory", h("span", {}, surely(played, "peak_memory_bytes", "bytes"), likely(played))]]));
+      ["Peak memory", peak(played)]]));
 }
 
 function keep(desk, question, name) {

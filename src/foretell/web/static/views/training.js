@@ -1,7 +1,7 @@
 // Training: the best plan of each scenario, where its time and memory go, what limits it, how sure that is.
 
 import { table } from "../dom.js";
-import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, planned, range, likely, scenarioCard, surely, word } from "./shared.js";
+import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, peak, planned, range, scenarioCard, sure, surely, word } from "./shared.js";
 
 export default {
   title: "Training",
@@ -47,9 +47,9 @@ function card(answer, i) {
       ["TFLOP/s per GPU", surely(answer, "tflops_per_gpu", "count")],
       ["Energy of a step", surely(answer, "energy_joules", "J")],
       ["Limited by", h("span", { "data-name": "limited_by" }, answer.limited_by.replaceAll("_", " "))],
-      run ? ["Whole run", h("span", {}, number(run.days === undefined ? null : run.days * 86400, "s"), run.interval ? h("small", { class: "quiet", title: "90 % interval" }, ` (${range(run.interval.p90.map((days) => days * 86400), "s")})`) : "")] : null,
+      run ? ["Whole run", h("span", {}, number(run.days === undefined ? null : run.days * 86400, "s"), sure(run.interval?.p90.map((days) => days * 86400), "s"))] : null,
       run ? [word("Goodput"), number(run.goodput, "share")] : null,
-      ["Peak memory", h("span", {}, surely(answer, "peak_memory_bytes", "bytes"), " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer), likely(answer))],
+      ["Peak memory", peak(answer, " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
     ]), memoryMeter(answer));
 }
 

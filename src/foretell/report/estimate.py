@@ -71,6 +71,7 @@ def rates(result: Estimate) -> "Table":
     grid.add_column(overflow="fold")
     share = result.peak_memory_bytes / result.memory_capacity_bytes
     found = result.intervals
+    peak = found.get("peak_memory_bytes")
     step = ninety(found.get("step_s"), lambda s: f"{s * 1e3:,.1f}")
     grid.add_row("step time", f"{result.step_s * 1e3:,.1f} ms per iteration{step}")
     grid.add_row(
@@ -86,7 +87,8 @@ def rates(result: Estimate) -> "Table":
     grid.add_row(
         "peak memory",
         f"{gib(result.peak_memory_bytes)} of {gib(result.memory_capacity_bytes)} GiB ({share:.1%})"
-        f"{ninety(found.get('peak_memory_bytes'), gib)}\n{fit_words(result)}",
+        + (f"{ninety(peak, gib)}\n" if peak else "   ")
+        + fit_words(result),
     )
     if result.energy_joules is not None:
         watts = result.energy_joules / result.step_s / result.gpus

@@ -25,10 +25,10 @@ from foretell.intervals import (
     turned,
 )
 from foretell.question import as_texts
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
 from foretell.serve import question_of
-from foretell.serving.serve import ServeQuestion
+from foretell.serving.serve import ServeQuestion, divided
 from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.simulated import Play, serve_simulated
 from foretell.specs.deployment_text import deployment_text
@@ -44,7 +44,7 @@ SHORT_LIST, TRIES = 3, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Told):
     """One way to serve it, with what it costs."""
 
     option: Option
@@ -59,10 +59,14 @@ class Choice:
     """Share of the rate that could come besides."""
     usd_per_hour: float | None
     """Rent of all chips."""
+    usd_per_million_input_tokens: float | None
+    """The part of the rent that prompts take of the chips' time, over their tokens at the rate asked for."""
     usd_per_million_output_tokens: float | None
-    """All of the rent over the answers at the rate asked for."""
+    """The rest of it, over the tokens of answers."""
     meets: bool
     """Whether both levels hold at the percentile."""
+    osl: float
+    """Answer tokens of a request."""
     needed: float
     """Share of the replicas that the rate with its headroom takes."""
     interval: Mapping[str, Interval]
@@ -70,10 +74,11 @@ class Choice:
     usd_per_chip_hour_range: tuple[float, float] | None = None
     """The cheapest and the dearest offer of a chip; None where the rent is one price alone."""
 
-    def intervals(self, osl: float) -> dict[str, Interval]:
+    @property
+    def intervals(self) -> dict[str, Interval]:
         """p50 and p90 of every predicted number; of `gpus`, as many as the rate with its headroom would take,
         were the engine as fast or as slow as that. The rate is given: money is in doubt by its rent alone."""
-        o, steps = self.option, max(osl - 1.0, 0.0)
+        o, steps = self.option, max(self.osl - 1.0, 0.0)
         first = cause(self.ttft_ms, self.interval["ttft_ms"])
         later = cause(self.tpot_ms, self.interval["tpot_ms"])
         whole = request_cause(self.ttft_ms, self.tpot_ms, steps, self.interval)
@@ -86,7 +91,7 @@ class Choice:
             "ttft_ms": times(self.ttft_ms, first),
             "tpot_ms": times(self.tpot_ms, later),
             "requests_per_s": times(o.requests_per_s, rate),
-            "output_tokens_per_s_per_gpu": times(o.tokens_per_s_per_gpu(osl), rate),
+            "output_tokens_per_s_per_gpu": times(o.tokens_per_s_per_gpu(self.osl), rate),
             "output_tokens_per_s_per_user": times(
                 1e3 / (self.tpot_ms or self.ttft_ms), turned(later if self.tpot_ms else first)
             ),
@@ -95,13 +100,15 @@ class Choice:
             key: ((1.0 + self.headroom) * low - 1.0, (1.0 + self.headroom) * high - 1.0)
             for key, (low, high) in rate.items()
         }
-        for name in ("usd_per_hour", "usd_per_million_output_tokens"):
+        for name in (
+            "usd_per_hour", "usd_per_million_input_tokens", "usd_per_million_output_tokens",
+        ):  # fmt: skip
             usd = getattr(self, name)
             if usd is not None:
                 found[name] = times(usd, rent)
         return found
 
-    def to_dict(self, osl: float) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         o = self.option
         return {
@@ -120,16 +127,17 @@ class Choice:
             "simulated": self.played is not None,
             "requests_per_s": o.requests_per_s,
             "headroom": self.headroom,
-            "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(osl),
+            "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(self.osl),
             "output_tokens_per_s_per_user": 1e3 / (self.tpot_ms or self.ttft_ms),
             "usd_per_hour": self.usd_per_hour,
+            "usd_per_million_input_tokens": self.usd_per_million_input_tokens,
             "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
-            "intervals": self.intervals(osl),
+            "intervals": self.intervals,
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
+class Sizing(Told):
     """The answer: the cheapest ways to serve a rate within its levels."""
 
     model: str
@@ -158,7 +166,7 @@ class Sizing:
     @property
     def intervals(self) -> dict[str, Interval]:
         """Those of the best one."""
-        return self.best.intervals(self.wanted.osl)
+        return self.best.intervals
 
     @property
     def best(self) -> Choice:
@@ -182,7 +190,7 @@ class Sizing:
 
     def to_flat(self) -> dict[str, float]:
         """Numbers of the best one under slash-separated keys, for experiment trackers."""
-        return choice_metrics(self.best.to_dict(self.wanted.osl))
+        return choice_metrics(self.best.to_dict())
 
     def to_config(self) -> dict[str, Any]:
         """What was asked, as the nested table that trackers keep as a run's config."""
@@ -198,7 +206,7 @@ class Sizing:
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         w, osl = self.wanted, self.wanted.osl
-        choices = [choice.to_dict(osl) for choice in self.choices]
+        choices = [choice.to_dict() for choice in self.choices]
         return {
             "model": self.model,
             "system": self.system,
@@ -358,6 +366,8 @@ def _choice(
     if played is not None:
         ttft, tpot = _at(played.ttft_ms, percentile), _at(played.tpot_ms, percentile)
     rent = float(q.prices.usd_per_chip_hour) * option.gpus or None
+    load = (wanted.rate, wanted.isl, wanted.osl)
+    paid = (None, None) if rent is None else divided(rent, option.prompt_share(wanted.rate), load)
     return Choice(
         option=option,
         played=played,
@@ -365,10 +375,10 @@ def _choice(
         tpot_ms=tpot,
         headroom=option.requests_per_s / wanted.rate - 1.0,
         usd_per_hour=rent,
-        usd_per_million_output_tokens=None
-        if rent is None
-        else 1e6 * rent / (3600.0 * wanted.rate * wanted.osl),
+        usd_per_million_input_tokens=paid[0],
+        usd_per_million_output_tokens=paid[1],
         meets=ttft <= wanted.ttft_ms and tpot <= wanted.tpot_ms,
+        osl=wanted.osl,
         needed=min((1.0 + wanted.headroom) * wanted.rate / option.requests_per_s, 1.0),
         interval=latency_intervals(q, ttft / 1e3, tpot / 1e3),
         usd_per_chip_hour_range=q.prices.rent_range,

@@ -238,11 +238,11 @@ def test_services_and_runs() -> None:
 def test_sized_chips_are_whole_instances() -> None:
     found = foretell.size("llama-3.1-8b", system="h100-sxm", rate=40.0, simulate=False, top=6)
     for choice in found.choices:
-        told = choice.intervals(found.wanted.osl)
+        told = choice.intervals
         assert holds(choice.option.gpus, told["gpus"])
         assert holds(choice.headroom, told["headroom"])
         assert holds(choice.tpot_ms, told["tpot_ms"])
         if choice.option.prefill is None:
             each = choice.option.instance.deployment.gpus
             assert all(end % each == 0.0 for ends in told["gpus"].values() for end in ends)
-    assert found.intervals == found.best.intervals(found.wanted.osl)
+    assert found.intervals == found.best.intervals

@@ -92,6 +92,7 @@ BY_FRAMEWORK: Mapping[str, Software] = {
     ),
     "internevo": Software(),
     "jax": Software(loss_fused=True, loss_fused_cut=True),
+    "neuronx": Software(loss_fused=True, loss_fused_cut=True),
     "pytorch-eager": Software(late_gradients=True),
     "pytorch-compiled": Software(loss_fused=True, late_gradients=True),
 }

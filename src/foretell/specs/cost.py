@@ -5,7 +5,7 @@ from dataclasses import field
 from importlib import import_module
 from typing import Any
 
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostAnswer:
+class CostAnswer(Told):
     """What something costs."""
 
     what: str

@@ -8,9 +8,11 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
+from foretell.catalog.files import catalogue_table
 from foretell.catalog.names import exists, find, load
 from foretell.catalog.systems import named_system
 from foretell.network.library_catalog import fabric_named, fabric_of, inner_tiers
+from foretell.specs.chip import Chip
 from foretell.specs.system import Network, System, Tier
 from foretell.validate.training_model import Unsupported
 from foretell.validate.training_rows import Row
@@ -48,6 +50,10 @@ def _system(
 ) -> tuple[System, tuple[str, ...]]:
     said: tuple[str, ...] = ()
     base = max(_candidates(chip), key=lambda s: _likeness(s, chip, domain, port, words))
+    if gpus > 1 and base.id == chip:
+        base = replace(base, chip=_in_machine(base.chip))
+        if base.chip.tdp_watts != named_system(chip).chip.tdp_watts:
+            said += (f"{float(base.chip.tdp_watts):g} W a chip: the limit of its reference system",)
     tiers = list(base.network.tiers)
     inner = inner_tiers(tuple(tier.name for tier in tiers))
     if domain and gpus > domain and _domain(base) != domain and inner == 1:
@@ -60,6 +66,11 @@ def _system(
     tiers = _large_enough(tiers, gpus)
     if port is None and gpus > (domain or gpus):
         said += (f"ports of {base.id}: {_port(base) / 1e9:g} GB/s a chip",)
+    fabric = fabric_named(words) if words else None
+    if fabric is not None and fabric_of(base.id).id != fabric.id and outer >= inner:
+        # No system of the catalogue has this chip on this fabric: an id that names it has its library.
+        base = replace(base, id=f"{base.id}-{fabric.id}")
+        said += (f"between nodes {fabric.id}",)
     if tuple(tiers) != base.network.tiers:
         base = replace(base, network=Network(tiers=tuple(tiers)))
     return base, said
@@ -70,6 +81,13 @@ def _candidates(chip: str) -> tuple[System, ...]:
     return (named_system(chip), *(s for s in _all_systems() if s.chip.id == chip))
 
 
+def _in_machine(chip: Chip) -> Chip:
+    """The chip under the power limit of its reference machine; as it is where that has none of its own."""
+    machine = catalogue_table("chip", chip.id)["reference_system"].get("system")
+    there = chip if machine is None else named_system(machine).chip
+    return there if there.id == chip.id else chip
+
+
 @lru_cache(maxsize=1)
 def _all_systems() -> tuple[System, ...]:
     return tuple(named_system(name) for name in load().titles["system"])
@@ -78,13 +96,14 @@ def _all_systems() -> tuple[System, ...]:
 def _likeness(
     system: System, chip: str, domain: int | None, port: float | None, words: str
 ) -> tuple[bool, ...]:
-    """Name in the words, then fabric, node and port; the reference system among equals."""
+    """Name in the words, then fabric, its transport, node and port; the reference system among equals."""
     text = words.lower()
     parts = [part for part in system.id.split("-") if len(part) > 2 and part not in chip]
-    fabric = fabric_named(words) if words else None
+    fabric, own = fabric_named(words) if words else None, fabric_of(system.id)
     return (
         any(part in text for part in parts),
-        fabric is not None and fabric_of(system.id).id == fabric.id,
+        fabric is not None and own.id == fabric.id,
+        fabric is not None and own.default_transport == fabric.default_transport,
         domain is not None and _domain(system) == domain,
         port is not None and _same(_port(system), port * 1e9),
         system.id == chip,

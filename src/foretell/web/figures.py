@@ -162,7 +162,7 @@ def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Bars of one of the trees of a cost."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn import cost_bars
+        from foretell.web.drawn.costs import cost_bars
 
         return cost_bars(found, names, tree)
 
@@ -170,7 +170,7 @@ def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
 
 
 def _bandwidths(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.web.drawn import bandwidths
+    from foretell.report.figures.network import bandwidths
 
     return bandwidths(found, names)
 
@@ -179,7 +179,7 @@ def _clusters(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer
     """Bars of the systems of one comparison."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn_clusters import clusters
+        from foretell.report.figures.clusters import clusters
 
         return clusters(found[0], column)
 
@@ -190,7 +190,7 @@ def _curves(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Lines of strategies over numbers of GPUs."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn_clusters import curves
+        from foretell.report.figures.clusters import curves
 
         return curves(found, names, column)
 

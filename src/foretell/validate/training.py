@@ -103,7 +103,7 @@ def score_rows(
         unsupported,
         labels_of(told),
         leave_one_out=leave_one_out,
-        facts={**more, "memory_predictions": [_memory_dict(p) for p in memory]},
+        facts={**more, "memory_predictions": [one.to_dict() for one in memory]},
     )
     return replace(scores, facts={**summary(rows, told, scores, memory), **scores.facts})
 
@@ -273,14 +273,3 @@ def summary(
 def _inside(p: Prediction) -> bool:
     """Whether a measured peak lies in its 90 % interval."""
     return p.low is not None and p.high is not None and p.low <= p.measured <= p.high
-
-
-def _memory_dict(p: Prediction) -> dict[str, Any]:
-    return {
-        "id": p.id,
-        "metric": p.metric,
-        "predicted": p.predicted,
-        "measured": p.measured,
-        "low": p.low,
-        "high": p.high,
-    }

@@ -10,7 +10,7 @@ rule stands here once, and an interval holds the number that it is of.
     of_served      latencies, rates, money and energy of a service
     of_ranges      money, energy and carbon that have a low and a high end already
 
-Records above (size, scaling, simulation, bills) put theirs together from the same rules.
+Records above (search/sized_intervals.py, scaling, simulation, bills) put theirs together by the same rules.
 """
 
 import math

@@ -4,7 +4,6 @@ Closed form first (search/sizing.py), then the best of it is played (serving/sim
 level at the percentile asked for gets another replica and is played again.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -15,17 +14,10 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.exports import export_deployment
 from foretell.interop.launch import Written
 from foretell.interop.trackers import choice_metrics, json_lines
-from foretell.intervals import (
-    SURE,
-    Interval,
-    cause,
-    cause_of_rent,
-    request_cause,
-    times,
-    turned,
-)
+from foretell.intervals import Interval
 from foretell.question import as_texts
 from foretell.records import Told, dataclass
+from foretell.search.sized_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
 from foretell.serve import question_of
 from foretell.serving.serve import ServeQuestion, divided
@@ -77,36 +69,21 @@ class Choice(Told):
     @property
     def intervals(self) -> dict[str, Interval]:
         """p50 and p90 of every predicted number; of `gpus`, as many as the rate with its headroom would take,
-        were the engine as fast or as slow as that. The rate is given: money is in doubt by its rent alone."""
-        o, steps = self.option, max(self.osl - 1.0, 0.0)
-        first = cause(self.ttft_ms, self.interval["ttft_ms"])
-        later = cause(self.tpot_ms, self.interval["tpot_ms"])
-        whole = request_cause(self.ttft_ms, self.tpot_ms, steps, self.interval)
-        rate = _rate_cause(o, (whole, first, later))
-        rent = SURE
-        if self.usd_per_hour is not None:
-            rent = cause_of_rent(self.usd_per_hour / o.gpus, self.usd_per_chip_hour_range)
-        found = {
-            "gpus": _chips(o, self.needed, (whole, first, later)),
-            "ttft_ms": times(self.ttft_ms, first),
-            "tpot_ms": times(self.tpot_ms, later),
-            "requests_per_s": times(o.requests_per_s, rate),
-            "output_tokens_per_s_per_gpu": times(o.tokens_per_s_per_gpu(self.osl), rate),
-            "output_tokens_per_s_per_user": times(
-                1e3 / (self.tpot_ms or self.ttft_ms), turned(later if self.tpot_ms else first)
-            ),
-        }
-        found["headroom"] = {
-            key: ((1.0 + self.headroom) * low - 1.0, (1.0 + self.headroom) * high - 1.0)
-            for key, (low, high) in rate.items()
-        }
-        for name in (
-            "usd_per_hour", "usd_per_million_input_tokens", "usd_per_million_output_tokens",
-        ):  # fmt: skip
-            usd = getattr(self, name)
-            if usd is not None:
-                found[name] = times(usd, rent)
-        return found
+        were the engine as fast or as slow as that (search/sized_intervals.py)."""
+        known = SizedNumbers(
+            option=self.option,
+            needed=self.needed,
+            osl=self.osl,
+            ttft_ms=self.ttft_ms,
+            tpot_ms=self.tpot_ms,
+            headroom=self.headroom,
+            interval=self.interval,
+        )
+        return rates_of(known) | money_of(
+            {name: getattr(self, name) for name in PAID},
+            self.option.gpus,
+            self.usd_per_chip_hour_range,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
@@ -383,42 +360,6 @@ def _choice(
         interval=latency_intervals(q, ttft / 1e3, tpot / 1e3),
         usd_per_chip_hour_range=q.prices.rent_range,
     )
-
-
-def _chips(o: Option, needed: float, causes: tuple[Interval, Interval, Interval]) -> Interval:
-    """Chips of as many whole replicas as either end of the time takes: of a request where prompts and answers
-    are together, of the first token and of the others where they are apart."""
-    whole, first, later = causes
-
-    def taken(key: str, end: int) -> float:
-        if o.prefill is None:
-            return o.instance.deployment.gpus * _ceil(needed * o.replicas * whole[key][end])
-        front = o.prefill.deployment.gpus * _ceil(needed * o.prefill_replicas * first[key][end])
-        return front + o.instance.deployment.gpus * _ceil(needed * o.replicas * later[key][end])
-
-    return {
-        key: (min(taken(key, 0), float(o.gpus)), max(taken(key, 1), float(o.gpus))) for key in whole
-    }
-
-
-def _rate_cause(o: Option, causes: tuple[Interval, Interval, Interval]) -> Interval:
-    """What is answered a second, as a cause: the least of prompts and answers where they are apart."""
-    whole, first, later = causes
-    if o.prefill is None:
-        return turned(whole)
-    front = o.prefill_replicas * o.prefill.requests_per_s / o.requests_per_s
-    back = o.replicas * o.instance.requests_per_s / o.requests_per_s
-    return {
-        key: (
-            min(front / first[key][1], back / later[key][1]),
-            min(front / first[key][0], back / later[key][0]),
-        )
-        for key in whole
-    }
-
-
-def _ceil(value: float) -> float:
-    return float(max(math.ceil(value - 1e-9), 1))
 
 
 def _at(values: Percentiles, percentile: str) -> float:

@@ -21,10 +21,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.engines import knows_kind
 from foretell.cost.power import chip_power
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
+from foretell.serving.formats import mixture_of
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
 from foretell.serving.steady import Steady, request_joules, steady
@@ -262,9 +264,12 @@ def costs(
 
 
 def evidence_of(q: ServeQuestion) -> str:
-    """fitted where the profile was read from rows of the chip's generation, else transferred."""
+    """fitted where the profile was read from rows of the chip's generation and the model's kind, else
+    transferred."""
     own = q.profile.architectures
-    return "fitted" if not own or q.system.chip.architecture in own else "transferred"
+    known = not own or q.system.chip.architecture in own
+    same = knows_kind(q.profile, mixture=mixture_of(q.model))
+    return "fitted" if known and same else "transferred"
 
 
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:

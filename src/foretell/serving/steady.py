@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 
 ROUNDS = 30
 """Most rounds of the fixed point between prompts of a step and the rate of requests."""
-STILL = 1e-9
+STILL = 1e-6
 """Share by which the rate still moves in the last of them."""
 UNEVENLY = 0.25
 """Wait for each other of prompts in a loop over that of as many servers with exponential times."""

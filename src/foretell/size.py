@@ -18,7 +18,7 @@ from foretell.question import as_texts
 from foretell.records import dataclass
 from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
 from foretell.serve import question_of
-from foretell.serving.serve import ServeQuestion
+from foretell.serving.serve import ServeQuestion, divided
 from foretell.serving.simulated import Play, serve_simulated
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.model import Model
@@ -48,8 +48,10 @@ class Choice:
     """Share of the rate that could come besides."""
     usd_per_hour: float | None
     """Rent of all chips."""
+    usd_per_million_input_tokens: float | None
+    """The part of the rent that prompts take of the chips' time, over their tokens at the rate asked for."""
     usd_per_million_output_tokens: float | None
-    """All of the rent over the answers at the rate asked for."""
+    """The rest of it, over the tokens of answers."""
     meets: bool
     """Whether both levels hold at the percentile."""
 
@@ -75,6 +77,7 @@ class Choice:
             "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(osl),
             "output_tokens_per_s_per_user": 1e3 / (self.tpot_ms or self.ttft_ms),
             "usd_per_hour": self.usd_per_hour,
+            "usd_per_million_input_tokens": self.usd_per_million_input_tokens,
             "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
         }
 
@@ -303,6 +306,8 @@ def _choice(
     if played is not None:
         ttft, tpot = _at(played.ttft_ms, percentile), _at(played.tpot_ms, percentile)
     rent = float(q.prices.usd_per_chip_hour) * option.gpus or None
+    load = (wanted.rate, wanted.isl, wanted.osl)
+    paid = (None, None) if rent is None else divided(rent, option.prompt_share(wanted.rate), load)
     return Choice(
         option=option,
         played=played,
@@ -310,9 +315,8 @@ def _choice(
         tpot_ms=tpot,
         headroom=option.requests_per_s / wanted.rate - 1.0,
         usd_per_hour=rent,
-        usd_per_million_output_tokens=None
-        if rent is None
-        else 1e6 * rent / (3600.0 * wanted.rate * wanted.osl),
+        usd_per_million_input_tokens=paid[0],
+        usd_per_million_output_tokens=paid[1],
         meets=ttft <= wanted.ttft_ms and tpot <= wanted.tpot_ms,
     )
 

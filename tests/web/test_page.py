@@ -224,6 +224,47 @@ def test_the_timeline_and_its_trace(watched: Watched) -> None:
     assert {"X", "M", "C"} <= {event["ph"] for event in events}
     page.click("#memory-over-step")
     page.wait_for_selector("[data-figure=memory-over-step] .plot:not(.waiting) svg.main-svg")
+    # With another scenario every figure is the other one's, what was asked for apart included.
+    with page.expect_request("**/api/figures/memory-over-step"):
+        watched.after(lambda: page.click("#add"))
+    for figure, title in (
+        ("timeline", "One step of B"),
+        ("memory-over-step", "Memory of B over a step"),
+    ):
+        assert page.inner_text(f"[data-figure={figure}] h2") == title
+        assert page.get_attribute(f"[data-figure={figure}] .plot", "aria-label") == title
+    assert page.locator("[data-figure=memory-over-step] .waiting").count() == 0
+
+
+def test_an_answer_to_an_earlier_question_is_not_shown(watched: Watched) -> None:
+    """From the first letter typed the page says that it is at work, then shows what was asked last."""
+    page = watched.open(f"view=training&{QUERY}")
+    busy = page.evaluate(
+        """() => {
+          const field = document.getElementById("field-gpus");
+          field.value = "32";
+          field.dispatchEvent(new Event("input"));
+          return document.getElementById("answer").getAttribute("aria-busy");
+        }"""
+    )
+    assert busy == "true"
+    page.wait_for_selector("html[data-drawn='2'] main[aria-busy=false]")
+    held: list[Any] = []
+
+    def slow_once(route: Any) -> None:
+        if held:
+            route.continue_()
+        held.append(route)
+
+    page.route("**/api/search", slow_once)
+    with page.expect_request("**/api/search"):
+        page.fill("#field-gpus", "64")
+    page.fill("#field-gpus", "8")
+    held[0].continue_()
+    page.wait_for_selector("html[data-drawn='3'] main[aria-busy=false]")
+    assert watched.value("step_s") == foretell.search(**{**SMALL, "gpus": 8}).best.step_s  # type: ignore[arg-type]
+    assert parse_qs(urlparse(page.url).query)["1.gpus"] == ["8"]
+    page.unroute("**/api/search")
 
 
 def test_accuracy_is_searchable_down_to_a_row(watched: Watched) -> None:

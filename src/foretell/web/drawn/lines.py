@@ -1,71 +1,13 @@
-"""Figures that the page has and the command line does not: costs, bandwidths, published runs beside ours.
-
-Built as all others are (report/figures): from the JSON of answers to Plotly JSON.
-"""
+"""Bandwidths over sizes, and published runs beside ours, from the JSON of answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.figures.look import COLOURS, GREY, Figure, figure, gap_of, log_axis, note
+from foretell.report.figures.look import COLOURS, GREY, Figure, figure, log_axis, note
 
-Answer = Mapping[str, Any]
 Rows = Sequence[Mapping[str, Any]]
 
 KIB = 1024.0
-
-
-def cost_bars(answers: Rows, names: Sequence[str], tree: str = "breakdown") -> Figure:
-    """A bar for each cost, of the parts of one of its trees; error bars are the range of the whole."""
-    known = [(name, a) for name, a in zip(names, answers, strict=True) if a.get(tree)]
-    stacks = [{part["name"]: part["value"] for part in _parts(a[tree])} for _, a in known]
-    places = [name for name, _ in known]
-    kinds = list(dict.fromkeys(kind for stack in stacks for kind in stack))
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": kind,
-            "x": places,
-            "y": [stack.get(kind, 0.0) for stack in stacks],
-            "marker": {"color": COLOURS[i % len(COLOURS)]},
-            "hovertemplate": "%{y:,.4g}",
-        }
-        for i, kind in enumerate(kinds)
-    ]
-    wholes = [a[tree]["value"] for _, a in known]
-    ends = [(a[tree].get("low") or 0.0, a[tree].get("high") or 0.0) for _, a in known]
-    traces.append(
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "whole",
-            "x": places,
-            "y": wholes,
-            "marker": {"color": GREY, "size": 1},
-            "showlegend": False,
-            "error_y": {
-                "type": "data",
-                "symmetric": False,
-                "array": [max(high - v, 0.0) for v, (_, high) in zip(wholes, ends, strict=True)],
-                "arrayminus": [max(v - low, 0.0) for v, (low, _) in zip(wholes, ends, strict=True)],
-                "color": GREY,
-                "thickness": 1.2,
-            },
-            "hovertemplate": "%{y:,.4g}",
-        }
-    )
-    unit = known[0][1][tree]["unit"] if known else ""
-    return figure(
-        traces if known else [], f"Cost ({unit})", {"text": "", "type": "category"}, unit,
-        barmode="stack", bargap=gap_of(len(known)), legend={"traceorder": "reversed"},
-    )  # fmt: skip
-
-
-def _parts(tree: Answer) -> list[Answer]:
-    """The first level of a tree that has more than one part; a level with one says nothing."""
-    held = tree
-    while len(held.get("children") or ()) == 1:
-        held = held["children"][0]
-    return list(held.get("children") or [held])
 
 
 def bandwidths(answers: Rows, names: Sequence[str]) -> Figure:

@@ -1,0 +1,7 @@
+"""Figures that the page has and the command line does not, built as all others are (report/figures): from the
+JSON of answers to Plotly JSON.
+
+    costs.py      what things cost, part by part
+    lines.py      bandwidths over sizes; published runs beside ours
+    clusters.py   clusters beside each other; strategies over numbers of GPUs
+"""

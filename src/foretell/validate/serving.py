@@ -154,8 +154,8 @@ def error_of(
     On a generation, or of a kind of model, that a profile was not fitted to nothing of its own errors holds.
     """
     known = not architecture or not profile.architectures or architecture in profile.architectures
-    known = known and (mixture is None or knows_kind(profile, mixture=mixture))
-    tpot, ttft = expected_errors(profile.fit, known=known)
+    kind = mixture is None or knows_kind(profile, mixture=mixture)
+    tpot, ttft = expected_errors(profile.fit, known=known, kind=kind)
     if metric in ("ttft", "tpot"):
         return ttft if metric == "ttft" else tpot
     return (profile.fit.throughput_ape or THROUGHPUT_ERROR) if known else UNKNOWN_THROUGHPUT

@@ -15,7 +15,7 @@ from foretell.exports import export_deployment
 from foretell.interop.launch import Written
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.question import as_texts
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
 from foretell.serve import question_of
 from foretell.serving.serve import ServeQuestion, divided
@@ -33,7 +33,7 @@ SHORT_LIST, TRIES = 3, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Told):
     """One way to serve it, with what it costs."""
 
     option: Option
@@ -54,8 +54,10 @@ class Choice:
     """The rest of it, over the tokens of answers."""
     meets: bool
     """Whether both levels hold at the percentile."""
+    osl: float
+    """Answer tokens of a request."""
 
-    def to_dict(self, osl: float) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         o = self.option
         return {
@@ -74,7 +76,7 @@ class Choice:
             "simulated": self.played is not None,
             "requests_per_s": o.requests_per_s,
             "headroom": self.headroom,
-            "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(osl),
+            "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(self.osl),
             "output_tokens_per_s_per_user": 1e3 / (self.tpot_ms or self.ttft_ms),
             "usd_per_hour": self.usd_per_hour,
             "usd_per_million_input_tokens": self.usd_per_million_input_tokens,
@@ -83,7 +85,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
+class Sizing(Told):
     """The answer: the cheapest ways to serve a rate within its levels."""
 
     model: str
@@ -131,7 +133,7 @@ class Sizing:
 
     def to_flat(self) -> dict[str, float]:
         """Numbers of the best one under slash-separated keys, for experiment trackers."""
-        return choice_metrics(self.best.to_dict(self.wanted.osl))
+        return choice_metrics(self.best.to_dict())
 
     def to_config(self) -> dict[str, Any]:
         """What was asked, as the nested table that trackers keep as a run's config."""
@@ -147,7 +149,7 @@ class Sizing:
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         w, osl = self.wanted, self.wanted.osl
-        choices = [choice.to_dict(osl) for choice in self.choices]
+        choices = [choice.to_dict() for choice in self.choices]
         return {
             "model": self.model,
             "system": self.system,
@@ -318,6 +320,7 @@ def _choice(
         usd_per_million_input_tokens=paid[0],
         usd_per_million_output_tokens=paid[1],
         meets=ttft <= wanted.ttft_ms and tpot <= wanted.tpot_ms,
+        osl=wanted.osl,
     )
 
 

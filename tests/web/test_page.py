@@ -28,7 +28,7 @@ class Watched:
 
     def __init__(self, browser: Any, address: str, **options: Any) -> None:
         self.context = browser.new_context(accept_downloads=True, **options)
-        self.context.set_default_timeout(120_000)  # a loaded machine is no defect
+        self.context.set_default_timeout(600_000)  # a loaded machine is no defect
         self.page = self.context.new_page()
         self.address = address
         self.said: list[str] = []
@@ -125,7 +125,19 @@ def test_what_is_wrong_stands_beside_its_field(watched: Watched) -> None:
     watched.after(lambda: page.fill("#field-model", "llama-3.1-405b"))
     assert page.get_attribute("#field-model", "aria-invalid") == "false"
     assert "memory" in page.inner_text("[data-scenario=A]")
+    watched.after(lambda: page.fill("#field-gpus", "4k"))
+    assert "did you mean 4096 or 4000?" in page.inner_text("#field-gpus-wrong")
     watched.said = [said for said in watched.said if "422" not in said]  # the browser's own remark
+
+
+def test_a_plan_that_does_not_fit_is_shown_with_why_and_what_would(watched: Watched) -> None:
+    page = watched.open(
+        "view=training&1.model=llama-3.1-70b&1.system=h100-sxm&1.gpus=64&1.plan=tp2 zero0"
+    )
+    told = page.inner_text("[data-scenario=A] [role=alert]")
+    assert "too much" in told
+    assert "did you mean tp" in told
+    assert page.locator("[data-figure=time] .barlayer .point").count() > 3
 
 
 def test_serving_is_what_python_says(watched: Watched) -> None:

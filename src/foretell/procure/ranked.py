@@ -9,6 +9,7 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.procure.clusters import Bought
 from foretell.procure.works import Done
+from foretell.records import Told
 from foretell.search.ranking import (
     CERTAIN,
     Array,
@@ -66,7 +67,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking:
+class Ranking(Told):
     """Systems in their order."""
 
     by: str

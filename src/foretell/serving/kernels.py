@@ -245,7 +245,7 @@ class Kernels:
     def engine(self, found: Chosen, dtype: str) -> Any:
         """The chip as kernels of a dtype see it."""
         engine = engine_of(self.chip, dtype)
-        return attainable(engine, self.chip) if found.foreign else engine
+        return attainable(engine, self.chip, found.kin) if found.foreign else engine
 
     def spent(
         self, seconds: Array, arithmetic_s: Num, flop: tuple[Num, Num], moved_bytes: Num, dtype: str

@@ -167,7 +167,7 @@ def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
 
 
 def _bandwidths(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.web.drawn.lines import bandwidths
+    from foretell.report.figures.network import bandwidths
 
     return bandwidths(found, names)
 
@@ -176,7 +176,7 @@ def _clusters(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer
     """Bars of the systems of one comparison."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn.clusters import clusters
+        from foretell.report.figures.clusters import clusters
 
         return clusters(found[0], column)
 
@@ -187,7 +187,7 @@ def _curves(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Lines of strategies over numbers of GPUs."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn.clusters import curves
+        from foretell.report.figures.clusters import curves
 
         return curves(found, names, column)
 

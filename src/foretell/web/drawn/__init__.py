@@ -2,6 +2,5 @@
 JSON of answers to Plotly JSON.
 
     costs.py      what things cost, part by part
-    lines.py      bandwidths over sizes; published runs beside ours
-    clusters.py   clusters beside each other; strategies over numbers of GPUs
+    lines.py      published runs beside ours
 """

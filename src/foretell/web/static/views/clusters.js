@@ -85,6 +85,6 @@ function beats(answer) {
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "How often one beats another")),
     table("The system of the row against that of the column, of cases drawn together", [
       { title: "system", of: (one) => one },
-      ...able.map((other) => ({ title: other, unit: "share", of: (one) => answer.beats[one][other] ?? null })),
+      ...able.map((other) => ({ title: other, unit: "chance", of: (one) => answer.beats[one][other] ?? null })),
     ], able));
 }

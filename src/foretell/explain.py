@@ -163,8 +163,9 @@ class Explanation(Told):
         e = self.estimate
         names = ("model", "system", "gpus", "global_batch", "seq_len", "plan_chosen", "fits")
         numbers = ("step_s", "interval", "limited_by", "peak_memory_bytes", "memory_capacity_bytes")
+        likely = ("intervals", "fit_probability")
         return {
-            **{name: getattr(e, name) for name in (*names, *numbers)},
+            **{name: getattr(e, name) for name in (*names, *numbers, *likely)},
             "plan": str(e.plan),
             "time": [s.to_dict() for s in self.time],
             "ops": [s.to_dict() for s in self.ops],

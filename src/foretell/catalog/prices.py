@@ -100,7 +100,11 @@ def price(
         return Prices(source=f"no {term} rent of {chip_id} is known", **power)
     chosen = current[(len(current) - 1) // 2]
     return Prices(
-        usd_per_chip_hour=chosen.latest_usd_per_chip_hour, source=_said(chosen, current), **power
+        usd_per_chip_hour=chosen.latest_usd_per_chip_hour,
+        low_usd_per_chip_hour=current[0].latest_usd_per_chip_hour,
+        high_usd_per_chip_hour=current[-1].latest_usd_per_chip_hour,
+        source=_said(chosen, current),
+        **power,
     )
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.frameworks import framework
 from foretell.cost.calls import CallStack, stacked
 from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.precision import kept_width
@@ -148,7 +149,12 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
         graph=graph,
         whole=whole,
         ops=ops,
-        stacks=stacked(flat, width, lambda op: backward_products(op, base.lora)),
+        stacks=stacked(
+            flat,
+            width,
+            lambda op: backward_products(op, base.lora),
+            apart=framework(base.framework).maps_apart,
+        ),
         parameters=stack([op.parameters for op in flat], width),
         routed=stack([routed_parameters(op) * folded for op in flat], width),
         context=tuple(context_traffic(part, base.cp_mode) for part in local if shape.tokens_cut),

@@ -64,6 +64,9 @@ to 16 bits, 28 bytes an element in 32 bits; backward 36, for the gradients of ro
 kernel that has them in its epilogue moves none."""
 COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
 """Rotary positions in complex numbers: to 32 bits, the product, back: 6 + 8 + 6 bytes for at least 4."""
+COMPOSED_NORM = Passes(forward=9.0, backward=14.0, kernels=7.0)
+"""RMS norms operation by operation in 32 bits (to 32 bits, square, mean, product, back, times weights): 36
+bytes for at least 4; their gradients, one operation after the other, 84 for at least 6."""
 JOINED = Passes(forward=0.0, backward=1.0)
 """Sums of the gradients of one input, where its maps are products of their own; elsewhere there is one."""
 COMPILED_SORTS = Passes(forward=5.4, backward=1.2, kernels=3.0)

@@ -1,0 +1,47 @@
+"""Maps of one input as one product, or as products of their own."""
+
+import pytest
+
+from foretell.cost.calls import calls_of, maps_of, stacked
+from foretell.workload.ops import Gemm
+
+QKV = Gemm(name="attention.qkv", m=4096.0, n=6144.0, k=4096.0, n_kv=2048.0, n_kv_min=256.0)
+UP = Gemm(name="ffn.up", m=4096.0, n=28672.0, k=4096.0)
+DOWN = Gemm(name="ffn.down", m=4096.0, n=4096.0, k=14336.0)
+
+
+@pytest.mark.parametrize(("op", "widths"), [
+    (QKV, (4096.0, 1024.0, 1024.0)), (UP, (14336.0, 14336.0)), (DOWN, (4096.0,)),
+    (Gemm(name="attention.qkv", m=8.0, n=64.0, k=64.0), (64.0,)),
+    (Gemm(name="moe.ffn.up", m=8.0, n=64.0, k=64.0, family="grouped-gemm"), (64.0,)),
+])  # fmt: skip
+def test_outputs_are_dealt_to_the_maps(op: Gemm, widths: tuple[float, ...]) -> None:
+    maps = maps_of(op)
+    assert tuple(one.n for one in maps) == widths
+    assert sum(one.parameters for one in maps) == op.parameters
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("op", [QKV, UP, DOWN], ids=lambda op: op.name)
+def test_the_same_arithmetic_and_one_cast_of_the_common_input(op: Gemm, backward: bool) -> None:
+    one, apart = (
+        [c for c in calls_of(op, 0, backward=backward, apart=way) if c.family == "gemm"]
+        for way in (False, True)
+    )
+    flop = [sum(c.work.matrix_flop for c in calls) for calls in (one, apart)]
+    assert flop[0] == flop[1]
+    # Forward and for the gradient of the weights the input is cast; every map's own gradient is another.
+    casts = [
+        sum(c.sizes["cast"] * c.sizes["m"] * c.sizes["k"] for c in calls) for calls in (one, apart)
+    ]
+    assert casts[0] == pytest.approx(casts[1], rel=1e-12)
+    held = [
+        sum(c.sizes["held"] * c.sizes["n"] * c.sizes["k"] for c in calls) for calls in (one, apart)
+    ]
+    assert held[0] == held[1] == op.n * op.k
+
+
+def test_frozen_weights_keep_one_gradient_for_the_input() -> None:
+    stacks = stacked([QKV], 1, lambda op: 1, apart=True)
+    backward = next(s for s in stacks if s.family == "gemm")
+    assert list(backward.rows) == [0, 0, 0, 1]

@@ -143,9 +143,8 @@ def tensor_seconds(
     times = _end_times(gather_s, seconds("reduce-scatter"), many)
     copied = None
     if software.sequence_copies:
-        copied = _end_times(
-            *(copy_s(moved, parts, shape, system.chip) for moved in (narrow, sizes)), many
-        )
+        gathers_s = copy_s(narrow, parts, shape, system.chip)
+        copied = _end_times(gathers_s, copy_s(sizes, parts, shape, system.chip), many)
     if in_pieces(base, system.chip.architecture):
         whole = whole_ends(base)
         gathered, scattered = pieces_shown(parts, shape, times, system.chip, whole=whole)

@@ -84,7 +84,11 @@ class OpTimes:
 
 
 def op_times(
-    stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan, cut: Array | bool = False
+    stacks: Sequence[CallStack],
+    ops: int,
+    chip: Chip,
+    plan: Plan,
+    cut: NDArray[np.bool_] | bool = False,
 ) -> OpTimes:
     """Times of all operations in both passes; `cut` says where the vocabulary is; (shapes,)."""
     width = stacks[0].matrix_flop.shape[1]
@@ -138,7 +142,7 @@ def op_times(
     )
 
 
-def _passes(stack: CallStack, plan: Plan, cut: Array) -> tuple[Array, Array]:
+def _passes(stack: CallStack, plan: Plan, cut: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Traffic over the least, and kernels, of each call; (calls, 1), or (calls, shapes) where a loss is plain
     over a cut vocabulary alone."""
     if stack.family != "pointwise":

@@ -6,6 +6,7 @@ from foretell.answer import answer_of
 from foretell.catalog.frameworks import framework
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.systems import named_system
+from foretell.cost.op_times import traffic_factor
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.result import Estimate, Leaf
@@ -180,3 +181,15 @@ def test_casts_that_are_made_anew_take_time_for_every_micro_batch() -> None:
     more = [gemm_s(name, 8) - gemm_s(name, 1) for name in ("torchtitan", "fsdp-compiled")]
     weights = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336)
     assert more[0] - more[1] == pytest.approx(7 * 2 * 6.0 * weights / (0.85 * 3.35e12), rel=0.3)
+
+
+@pytest.mark.parametrize(("name", "heads", "halves"), [
+    ("pytorch-eager", 1.0, 1.0), ("fsdp", 1.0, 1.0), ("nanotron", 0.0, 1.0), ("internevo", 0.0, 0.0),
+])  # fmt: skip
+def test_plain_kernels_join_the_gradients_of_slices(name: str, heads: float, halves: float) -> None:
+    """Of queries, keys and values, and of gate and up, backward; compiled layers join none."""
+    for kind, times in (("heads", heads), ("halves", halves)):
+        for text, factor in (("no-fused", times), ("", 0.0)):
+            plan = parse_plan(f"framework={name} {text}")
+            assert traffic_factor(kind, True, plan) == factor
+            assert traffic_factor(kind, False, plan) == 0.0

@@ -3,7 +3,7 @@
 import pytest
 
 from foretell.cost.calls import calls_of, maps_of, stacked
-from foretell.workload.ops import Gemm
+from foretell.workload.ops import Gemm, Pointwise
 
 QKV = Gemm(name="attention.qkv", m=4096.0, n=6144.0, k=4096.0, n_kv=2048.0, n_kv_min=256.0)
 UP = Gemm(name="ffn.up", m=4096.0, n=28672.0, k=4096.0)
@@ -45,3 +45,18 @@ def test_frozen_weights_keep_one_gradient_for_the_input() -> None:
     stacks = stacked([QKV], 1, lambda op: 1, apart=True)
     backward = next(s for s in stacks if s.family == "gemm")
     assert list(backward.rows) == [0, 0, 0, 1]
+
+
+def test_gradients_of_slices_are_read_and_written_once() -> None:
+    """Queries, keys and values of m tokens, both factors of a gated part of e elements: backward alone."""
+    act = Pointwise(name="ffn.act", elements=4096.0 * 14336.0, reads=2.0)
+    plain = Pointwise(name="ffn.act", elements=4096.0 * 14336.0)
+    for op, kind, elements in (
+        (QKV, "heads", 2.0 * 4096.0 * 6144.0),
+        (act, "halves", 4.0 * 4096.0 * 14336.0),
+        (plain, "halves", 0.0),
+        (DOWN, "heads", 0.0),
+    ):
+        found = [c for c in calls_of(op, 0, backward=True) if c.kind == kind]
+        assert sum(c.work.activation_elements for c in found) == elements
+        assert not [c for c in calls_of(op, 0, backward=False) if c.kind == kind]

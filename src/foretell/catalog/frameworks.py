@@ -75,6 +75,11 @@ class Framework:
     maps_apart: bool = False
     """Whether queries, keys and values, and both halves of a gated part, are products of their own, whose
     gradients for the common input are added."""
+    joins_heads: float = 0.0
+    """Traffic of joining, in plain kernels, the gradients of queries, keys and values that are slices of one
+    product, over one read and one write; 0: they are products of their own, or attention joins them."""
+    joins_halves: float = 0.0
+    """The same of both halves of a gated part."""
     sequence_copies: bool = False
     """Whether tokens that a tensor-parallel region gathers or scatters are copied once more: collectives
     join ranks along the first dim, and sequences stand behind the batch."""

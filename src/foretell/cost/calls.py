@@ -14,7 +14,7 @@ from foretell.cost.fusion import kind_of
 from foretell.cost.kernels.gemm import WHOLE_LOAD
 from foretell.records import dataclass
 from foretell.specs._base import Num, changed
-from foretell.workload.ops import AttentionCore, Gemm, Op, Work
+from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Work
 
 Array = NDArray[np.float64]
 Sizes = Mapping[str, Num]
@@ -83,7 +83,12 @@ def calls_of(op: Op, row: int, *, backward: bool, apart: bool = False) -> list[C
         return _attention(op, row, backward)
     work = op.backward() if backward else op.forward()
     family = "scan" if op.family == "scan" else "pointwise"
-    return [over_memory(row, work, kind_of(op), backward, family)]
+    calls = [over_memory(row, work, kind_of(op), backward, family)]
+    if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
+        # Both factors of a gated part are halves of one product: their gradients are read and joined.
+        halves = Work(activation_elements=4.0 * op.elements)
+        calls.append(over_memory(row, halves, "halves", backward))
+    return calls
 
 
 def over_memory(row: int, work: Work, kind: str, backward: bool, family: str = "pointwise") -> Call:
@@ -139,6 +144,11 @@ def _sums(op: Gemm, row: int, backward: bool) -> list[Call]:
         # Each of several maps of one input has a gradient for it: these are read, and their sum written.
         joined = Work(activation_elements=(apart + 1.0) * op.m * op.k)
         calls.append(over_memory(row, joined, "join", backward))
+    if backward and op.name.endswith(".qkv"):
+        # Slices of one product: the gradients of queries, keys and values are read and joined.
+        calls.append(
+            over_memory(row, Work(activation_elements=2.0 * op.m * op.n), "heads", backward)
+        )
     if backward and op.bias:
         # The gradient of a bias is a sum over the rows of the outputs' gradient.
         summed = Work(activation_elements=op.groups * op.m * op.n)

@@ -39,6 +39,8 @@ FUSED: Mapping[str, Passes] = {
     "softmax": Passes(forward=1.3, backward=1.3),
     "expert-bias": Passes(forward=0.0, backward=0.0),
     "join": Passes(forward=0.0, backward=0.0),
+    "heads": Passes(forward=0.0, backward=0.0),
+    "halves": Passes(forward=0.0, backward=0.0),
     "other": Passes(forward=1.3, backward=2.0),
 }
 """By a compiler or by hand."""
@@ -54,6 +56,8 @@ PLAIN: Mapping[str, Passes] = {
     "routing": Passes(forward=6.5, backward=3.2, kernels=4.0),
     "softmax": Passes(forward=2.2, backward=2.2, kernels=3.0),
     "join": Passes(forward=0.0, backward=0.0),
+    "heads": Passes(forward=0.0, backward=0.0),
+    "halves": Passes(forward=0.0, backward=0.0),
     "expert-bias": Passes(forward=7.0, backward=18.0, kernels=4.0),
     "other": Passes(forward=2.0, backward=3.0, kernels=2.0),
 }

@@ -179,6 +179,8 @@ def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
     if software.complex_rotary:
         found["rotate"] = COMPLEX_ROTARY
     if not plan.fused:
+        found["heads"] = Passes(forward=0.0, backward=software.joins_heads)
+        found["halves"] = Passes(forward=0.0, backward=software.joins_halves)
         return {**found, "norm": COMPOSED_NORM} if software.norms_composed else found
     if software.plain_experts:
         found["expert-bias"] = PLAIN["expert-bias"]

@@ -7,10 +7,12 @@ from foretell.catalog.frameworks import framework
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.systems import named_system
 from foretell.cost.op_times import traffic_factor
+from foretell.sharding.recompute import runs
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.result import Estimate, Leaf
 from foretell.specs.scenario import Scenario
+from foretell.workload.build import build
 
 
 def answer(
@@ -51,15 +53,25 @@ def test_the_host_bounds_small_layers_of_experts() -> None:
     assert graphs < dropped < 0.8 * dropless
 
 
-def test_biases_of_experts_are_rows_of_their_own() -> None:
-    """28 bytes forward and 36 backward for every routed element, where no kernel has them in its epilogue."""
+def test_biases_and_clamps_of_experts_are_passes_of_their_own() -> None:
+    """28 bytes forward and 36 backward for every routed element, where no kernel has them in its epilogue;
+    8 and 10 for both factors of the activation, which are clamped and joined."""
     model = "gpt-oss-20b"
     told = [
         seconds(answer(f"ep8 mbs4 framework={name}", model).breakdown, "elementwise")
         for name in ("megatron-core", "megatron-graphs")
     ]
-    moved = 64 / 8 * 4096 * 4 * 2880 * 24 * (28.0 + 36.0)
+    moved = 64 / 8 * 4096 * 4 * 2880 * 24 * (28.0 + 36.0 + 2.0 * (8.0 + 10.2))
     assert told[0] - told[1] == pytest.approx(moved / (0.9 * 3.35e12), rel=0.15)
+
+
+def test_clamps_run_again_with_activations() -> None:
+    graph = build(catalogue_model("gpt-oss-20b"), batch=1.0, seq_len=4096.0)
+    ops = {op.name: op for op in graph.kinds[0].ops}
+    assert ops["moe.clamp"].elements == 2.0 * ops["moe.act"].elements
+    assert runs(ops["moe.clamp"], "act", flash=True) == runs(ops["moe.act"], "act", flash=True) == 1
+    served = build(catalogue_model("gpt-oss-20b"), batch=1.0, seq_len=4096.0, phase="prefill")
+    assert "moe.clamp" not in {op.name for op in served.kinds[0].ops}
 
 
 def test_complex_rotary_positions_are_not_compiled() -> None:

@@ -184,6 +184,7 @@ def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
         return {**found, "norm": COMPOSED_NORM} if software.norms_composed else found
     if software.plain_experts:
         found["expert-bias"] = PLAIN["expert-bias"]
+        found["clamp"] = PLAIN["clamp"]
     if software.plain_experts and plan.dispatch == "alltoall":
         found["routing"] = SPREAD_SORTS
     if software.compiled:

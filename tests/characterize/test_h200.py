@@ -58,3 +58,13 @@ def test_kept_activations_and_peaks_are_met(rows: Rows, root: Path) -> None:
         measured = float(row["max_allocated_bytes"])
         assert guess.allocated_bytes / measured > 0.99
         assert (guess.allocated_bytes - held) / measured < 1.02
+
+
+def test_training_in_32_bits_is_met(root: Path) -> None:
+    for row, guess in ladder(root, "wide"):
+        assert guess.step_s / float(row["step_s"]) == pytest.approx(1.0, abs=0.10), row["plan"]
+        kept = guess.stages[0].held_bytes["activations"]
+        assert kept == pytest.approx(float(row["activations_bytes"]), rel=0.005)
+        assert guess.allocated_bytes / float(row["max_allocated_bytes"]) == pytest.approx(
+            1.0, abs=0.10
+        )

@@ -32,9 +32,10 @@ from foretell.cost.kernels.spread import spread_of
 from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
 from foretell.cost.precision import cast_passes, casts_anew, linear_format, plain_format
 from foretell.cost.software import narrow_loss, plain_where_cut
+from foretell.cost.wide import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
-from foretell.specs.plan import DTYPE_BYTES, Plan, activation_bytes
+from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.result import Evidence
 
 Array = NDArray[np.float64]
@@ -101,6 +102,7 @@ def op_times(
         chosen = coefficients(stack.family, dtype, chip, plan)
         engine = engine_of(chip, dtype)
         engine = attainable(engine, chip) if chosen.foreign else engine
+        engine = in_wide(engine, stack, chip, dtype)
         grounds[stack.family] = (chosen.evidence, spread_of(chosen))
         notes.append(chosen.note)
         moved = (
@@ -170,10 +172,11 @@ def traffic_factor(kind: str, backward: bool, plan: Plan, *, cut: bool = False) 
 
 def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
     """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
-    weights that are kept in 16 bits have a loss in 16 bits."""
+    weights that are kept in 16 bits have a loss in 16 bits, and where all is in 32, nothing is cast."""
     software = framework(plan.framework)
     fused = (plan.fused and not software.loss_plain) or software.loss_fused
-    found = {"loss": passes("loss16" if narrow_loss(plan) else "loss", fused)}
+    uncast = narrow_loss(plan) or plan.precision in WIDE_PRECISIONS
+    found = {"loss": passes("loss16" if uncast else "loss", fused)}
     if software.maps_apart:
         found["join"] = JOINED
     if software.complex_rotary:
@@ -215,6 +218,7 @@ def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
     if family in ("prefill", "prefill-backward"):
         name = BEST_ATTENTION.get(chip.architecture, "fa2")
         name = name if plan.attention == "auto" else plan.attention
+        name = "fa2" if dtype in WIDE_PRECISIONS else name  # what cost/wide.py compares with
         found = choose(chip, family, dtype, (ATTENTION[name],))
         return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
     if family == "grouped":

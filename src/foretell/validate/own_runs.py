@@ -2,10 +2,11 @@
 
 own_h200.csv    the runner's ladder of decoders, examples/characterize_h200.toml; NVIDIA H200 (700 W, driver
                 580.159.04), PyTorch 2.11.0 (CUDA 13.0), eager; medians of two seconds of steps
+own_wide.csv    the same in 32 bits, examples/characterize_wide.toml; medians of a second and a half
 own_anthe.csv   Anthe and its baselines, tests/bench/bench_anthe.py on the same kind of card: medians of 15
                 steps with the fastest and the slowest, peaks of the allocator, bytes of the gradients
 
-Both of 2026-11-15. `python -m foretell.validate.published` writes the tables into docs/accuracy.md and
+All of 2026-11-15. `python -m foretell.validate.published` writes the tables into docs/accuracy.md and
 docs/anthe.md, and a test holds the pages to them.
 """
 
@@ -42,15 +43,15 @@ Form = Literal["auto", "build", "contract"]
 
 
 def measured(name: str) -> list[Row]:
-    """The rows of one of the two files."""
+    """The rows of one of the files."""
     with (HERE / name).open() as file:
         return list(csv.DictReader(file))
 
 
-def ladder(root: Path) -> list[tuple[Row, Prediction]]:
-    """The runner's points, measured and predicted, in the order of the example."""
-    points = read_config(root / "examples" / "characterize_h200.toml").points
-    rows = measured("own_h200.csv")
+def ladder(root: Path, name: str = "h200") -> list[tuple[Row, Prediction]]:
+    """The runner's points, measured and predicted, in the order of the example (`h200` or `wide`)."""
+    points = read_config(root / "examples" / f"characterize_{name}.toml").points
+    rows = measured(f"own_{name}.csv")
     return [(row, predict(point, SYSTEM)) for row, point in zip(rows, points, strict=True)]
 
 
@@ -80,14 +81,14 @@ def tensor_bytes(told: Estimate) -> float:
     return sum(leaf.value for leaf in told.memory.children if leaf.name != "lost")
 
 
-def ladder_text(root: Path) -> str:
+def ladder_text(root: Path, name: str = "h200") -> str:
     """The runner's points as a table, and how far off they are."""
     lines = [
         "| model | batch | plan | measured | predicted | error | forward | backward | update | allocated |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    errors = []
-    for row, told in ladder(root):
+    errors, bar = [], " (bar: 7 %)" if name == "h200" else ""
+    for row, told in ladder(root, name):
         step_s, micro, batches = float(row["step_s"]), row["micro_batch"], int(row["micro_batches"])
         errors.append(told.step_s / step_s - 1.0)
         size = f"{int(micro) * batches} x {row['seq_len']}" + (
@@ -104,10 +105,15 @@ def ladder_text(root: Path) -> str:
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     said = (
-        f"Median error of the step {median(map(abs, errors)):.1%} (bar: 7 %), all between "
+        f"Median error of the step {median(map(abs, errors)):.1%}{bar}, all between "
         f"{min(errors):+.1%} and {max(errors):+.1%}."
     )
     return "\n".join([*lines, "", said])
+
+
+def wide_text(root: Path) -> str:
+    """The points in 32 bits."""
+    return ladder_text(root, "wide")
 
 
 def translation_text(root: Path) -> str:
@@ -151,6 +157,7 @@ def _ends(errors: Sequence[float]) -> str:
 
 SECTIONS: Sequence[tuple[str, str, Callable[[Path], str]]] = (
     ("docs/accuracy.md", "h200", ladder_text),
+    ("docs/accuracy.md", "wide", wide_text),
     ("docs/anthe.md", "steps", translation_text),
 )
 """Page, name of its section, and what writes it."""

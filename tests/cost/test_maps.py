@@ -2,8 +2,8 @@
 
 import pytest
 
-from foretell.cost.calls import calls_of, maps_of, stacked
-from foretell.workload.ops import Gemm, Pointwise
+from foretell.cost.calls import Written, calls_of, maps_of, stacked
+from foretell.workload.ops import AttentionCore, Gemm, Pointwise
 
 QKV = Gemm(name="attention.qkv", m=4096.0, n=6144.0, k=4096.0, n_kv=2048.0, n_kv_min=256.0)
 UP = Gemm(name="ffn.up", m=4096.0, n=28672.0, k=4096.0)
@@ -25,7 +25,11 @@ def test_outputs_are_dealt_to_the_maps(op: Gemm, widths: tuple[float, ...]) -> N
 @pytest.mark.parametrize("op", [QKV, UP, DOWN], ids=lambda op: op.name)
 def test_the_same_arithmetic_and_one_cast_of_the_common_input(op: Gemm, backward: bool) -> None:
     one, apart = (
-        [c for c in calls_of(op, 0, backward=backward, apart=way) if c.family == "gemm"]
+        [
+            c
+            for c in calls_of(op, 0, backward=backward, written=Written(apart=way))
+            if c.family == "gemm"
+        ]
         for way in (False, True)
     )
     flop = [sum(c.work.matrix_flop for c in calls) for calls in (one, apart)]
@@ -42,7 +46,7 @@ def test_the_same_arithmetic_and_one_cast_of_the_common_input(op: Gemm, backward
 
 
 def test_frozen_weights_keep_one_gradient_for_the_input() -> None:
-    stacks = stacked([QKV], 1, lambda op: 1, apart=True)
+    stacks = stacked([QKV], 1, lambda op: 1, written=Written(apart=True))
     backward = next(s for s in stacks if s.family == "gemm")
     assert list(backward.rows) == [0, 0, 0, 1]
 
@@ -60,3 +64,18 @@ def test_gradients_of_slices_are_read_and_written_once() -> None:
         found = [c for c in calls_of(op, 0, backward=True) if c.kind == kind]
         assert sum(c.work.activation_elements for c in found) == elements
         assert not [c for c in calls_of(op, 0, backward=False) if c.kind == kind]
+
+
+@pytest.mark.parametrize(("kv_heads", "repeats"), [(8.0, 4.0), (32.0, 0.0)])
+def test_shared_keys_are_written_out_for_every_head(kv_heads: float, repeats: float) -> None:
+    """Read once and written for each head; backward a gradient of each is written, and read to be added."""
+    core = AttentionCore(
+        name="attention.core", batch=2.0, heads=32.0, kv_heads=kv_heads, q_len=4096.0, kv_len=4096.0,
+        pairs=4096.0 * 2048.0, qk_dim=128.0, v_dim=128.0,
+    )  # fmt: skip
+    shared = 2.0 * kv_heads * 4096.0 * 256.0
+    for backward, elements in ((False, (repeats + 1.0) * shared), (True, 2.0 * repeats * shared)):
+        for written, share in ((Written(repeated=True), 1.0 * (repeats > 0.0)), (Written(), 0.0)):
+            calls = calls_of(core, 0, backward=backward, written=written)
+            found = sum(float(c.work.activation_elements) for c in calls if c.kind == "repeat")
+            assert found == share * elements

@@ -86,6 +86,8 @@ class Framework:
     casts_anew: bool = False
     """Whether low-precision recipes find scales and cast weights anew for every use, not once a step with
     scales of steps before."""
+    repeats_keys: bool = False
+    """Whether keys and values that heads share are written out for every head before fused attention."""
     complex_rotary: bool = False
     """Whether rotary positions are products of complex numbers in 32 bits, which compilers leave alone."""
     norms_composed: bool = False

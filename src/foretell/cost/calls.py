@@ -30,6 +30,20 @@ ADAPTERS = (".lora_a", ".lora_b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How a framework writes down what others leave to one kernel."""
+
+    apart: bool = False
+    """Maps of one input are products of their own."""
+    repeated: bool = False
+    """Keys and values that heads share are written out for every head."""
+
+
+PLAINLY = Written()
+"""Nothing of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One kernel of an operation."""
 
@@ -73,14 +87,18 @@ class CallStack:
     """Weights read, and weight gradients written."""
 
 
-def calls_of(op: Op, row: int, *, backward: bool, apart: bool = False) -> list[Call]:
-    """The kernels of one operation in one pass; `apart`: maps of one input are products of their own."""
+def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) -> list[Call]:
+    """The kernels of one operation in one pass."""
     if isinstance(op, Gemm):
-        maps = maps_of(op) if apart else (op,)
+        maps = maps_of(op) if written.apart else (op,)
         calls = [c for one in maps for c in _products(one, row, backward, 1.0 / len(maps))]
         return calls + _sums(op, row, backward)
     if isinstance(op, AttentionCore):
-        return _attention(op, row, backward)
+        calls = _attention(op, row, backward)
+        if op.flash and written.repeated:
+            moved = Work(activation_elements=_repeated(op, backward))
+            calls.append(over_memory(row, moved, "repeat", backward))
+        return calls
     work = op.backward() if backward else op.forward()
     family = "scan" if op.family == "scan" else "pointwise"
     calls = [over_memory(row, work, kind_of(op), backward, family)]
@@ -190,6 +208,15 @@ def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
     return _stored_scores(op, row, work, backward)
 
 
+def _repeated(op: AttentionCore, backward: bool) -> Num:
+    """Elements of keys and values that heads share, written out for every head: read, and written; backward
+    the gradients that heads have of their own are written too, read and added up."""
+    shared = op.batch * op.kv_heads * op.kv_len * (op.qk_dim + op.v_dim)
+    every = shared * op.heads / op.kv_heads
+    moved = 2.0 * every if backward else every + shared
+    return np.where(np.asarray(op.heads) > op.kv_heads, moved, 0.0)
+
+
 def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> list[Call]:
     """Products over the whole square and, between them, passes over the scores."""
     heads = op.batch * op.heads
@@ -217,9 +244,9 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     return calls
 
 
-def backward_calls(op: Op, row: int, products: int, *, apart: bool = False) -> list[Call]:
+def backward_calls(op: Op, row: int, products: int, *, written: Written = PLAINLY) -> list[Call]:
     """The kernels of the backward pass: of a matrix's two gradients the first `products`; 0: none."""
-    calls = calls_of(op, row, backward=True, apart=apart and products == 2)
+    calls = calls_of(op, row, backward=True, written=written if products == 2 else PLAINLY)
     if products == 0:
         return []
     return calls[:1] if products == 1 and isinstance(op, Gemm) else calls
@@ -235,13 +262,15 @@ def stacked(
     width: int,
     products: Callable[[Op], int] = both_gradients,
     *,
-    apart: bool = False,
+    written: Written = PLAINLY,
 ) -> tuple[CallStack, ...]:
     """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops))."""
     many = len(ops)
-    calls = [c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False, apart=apart)]
+    calls = [
+        c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False, written=written)
+    ]
     for i, op in enumerate(ops):
-        calls += backward_calls(op, i + many, products(op), apart=apart)
+        calls += backward_calls(op, i + many, products(op), written=written)
     kinds = sorted({(c.family, c.linear) for c in calls})
     return tuple(
         _stack([c for c in calls if (c.family, c.linear) == kind], width) for kind in kinds

@@ -41,6 +41,7 @@ FUSED: Mapping[str, Passes] = {
     "clamp": Passes(forward=0.0, backward=0.0),
     "join": Passes(forward=0.0, backward=0.0),
     "heads": Passes(forward=0.0, backward=0.0),
+    "repeat": Passes(forward=0.0, backward=0.0),
     "halves": Passes(forward=0.0, backward=0.0),
     "other": Passes(forward=1.3, backward=2.0),
 }
@@ -58,6 +59,7 @@ PLAIN: Mapping[str, Passes] = {
     "softmax": Passes(forward=2.2, backward=2.2, kernels=3.0),
     "join": Passes(forward=0.0, backward=0.0),
     "heads": Passes(forward=0.0, backward=0.0),
+    "repeat": Passes(forward=0.0, backward=0.0),
     "halves": Passes(forward=0.0, backward=0.0),
     "expert-bias": Passes(forward=7.0, backward=18.0, kernels=4.0),
     "clamp": Passes(forward=2.0, backward=1.7, kernels=3.0),
@@ -74,6 +76,8 @@ COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
 COMPOSED_NORM = Passes(forward=9.0, backward=14.0, kernels=7.0)
 """RMS norms operation by operation in 32 bits (to 32 bits, square, mean, product, back, times weights): 36
 bytes for at least 4; their gradients, one operation after the other, 84 for at least 6."""
+REPEATED = Passes(forward=1.0, backward=1.0)
+"""Shared keys and values written out for every head, where a framework does so."""
 JOINED = Passes(forward=0.0, backward=1.0)
 """Sums of the gradients of one input, where its maps are products of their own; elsewhere there is one."""
 COMPILED_SORTS = Passes(forward=5.4, backward=1.2, kernels=3.0)

@@ -20,6 +20,7 @@ from foretell.cost.fusion import (
     HOSTS,
     JOINED,
     PLAIN,
+    REPEATED,
     SPREAD_SORTS,
     Passes,
     passes,
@@ -181,6 +182,8 @@ def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
         found["join"] = JOINED
     if software.complex_rotary:
         found["rotate"] = COMPLEX_ROTARY
+    if software.repeats_keys:
+        found["repeat"] = REPEATED
     if not plan.fused:
         found["heads"] = Passes(forward=0.0, backward=software.joins_heads)
         found["halves"] = Passes(forward=0.0, backward=software.joins_halves)

@@ -4,18 +4,42 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # Examples are the same in every run, so that a failure is everybody's; no deadline, since a loaded
 # machine is no defect. `--hypothesis-profile=search` looks for new ones.
-settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("search", derandomize=False, deadline=None, max_examples=2000)
 settings.load_profile("fixed")
 
 # Tests that run side by side inherit a width from the tool that starts them.
 os.environ.pop("COLUMNS", None)
+
+
+@pytest.hookimpl(trylast=True)  # once the profile that was asked for is loaded
+def pytest_configure() -> None:
+    """Let fixed examples depend on their test alone.
+
+    Hypothesis draws some from the numbers and words of modules that happen to be loaded by then, so that the
+    order of tests, and any number changed anywhere in the source, would bring about other examples.
+    """
+    if settings.default is None or not settings.default.derandomize:
+        return
+    try:
+        from hypothesis.internal.conjecture import providers
+    except ImportError:  # an older one, which draws none
+        return
+    if hasattr(providers, "_get_local_constants"):
+        none = providers._local_constants  # before the first example
+        providers._get_local_constants = lambda: none
 
 
 @pytest.fixture(scope="session")

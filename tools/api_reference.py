@@ -19,7 +19,7 @@ HEADER = """\
 
 Generated from the docstrings by `python tools/api_reference.py`: do not edit. These are the names of
 `foretell.__all__` and the records that its functions give back. Every record's `to_dict()` is the JSON of
-the command line; names end in their unit.
+the command line, each key an attribute too; names end in their unit.
 """
 
 

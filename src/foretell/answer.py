@@ -11,6 +11,7 @@ from foretell.cost.memory import CLOSE_SHARE
 from foretell.cost.op_times import required_dtypes
 from foretell.estimate import Rows, evaluate_rows
 from foretell.network.library_catalog import library_for
+from foretell.network.said import network_said
 from foretell.pass_times import repeats_of
 from foretell.shapes import graph_parts, named_modules
 from foretell.sharding.recompute import again
@@ -26,9 +27,6 @@ from foretell.workload.build import build
 from foretell.workload.ops import AttentionCore, Op
 
 Array = NDArray[np.float64]
-
-EFFICIENCY_SENTENCE = "Large collectives are taken to reach"
-"""How the catalogue says a stated efficiency; it holds for rings alone."""
 
 
 def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
@@ -113,11 +111,9 @@ def energies(plans: Plans, tables: Tables, rows: Rows, gpus: int) -> Array:
 
 def assumed(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tuple[str, ...]:
     """Every default or guess, as sentences."""
-    said = [*scenario.assumptions]
+    said = network_said(scenario.system, scenario.assumptions, scenario.overrides)
     library = library_for(scenario.system)
     if library is not None:
-        # The fit of the library takes the place of the stated efficiency.
-        said = [text for text in said if EFFICIENCY_SENTENCE not in text]
         said.append(f"collectives as {library.id} runs them, by coefficients of catalog/fabrics")
     said += spreading(scenario.model, plan)
     return (*said, *notes, recipe(plan))

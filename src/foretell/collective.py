@@ -4,7 +4,7 @@ Where a system's library is known, as that library runs it; elsewhere as the top
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell import units
-from foretell.catalog import system as catalog_system
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.network.library import KINDS, candidates, prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_records import Library
 from foretell.network.placement import sliced, tier_counts
 from foretell.network.placement import units as filled_units
+from foretell.network.said import network_said
 from foretell.network.stack import stack_of
+from foretell.network.topologies import unknown
 from foretell.network.topologies.sharing import shared_taper
+from foretell.overrides import parse_settings
+from foretell.question import as_texts, collect, of_system, system_of
 from foretell.records import dataclass
 from foretell.specs.system import Network, System
 
@@ -80,6 +83,14 @@ class Circumstances:
     """Further groups alike that send at the same time and share tapered links."""
     imbalance: float = 1.0
     """All-to-all: what the busiest member gets over the mean (uneven experts)."""
+    assumed: tuple[str, ...] = ()
+    """What was assumed of the system."""
+    changed: tuple[str, ...] = ()
+    """Paths of its fields that were set by hand."""
+
+
+PLACES = ("system", "network", "chip")
+"""Where the path of a setting may begin."""
 
 
 def collective(
@@ -92,14 +103,15 @@ def collective(
     algorithm: str = "",
     neighbours: int = 0,
     imbalance: float = 1.0,
+    set: Mapping[str, object] | Sequence[str] = (),
 ) -> CollectiveAnswer:
-    """Ask for one collective; every problem of every argument at once."""
+    """Ask for one collective; every problem of every argument at once.
+
+    `set` changes fields of the system, as in network.node.latency_s=2us.
+    """
     problems: list[Problem] = []
-    the_system = None
-    try:
-        the_system = system if isinstance(system, System) else catalog_system(system)
-    except BadInput as error:
-        problems += error.problems
+    chosen = collect(lambda: parse_settings(as_texts(set), PLACES), problems) or ()
+    the_system = collect(lambda: system_of(system, chosen, {}), problems)
     if collective not in ASKED:
         near = nearest_name(collective, ASKED)
         problems.append(Problem(path="collective", value=collective, message="unknown",
@@ -127,7 +139,13 @@ def collective(
         raise BadInput([Problem(path="group", value=group, message=f"{the_system.id} has {room:.0f} chips",
                                 allowed=f"1 to {room:.0f}")])  # fmt: skip
     counts = _counts(the_system, group, placement)
-    how = Circumstances(algorithm=algorithm, neighbours=neighbours, imbalance=imbalance)
+    how = Circumstances(
+        algorithm=algorithm,
+        neighbours=neighbours,
+        imbalance=imbalance,
+        assumed=tuple(of_system(the_system, chosen)),
+        changed=tuple(setting.path for setting in chosen),
+    )
     return _answer(the_system, collective, size_bytes, counts, how)
 
 
@@ -160,6 +178,8 @@ def _counts(system: System, group: int, placement: str) -> Array:
 def _answer(
     system: System, kind: str, size_bytes: float, counts: Array, how: Circumstances
 ) -> CollectiveAnswer:
+    if problems := unknown(system.network.tiers):
+        raise BadInput(problems)
     network = _shared(system.network, counts, how.neighbours)
     tiers = zip(network.tiers, counts[:, 0].tolist(), strict=True)
     cut = Network(tiers=tuple(sliced(tier, count) if count > 1 else tier for tier, count in tiers))
@@ -203,7 +223,7 @@ def _answer(
         group=group,
         placement=dict(zip(names, counts[:, 0].tolist(), strict=True)),
         sizes=tuple({key: found[key] for key in brief} for found in map(row, sizes)),
-        assumptions=(*system.assumptions, *_basis(library, how)),
+        assumptions=(*network_said(system, how.assumed, how.changed), *_basis(library, how)),
         **asked,
     )
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from foretell.certainty import WHOLE_STEP
 from foretell.explain import ends
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 from foretell.specs.plan import Plan
 from foretell.specs.result import Estimate, Leaf
 
@@ -54,7 +54,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Told):
     """Two plans of one question."""
 
     a: Estimate

@@ -26,6 +26,7 @@ Every array has the plans on its first axis; one plan is a batch of one.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ from foretell.records import dataclass
 from foretell.replicas import Share, data_seconds, shares_of, sum_of
 from foretell.sharding.offload import Held, exposed_copies, host_copies
 from foretell.simulate.schedules import schedule_named
-from foretell.simulate.schedules.base import RankTimes
+from foretell.simulate.schedules.base import Pipe, RankTimes, Schedule
 from foretell.simulate.schedules.rules import pipe_of
 from foretell.specs.plan import USUAL_SCHEDULES, Plans
 from foretell.specs.scenario import Scenario
@@ -196,17 +197,14 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     waits_s, longest = chunks_wait(
         tables.stages.waiting[pair], runs_s * there, data_s, multiplicity
     )
-    rows = np.arange(len(plans))
-    slowest, most_s = largest_stage(busy_s)
-    slowest = np.where(busy_s[rows, longest] + waits_s > most_s, longest, slowest)
     times = RankTimes(
         whole_s=stage_s,
         multiplicity=multiplicity,
-        slowest=slowest,
+        slowest=longest,
         forward_s=stages.forward_s + 0.5 * sends_s,
         weight_s=stages.weight_s + sums_s if schedule.splits_backward else 0.0,
     )
-    bubble_s = schedule.bubble_s(times, pipe) + waits_s * (slowest == longest)
+    slowest, bubble_s = pace_of(schedule, times, pipe, busy_s, (longest, waits_s))
     fullest, peak_bytes = largest_stage(memory.total * there)
     return Rows(
         micro_batches=micro_batches,
@@ -226,10 +224,31 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
         memory=memory,
         slowest=slowest,
         bubble_s=bubble_s,
-        step_s=busy_s[rows, slowest] + bubble_s + software.fixed_s,
+        step_s=busy_s[np.arange(len(plans)), slowest] + bubble_s + software.fixed_s,
         fullest=fullest,
         peak_bytes=peak_bytes,
     )
+
+
+def pace_of(
+    schedule: Schedule, times: RankTimes, pipe: Pipe, busy_s: Array, waits: tuple[Index, Array]
+) -> tuple[Index, Array]:
+    """The stage whose work and waiting together are longest, and its waiting; (plans,).
+
+    What any stage does and waits for the others is a bound on the step; the largest bound is the step. The
+    busiest stage alone would not do: where another becomes it the waiting would jump, and a better network
+    could make a step longer. `waits` are a stage of each plan, and what that one waits besides.
+    """
+    count, stages = busy_s.shape
+    slowest, bubble_s, most_s = np.zeros(count, dtype=np.intp), np.zeros(count), np.zeros(count)
+    for stage in range(stages):
+        here = replace(times, slowest=np.full(count, stage, dtype=np.intp))
+        own_s = schedule.bubble_s(here, pipe) + waits[1] * (waits[0] == stage)
+        whole_s = (busy_s[:, stage] + own_s) * (times.multiplicity[:, stage] > 0)
+        more = whole_s > most_s
+        slowest, bubble_s = np.where(more, stage, slowest), np.where(more, own_s, bubble_s)
+        most_s = np.maximum(most_s, whole_s)
+    return slowest, bubble_s
 
 
 def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> tuple[Array, Index]:

@@ -18,6 +18,7 @@ from foretell.cost.op_times import traffic_factor
 from foretell.cost.power import chip_power
 from foretell.estimate import Rows, evaluate
 from foretell.parts import CORE
+from foretell.records import Told
 from foretell.search.search import rank
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -134,7 +135,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Told):
     """One plan, explained."""
 
     estimate: Estimate

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 from foretell.simulate.memory import MemoryLine
 from foretell.specs.result import Estimate, Leaf
 from foretell.timeline import StageLine, StepMemory
@@ -16,7 +16,7 @@ MOST_MOMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAnswer:
+class MemoryAnswer(Told):
     """One plan's memory over a step."""
 
     estimate: Estimate

@@ -4,6 +4,7 @@ from foretell.cost.op_times import required_dtypes
 from foretell.cost.precision import LOW_PRECISION
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.network.library_catalog import library_for
+from foretell.network.topologies import unknown
 from foretell.search.nearest import nearest_plan
 from foretell.sharding.rules import chips_of
 from foretell.simulate.schedules.rules import all_broken
@@ -17,7 +18,7 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
     """Choices that no number can mend: dtypes the chip lacks, what is not modelled yet."""
     chip = scenario.system.chip
     check_size(scenario)
-    problems = _without_effect(scenario)
+    problems = unknown(scenario.system.network.tiers) + _without_effect(scenario)
     problems += [
         Problem(
             path="plan.precision",

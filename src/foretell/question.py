@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from foretell import units
 from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog import system as catalog_system
@@ -33,6 +34,8 @@ LARGEST_SYSTEM = 10**15
 _CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
 """`512`, and `512xH100`, which names the system too."""
 
+_TURNED = re.compile(r"([A-Za-z][\w.-]*?)\s*[:xX*\u00d7]\s*([0-9]{1,12})")
+"""`H100:8` and the like, which is said to be 8xH100."""
 DESIGN = "chip.design."
 """How a path begins that sets a field of the design that a chip is built from."""
 
@@ -73,7 +76,7 @@ def ask(
     seen: dict[str, object] = {}
     the_model = collect(lambda: _model(model, chosen, seen), problems)
     the_system = (
-        None if system is None else collect(lambda: _system(system, chosen, seen), problems)
+        None if system is None else collect(lambda: system_of(system, chosen, seen), problems)
     )
     collect(lambda: _prices(chosen, seen), problems)
     collect(lambda: apply_settings(_plan(plan), chosen, "plan"), problems)
@@ -96,12 +99,12 @@ def ask(
         model=the_model,
         system=the_system,
         job=job,
-        assumptions=(*the_model.assumptions, *_of_system(the_system, chosen), *said),
+        assumptions=(*the_model.assumptions, *of_system(the_system, chosen), *said),
         overrides=seen,
     )
 
 
-def _of_system(system: System, settings: Sequence[Setting]) -> list[str]:
+def of_system(system: System, settings: Sequence[Setting]) -> list[str]:
     """What was assumed of the system; where its numbers were set by hand, that this came before."""
     by_hand = [s for s in settings if not s.path.startswith(DESIGN)]
     touched = any(s.root in ("chip", "system", "network") for s in by_hand)
@@ -203,7 +206,7 @@ def designed(
     return system, [s for s in settings if not s.path.startswith(DESIGN)]
 
 
-def _system(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
+def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
     system, settings = designed(given, every, seen)
     if settings:
         chip = apply_settings(system.chip, settings, "chip", seen)
@@ -250,6 +253,9 @@ def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None,
     if isinstance(given, str) and (match := _CHIPS.fullmatch(given.strip())):
         number, named = int(match[1]), match[2]
     found = _whole("gpus", number)
+    turned = _TURNED.fullmatch(given.strip()) if isinstance(given, str) else None
+    if turned:
+        found = [replace(p, nearest=f"{turned[2]}x{turned[1]}") for p in found]
     problems += found
     return (number if isinstance(number, int) and not found else None), named
 
@@ -264,7 +270,8 @@ def _whole(name: str, value: object) -> list[Problem]:
             return []
         message = "out of range"
     allowed = f"a whole number from 1 to {LARGEST:,}".replace(",", " ")
-    return [Problem(path=name, value=value, message=message, allowed=allowed)]
+    near = units.meant(value)
+    return [Problem(path=name, value=value, message=message, allowed=allowed, nearest=near)]
 
 
 def _job(
@@ -277,12 +284,13 @@ def _job(
         said.append(f"{gpus} chips, one node: no number was given")
     seq_len = given["seq_len"]
     if seq_len is None:
-        seq_len = min(model.max_positions, DEFAULT_SEQ_LEN)
+        seq_len = min(_frames(model) or model.max_positions, DEFAULT_SEQ_LEN)
         said.append(f"sequence length {seq_len}: the model's own up to {DEFAULT_SEQ_LEN}")
     target_len = given["target_len"]
     if model.kind == "encoder-decoder" and target_len is None:
-        target_len = seq_len
-        said.append(f"target length {target_len}: as the source")
+        target_len = min(seq_len, model.max_positions) if _frames(model) else seq_len
+        why = "as the source" if target_len == seq_len else "the model's own"
+        said.append(f"target length {target_len}: {why}")
     if model.kind != "encoder-decoder":
         target_len = None
     batch = given["global_batch"]
@@ -298,8 +306,10 @@ def _job(
 
 def _too_long(model: Model, job: Job, said: list[str]) -> list[Problem]:
     """A sequence beyond a learned table of positions is an error, beyond another limit a remark."""
-    length = max(job.seq_len, job.target_len or 0)
-    if length <= model.max_positions or model.kind == "encoder-decoder":
+    if model.kind == "encoder-decoder":
+        return _beyond_frames(model, job)
+    length = job.seq_len
+    if length <= model.max_positions:
         return []
     if model.embedding.positions and length > model.embedding.positions:
         message = f"{model.id} has a learned table of {model.embedding.positions} positions"
@@ -307,6 +317,30 @@ def _too_long(model: Model, job: Job, said: list[str]) -> list[Problem]:
         return [Problem(path="seq_len", value=length, message=message, allowed=allowed)]
     said.append(f"sequence length {length} is beyond the model's own {model.max_positions}")
     return []
+
+
+def _frames(model: Model) -> int:
+    """Positions of an encoder that reads frames, not tokens (Whisper's 1,500); 0 for all others."""
+    read = model.encoder_embedding
+    return 0 if read is None or read.vocab else read.positions
+
+
+def _beyond_frames(model: Model, job: Job) -> list[Problem]:
+    """Sequences beyond the stored positions of an encoder of frames, or of its decoder."""
+    if not _frames(model):
+        return []
+    limits = (("seq_len", job.seq_len, _frames(model)),
+              ("target_len", job.target_len or 0, model.embedding.positions))  # fmt: skip
+    return [
+        Problem(
+            path=path,
+            value=length,
+            message=f"{model.id} has a stored table of {limit} positions here",
+            allowed=f"at most {limit}",
+        )
+        for path, length, limit in limits
+        if limit and length > limit
+    ]
 
 
 def default_batch(gpus: int, tokens_per_sequence: int) -> int:

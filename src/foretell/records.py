@@ -22,6 +22,28 @@ else:
         return _record
 
 
+class Told:
+    """A record whose JSON (`to_dict`) has names beside its fields: each of them is an attribute as well.
+
+    Such an attribute is what the JSON has there, made anew each time: for many of them take `to_dict()` once.
+    """
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        """What the JSON has under a name that is no field; AttributeError where it has none."""
+        # A field that is not yet set, as while a record is read from a pickle, is no name of the JSON.
+        if not name.startswith("_") and name not in type(self).__slots__:
+            told = self.to_dict()
+            if name in told:
+                return told[name]
+        raise AttributeError(f"{type(self).__name__} has no {name}", name=name, obj=self)
+
+
 def _record(plain: type) -> type:
     if hasattr(plain, "__dataclass_fields__"):  # it inherits from a record, as few do
         return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(plain)

@@ -6,6 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from foretell import units
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.engines import profiles_named
 from foretell.catalog.names import exists
@@ -15,8 +16,10 @@ from foretell.errors import BadInput, Problem
 from foretell.exports import export_deployment
 from foretell.interop.launch import Written
 from foretell.network.library_catalog import inner_tiers
+from foretell.network.said import network_said
+from foretell.network.topologies import unknown
 from foretell.overrides import apply_settings, parse_settings
-from foretell.question import as_texts, ask, collect
+from foretell.question import as_texts, ask, collect, of_system
 from foretell.serving.formats import stored_formats
 from foretell.serving.layouts import best_layout
 from foretell.serving.memory import fraction_for, memory_of
@@ -134,7 +137,11 @@ def question_of(
     chip = scenario.system.chip
     said = [
         *scenario.model.assumptions,
-        *scenario.system.assumptions,
+        *network_said(
+            scenario.system,
+            of_system(scenario.system, parse_settings(settings)),
+            scenario.overrides,
+        ),
         *said_of(profile, chip.architecture),
     ]
     if rate is None and asked is None:
@@ -172,6 +179,7 @@ def choices_of(
     """Profile, deployment, and whether its layout was given; BadInput with all problems so far."""
     parts: list[Any] = []
     chip = scenario.system.chip
+    problems += unknown(scenario.system.network.tiers)
     for make in (lambda: profile_for(engine, chip), lambda: deployed(scenario.model, plan)):
         try:
             parts.append(make())
@@ -298,7 +306,7 @@ def load_problems(load: Mapping[str, Any]) -> list[Problem]:
         if not plain or not low <= value <= high:
             problems.append(
                 Problem(path=name, value=value, message="not a usable number",
-                        allowed=f"a number from {low:g} to {high:g}")
+                        allowed=f"a number from {low:g} to {high:g}", nearest=units.meant(value))
             )  # fmt: skip
     if load["concurrency"] is not None and load["rate"] is not None:
         problems.append(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.programs import Laid, lay_out
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 from foretell.simulate.chance import PERCENTILES, Chance, Meeting, draw, job_steps
 from foretell.simulate.streams import PlayedStep, play_step
 from foretell.specs.plan import Plan
@@ -71,7 +71,7 @@ class StageOfStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
+class Simulation(Told):
     """A step as events, beside the closed form."""
 
     estimate: Estimate

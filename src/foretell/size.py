@@ -15,10 +15,10 @@ from foretell.exports import export_deployment
 from foretell.interop.launch import Written
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.question import as_texts
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
 from foretell.serve import question_of
-from foretell.serving.serve import ServeQuestion
+from foretell.serving.serve import ServeQuestion, divided
 from foretell.serving.simulated import Play, serve_simulated
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.model import Model
@@ -33,7 +33,7 @@ SHORT_LIST, TRIES = 3, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Told):
     """One way to serve it, with what it costs."""
 
     option: Option
@@ -48,12 +48,16 @@ class Choice:
     """Share of the rate that could come besides."""
     usd_per_hour: float | None
     """Rent of all chips."""
+    usd_per_million_input_tokens: float | None
+    """The part of the rent that prompts take of the chips' time, over their tokens at the rate asked for."""
     usd_per_million_output_tokens: float | None
-    """All of the rent over the answers at the rate asked for."""
+    """The rest of it, over the tokens of answers."""
     meets: bool
     """Whether both levels hold at the percentile."""
+    osl: float
+    """Answer tokens of a request."""
 
-    def to_dict(self, osl: float) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         o = self.option
         return {
@@ -72,15 +76,16 @@ class Choice:
             "simulated": self.played is not None,
             "requests_per_s": o.requests_per_s,
             "headroom": self.headroom,
-            "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(osl),
+            "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(self.osl),
             "output_tokens_per_s_per_user": 1e3 / (self.tpot_ms or self.ttft_ms),
             "usd_per_hour": self.usd_per_hour,
+            "usd_per_million_input_tokens": self.usd_per_million_input_tokens,
             "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
+class Sizing(Told):
     """The answer: the cheapest ways to serve a rate within its levels."""
 
     model: str
@@ -128,7 +133,7 @@ class Sizing:
 
     def to_flat(self) -> dict[str, float]:
         """Numbers of the best one under slash-separated keys, for experiment trackers."""
-        return choice_metrics(self.best.to_dict(self.wanted.osl))
+        return choice_metrics(self.best.to_dict())
 
     def to_config(self) -> dict[str, Any]:
         """What was asked, as the nested table that trackers keep as a run's config."""
@@ -144,7 +149,7 @@ class Sizing:
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         w, osl = self.wanted, self.wanted.osl
-        choices = [choice.to_dict(osl) for choice in self.choices]
+        choices = [choice.to_dict() for choice in self.choices]
         return {
             "model": self.model,
             "system": self.system,
@@ -303,6 +308,8 @@ def _choice(
     if played is not None:
         ttft, tpot = _at(played.ttft_ms, percentile), _at(played.tpot_ms, percentile)
     rent = float(q.prices.usd_per_chip_hour) * option.gpus or None
+    load = (wanted.rate, wanted.isl, wanted.osl)
+    paid = (None, None) if rent is None else divided(rent, option.prompt_share(wanted.rate), load)
     return Choice(
         option=option,
         played=played,
@@ -310,10 +317,10 @@ def _choice(
         tpot_ms=tpot,
         headroom=option.requests_per_s / wanted.rate - 1.0,
         usd_per_hour=rent,
-        usd_per_million_output_tokens=None
-        if rent is None
-        else 1e6 * rent / (3600.0 * wanted.rate * wanted.osl),
+        usd_per_million_input_tokens=paid[0],
+        usd_per_million_output_tokens=paid[1],
         meets=ttft <= wanted.ttft_ms and tpot <= wanted.tpot_ms,
+        osl=wanted.osl,
     )
 
 

@@ -21,10 +21,10 @@ from foretell.cost.software import software
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
 from foretell.held import LISTED, gathered_copies, gathered_weights, held_weights
 from foretell.late import is_late
+from foretell.programs.dealing import dealt_of
 from foretell.records import dataclass
 from foretell.replicas import shares_of
 from foretell.sharding.offload import BUFFERED
-from foretell.sharding.pipeline import chunk_layers
 from foretell.sharding.recompute import dropped_share
 from foretell.simulate.events import Timeline, even_chunks, play
 from foretell.simulate.memory import (
@@ -43,7 +43,7 @@ from foretell.simulate.schedules.rules import pipe_of
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
 from foretell.specs.scenario import Scenario
-from foretell.tables import Stages, Tables, by_cost, tables_of
+from foretell.tables import Stages, Tables, tables_of
 from foretell.workload.graph import Saved
 
 INPUT = "layer.in"
@@ -110,16 +110,17 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows, stages = evaluate_rows(scenario, plans, tables), stages_of_plans(plans, tables)
-    layers = _layers(scenario, plan, tables)
-    row = _rows_of_ranks(layers, plan, tables)
-    step, tail_s = _played(plan, rows, stages, row)
+    contents, row = dealt_of(scenario, plan, tables, rows)
+    step, tail_s = _played(plan, rows, stages, list(row))
     step_s = float(rows.step_s[0])
     stretch = step_s / (step.step_s + tail_s)
     lines = []
     for index in range(rows.multiplicity.shape[1]):
         if rows.multiplicity[0, index] > 0:
             rank = int(rows.position[0, index])
-            tensors = _tensors(plan, plans, tables, rows, stages, layers[rank], rank, index)
+            kinds = tables.parts.kinds
+            layers = tuple(tuple(p for p in chunk if p < kinds) for chunk in contents[rank])
+            tensors = _tensors(plan, plans, tables, rows, stages, layers, rank, index)
             tensors = _with_update(scenario, plans, tables, stages, tensors, index)
             found = _stage_line(plans, rows, step, tensors, rank, index, tail_s)
             line = replace(found.line, moments_s=stretch * found.line.moments_s)
@@ -130,36 +131,6 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
         capacity_bytes=float(scenario.system.chip.memory_bytes),
         schedule=plan.schedule,
     )
-
-
-def _layers(
-    scenario: Scenario, plan: Plan, tables: Tables
-) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Kinds of the layers of each chunk of each rank."""
-    layout = schedule_named(plan.schedule).layout
-    return chunk_layers(
-        tables.parts.order, plan.pp, plan.vpp, layout, by_cost(scenario.model, plan.framework)
-    )
-
-
-def _rows_of_ranks(
-    layers: tuple[tuple[tuple[int, ...], ...], ...], plan: Plan, tables: Tables
-) -> list[int]:
-    """Which row of the stage table each rank is."""
-    kinds, known = tables.parts.kinds, tables.stages.counts[tables.pair[0]]
-    copies = schedule_named(plan.schedule).weight_copies
-    layout = schedule_named(plan.schedule).layout
-    found = []
-    for rank, chunks in enumerate(layers):
-        counts = np.zeros(kinds + 2)
-        for chunk in chunks:
-            counts[:kinds] += np.bincount(np.asarray(chunk, int), minlength=kinds)
-        first, last = rank == 0, rank == (0 if layout == "v" else plan.pp - 1)
-        counts[kinds], counts[kinds + 1] = float(first), float(last)
-        if layout == "both":
-            counts[kinds:] = float(first) + float(last)
-        found.append(int(np.abs(known - counts / copies).sum(axis=1).argmin()))
-    return found
 
 
 def _played(plan: Plan, rows: Rows, stages: Stages, row: list[int]) -> tuple[Timeline, float]:

@@ -92,6 +92,8 @@ _EXAMPLES = {
 }  # fmt: skip
 
 _NUMBER = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?(?![0-9.])")
+_COUNTED = re.compile(r"([0-9]{1,3}(?:[,_'][0-9]{3}){1,5}|[0-9]{1,9})\s?([kKmMbBgGtT]?)")
+"""A count as people write it: 100,000, 4k, 1M."""
 _SEPARATED = re.compile(r"[0-9][,'_\u2019 \u00a0\u202f]+[0-9]|[0-9]\.[0-9]+\.")
 
 
@@ -191,6 +193,20 @@ def _symbol_or_none(unit: str) -> str | None:
     if None in symbols or (symbols[0] in _NOUNS and not below):  # `cores` alone is no unit
         return None
     return "/".join(name for name in symbols if name is not None)
+
+
+def meant(text: object) -> str | None:
+    """The plain number that a text such as 4k, 1M or 100,000 may stand for; None where it is no such text.
+
+    A flag that counts takes plain digits alone: 4k tokens are 4,096 to some and 4,000 to others.
+    """
+    match = _COUNTED.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        return None
+    digits = int(re.sub("[,_']", "", match[1]))
+    if match[2] in ("k", "K"):
+        return f"{digits * 1024} or {digits * 1000}"
+    return str(digits * {"": 1, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}[match[2].lower()])
 
 
 def _ratio(text: str | float) -> tuple[int, int]:

@@ -184,7 +184,7 @@ if not out.exists():
     point = {"group": "gemm", "family": "gemm", "variant": "", "dims": {"m": 1}, "dtype": "fp32",
              "pass": "forward", "mode": "burst", "launch": "eager"}
     tell(what="start", point=point, text="", guard_s=0.2)
-    time.sleep(60)
+    time.sleep(3600)
 tell(what="end", skipped=0, left=1)
 """
 
@@ -197,17 +197,21 @@ def test_a_point_that_hangs_fails_and_the_run_goes_on(
     monkeypatch.setattr(run, "MODULE", "hanging_worker")
     monkeypatch.setattr(run, "find_spec", lambda name: name)
     begin = time.monotonic()
-    found = run.measure(tmp_path / "points.jsonl", minutes=1.0)
-    assert time.monotonic() - begin < 30.0
+    found = run.measure(tmp_path / "points.jsonl", minutes=20.0)
+    assert time.monotonic() - begin < 300.0
     assert found.left == 1
     (line,) = file.lines(tmp_path / "points.jsonl")
     assert (line["status"], line["chip"]) == ("failed", "c")
     assert "no answer" in line["reason"]
 
 
+MINUTES = "20"
+"""Some seconds are enough; none of what is measured may be left out on a loaded machine."""
+
+
 def command(out: Path, *more: str) -> list[str]:
     start = [sys.executable, "-m", "foretell.calibrate.measure", "--out", str(out)]
-    return [*start, "--device", "cpu", "--short", "--minutes", "2", *more]
+    return [*start, "--device", "cpu", "--short", "--minutes", MINUTES, *more]
 
 
 def environ(root: Path) -> dict[str, str]:
@@ -225,14 +229,16 @@ def test_a_killed_run_resumes_and_measures_every_point_once(
     with subprocess.Popen(
         command(out), env=environ(root), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
-        limit = time.monotonic() + 60.0
+        limit = time.monotonic() + 300.0
         while time.monotonic() < limit and (not out.exists() or len(file.points(out)) < 3):
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     first = len(file.points(out))
     assert first >= 3
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert cli.measure(out=str(out), device="cpu", short=True, minutes=2.0, json=True) == 0
+    assert (
+        cli.measure(out=str(out), device="cpu", short=True, minutes=float(MINUTES), json=True) == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert told["left"] == told["skipped"] == 0
     lines = list(file.lines(out))
@@ -256,7 +262,7 @@ def test_processes_started_together_measure_collectives(root: Path, tmp_path: Pa
     start = command(out)
     together = [start[0], "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*together, *start[1:]], env=environ(root), capture_output=True, text=True, timeout=100
+        [*together, *start[1:]], env=environ(root), capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     found = file.points(out)

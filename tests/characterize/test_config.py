@@ -44,6 +44,9 @@ def test_the_runner_is_plain_pytorch_unless_told() -> None:
     assert (point.plan.framework, point.plan.fused) == ("pytorch-eager", False)
     assert point.plan.attention == "fa2"
     assert plan_of("attention=cudnn", 1, None).attention == "cudnn"
+    for weights in ("bf16", "fp16", "fp32"):  # products follow the weights where no word says else
+        assert plan_of(f"weights={weights}", 1, None).precision == weights
+    assert plan_of("weights=fp32 precision=bf16", 1, None).precision == "bf16"
 
 
 @given(
@@ -114,6 +117,9 @@ def test_every_problem_at_once() -> None:
         ({"plan": "optimizer=sgd"}, "vary.plan.optimizer"),
         ({"plan": "states=bf16"}, "vary.plan.states"),
         ({"plan": "master=none"}, "vary.plan.master"),
+        ({"plan": "precision=fp32 weights=bf16"}, "vary.plan.precision"),
+        ({"plan": "precision=bf16 weights=fp16"}, "vary.plan.precision"),
+        ({"plan": "precision=tf32 weights=fp16"}, "vary.plan.precision"),
         ({"plan": "zero9"}, "plan.zero"),
         ({"processes": 3, "nodes": 2}, "vary.nodes"),
         ({"model": "no-such-model"}, "model"),

@@ -54,7 +54,7 @@ def there(pid: int) -> bool:
     return state != "Z"
 
 
-def gone(pids: list[int], limit_s: float = 20.0) -> bool:
+def gone(pids: list[int], limit_s: float = 120.0) -> bool:
     end = time.monotonic() + limit_s
     while time.monotonic() < end and any(there(pid) for pid in pids):
         time.sleep(0.05)
@@ -78,7 +78,7 @@ def test_a_hang_is_ended_with_all_it_started(tmp_path: Path) -> None:
     found = characterize(
         matrix("first", "hangs", "second"),
         out=tmp_path,
-        timeout=0.5,
+        timeout=2.0,
         tell=lambda done, many, text: told.append((done, many, text)),
     )
     assert [row.status for row in found.rows] == ["finished", "failed", "finished"]
@@ -87,7 +87,7 @@ def test_a_hang_is_ended_with_all_it_started(tmp_path: Path) -> None:
     assert told[-1][:2] == (3, 3)
     # What failed is tried again, what is finished is not.
     before = (tmp_path / "points").stat().st_mtime_ns
-    again = characterize(matrix("first", "hangs", "second"), out=tmp_path, timeout=0.5, resume=True)
+    again = characterize(matrix("first", "hangs", "second"), out=tmp_path, timeout=2.0, resume=True)
     assert [row.status for row in again.rows] == ["finished", "failed", "finished"]
     assert (tmp_path / "points").stat().st_mtime_ns == before
 
@@ -153,7 +153,8 @@ def test_a_missing_device(tmp_path: Path) -> None:
 @needs_torch
 def test_ranks_end_with_each_other_and_with_their_supervisor(root: Path, tmp_path: Path) -> None:
     """A rank that is killed costs its point at most; a supervisor that is killed leaves no process."""
-    given = matrix("a", "b", "c", "d", "e", "f", timeout_s=120.0, seconds=0.3)
+    # More points than are ever come to: it is killed after two.
+    given = matrix(*"abcdefghijklmnop", timeout_s=120.0, seconds=0.3)
     lines = ["[run]", *(f"{k} = {json.dumps(v)}" for k, v in given["run"].items())]
     lines += ["[base]", "seq_len = 8", "processes = 2", 'plan = "weights=fp16"']
     lines += ["[vary]", f"model = {json.dumps(given['vary']['model'])}"]
@@ -167,7 +168,7 @@ def test_ranks_end_with_each_other_and_with_their_supervisor(root: Path, tmp_pat
 
     def ranks_at(many: int) -> list[int]:
         """torchrun and the ranks when so many points are finished."""
-        end = time.monotonic() + 120.0
+        end = time.monotonic() + 300.0
         while time.monotonic() < end and process.poll() is None and len(finished()) < many:
             time.sleep(0.02)
         return below(process.pid)
@@ -189,7 +190,7 @@ def test_ranks_end_with_each_other_and_with_their_supervisor(root: Path, tmp_pat
         assert len(first) == 3
         kept = finished()
         os.kill(first[-1], signal.SIGKILL)
-        assert gone(first, 60.0)
+        assert gone(first)
         second = ranks_at(len(kept) + 1)
         process.kill()
     assert gone(second)
@@ -198,7 +199,9 @@ def test_ranks_end_with_each_other_and_with_their_supervisor(root: Path, tmp_pat
     assert all(now[path] == when for path, when in kept.items())
     lost = [json.loads(p.read_text())["why"] for p in (out / "failed").glob("*.json")]
     assert len(lost) <= 1  # killed between two points, a rank costs none
-    assert all("SIGKILL" in why or "Connection closed" in why for why in lost), lost
+    # Which of these the other rank meets hangs on what was under way between them.
+    told = ("SIGKILL", "Connection closed", "Connection reset", "Broken pipe")
+    assert all(any(words in why for words in told) for why in lost), lost
 
 
 def below(pid: int) -> list[int]:

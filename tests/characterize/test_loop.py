@@ -25,15 +25,18 @@ MODELS = {
     "small": {"hidden": 32, "layers": 3, "heads": 4, "kv_heads": 2, "ffn": 96, "vocab": 128},
     "gpt": {"style": "gpt", "hidden": 48, "layers": 2, "heads": 4, "ffn": 192, "vocab": 160},
 }
+CAST = "precision=fp16 weights=fp32 master=none"
+"""Weights in 32 bits, products in 16."""
 MATRIX = {
-    ("small", 1): ["", "gradients=fp16 recompute=full", "gradients=fp16"],
-    ("gpt", 1): [""],
+    ("small", 1): ["", CAST, "gradients=fp16 recompute=full", "gradients=fp16"],
+    ("gpt", 1): ["", CAST],
     ("small", 2): [
         *("zero0", "zero1", "zero2", "zero3", "zero3 recompute=full"),
         *("zero1 weights=fp32 master=none", "zero2 weights=fp32 master=none"),
         *("tp2", "tp2 no-sp recompute=full", "pp2", "pp2 schedule=gpipe"),
+        *(f"{word} {CAST}" for word in ("zero1", "zero3", "tp2", "tp2 no-sp", "pp2")),
     ],
-    ("gpt", 2): ["zero0", "zero1", "zero2", "zero3", "tp2"],
+    ("gpt", 2): ["zero0", "zero1", "zero2", "zero3", "tp2", f"tp2 {CAST}"],
 }
 """(model, processes) -> plans."""
 NOT_PRICED = ("loss", "norms", "receive")
@@ -61,13 +64,13 @@ def chip(root: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """This machine, calibrated in the shortest form."""
     folder = tmp_path_factory.mktemp("chip")
     points, chip = str(folder / "points.jsonl"), str(folder / "cpu.toml")
-    words = ["--short", "--device", "cpu", "--minutes", "1", "--only", "gemm,copies,pointwise"]
+    words = ["--short", "--device", "cpu", "--minutes", "20", "--only", "gemm,copies,pointwise"]
     subprocess.run(
         [sys.executable, "-m", "foretell.calibrate.measure", "--out", points, *words],
         check=True,
         env={**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"},
         capture_output=True,
-        timeout=100,
+        timeout=600,
     )
     assert foretell("calibrate", "fit", points, "--chip", "cpu", "--out", chip).code == 0
     return chip
@@ -168,7 +171,7 @@ def test_every_strategy_learns_alike(points: Points) -> None:
         losses = table["ranks"][-1]["losses"]
         assert losses[1] < losses[0] < 1.1 * math.log(point.sizes.vocab)
         alike.setdefault((point.model, point.plan.dp, point.plan.tp), []).append(losses[-1])
-    assert sorted(len(found) for found in alike.values()) == [1, 1, 2, 4, 5, 7]
+    assert sorted(len(found) for found in alike.values()) == [2, 2, 4, 4, 7, 9]
     for found in alike.values():
         assert max(found) == pytest.approx(min(found), rel=1e-3)
 

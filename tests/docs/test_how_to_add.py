@@ -48,7 +48,7 @@ print(json.dumps(said))
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     """What the changed package answers."""
     folder = tmp_path_factory.mktemp("copy")
-    ignore = shutil.ignore_patterns("__pycache__", "static", "parsed.jsonl")
+    ignore = shutil.ignore_patterns("__pycache__", "static", "parsed.jsonl", "*.new")
     shutil.copytree(ROOT / "src", folder / "src", ignore=ignore)
     page = (ROOT / "docs" / "how-to-add.md").read_text(encoding="utf-8")
     written = 0

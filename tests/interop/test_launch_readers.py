@@ -205,6 +205,57 @@ def test_torchtitan_rounds_tokens_to_sequences_and_says_so() -> None:
     assert any("2.44 sequences of 4096" in note for note in launch.notes)
 
 
+MEGATRON_RUN = "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 2 "
+STEP = '"train_micro_batch_size_per_gpu": 2'
+TITAN_RUN = "torchrun --nproc_per_node 8 -m torchtitan.train "
+
+
+@pytest.mark.parametrize(
+    ("text", "precision", "weights", "master", "said"),
+    [
+        (MEGATRON_RUN + "--bf16", "bf16", "bf16", "fp32", ""),
+        (MEGATRON_RUN, "tf32", "fp32", "none", "32-bit training, products in TF32"),
+        (MEGATRON_RUN + "--transformer-impl local", "fp32", "fp32", "none", "without TF32"),
+        (MEGATRON_RUN + "$PRECISION", "bf16", "bf16", "fp32", "the chip's usual precision"),
+        ("tensor_model_parallel_size=2 train.micro_batch_size=2", "bf16", "bf16", "fp32", "usual"),
+        (f'{{{STEP}, "bf16": {{"enabled": true}}}}', "bf16", "bf16", "fp32", ""),
+        (f'{{{STEP}, "bf16": {{"enabled": false}}}}', "fp32", "fp32", "none", "32-bit training"),
+        (f'{{{STEP}, "zero_optimization": {{"stage": 2}}}}', "fp32", "fp32", "none", "without TF32"),
+        (f'{{{STEP}, "bf16": {{"enabled": "auto"}}}}', "bf16", "bf16", "fp32", "left to the trainer"),
+        ("deepspeed --num_gpus 8 train.py --deepspeed_config f.json", "bf16", "bf16", "fp32", "usual"),
+        ("deepspeed --num_gpus 8 train.py --fp16 true", "fp16", "fp16", "fp32", ""),
+        (
+            f'{{{STEP}, "torch_autocast": {{"enabled": true, "dtype": "float16"}}}}',
+            "fp16", "fp32", "none", "cast where products use them",
+        ),
+        (TITAN_RUN, "bf16", "bf16", "fp32", ""),
+        (TITAN_RUN + "--training.dtype bfloat16", "bf16", "bf16", "none", ""),
+        (
+            TITAN_RUN + "--training.mixed_precision_param float32",
+            "fp32", "fp32", "none", "32-bit training",
+        ),
+        (
+            TITAN_RUN + "--parallelism.data_parallel_shard_degree 1 "
+            "--parallelism.data_parallel_replicate_degree 8",
+            "bf16", "fp32", "none", "without FSDP",
+        ),
+        (
+            TITAN_RUN + "--parallelism.data_parallel_shard_degree 1 --training.local_batch_size 2 "
+            "--parallelism.tensor_parallel_degree 8",
+            "fp32", "fp32", "none", "no mixed precision",
+        ),
+    ],
+)  # fmt: skip
+def test_what_no_word_of_precision_means(
+    text: str, precision: str, weights: str, master: str, said: str
+) -> None:
+    """Each tool's own default, and never silently."""
+    launch = read_arguments(text)
+    plan = parse_plan(launch.plan, 8)
+    assert (plan.precision, plan.weights, plan.master) == (precision, weights, master)
+    assert not said or any(said in note for note in launch.notes), launch.notes
+
+
 def test_deepspeed_with_values_left_to_the_trainer() -> None:
     text = json.dumps(
         {

@@ -1,23 +1,36 @@
 """Plan -> a tool's arguments -> plan: equal on what the tool can be told, and a note for the rest."""
 
+import re
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from foretell.api import estimate
 from foretell.catalog import model as catalog_model
-from foretell.errors import BadInput
+from foretell.catalog import system as catalog_system
+from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, TRAINING, Tool, Training
 from foretell.interop.serving_words import Serving
 from foretell.interop.tools import read_arguments, write_serving, write_training
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
-from foretell.specs.plan import Plan, parse_plan
+from foretell.specs.plan import AXES, Plan, default_plan, parse_plan
+from foretell.specs.plan_words import CHOICES
 
 LAYERS = 64
 """Layers of the model below; stages and virtual stages divide them."""
 MODEL = catalog_model("qwen3-32b")
+EXPERTS = catalog_model("qwen3-30b-a3b")
+H200 = catalog_system("h200-sxm")
+LARGE = replace(H200, chip=replace(H200.chip, memory_bytes=1e14))
+"""Whatever the plan, it fits."""
+FREE = tuple(
+    key for key in CHOICES if key not in ("precision", "scaling", "adapters", "schedule", "tp_mode")
+)
+"""Keys of a plan whose values go with all others."""
 DEGREE = st.sampled_from([1, 2, 4, 8])
 
 TELLS: dict[Tool, frozenset[str]] = {
@@ -78,13 +91,15 @@ def plans(draw: st.DrawFn, tool: Tool) -> Plan:
         if values["zero"]:
             values["shard"] = draw(st.sampled_from([0, 2]))
     if tool == "torchtitan":
-        values |= {"zero": draw(st.sampled_from([0, 3])), "fused": draw(st.booleans())}
+        # Context-parallel ranks share as FSDP's do.
+        values["zero"] = 3 if cp > 1 else draw(st.sampled_from([0, 3]))
+        values["fused"] = draw(st.booleans())
         values |= {
             "recompute": draw(st.sampled_from(["none", "products", "full"])),
             "cp_mode": "allgather",
         }
         if values["zero"]:
-            values |= {"reshard": draw(st.booleans()), "shard": draw(st.sampled_from([0, 2]))}
+            values |= {"reshard": draw(st.booleans()), "shard": draw(st.sampled_from([0, 2 * cp]))}
             values["reduce"] = draw(st.sampled_from(["auto", "step"]))
     if tool == "deepspeed":
         values |= {"zero": draw(st.integers(0, 3)), "cp_mode": "ulysses" if cp > 1 else "ring"}
@@ -122,6 +137,85 @@ def test_plans(tool: Tool, data: st.DataObject) -> None:
     for name in TELLS[tool]:
         assert getattr(back, name) == getattr(plan, name), f"{name}\n{written.text}"
     assert not any(f" {name}=" in note for note in written.notes for name in TELLS[tool])
+
+
+@st.composite
+def any_plans(draw: st.DrawFn) -> Plan:
+    """Plans of any words, whether a tool has them or not."""
+    some = {
+        key: draw(st.sampled_from(CHOICES[key]))
+        for key in draw(st.sets(st.sampled_from(FREE), max_size=6))
+    }
+    tp, pp = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2]))
+    dp, cp = draw(st.sampled_from([2, 4, 8])), draw(st.sampled_from([1, 1, 2]))
+    ep = draw(st.sampled_from([1, 1, 2]))
+    vpp = draw(st.sampled_from([1, 2])) if pp > 1 else 1
+    precision = draw(st.sampled_from(["bf16", "bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8"]))
+    base = default_plan(vpp=vpp, precision=precision)
+    lora = draw(st.sampled_from([0, 0, 0, 8]))
+    more: dict[str, Any] = {
+        "dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep, "lora": lora,
+        "etp": draw(st.sampled_from([1, 2])) if ep > 1 and tp > 1 else 1,
+        "zero": draw(st.integers(0, 3)), "micro_batch": draw(st.sampled_from([1, 2])),
+        "sp": tp > 1 and draw(st.booleans()), "fused": draw(st.booleans()), "flash": draw(st.booleans()),
+        "reshard": draw(st.booleans()), "capacity": draw(st.sampled_from([0.0, 1.25])),
+        "imbalance": draw(st.sampled_from([1.0, 1.5])), "bucket": draw(st.sampled_from([0, 50])),
+        "scaling": draw(st.sampled_from(CHOICES["scaling"])) if precision == "fp8" else "tensor",
+        "adapters": draw(st.sampled_from(CHOICES["adapters"])) if lora else "all",
+        "recompute": draw(st.sampled_from(["none", "selective", "full", "full:3", "norm+moe", "products"])),
+        "offload": draw(st.sampled_from(["none", "none", "optimizer", "activations", "optimizer+weights"])),
+        "order": draw(st.sampled_from([AXES, ("tp", "cp", "pp", "dp"), ("dp", "tp", "cp", "pp")])),
+    }  # fmt: skip
+    if more["zero"]:
+        more["shard"] = draw(st.sampled_from([0, 0, 2, dp, dp * cp]))
+    return replace(base, **some, **more)
+
+
+def asked(plan: Plan) -> tuple[float, float] | None:
+    """What is answered of a plan; None where it is none for this model and system."""
+    batch = plan.dp * plan.micro_batch * 8
+    try:
+        found = estimate(
+            EXPERTS, system=LARGE, gpus=plan.gpus, plan=plan, global_batch=batch, seq_len=2048
+        )
+    except (BadInput, Infeasible):
+        return None
+    return found.step_s, found.peak_memory_bytes
+
+
+@pytest.mark.parametrize("tool", TRAINING)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
+@given(plan=any_plans())
+def test_whatever_comes_back_otherwise_is_said(tool: Tool, plan: Plan) -> None:
+    """Read back, with the words put right that were reported lost, a plan has the same answer."""
+    told = asked(plan)
+    assume(told is not None)
+    run = replace(training(plan), model=EXPERTS, seq_len=2048)
+    written = write_training(tool, run)
+    back = parse_plan(read_arguments(written.text, run.layers, tool).plan, run.gpus)
+    said = {name for note in written.notes for name in re.findall(r"(\w+)=\S+ \(reads back", note)}
+    assert asked(replace(back, **{name: getattr(plan, name) for name in said})) == told, written
+    # Nothing is said without cause.
+    assert all(getattr(back, name) != getattr(plan, name) for name in said)
+
+
+@pytest.mark.parametrize(
+    ("tool", "framework"),
+    [
+        ("megatron", "megatron-core"),
+        ("megatron", "megatron-te"),
+        ("megatron", "megatron-graphs"),
+        ("torchtitan", "torchtitan"),
+        ("deepspeed", "generic"),
+    ],
+)
+def test_a_plan_of_the_tools_own_comes_back_the_same(tool: Tool, framework: str) -> None:
+    plan = Plan(tp=2, sp=tool != "deepspeed", pp=2, dp=4, zero=1, framework=framework)
+    plan = replace(plan, zero=3) if tool == "torchtitan" else plan
+    written = write_training(tool, training(plan))
+    assert not [note for note in written.notes if "reads back" in note]
+    other = write_training(tool, training(replace(plan, framework="jax")))
+    assert any("framework=jax (reads back as" in note for note in other.notes)
 
 
 ODD = {

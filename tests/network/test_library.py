@@ -181,7 +181,8 @@ def test_every_file_has_its_source_and_every_chip_one_link():
     assert fabric_named("8x NDR InfiniBand").id == "infiniband"
     assert fabric_named("two tin cans") is None
     assert library_for(named_system("tpu-v4-pod")) is None
-    assert transport_of(fabrics()["efa"]).efficiency is None
+    assert transport_of(fabrics()["ethernet"]).efficiency is None
+    assert fabric_of("my-cluster-on-roce").id == "roce"
 
 
 # Bus bandwidth at 1 GiB in print (NCCL tests of ALCF). InfiniBand's efficiency is taken from the same 178 of

@@ -15,7 +15,9 @@ from tests.surfaces.command import foretell as command
 
 PLAN = "tp2 zero1 mbs1 recompute=full"
 TRAINING: dict[str, Any] = {"model": "llama-3.1-8b", "seq_len": 4096, "plan": PLAN}
+SERVICE: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 512, "osl": 128}
 SYSTEMS = ("hgx-h100", "dgx-h200", "dgx-b200")
+CATALOGUE = Path(foretell.__file__).parent / "catalog"
 
 
 def test_the_money_pays_for_the_cluster() -> None:
@@ -73,13 +75,64 @@ def test_more_money_does_more_and_the_same_system_ties(tmp_path: Path) -> None:
     large = foretell.compare(("hgx-h100",), budget="8M", **TRAINING)
     assert (large.best.tokens_per_s or 0) > 3 * (small.best.tokens_per_s or 0)
     assert not small.certain  # there is nobody to beat
-    same = foretell.compare(("hgx-h100", "h100-sxm"), gpus=16, **TRAINING)
+    own = (CATALOGUE / "systems" / "hgx-h100.toml").read_text()
+    twin = tmp_path / "twin.toml"
+    twin.write_text(own.replace('"hgx-h100"', '"twin"').replace("10.2 kW", "10.21 kW"))
+    same = foretell.compare(("hgx-h100", str(twin)), gpus=16, **TRAINING)
     assert 0.2 < same.beats[0][1] < 0.8
     assert not same.certain
 
 
+@pytest.mark.parametrize(
+    "names", [("h100-sxm", "hgx-h100"), ("hgx-h100", "H100"), ("dgx-h100", "hgx-h100")]
+)
+def test_one_system_under_two_names_is_told_once(names: tuple[str, str]) -> None:
+    found = foretell.compare((*names, "dgx-h200"), gpus=16, **TRAINING)
+    assert {kind.system for kind in found.kinds} == {names[0], "dgx-h200"}
+    assert f"{names[1]} is the same system as {names[0]}: told once" in found.assumptions
+
+
+@pytest.mark.parametrize(
+    "work", [{"tokens": "1T", **TRAINING}, {**SERVICE, "concurrency": 64, "plan": "tp2"}]
+)
+def test_a_system_without_a_price_is_told_with_what_it_does(work: dict[str, Any]) -> None:
+    """Money that nobody knows is null, no number and no reason to drop a system."""
+    names = ("aws-trn2-ultra", "hgx-h100")
+    by_speed = foretell.compare(names, gpus=64, **work)
+    by_usd = foretell.compare(names, gpus=64, by="usd", **work)
+    for found in (by_speed, by_usd):
+        one = next(kind for kind in found.kinds if kind.system == "aws-trn2-ultra")
+        assert one.problem is None
+        assert "no price" in (one.no_price or "")
+        told = next(row for row in found.to_dict()["systems"] if row["system"] == one.system)
+        money = [told[name] for name in ("usd", "usd_per_million_tokens")]
+        money += [told["interval"]["usd_per_million_tokens"]]
+        money += [v for facts in told["workloads"].values() for n, v in facts.items() if "usd" in n]
+        assert money == [None] * len(money)
+        assert told["paid"] == "no price"
+        low, high = told["interval"]["tokens_per_s"]["p90"]
+        assert 0.0 < low <= told["tokens_per_s"] <= high
+        assert any(
+            "No price is known of aws-trn2-ultra" in text for text in found.to_dict()["conclusions"]
+        )
+    # By speed it has its place; by money it stands behind those that have a price, and beats none.
+    speeds = [kind.tokens_per_s or 0.0 for kind in by_speed.kinds]
+    assert speeds == sorted(speeds, reverse=True)
+    assert len(by_speed.beats) == 2
+    assert [kind.system for kind in by_usd.kinds] == ["hgx-h100", "aws-trn2-ultra"]
+    assert by_usd.to_dict()["best"] == "hgx-h100"
+    assert (by_usd.beats, by_usd.certain) == (((0.5,),), False)
+    with pytest.raises(Infeasible, match="no price"):
+        foretell.compare(("aws-trn2-ultra",), gpus=64, by="usd", **work)
+    if "tokens" in work:
+        alone = foretell.estimate(system="aws-trn2-ultra", gpus=64, **work)
+        assert one.works[0].facts["step_s"] == alone.step_s
+        priced = foretell.compare(names, budget="20M", **work)
+        assert "no price" in (priced.kinds[-1].problem or "")
+
+
 def test_a_service_at_the_load_that_it_bears() -> None:
-    asked: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 512, "osl": 128}
+    asked = SERVICE
     slow = foretell.compare(("hgx-h100", "dgx-h200"), gpus=8, tpot=60, by="usd", **asked)
     fast = foretell.compare(("hgx-h100", "dgx-h200"), gpus=8, tpot=8, by="usd", **asked)
     for kinds, limit in ((slow.kinds, 60), (fast.kinds, 8)):
@@ -170,7 +223,9 @@ def test_a_chip_of_ones_own_among_them() -> None:
         system_cost(SystemQuestion(system=chip, gpus=16)).facts["tco_usd"]
     )
     rented = foretell.compare(("dgx-b200", chip), gpus=16, rent="on-demand", **TRAINING)
-    assert "no such offer" in (rented.kinds[-1].problem or "")
+    assert ["no such offer" in (k.no_price or "") for k in rented.kinds] == [
+        kind.system == chip for kind in rented.kinds
+    ]
     bad = command(
         "compare", "dgx-b200", "--model", "llama-3.1-8b", "--gpus", "8", "--price", "cheap",
         "--years", "long",

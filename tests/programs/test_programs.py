@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import foretell
 from foretell.answer import answer_of
 from foretell.estimate import stages_of_plans
 from foretell.programs import WAITS_EACH_PASS, Laid, held_cores, lay_out, runs_ahead
@@ -217,3 +218,24 @@ def test_who_holds_cores_and_whose_host_is_ahead() -> None:
 def test_ranks_are_numbered_as_the_plan_orders_them() -> None:
     assert rank_stride(parse_plan("tp2 pp4 dp2 mbs1", 16)) == 4
     assert rank_stride(parse_plan("tp2 pp4 dp2 mbs1 order=tp,cp,pp,dp", 16)) == 2
+
+
+@pytest.mark.parametrize(
+    "words", ["ep8 zero3 mbs2", "ep2 zero3 mbs2", "tp2 ep4 zero3 mbs2", "zero3 mbs2"]
+)
+def test_spread_experts_hide_their_weights_as_the_estimate_says(words: str) -> None:
+    """In every piece of a pass two groups gather: neither may wait for the other piece by piece."""
+    job = {"system": "h200-sxm", "gpus": 64, "global_batch": 512, "seq_len": 4096, "plan": words}
+    played = foretell.simulate("mixtral-8x7b", **job)
+    assert played.step_s == pytest.approx(played.estimate.step_s, rel=0.1)
+
+
+def test_gradients_of_every_micro_batch_show_as_the_estimate_says() -> None:
+    """With ZeRO 2 over slow links a reduction outlasts its backward pass, sixteen times a step."""
+    job = {"system": "h100-sxm", "gpus": 128, "global_batch": 256, "seq_len": 8192}
+    played = foretell.simulate("llama-3.1-70b", **job, plan="tp8 zero2 mbs1")
+    shares = {share.name: share for share in played.shares}
+    assert shares["data_parallel"].closed_s > 0.1 * played.step_s
+    assert shares["data_parallel"].simulated_s == pytest.approx(
+        shares["data_parallel"].closed_s, rel=0.1
+    )

@@ -134,15 +134,33 @@ def test_a_batch_equals_its_plans_one_by_one(words: str, system: str) -> None:
 def test_better_hardware_is_never_slower(
     given_base: tuple[Scenario, Plan], field: str, factor: float
 ) -> None:
-    """Also behind products that get shorter, and behind links that get faster."""
+    """Also behind products that get shorter, and behind links that get faster.
+
+    Exactly, where a backward pass is whole. Schedules that split it wait by forms of its parts, of which the
+    weights' has a minus sign, and what hides behind a pass that waits for the host is a share of the pass:
+    both may give back some thousandths of what a part gains where the whole is bound by something else.
+    """
     scenario, base = given_base
+    whole = base.offload == "none" and base.schedule in ("1f1b", "gpipe")
     plans = enumerate_plans(scenario, base).plans
     assume(len(plans) > 0)
     rows = np.random.default_rng(0).choice(len(plans), size=min(40, len(plans)), replace=False)
     some = plans.take(rows)
     before, _ = evaluate(scenario, some)
     after, _ = evaluate(faster(scenario, field, factor), some)
-    assert (after <= before * (1 + 1e-9)).all()
+    assert (after <= before * (1 + (1e-9 if whole else 5e-3))).all()
+
+
+def test_the_stage_that_sets_the_pace_is_the_one_with_the_longest_step() -> None:
+    """Where another stage becomes the busiest, its waiting does not jump: found with half the latency."""
+    scenario = scenario_of("moe")
+    words = "tp2 pp2 vpp2 dp4 ep8 zero0 mbs1 sp recompute=full schedule=zb-v optimizer=adam8bit"
+    plan = parse_plan(f"{words} bucket=200 offload=activations+weights order=tp,cp,pp,dp", 16)
+    factors = np.linspace(1.0, 4.0, 25)
+    steps = [
+        evaluate(faster(scenario, "latency", factor), batch_of([plan]))[0][0] for factor in factors
+    ]
+    assert (np.diff(steps) <= 1e-9 * steps[0]).all()
 
 
 @pytest.mark.parametrize(

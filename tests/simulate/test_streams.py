@@ -291,6 +291,18 @@ def test_gradient_buckets_hide_behind_the_last_backward_pass() -> None:
     assert bucketed(4, 8.0).step_s == pytest.approx(9.0 - 1.5 + 8.0)
 
 
+def test_gradients_of_every_micro_batch_are_waited_for_after_its_backward_pass() -> None:
+    """What is longer than the backward pass shows every time: the next forward pass hides none of it."""
+    chunk = Chunk(
+        forward=Pass(chip_s=1.0),
+        input=Pass(chip_s=2.0),
+        reduces_each=cut("reduce", 4.0, [0.25, 0.5, 0.75, 1.0], 4),
+    )
+    program = Program(ranks=((chunk,),), micro_batches=3, group_use=((1.0,),))
+    played = play_step(schedule_named("1f1b"), program)
+    assert played.step_s == pytest.approx(3 * (1.0 + 0.5 + 4.0))
+
+
 def sharded(gather_s: float) -> PlayedStep:
     pieces = needed(cut("gather", gather_s, [0.25, 0.5, 0.75, 1.0], 4))
     chunk = Chunk(
@@ -307,6 +319,22 @@ def test_weights_are_fetched_one_piece_ahead() -> None:
     """The first piece of a pass shows, the others hide as far as the pieces before them are long enough."""
     assert sharded(0.4).step_s == pytest.approx(4.0 + 4 * 0.1)
     assert sharded(8.0).step_s == pytest.approx(4 * (8.0 + 0.25))
+
+
+def test_weights_of_two_groups_are_fetched_one_piece_ahead_together() -> None:
+    """Spread experts have messages of their own in every piece: they hide as those of one group would."""
+    ends = [0.25, 0.5, 0.75, 1.0]
+    groups = [needed(cut("gather", 0.2, ends, 4, group)) for group in (0, 1)]
+    pieces = (*groups[0], *groups[1])
+    chunk = Chunk(
+        forward=Pass(chip_s=1.0),
+        input=Pass(chip_s=1.0),
+        gathers_forward=pieces,
+        gathers_backward=pieces,
+    )
+    program = Program(ranks=((chunk,),), micro_batches=2, group_use=((1.0,), (1.0,)))
+    played = play_step(schedule_named("1f1b"), program)
+    assert played.step_s == pytest.approx(sharded(0.4).step_s)
 
 
 def test_what_nothing_overlaps_does_not_hold_other_ranks_up() -> None:

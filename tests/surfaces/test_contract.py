@@ -25,7 +25,7 @@ PAID = "--rent --region --price --prices --years --utilisation".split()
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--plot", *EXCHANGE, "--json"],
     "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--plot", *EXCHANGE, "--json"],
-    "memory": [*QUESTION[:-1], "--out", "--import", "--json"],
+    "memory": [*QUESTION[:-1], "--plot", "--out", "--import", "--json"],
     "simulate": [
         *QUESTION[:-1],
         *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --plot --import --json".split(),
@@ -53,7 +53,8 @@ FLAGS = {
     "reference study": ["--out", "--workers", "--json"],
     "reference sensitivity": "--out --gpus --maps --no-maps --json".split(),
     "network": (
-        "--system --collective --bytes --group --placement --algorithm --neighbours --imbalance --json"
+        "--system --collective --bytes --group --placement --algorithm --neighbours --imbalance "
+        "--set --plot --json"
     ).split(),
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
@@ -84,7 +85,7 @@ FLAGS = {
     "characterize trace": [*QUESTION[:-1], "--step", "--picture", "--json"],
     "scaling": (
         "--system --gpus --strategies --mode --plan --micro-batch --batch-per-gpu --global-batch "
-        "--seq-len --target-len --floor --set --study --picture --json"
+        "--seq-len --target-len --floor --set --study --plot --picture --json"
     ).split(),
     "ui": "--port --host --workers --browser --no-browser --json".split(),
     "sweep front": "--folder --plot --json".split(),
@@ -93,7 +94,7 @@ FLAGS = {
     "compare": [
         *"--model --budget --gpus --workload --by --global-batch --seq-len --target-len".split(),
         *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
-        *"--utilisation --region".split(), *RUN, "--set", "--json",
+        *"--utilisation --region".split(), *RUN, "--set", "--plot", "--json",
     ],
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),

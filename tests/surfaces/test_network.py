@@ -171,3 +171,36 @@ def test_a_missing_file_is_one_clear_line() -> None:
     assert outcome.code == 2
     assert outcome.out == ""
     assert "nowhere.csv.gz" in outcome.err
+
+
+ASKED = ("network", "h100-sxm", "--collective", "all-reduce", "--bytes", "1GiB", "--group", "64")
+FASTER = ("--set", "network.cluster.bandwidth_bytes_per_s=100GB/s")
+
+
+def test_fields_of_the_system_are_set_as_in_every_verb() -> None:
+    plain, faster = answer(*ASKED), answer(*ASKED, *FASTER)
+    assert faster["seconds"] < 0.75 * plain["seconds"]
+    assert any(text.startswith("before --set") for text in faster["assumptions"])
+    wrong = foretell(*ASKED, "--set", "model.hidden_size=8", "--set", "network.cluster.bandwith=1")
+    assert wrong.code == 2
+    assert "unknown record" in wrong.err
+
+
+@pytest.mark.parametrize("words", [
+    ASKED,
+    ("compare", "h100-sxm", "h200-sxm", "--model", "gpt2", "--gpus", "8", "--plan", "zero1"),
+])  # fmt: skip
+def test_answers_are_drawn(words: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "figure.json"
+    assert foretell(*words, "--plot", str(file)).code == 0
+    drawn = json.loads(file.read_text())
+    assert drawn["data"]
+    assert drawn["layout"]["title"]["text"]
+
+
+@pytest.mark.parametrize("flag", ["--plot", "--out"])
+def test_memory_is_drawn_by_either_word(flag: str, tmp_path: Path) -> None:
+    file = tmp_path / "memory.svg"
+    asked = ("memory", "gpt2", "--gpus", "8xH100", "--global-batch", "8", "--plan", "zero1")
+    assert foretell(*asked, flag, str(file)).code == 0
+    assert file.read_text().startswith("<svg")

@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "estimate llama-3.1-70b --system h100-sxm --gpus 64 --plan".split()
 PLAN = "tp8 pp2 mbs1 zero1"
+PATIENCE_S = 300.0
+"""What a command is given that should end: a loaded machine is no defect."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def start(env: dict[str, str], *arguments: str, **more: object) -> subprocess.Po
 
 def run(env: dict[str, str], *arguments: str, **more: object) -> tuple[int, str, str]:
     process = start(env, *arguments, **more)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 
@@ -69,7 +71,7 @@ from pathlib import Path
 
 def slow(*args):
     Path({ready!r}).touch()
-    time.sleep(60)
+    time.sleep(600)
 
 import_module("foretell.search.search").evaluate = slow
 """
@@ -86,12 +88,12 @@ def test_an_interrupt_is_quiet(env: dict[str, str], tmp_path: Path, workers: str
 
 def interrupted(process: "subprocess.Popen[str]", ready: Path) -> tuple[int, str, str]:
     """Exit code and output of a process that is interrupted once a file is there."""
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + PATIENCE_S
     while not ready.exists() and time.monotonic() < limit:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
     try:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
     return process.returncode, out, err
@@ -145,8 +147,11 @@ def test_a_full_disk_is_said(env: dict[str, str]) -> None:
 
 
 def test_a_closed_output_is_no_error(env: dict[str, str]) -> None:
-    close = {"preexec_fn": lambda: os.close(1)}
-    assert run(env, "catalog", "chips", **close)[::2] == (0, "")
+    # By a shell: nothing of ours runs between fork and exec, where another thread may hold a lock.
+    command = [sys.executable, "-m", "foretell", "catalog", "chips"]
+    closed = ["bash", "-c", 'exec "$@" >&-', "bash", *command]
+    done = subprocess.run(closed, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_text_that_the_stream_cannot_hold(env: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 import foretell as package
+from foretell.specs.deployment_text import deployment_text
 from tests.surfaces.command import foretell
 
 ASK = (
@@ -60,6 +61,32 @@ def test_rent_is_paid_once():
         1000 * found.usd_per_million_input_tokens + 500 * found.usd_per_million_output_tokens
     )
     assert paid / 1e6 == pytest.approx(3.6 / 3600)
+
+
+@pytest.mark.parametrize("simulate", [False, True])
+def test_size_divides_rent_as_serve_does(simulate):
+    """One meaning of a price per million: whatever the layout, both together pay all chips."""
+    load = {"system": "h100-sxm", "rate": 20.0, "isl": 2000, "osl": 300, "price": 3.6}
+    found = package.size("llama-3.1-8b", ttft=1000, tpot=40, simulate=simulate, **load)
+    assert {choice.option.kind for choice in found.choices} == {"aggregated", "disaggregated"}
+    for choice in found.choices:
+        read, written = choice.usd_per_million_input_tokens, choice.usd_per_million_output_tokens
+        paid = 20.0 * (2000 * read + 300 * written) / 1e6
+        assert paid == pytest.approx(choice.option.gpus * 3.6 / 3600), choice.option.name()
+    one = next(c for c in found.choices if c.option.kind == "aggregated")
+    plan = deployment_text(one.option.instance.deployment)
+    served = package.serve("llama-3.1-8b", gpus=one.option.gpus, plan=plan, **load)
+    for name in ("usd_per_million_input_tokens", "usd_per_million_output_tokens"):
+        assert getattr(one, name) == pytest.approx(getattr(served, name), rel=0.1), name
+
+
+def test_prompts_with_chips_of_their_own_pay_for_these():
+    play = {"requests": 100, "arrivals": "poisson", "prefill_plan": "tp1", "prefill_gpus": 3}
+    found = package.serve("llama-3.1-8b", system="h100-sxm", gpus=4, plan="tp1", rate=4.0, isl=2000, osl=300,
+                          price=3.6, simulate=play)  # fmt: skip
+    read, written = found.usd_per_million_input_tokens, found.usd_per_million_output_tokens
+    assert 4.0 * 2000 * read / 1e6 == pytest.approx(3 * 3.6 / 3600)
+    assert 4.0 * 300 * written / 1e6 == pytest.approx(3.6 / 3600)
 
 
 def test_text_shows_both_definitions_and_the_profile():

@@ -8,7 +8,6 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,12 @@ from tests.surfaces.test_contract import verbs
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "estimate llama-3.1-8b --system h100-sxm --gpus 64".split()
+NOT_COPIED = shutil.ignore_patterns("__pycache__", "static", "parsed.jsonl", "*.new")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.fixture(scope="module")
-def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of an installed package: modules compiled, the catalogue parsed, on the PATH."""
     folder = tmp_path_factory.mktemp("installed")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COLUMNS"))}
@@ -34,19 +34,17 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     program = folder / "foretell"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m foretell "$@"\n')
     program.chmod(0o755)
-    made = not parsed.STORE.exists()
-    if made:
-        parsed.write()
-    yield {
+    # A copy: what other tests read meanwhile is left as it is, and a checkout need not be writable.
+    shutil.copytree(ROOT / "src", folder / "src", ignore=NOT_COPIED)
+    parsed.write(folder / "src" / "foretell" / "catalog" / parsed.STORE.name)
+    return {
         **kept,
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": str(folder / "src"),
         "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
         "PATH": f"{folder}{os.pathsep}{kept['PATH']}",
         "TERM": "xterm-256color",
         "OMP_NUM_THREADS": "1",
     }
-    if made:
-        parsed.STORE.unlink()
 
 
 def on_a_terminal(env: dict[str, str], *arguments: str) -> str:
@@ -66,7 +64,7 @@ def on_a_terminal(env: dict[str, str], *arguments: str) -> str:
             break
         said += more
     os.close(ours)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     return said.decode()
 
 
@@ -132,7 +130,7 @@ def complete(env: dict[str, str], script: Path, *words: str) -> set[str]:
         f"_foretell foretell '{words[-1]}' '{words[-2]}'; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
     done = subprocess.run(
-        ["bash", "-c", asked], env=env, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", asked], env=env, capture_output=True, text=True, timeout=300, check=False
     )
     return {line.strip() for line in done.stdout.splitlines() if line.strip()}
 
@@ -266,6 +264,8 @@ def seconds(env: dict[str, str], *command: str) -> float:
 
 NUMPY_S = 0.1
 """`import numpy` on the machine that the bars are meant for; others are held to as many of theirs."""
+TRIES = 15
+"""Runs of which the least counts: what else goes on makes a run longer, never shorter."""
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,10 @@ NUMPY_S = 0.1
 def test_it_answers_soon(env: dict[str, str], arguments: list[str], bar_s: float) -> None:
     command = ["foretell", *arguments]
     seconds(env, *command)  # compiles
-    loads, takes = [], []
-    for _ in range(3):
-        loads.append(seconds(env, sys.executable, "-c", "import numpy"))
-        takes.append(seconds(env, *command))
-    assert min(takes) < bar_s * max(1.0, min(loads) / NUMPY_S)
+    load_s = take_s = float("inf")
+    for _ in range(TRIES):
+        load_s = min(load_s, seconds(env, sys.executable, "-c", "import numpy"))
+        take_s = min(take_s, seconds(env, *command))
+        if take_s < bar_s * max(1.0, load_s / NUMPY_S):
+            break
+    assert take_s < bar_s * max(1.0, load_s / NUMPY_S)

@@ -110,16 +110,17 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     code = (
         "import json, sys, time\n"
         "from foretell.sweep import optimise as m\n"
-        "real = m._answers\n"
+        "real, calls = m._answers, []\n"
         "def slow(*a):\n"
-        "    time.sleep(0.4)\n"
+        "    calls.append(a)\n"
+        "    time.sleep(600 if len(calls) > 2 else 0)  # it is killed in here\n"
         "    return real(*a)\n"
         "m._answers = slow\n"
         "m.optimise(json.load(open(sys.argv[1])), trials=24, storage=sys.argv[2])\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     worker = subprocess.Popen([sys.executable, "-c", code, str(study), str(file)], env=environment)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and worker.poll() is None:
         if file.exists() and file.read_bytes().count(b'"rows"') >= BATCH:
             break

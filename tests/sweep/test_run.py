@@ -105,16 +105,35 @@ def test_two_processes_write_what_one_writes(tmp_path: Path) -> None:
     assert list(found) == [0]
 
 
+NEVER_DONE = """
+import sys
+
+if "--multiprocessing-fork" in sys.orig_argv:
+    import time
+    from foretell.sweep import shards
+
+    real = shards.shard_bytes
+
+    def slow(study, number):
+        time.sleep(600 if number >= 4 else 0)
+        return real(study, number)
+
+    shards.shard_bytes = slow
+"""
+"""What a worker runs first, so that the sweep is still at work however late it is killed."""
+
+
 def test_killed_in_the_middle_and_resumed_is_as_if_it_had_not_been(tmp_path: Path) -> None:
     file, folder = tmp_path / "study.toml", tmp_path / "killed"
     file.write_text(SLOW_TOML)
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "sitecustomize.py").write_text(NEVER_DONE)
     words = [sys.executable, "-m", "foretell", "sweep", str(file), "--out", str(folder)]
     words += ["--workers", "2"]
-    path = os.pathsep.join(
-        [str(Path(foretell.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    )
+    source = str(Path(foretell.__file__).parents[1])
+    path = os.pathsep.join([str(tmp_path / "first"), source, os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path})
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while len(list((folder / "shards").glob("*.parquet"))) < 1:
         assert process.poll() is None
         assert time.monotonic() < end
@@ -124,7 +143,7 @@ def test_killed_in_the_middle_and_resumed_is_as_if_it_had_not_been(tmp_path: Pat
     assert process.wait() == -signal.SIGKILL
     # Its workers end with it.
     assert len(workers) >= 2
-    assert psutil.wait_procs(workers, timeout=30)[1] == []
+    assert psutil.wait_procs(workers, timeout=120)[1] == []
     halfway = status(folder)
     assert not halfway.complete
     assert not halfway.running

@@ -79,6 +79,13 @@ SAME: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
         ("network", "h100-sxm", "--collective", "all-reduce", "--bytes", "64MiB", "--group", "16"),
     ),
     (
+        "network",
+        {"system": "h100-sxm", "collective": "all-reduce", "bytes": "64MiB", "group": 16,
+         "set": {"network.cluster.bandwidth_bytes_per_s": "100 GB/s"}},
+        ("network", "h100-sxm", "--collective", "all-reduce", "--bytes", "64MiB", "--group", "16",
+         "--set", "network.cluster.bandwidth_bytes_per_s=100 GB/s"),
+    ),
+    (
         "compare",
         {"systems": ["h100-sxm", "mi300x"], "model": "gpt2", "gpus": 64, "plan": "zero1", "by": "usd"},
         (
@@ -146,6 +153,19 @@ def wrong(api: TestClient, verb: str, body: Any, status: int = 422) -> dict[str,
     for error in errors:
         assert set(error) == {"path", "value", "message", "allowed", "nearest"}
     return {error["path"]: error for error in errors}
+
+
+def test_a_text_where_a_number_belongs_is_told_in_our_words(api: TestClient) -> None:
+    told = wrong(api, "serve", {**SERVED, "isl": "4k", "concurrency": "many"})
+    assert (told["isl"]["message"], told["isl"]["nearest"]) == ("not a number", "4096 or 4000")
+    assert (told["concurrency"]["message"], told["concurrency"]["nearest"]) == (
+        "not a number",
+        None,
+    )
+    assert (
+        wrong(api, "estimate", {**WHERE, "seq_len": 1.5})["seq_len"]["message"]
+        == "not a whole number"
+    )
 
 
 @pytest.mark.parametrize(

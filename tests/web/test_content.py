@@ -110,7 +110,9 @@ def test_what_an_object_calls_itself_reaches_no_file(
     assert ask(api, "cost/system", {"system": own})
     body["systems"] = [body.pop("system")]
     assert ask(api, "compare", body)["systems"][0]["usd"] > 0
-    assert ask(api, "compare", {**body, "rent": "spot"})["fits"] == "no"
+    rented = ask(api, "compare", {**body, "rent": "spot"})["systems"][0]
+    assert rented["usd"] is None
+    assert "no such offer" in rented["no_price"]
     assert not [path for path in opened if ".." in path or "xxx" in path]
 
 

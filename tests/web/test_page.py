@@ -125,7 +125,19 @@ def test_what_is_wrong_stands_beside_its_field(watched: Watched) -> None:
     watched.after(lambda: page.fill("#field-model", "llama-3.1-405b"))
     assert page.get_attribute("#field-model", "aria-invalid") == "false"
     assert "memory" in page.inner_text("[data-scenario=A]")
+    watched.after(lambda: page.fill("#field-gpus", "4k"))
+    assert "did you mean 4096 or 4000?" in page.inner_text("#field-gpus-wrong")
     watched.said = [said for said in watched.said if "422" not in said]  # the browser's own remark
+
+
+def test_a_plan_that_does_not_fit_is_shown_with_why_and_what_would(watched: Watched) -> None:
+    page = watched.open(
+        "view=training&1.model=llama-3.1-70b&1.system=h100-sxm&1.gpus=64&1.plan=tp2 zero0"
+    )
+    told = page.inner_text("[data-scenario=A] [role=alert]")
+    assert "too much" in told
+    assert "did you mean tp" in told
+    assert page.locator("[data-figure=time] .barlayer .point").count() > 3
 
 
 def test_serving_is_what_python_says(watched: Watched) -> None:
@@ -224,6 +236,47 @@ def test_the_timeline_and_its_trace(watched: Watched) -> None:
     assert {"X", "M", "C"} <= {event["ph"] for event in events}
     page.click("#memory-over-step")
     page.wait_for_selector("[data-figure=memory-over-step] .plot:not(.waiting) svg.main-svg")
+    # With another scenario every figure is the other one's, what was asked for apart included.
+    with page.expect_request("**/api/figures/memory-over-step"):
+        watched.after(lambda: page.click("#add"))
+    for figure, title in (
+        ("timeline", "One step of B"),
+        ("memory-over-step", "Memory of B over a step"),
+    ):
+        assert page.inner_text(f"[data-figure={figure}] h2") == title
+        assert page.get_attribute(f"[data-figure={figure}] .plot", "aria-label") == title
+    assert page.locator("[data-figure=memory-over-step] .waiting").count() == 0
+
+
+def test_an_answer_to_an_earlier_question_is_not_shown(watched: Watched) -> None:
+    """From the first letter typed the page says that it is at work, then shows what was asked last."""
+    page = watched.open(f"view=training&{QUERY}")
+    busy = page.evaluate(
+        """() => {
+          const field = document.getElementById("field-gpus");
+          field.value = "32";
+          field.dispatchEvent(new Event("input"));
+          return document.getElementById("answer").getAttribute("aria-busy");
+        }"""
+    )
+    assert busy == "true"
+    page.wait_for_selector("html[data-drawn='2'] main[aria-busy=false]")
+    held: list[Any] = []
+
+    def slow_once(route: Any) -> None:
+        if held:
+            route.continue_()
+        held.append(route)
+
+    page.route("**/api/search", slow_once)
+    with page.expect_request("**/api/search"):
+        page.fill("#field-gpus", "64")
+    page.fill("#field-gpus", "8")
+    held[0].continue_()
+    page.wait_for_selector("html[data-drawn='3'] main[aria-busy=false]")
+    assert watched.value("step_s") == foretell.search(**{**SMALL, "gpus": 8}).best.step_s  # type: ignore[arg-type]
+    assert parse_qs(urlparse(page.url).query)["1.gpus"] == ["8"]
+    page.unroute("**/api/search")
 
 
 def test_accuracy_is_searchable_down_to_a_row(watched: Watched) -> None:

@@ -34,6 +34,7 @@ from foretell.calibrate.collectives_start import (
     FAMILIES,
     INSIDE_FREE,
     INSIDE_START,
+    KIN,
     SHARED,
     TRANSPORT_START,
     VERSIONED,
@@ -43,6 +44,8 @@ from foretell.network.library import Custom, Inside
 from foretell.records import dataclass
 
 Array = NDArray[np.float64]
+PRINTED = Path(__file__).parent / "published_collectives.csv"
+"""Collectives over nodes from logs in print, by hand; the source stands in each row."""
 SMALL_BYTES, LARGE_BYTES = 65536.0, 16.0 * 2**20
 SPREAD, PRIOR = 0.12, 1.0
 """Residual, in logarithms, that counts as one; and how far a coefficient may lightly leave its start."""
@@ -87,9 +90,11 @@ def fit(rows: Sequence[Row]) -> Fit:
         mine = [part for part in own if part.site.link == link]
         now = _solve(now, [(f"custom:{link}", free) for free in CUSTOM_FREE], mine)
     now = _kin_custom(now, {part.site.link for part in own})
-    for fabric in sorted({part.site.fabric for part in parts if part.spans} & SHARED.keys()):
-        mine = [part for part in parts if part.spans and part.site.fabric == fabric]
-        now = _solve(now, _fabric_free(fabric, mine), mine)
+    # Where the links of a node were never measured, what is theirs would pass for the fabric's.
+    far = [part for part in parts if part.spans and part.site.link in INSIDE_START]
+    for fabric in sorted({part.site.fabric for part in far} & SHARED.keys()):
+        mine = [part for part in far if part.site.fabric == fabric]
+        now = _solve(_from_kin(now, fabric), _fabric_free(fabric, mine), mine)
     now = _empty(now, batches(told))
     return _judged(now, parts)
 
@@ -118,6 +123,17 @@ def _kin_custom(now: Coefficients, fitted: set[str]) -> Coefficients:
             means: dict[str, Any] = {item.field: _mean(item.field, known) for item in CUSTOM_FREE}
             custom[link] = replace(CUSTOM_START[link], **means)
     return replace(now, custom=custom)
+
+
+def _from_kin(now: Coefficients, fabric: str) -> Coefficients:
+    """A fabric that has a kin starts where that one's fit ended; others as they are."""
+    kin = KIN.get(fabric, fabric)
+    begun = {
+        name: replace(now.between[f"{kin}/{name.split('/')[1]}"], id=name)
+        for name in now.between
+        if name.startswith(f"{fabric}/")
+    }
+    return replace(now, between={**now.between, **begun})
 
 
 def _mean(field: str, links: Sequence[Inside | Custom]) -> float | tuple[float, ...]:
@@ -334,8 +350,8 @@ def _judged(now: Coefficients, parts: Sequence[Batch]) -> Fit:
 
 
 def read_all(folder: Path) -> list[Row]:
-    """Every row of a folder of published data."""
-    return [row for path in tables_of(folder) for row in read_rows(path)]
+    """Every row of a folder of published data, and of the logs in print that were compiled by hand."""
+    return [row for path in (*tables_of(folder), PRINTED) for row in read_rows(path)]
 
 
 def main(arguments: Sequence[str], write: Callable[[str], object] = sys.stdout.write) -> int:

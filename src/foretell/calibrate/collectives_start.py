@@ -122,7 +122,44 @@ _SOCKETS = replace(
     exchange_efficiency=0.11,
     empty_peer_s=10e-6,
 )
+_VERBS = Between(
+    id="infiniband/verbs",
+    reference_latency_s=5e-6,
+    step_s=(2.7e-6, 4e-6, 14e-6),
+    inner_step_s=(1e-6, 2e-6, 3.4e-6),
+    hop_s=(5e-6, 8.5e-6, 14e-6),
+    chunk_share=(0.25, 0.6, 0.6),
+    hop_chunk_share=(0.3, 0.6, 0.6),
+    chunk_bytes=(160e3, 320e3, 170e3),
+    efficiency=0.89,
+    tree_efficiency=(0.23, 0.85, 0.92),
+    overlap=(1.0, 1.0, 0.5),
+    alone_share=0.85,
+    peer_base_s=15e-6,
+    peer_step_s=(2e-6, 2e-6),
+    peer_chunk_share=0.3,
+    exchange_efficiency=0.7,
+    empty_peer_s=1e-6,
+)
 TRANSPORT_START: Mapping[str, Between] = {
+    "infiniband/verbs": _VERBS,
+    "efa/ofi": replace(
+        _VERBS,
+        id="efa/ofi",
+        step_s=(12e-6, inf, 30e-6),
+        hop_s=(14e-6, inf, 40e-6),
+        chunk_share=(0.2, inf, 0.6),
+        hop_chunk_share=(0.25, inf, inf),
+        efficiency=0.75,
+    ),
+    "tcpxo/fastrak": replace(
+        _VERBS,
+        id="tcpxo/fastrak",
+        step_s=(40e-6, inf, 60e-6),
+        hop_s=(40e-6, inf, 60e-6),
+        chunk_share=(0.2, inf, 0.6),
+        hop_chunk_share=(0.25, inf, inf),
+    ),
     "slingshot-11/ofi": replace(_OFI, id="slingshot-11/ofi"),
     "slingshot-11/ofi-tuned": _OFI,
     "slingshot-11/ofi-rendezvous": replace(_OFI, id="slingshot-11/ofi-rendezvous"),
@@ -158,8 +195,8 @@ BETWEEN_FREE = (
         field="tree_efficiency",
         place=2,
         most=1.0,
-        # LL sends four bytes for one between nodes (NCCL's tuning source).
-        also=lambda value: {"tree_efficiency": (value / 4.0, inf, value)},
+        # LL sends four bytes for one between nodes, LL128 a flag for fifteen words (NCCL's tuning source).
+        also=lambda value: {"tree_efficiency": (value / 4.0, 0.92 * value, value)},
     ),
     Free(name="overlap", field="overlap", place=2, most=1.0),
     Free(name="alone_share", field="alone_share", most=1.0),
@@ -183,7 +220,13 @@ SHARED: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str]]] = {
             "peer_base peer_step_ll peer_step_simple peer_chunk exchange_efficiency".split()
         ),
     ),
+    "infiniband": (frozenset(), frozenset(), frozenset(["alone_share"])),
+    "roce": (frozenset(), frozenset(), frozenset(["alone_share"])),
+    "efa": (frozenset(), frozenset(), frozenset(["alone_share"])),
+    "tcpxo": (frozenset(), frozenset(), frozenset(["alone_share"])),
 }
 """Fabric -> coefficients shared by all its transports, by a family of them, and not fitted at all."""
+KIN = {"roce": "infiniband"}
+"""Fabric -> the one whose fitted coefficients its own fit starts from: both are verbs to NCCL."""
 VERSIONED: Mapping[str, tuple[str, ...]] = {"slingshot-11": ("2.21",)}
 """Fabric -> library versions whose trees take another chunk."""

@@ -165,12 +165,13 @@ def _rates(measured: Measurements) -> dict[str, float]:
 
 
 def _peaks(rates: Mapping[str, float], on_cpu: bool) -> dict[str, Any]:
-    """Peaks by format; products in 16 bits are what plans run, so that there is always one of them."""
+    """Peaks by format; products in 16 bits are what plans run, so that there are always some."""
     found = {name: told(rate, "the best product measured") for name, rate in rates.items()}
     if not {"bf16", "fp16"} & rates.keys():
         widest = "a CPU's fp32 rate" if on_cpu else "the fp32 rate"
         value = max(rates.values())
-        found["bf16"] = told(value, f"not measured: {widest} stands for it", "inferred")
+        for name in ("bf16", "fp16"):
+            found[name] = told(value, f"not measured: {widest} stands for it", "inferred")
     return found
 
 

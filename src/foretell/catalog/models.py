@@ -30,6 +30,8 @@ PACKED = re.compile(
     r"|awq|gptq|kv|dynamic|static|block|marlin|quantized|turbo)$"
 )
 """Endings of repositories' names that leave the model's shape as it is."""
+LEAST_BEGINNING = 4
+"""Letters and digits from which on a beginning says which models are meant."""
 Given = str | os.PathLike[str] | Mapping[str, Any]
 """A name or path, or a parsed config (Hugging Face's form or ours)."""
 
@@ -313,7 +315,10 @@ def _unknown(name: str) -> BadInput:
     import difflib  # only a failing run pays for it
 
     names = load_names()
-    close = difflib.get_close_matches(name_key(name)[:100], names.by_key, n=8, cutoff=0.6)
+    key = name_key(name)[:100]
+    close = difflib.get_close_matches(key, names.by_key, n=8, cutoff=0.6)
+    if len(key) >= LEAST_BEGINNING:  # llama-4 is the beginning of two names, and like many others
+        close = [name for name in names.by_key if name.startswith(key)] + close
     near = list(dict.fromkeys(names.by_key[key] for key in close))[:3]
     return BadInput(
         [

@@ -8,6 +8,7 @@ read as TOML. What JSON would not give back the same, such as dates, gets no lin
 
 import hashlib
 import json
+import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -57,10 +58,13 @@ def build(folder: Path = FOLDER) -> bytes:
 
 
 def write(path: Path = STORE) -> None:
-    """Write the store anew, whole or not at all."""
-    new = path.with_suffix(".new")
-    new.write_bytes(build())
-    new.replace(path)
+    """Write the store anew, whole or not at all; who else does so at the same time is not in the way."""
+    new = path.with_suffix(f".{os.getpid()}.new")
+    try:
+        new.write_bytes(build())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from foretell.characterize.config import Point
 from foretell.characterize.groups import Groups
 from foretell.characterize.parts import Block, Cut, Head, Table, turns_of
 from foretell.characterize.recorder import Message, Recorder
-from foretell.characterize.shards import DTYPES, Flat, Update
+from foretell.characterize.shards import Flat, Update, computing
 from foretell.characterize.tensors import Kept
 from foretell.sharding.pipeline import chunk_sizes
 from foretell.specs.plan import Plan
@@ -73,7 +73,7 @@ class Trainer:
         shape = (point.micro_batches, self.plan.micro_batch, point.seq_len)
         self.ids = torch.randint(point.sizes.vocab, shape, generator=chance).to(device)
         self.targets = torch.randint(point.sizes.vocab, shape, generator=chance).to(device)
-        form = DTYPES[self.plan.weights]
+        form = computing(self.plan)
         self.turns = turns_of(point.sizes, point.seq_len, torch.empty(0, dtype=form, device=device))
         self.kept: Kept | None = None
         self.waiting: list[tuple[Any, Tensor]] = []
@@ -238,7 +238,7 @@ class Trainer:
 
     def _receive(self, *, forward: bool) -> Tensor:
         """From the stage before, or behind; the two ways have communicators of their own."""
-        x = torch.empty(self._shape(), dtype=DTYPES[self.plan.weights], device=self.device)
+        x = torch.empty(self._shape(), dtype=computing(self.plan), device=self.device)
         source, group = self.groups.neighbour(-1 if forward else 1), self.back[0 if forward else 1]
         message = self._message("receive", forward, x)
         self.recorder.waiting(message, lambda: dist.recv(x, source, group=group))
@@ -316,8 +316,7 @@ def attending(plan: Plan, device: str) -> Any:
     names = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
     if not plan.flash:
         return sdpa_kernel(SDPBackend.MATH)
-    if (
-        plan.weights == "fp32"
-    ):  # of the fused ones the only one for 32 bits; it knows no shared keys
+    if computing(plan) == torch.float32:
+        # Of the fused ones the only one for 32 bits; it knows no shared keys.
         return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
     return sdpa_kernel(names[plan.attention]) if plan.attention in names else nullcontext()

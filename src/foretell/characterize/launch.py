@@ -95,8 +95,10 @@ class Watch:
         last, limit = time.monotonic(), START_S
         while True:
             over = self.process.poll() is not None
+            # Taken before the look: what was written until now is seen, however long this process is held up.
+            now = time.monotonic()
             for line in self._lines():
-                last = time.monotonic()
+                last = now
                 limit = timeout_s
                 self._hear(line)
             if over:
@@ -104,9 +106,9 @@ class Watch:
                 if self.ended and code == 0:
                     return None
                 return self.key, self.why or _died(code, log)
-            if self.why and time.monotonic() - last > GRACE_S:
+            if self.why and now - last > GRACE_S:
                 return self.key, self.why
-            if time.monotonic() - last > limit:
+            if now - last > limit:
                 return self.key, f"hung: no sign of life for {limit:.0f} s"
             time.sleep(LOOK_S)
 

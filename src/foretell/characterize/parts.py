@@ -1,7 +1,8 @@
 """A decoder in pieces, plain or cut by tensor parallelism: table, layers, head with loss.
 
 Linear maps are cut by columns, then by rows, attention by heads, table and head by the vocabulary; entering
-and leaving such a region sends what sharding/tensor.py says. torch is imported with this file.
+and leaving such a region sends what sharding/tensor.py says. Weights that are wider than what products run in
+are cast where they are used, and the copy is not kept. torch is imported with this file.
 """
 
 from typing import Any
@@ -13,6 +14,8 @@ from torch.nn import functional
 from foretell.calibrate.measure.modules import angles, rotated
 from foretell.characterize.groups import Groups
 from foretell.characterize.models import Sizes
+from foretell.characterize.shards import computing
+from foretell.cost.software import narrow_loss
 
 Angles = tuple[Tensor, Tensor]
 
@@ -83,17 +86,49 @@ class _GatherLinear(torch.autograd.Function):  # type: ignore[misc, unused-ignor
         """Gather, multiply."""
         ctx.save_for_backward(x, weight)
         ctx.cut, ctx.biased = cut, bias is not None
-        return functional.linear(cut.gathered(x, "activations"), weight, bias)
+        return functional.linear(cut.gathered(x, "activations"), *_cast(x, weight, bias))
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
         """Gather again for the weight's gradient; the input's is scattered."""
         x, weight = ctx.saved_tensors
         whole = ctx.cut.gathered(x, "activations again")
-        dx = ctx.cut.scattered(slope @ weight, "activations back")
+        dx = ctx.cut.scattered(slope @ weight.to(slope.dtype), "activations back")
         rows = slope.flatten(0, 1)
-        dw = rows.t() @ whole.flatten(0, 1)
-        return dx, dw, rows.sum(0) if ctx.biased else None, None
+        dw = (rows.t() @ whole.flatten(0, 1)).to(weight.dtype)
+        return dx, dw, rows.sum(0).to(weight.dtype) if ctx.biased else None, None
+
+
+def _cast(x: Tensor, *weights: Tensor | None) -> list[Tensor | None]:
+    """Weights as their product with `x` takes them."""
+    return [None if weight is None else weight.to(x.dtype) for weight in weights]
+
+
+class _CastLinear(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """A linear map with weights wider than its products: the narrow copy is made again on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Cast, multiply."""
+        ctx.save_for_backward(x, weight)
+        ctx.biased = bias is not None
+        return functional.linear(x, *_cast(x, weight, bias))
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Gradients of weights in the weights' dtype."""
+        x, weight = ctx.saved_tensors
+        rows = slope.flatten(0, -2)
+        dw = (rows.t() @ x.flatten(0, -2)).to(weight.dtype)
+        dx = slope @ weight.to(slope.dtype)
+        return dx, dw, rows.sum(0).to(weight.dtype) if ctx.biased else None
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x times the weight, in the dtype of x."""
+    if weight.dtype == x.dtype:
+        return functional.linear(x, weight, bias)
+    return _CastLinear.apply(x, weight, bias)
 
 
 class _LeaveTokens(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
@@ -133,7 +168,7 @@ class Columns(nn.Module):  # type: ignore[misc, unused-ignore]
             return _GatherLinear.apply(x, self.weight, self.bias, self.cut)
         if self.cut.parts > 1:
             x = _Enter.apply(x, self.cut)
-        return functional.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 class Rows(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -148,9 +183,9 @@ class Rows(nn.Module):  # type: ignore[misc, unused-ignore]
     def forward(self, x: Tensor) -> Tensor:
         """Multiply and leave."""
         if self.cut.parts == 1:
-            return functional.linear(x, self.weight, self.bias)
-        y = leave(functional.linear(x, self.weight), self.cut)
-        return y if self.bias is None else y + self.bias
+            return linear(x, self.weight, self.bias)
+        y = leave(linear(x, self.weight), self.cut)
+        return y if self.bias is None else y + self.bias.to(y.dtype)
 
 
 class _Rms(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
@@ -162,7 +197,7 @@ class _Rms(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
         wide = x.float()
         scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + least)
         ctx.save_for_backward(x, scale, weight)
-        return (wide * scale).to(x.dtype) * weight
+        return (wide * scale).to(x.dtype) * weight.to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -185,13 +220,22 @@ class Rms(nn.Module):  # type: ignore[misc, unused-ignore]
     def forward(self, x: Tensor) -> Tensor:
         """Over the last dim."""
         if x.is_cuda:
-            return functional.rms_norm(x, (x.shape[-1],), self.weight, 1e-5)
+            return functional.rms_norm(x, (x.shape[-1],), self.weight.to(x.dtype), 1e-5)
         return _Rms.apply(x, self.weight, 1e-5)
+
+
+class LayerNorm(nn.LayerNorm):  # type: ignore[misc, unused-ignore]
+    """PyTorch's, which on GPUs wants weights in the dtype of its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Over the last dim."""
+        weight, bias = _cast(x, self.weight, self.bias)
+        return functional.layer_norm(x, self.normalized_shape, weight, bias)
 
 
 def norm_of(sizes: Sizes) -> nn.Module:
     """The model's normalisation."""
-    return Rms(sizes.hidden) if sizes.style == "llama" else nn.LayerNorm(sizes.hidden)
+    return Rms(sizes.hidden) if sizes.style == "llama" else LayerNorm(sizes.hidden)
 
 
 class Block(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -239,6 +283,7 @@ class Table(nn.Module):  # type: ignore[misc, unused-ignore]
     def __init__(self, sizes: Sizes, cut: Cut) -> None:
         super().__init__()
         self.cut, self.rows = cut, sizes.vocab // cut.parts
+        self.form = computing(cut.groups.plan)
         self.weight = nn.Parameter(torch.empty(self.rows, sizes.hidden))
         some = sizes.positions
         self.positions = nn.Parameter(torch.empty(some, sizes.hidden)) if some else None
@@ -247,25 +292,25 @@ class Table(nn.Module):  # type: ignore[misc, unused-ignore]
         """Own rows, then those of the other ranks."""
         cut = self.cut
         if cut.parts == 1:
-            x = functional.embedding(ids, self.weight)
+            x = functional.embedding(ids, self.weight).to(self.form)
         else:
             own = ids - cut.rank * self.rows
             here = (own >= 0) & (own < self.rows)
-            x = functional.embedding(own.clamp(0, self.rows - 1), self.weight)
+            x = functional.embedding(own.clamp(0, self.rows - 1), self.weight).to(self.form)
             x = leave(x * here[..., None], cut)
         if self.positions is None:
             return x
         first = cut.rank * x.shape[1] if cut.tokens else 0
-        return x + self.positions[first : first + x.shape[1]]
+        return x + self.positions[first : first + x.shape[1]].to(x.dtype)
 
 
 class Head(nn.Module):  # type: ignore[misc, unused-ignore]
-    """Last norm, scores, mean cross-entropy: in 32 bits where a master copy is, else as the scores are."""
+    """Last norm, scores, mean cross-entropy: in 32 bits where weights or a copy are, else as the scores."""
 
     def __init__(self, sizes: Sizes, cut: Cut) -> None:
         super().__init__()
         self.cut, self.rows = cut, sizes.vocab // cut.parts
-        self.wide = cut.groups.plan.master != "none"
+        self.wide = not narrow_loss(cut.groups.plan)
         self.norm = norm_of(sizes)
         self.scores = Columns(sizes.hidden, sizes.vocab, False, cut)
 

@@ -37,6 +37,13 @@ RUNS: dict[str, tuple[object, ...]] = {
     "framework": (FRAMEWORK,),
 }
 """Fields of a plan, and the values that the runner has."""
+COMPUTES = {
+    "bf16": ("bf16", "fp32"),
+    "fp16": ("fp16", "fp32"),
+    "fp32": ("fp32",),
+    "tf32": ("fp32",),
+}
+"""Precision of the products -> dtypes of the weights: their own, or wider ones that each use casts."""
 
 
 def plan_of(text: str, processes: int, micro_batch: int | None) -> Plan:
@@ -46,10 +53,8 @@ def plan_of(text: str, processes: int, micro_batch: int | None) -> Plan:
         message = "is given in the plan too, as mbs"
         raise BadInput([Problem(path="micro_batch", value=micro_batch, message=message)])
     plan = parse_plan(text, processes)
-    if (
-        plan.weights == "fp32" and "precision" not in named
-    ):  # the runner computes in the weights' dtype
-        plan = replace(plan, precision="fp32")
+    if "precision" not in named and plan.weights in COMPUTES:  # as the weights are
+        plan = replace(plan, precision=plan.weights)  # type: ignore[arg-type]
     told = {"fused": False, "framework": FRAMEWORK, "attention": "fa2" if plan.flash else "auto"}
     if micro_batch is not None:
         told["micro_batch"] = micro_batch
@@ -71,6 +76,14 @@ def plan_problems(plan: Plan, sizes: Sizes, processes: int, seq_len: int) -> lis
     if plan.gpus != processes:
         message = f"dp{plan.dp} tp{plan.tp} pp{plan.pp} are not {processes} processes"
         found.append(Problem(path="plan", value=plan.gpus, message=message))
+    if plan.weights in RUNS["weights"] and plan.weights not in COMPUTES.get(
+        plan.precision, RUNS["weights"]
+    ):
+        message = f"products in {plan.precision} do not take weights in {plan.weights}"
+        allowed = ", ".join(p for p, weights in COMPUTES.items() if plan.weights in weights)
+        found.append(
+            Problem(path="plan.precision", value=plan.precision, message=message, allowed=allowed)
+        )
     if plan.master == "none" and not plan.weights == plan.gradients == plan.states:
         message = "without a master copy weights, gradients and states have one dtype"
         found.append(Problem(path="plan.master", value=plan.master, message=message))

@@ -17,7 +17,7 @@ from foretell.characterize.config import Config, Point, Settings, read_config
 from foretell.characterize.files import FAILED, POINTS, Task, write_whole
 from foretell.characterize.launch import Place
 from foretell.errors import BadInput, Problem
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 
 if TYPE_CHECKING:
     from foretell.characterize.predict import Prediction
@@ -48,7 +48,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Characterized:
+class Characterized(Told):
     """What a run did."""
 
     out: str

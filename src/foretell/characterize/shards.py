@@ -22,6 +22,11 @@ from foretell.specs.plan import Plan
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+def computing(plan: Plan) -> torch.dtype:
+    """In what products run, and what is kept and sent of them; weights may be wider."""
+    return DTYPES.get(plan.precision, torch.float32)
+
+
 class Flat:
     """Weights of some pieces as one buffer, with their gradients' sum and the master copy."""
 
@@ -55,7 +60,9 @@ class Flat:
                 at = sum(size for _, size, _ in self.spots)
                 cut, shape, size = is_cut(module, name), weight.shape, weight.numel()
                 view = self.whole[at : at + size].view(shape).data
-                view.normal_(0.0, 0.02, generator=own if cut else alike)
+                # In 32 bits: a generator's draws in another dtype are others.
+                drawn = torch.empty(shape, dtype=torch.float32, device=device)
+                view.copy_(drawn.normal_(0.0, 0.02, generator=own if cut else alike))
                 if view.dim() == 1:  # norms and biases: never zeros, which run faster than others
                     view.add_(1.0)
                 self.common += [] if cut else [len(self.parameters)]

@@ -36,7 +36,7 @@ def show(name: Named, *, json: Json = False) -> int:
     """One entry with the source of every value."""
     from foretell.report.entry import entry
 
-    found = entry(name)
+    found = entry(names.own_path(name))
     if json:
         write_json(found)
     else:

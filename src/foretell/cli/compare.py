@@ -6,8 +6,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from foretell.cli import names
-from foretell.cli.flags import Conditions, Json, Settings, by_name, decimal, number
+from foretell.cli.flags import Conditions, Json, Plot, Settings, by_name, decimal, number
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 
 Systems = Annotated[
     str,
@@ -15,7 +16,11 @@ Systems = Annotated[
 ]
 Model = Annotated[
     str | None,
-    Parameter(metavar="MODEL", help="An id, a config.json or its folder, or a TOML file."),
+    Parameter(
+        metavar="MODEL",
+        converter=names.model_given,
+        help="An id, a config.json or its folder, or a TOML file.",
+    ),
 ]
 Budget = Annotated[
     str | None,
@@ -114,11 +119,13 @@ def compare(
     asked: Asked = NOTHING,
     conditions: Conditions = NO_RUN,
     set: Settings = (),
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """The best cluster of each kind for the money and the work, and whether the order is certain."""
     from foretell.procure.compare import compare as run
 
+    file = plot_file(plot)
     with no_as_json(json):
         found = run(
             systems,
@@ -131,6 +138,7 @@ def compare(
             **asked.arguments(),
             **conditions.arguments(),
         )
+    write_plot(file, "compare", found.to_dict)
     if json:
         write_json(found.to_dict())
     else:

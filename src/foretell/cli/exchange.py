@@ -17,6 +17,7 @@ MaybeModel = Annotated[
     str | None,
     Parameter(
         completer=names.models,
+        converter=names.model_given,
         show_default=False,
         help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file; "
         "may be left out where --import names it.",

@@ -18,6 +18,7 @@ ModelName = Annotated[
     str,
     Parameter(
         completer=names.models,
+        converter=names.model_given,
         help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file.",
     ),
 ]

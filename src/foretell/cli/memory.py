@@ -22,7 +22,12 @@ def memory(
     question: Question = NOTHING_SET,
     out: Annotated[
         str,
-        Parameter(metavar="FILE", help="A figure (.svg, .html, .png), or everything as .json."),
+        Parameter(
+            name=("--plot", "--out"),
+            metavar="FILE",
+            show_default=False,
+            help="Write a figure (.svg, .html, .png), or everything as .json.",
+        ),
     ] = "",
     import_: Import = None,
     json: Json = False,

@@ -5,8 +5,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from foretell.cli import names
-from foretell.cli.flags import Json, number
+from foretell.cli.flags import Json, Plot, Settings, number
 from foretell.cli.output import write_json
+from foretell.cli.plots import plot_file, write_plot
 
 
 def network(
@@ -47,11 +48,14 @@ def network(
     imbalance: Annotated[
         float, Parameter(metavar="X", help="All-to-all: the busiest member's part over the mean.")
     ] = 1.0,
+    set: Settings = (),
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """Time, bandwidths, the algorithm taken and why, and a table over sizes."""
     from foretell.collective import collective as ask
 
+    file = plot_file(plot)
     found = ask(
         system,
         collective=collective,
@@ -61,7 +65,9 @@ def network(
         algorithm=algorithm,
         neighbours=number(neighbours),
         imbalance=imbalance,
+        set=set,
     )
+    write_plot(file, "network", found.to_dict)
     if json:
         write_json(found.to_dict())
     else:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from foretell.cli import names
 from foretell.cli.flags import Json, Settings, SystemName, decimal, number
 from foretell.cli.output import write_json
 from foretell.errors import BadInput, Problem
@@ -56,7 +57,12 @@ Whole = Annotated[
 ]
 Drawn = Annotated[
     str | None,
-    Parameter(metavar="FILE", help="Write a picture: .svg, .html, or .png where a browser is."),
+    Parameter(
+        name=("--plot", "--picture"),
+        negative="",
+        metavar="FILE",
+        help="Write a picture: .svg, .html, or .png where a browser is.",
+    ),
 ]
 
 
@@ -97,7 +103,7 @@ def scaling(
         from foretell.scaling.run import scaling as run
 
         found = run(
-            *models,
+            *map(names.own_path, models),
             system=system,
             gpus=number(gpus),
             strategies=strategies,

@@ -24,6 +24,7 @@ from foretell.economics.settings import set_prices
 from foretell.economics.tree import central
 from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
 from foretell.errors import BadInput, Problem
+from foretell.network.topologies import unknown
 from foretell.overrides import Setting, apply_settings, parse_settings
 from foretell.question import designed
 from foretell.records import dataclass
@@ -75,6 +76,8 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     chip = apply_settings(system.chip, settings, "chip", seen)
     network = apply_settings(system.network, settings, "network", seen)
     system = replace(system, chip=chip, network=network)
+    if problems := unknown(network.tiers):
+        raise BadInput(problems)
     gpus = _gpus(question.gpus, system)
     dies = dies_apart(system)
     if dies > 1 and system.design is not None:

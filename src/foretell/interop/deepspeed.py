@@ -1,7 +1,8 @@
 """DeepSpeed's JSON: batch sizes, `zero_optimization`, dtypes, AutoTP and AutoEP.
 
 Keys as of docs/_pages/config-json.md. train_batch_size = micro-batch x accumulation x replicas; the third
-of them follows where two are given. Sequence length and model are the script's own, not this file's.
+of them follows where two are given. Sequence length and model are the script's own, not this file's. Where
+neither fp16 nor bf16 is enabled weights stay as the script made them: 32 bits, products as PyTorch has them.
 """
 
 import json
@@ -10,6 +11,7 @@ from typing import Any
 from foretell.interop.given import Given
 from foretell.interop.keys import Keys, plan_words, world_size
 from foretell.interop.launch import Launch, Training, Written
+from foretell.specs.plan import WIDE_PRECISIONS, Plan
 from foretell.specs.plan_forms import offloads
 
 OPTIMIZERS = {
@@ -18,6 +20,11 @@ OPTIMIZERS = {
 }  # fmt: skip
 """Optimizers and ours; another is taken as adam, and said."""
 DTYPES = {"fp32": "fp32", "bf16": "bf16", "bfp16": "bf16", "fp16": "fp16"}
+AUTOCAST = {"bfloat16": "bf16", "float16": "fp16", "torch.bfloat16": "bf16", "torch.float16": "fp16",
+            "bf16": "bf16", "fp16": "fp16"}  # fmt: skip
+"""torch_autocast's dtypes and ours."""
+BRAIN = ("bf16.enabled", "bfloat16.enabled", "bf16")
+"""How bf16 is enabled, in the file or beside it."""
 IGNORED = frozenset(
     """gradient_clipping steps_per_print wall_clock_breakdown prescale_gradients dump_state flops_profiler.*
     tensorboard.* wandb.* csv_monitor.* comet.* comms_logger.* scheduler.* optimizer.params.* aio.*
@@ -34,8 +41,8 @@ IGNORED = frozenset(
     zero_optimization.elastic_checkpoint zero_optimization.load_from_fp32_weights
     zero_optimization.prefetch_bucket_size zero_optimization.max_* zero_optimization.cpu_offload*
     zero_optimization.zero_hpz_* zero_optimization.zeropp_loco_param activation_checkpointing.*
-    tensor_parallel.* expert_parallel.* pipeline.* compile.* deepspeed deepspeed_config hostfile master_port
-    include local_rank""".split()
+    torch_autocast.* tensor_parallel.* expert_parallel.* pipeline.* compile.* deepspeed deepspeed_config
+    hostfile master_port include local_rank""".split()
 )
 
 
@@ -57,7 +64,12 @@ def read(given: Given, layers: int | None = None) -> Launch:
         "etp": etp if ep > 1 and etp > 1 else None, "zero": _stage(keys), "micro_batch": micro,
         "sp": False if tp > 1 else None, "cp_mode": "ulysses" if cp > 1 else None,
     }  # fmt: skip
-    values |= _sharing(keys, dp) | _bucket(keys) | _dtypes(keys) | _optimizer(keys)
+    values |= (
+        _sharing(keys, None if dp is None else dp * cp)
+        | _bucket(keys)
+        | _dtypes(keys, given)
+        | _optimizer(keys)
+    )
     values["offload"] = _offload(keys)
     if keys.raw("activation_checkpointing.number_checkpoints") is not None:
         values["recompute"] = "full"
@@ -102,13 +114,13 @@ def _stage(keys: Keys) -> int:
     return keys.whole("zero_optimization.stage", low=0, high=3) or 0
 
 
-def _sharing(keys: Keys, dp: int | None) -> dict[str, object]:
-    """Nearer sharings (MiCS, ZeRO++) and quantised messages."""
+def _sharing(keys: Keys, ranks: int | None) -> dict[str, object]:
+    """Nearer sharings (MiCS, ZeRO++) than over all ranks, and quantised messages."""
     near = keys.whole("zero_optimization.mics_shard_size", low=-1)
     second = keys.whole("zero_optimization.zero_hpz_partition_size")
     keys.raw("zero_optimization.mics_hierarchical_params_gather")
     values: dict[str, object] = {
-        "shard": near if near is not None and near > 0 and near != dp else None,
+        "shard": near if near is not None and near > 0 and near != ranks else None,
         "secondary": second if second is not None and second > 1 else None,
     }
     if keys.flag("zero_optimization.zero_quantized_weights"):
@@ -136,14 +148,29 @@ def _bucket(keys: Keys) -> dict[str, object]:
     return {}
 
 
-def _dtypes(keys: Keys) -> dict[str, object]:
+def _precision(keys: Keys, given: Given) -> dict[str, object]:
+    """Dtype of the products, and of the weights where it is another."""
+    half, brain = keys.flag("fp16.enabled", "fp16"), keys.flag(*BRAIN)
+    if half or brain:
+        return {"precision": "fp16" if half else "bf16"}
+    if keys.flag("torch_autocast.enabled"):
+        narrow = keys.choice(["torch_autocast.dtype"], AUTOCAST) or "bf16"
+        keys.note("torch_autocast: weights in 32 bits are cast where products use them")
+        return {"precision": narrow, "weights": "fp32", "master": "none"}
+    left = any(key in ("fp16.enabled", *BRAIN) and value == "auto" for key, value in given.pairs)
+    if left or given.words:
+        where = "is left to the trainer" if left else "is enabled beside the command"
+        keys.note(f"neither bf16 nor fp16 {where}: the chip's usual precision")
+        return {}
+    keys.note("neither bf16 nor fp16 is enabled: 32-bit training, products without TF32")
+    return {"precision": "fp32"}
+
+
+def _dtypes(keys: Keys, given: Given) -> dict[str, object]:
     """Products, gradients and what goes over the wire."""
-    half, brain = keys.flag("fp16.enabled"), keys.flag("bf16.enabled", "bfloat16.enabled")
     kept = keys.choice(["data_types.grad_accum_dtype"], DTYPES)
     sent = keys.choice(["communication_data_type"], DTYPES)
-    values: dict[str, object] = {"precision": "fp16" if half else "bf16" if brain else None}
-    if not half and not brain:
-        keys.note("neither bf16 nor fp16 is enabled: the chip's usual precision")
+    values = _precision(keys, given)
     values["gradients"] = kept if kept in ("bf16", "fp16") else None
     values["wire"] = sent
     if keys.flag("bf16.bf16_master_weights_and_grads"):
@@ -203,18 +230,31 @@ def write(run: Training) -> Written:
         "train_micro_batch_size_per_gpu": plan.micro_batch,
         "gradient_accumulation_steps": run.micro_batches,
         "zero_optimization": zero,
-        ("fp16" if plan.precision == "fp16" else "bf16"): {"enabled": True},
+        **_precision_table(plan),
         "data_types": {"grad_accum_dtype": plan.gradients},
         "optimizer": {"type": _named(plan.optimizer), "params": {"lr": "auto"}},
     }
-    if plan.precision != "fp16" and plan.master == "bf16" and plan.gradients == "bf16":
-        table["bf16"]["bf16_master_weights_and_grads"] = True
-    if plan.precision != "fp16" and plan.states == "bf16":
-        table["bf16"]["bf16_optimizer_states"] = True
     if plan.wire != "auto":
         table["communication_data_type"] = "bfp16" if plan.wire == "bf16" else plan.wire
     table |= _groups(run)
     return Written(tool="deepspeed", text=json.dumps(table, indent=2))
+
+
+def _precision_table(plan: Plan) -> dict[str, Any]:
+    """How products run; nothing is 32 bits."""
+    if plan.precision in WIDE_PRECISIONS:
+        return {}
+    if plan.weights == "fp32" and plan.master == "none":
+        name = "float16" if plan.precision == "fp16" else "bfloat16"
+        return {"torch_autocast": {"enabled": True, "dtype": name}}
+    if plan.precision == "fp16":
+        return {"fp16": {"enabled": True}}
+    brain = {"enabled": True}
+    if plan.master == "bf16" and plan.gradients == "bf16":
+        brain["bf16_master_weights_and_grads"] = True
+    if plan.states == "bf16":
+        brain["bf16_optimizer_states"] = True
+    return {"bf16": brain}
 
 
 def _groups(run: Training) -> dict[str, Any]:

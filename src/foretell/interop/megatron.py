@@ -3,7 +3,9 @@
 
 Names as of megatron/training/arguments.py (Core 0.13 and later) and Bridge's ConfigContainer, of whose
 dotted keys the last part counts. Left to Megatron and so read: experts are cut by tp where no
-expert_tensor_parallel_size is given; sequence parallelism is off unless asked for.
+expert_tensor_parallel_size is given; sequence parallelism is off unless asked for; neither bf16 nor fp16 is
+32 bits (params_dtype), whose products Transformer Engine, Megatron's default, runs in TF32 (its
+cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 """
 
 from foretell.interop.given import Given
@@ -66,6 +68,8 @@ DISPATCHERS = {
 }  # fmt: skip
 DTYPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "float32": "fp32", "bfloat16": "bf16",
           "float16": "fp16", "torch.float32": "fp32", "torch.bfloat16": "bf16"}  # fmt: skip
+GRAPHS = ("enable", "impl", "scope")
+"""Ends of the flags of CUDA graphs."""
 MIXED = {
     "bf16_mixed": {}, "fp16_mixed": {"precision": "fp16"},
     "bf16_with_fp8_delayed_scaling_mixed": {"precision": "fp8"},
@@ -94,10 +98,10 @@ def read(given: Given, layers: int | None = None) -> Launch:
         "sp": bool(keys.flag("sequence_parallel")) if tp > 1 else None,
         "order": "tp,cp,pp,dp" if keys.flag("use_tp_pp_dp_mapping") else None,
     }  # fmt: skip
-    values |= _kernels(keys, cp) | _recompute(keys, vpp) | _precision(keys) | _dtypes(keys)
+    values |= _kernels(keys, cp) | _recompute(keys, vpp) | _precision(keys, given) | _dtypes(keys)
     values |= (
         _experts(keys)
-        | _data(keys, dp)
+        | _data(keys, None if dp is None else dp * cp)
         | _overlap(keys, sharp=tp > 1 and bool(values["sp"]), bridge=_of_bridge(given))
     )
     if any(key.endswith("peft.dim") for key, _ in given.pairs):
@@ -167,12 +171,12 @@ def _zero(keys: Keys) -> int:
     return 3 if fsdp else plain
 
 
-def _data(keys: Keys, dp: int | None) -> dict[str, object]:
-    """Sharing over part of the replicas, offload, optimizer."""
+def _data(keys: Keys, ranks: int | None) -> dict[str, object]:
+    """Sharing over part of the data- and context-parallel ranks, offload, optimizer."""
     values: dict[str, object] = {}
     copies = keys.whole("num_distributed_optimizer_instances") or 1
-    if copies > 1 and dp is not None and dp % copies == 0:
-        values["shard"] = dp // copies
+    if copies > 1 and ranks is not None and ranks % copies == 0:
+        values["shard"] = ranks // copies
     elif copies > 1:
         keys.note(
             "num_distributed_optimizer_instances needs the number of GPUs: all replicas share"
@@ -242,8 +246,9 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
     return {}
 
 
-def _precision(keys: Keys) -> dict[str, object]:
+def _precision(keys: Keys, given: Given) -> dict[str, object]:
     """Dtype of the products, and what shares a scale."""
+    local = keys.text("transformer_impl") == "local"
     recipe = keys.text("mixed_precision")
     half, brain = keys.flag("fp16"), keys.flag("bf16")
     eight = keys.text("fp8_format", "fp8")
@@ -265,9 +270,19 @@ def _precision(keys: Keys) -> dict[str, object]:
     if half:
         return {"precision": "fp16"}
     if not brain and recipe is None:
-        keys.note("neither bf16 nor fp16 is named: the chip's usual precision")
-        return {}
+        if _of_bridge(given) or _unset(keys, given):
+            keys.note("neither bf16 nor fp16 is named here: the chip's usual precision")
+            return {}
+        how = "without TF32" if local else "in TF32 by Transformer Engine"
+        keys.note(f"neither bf16 nor fp16 is named: 32-bit training, products {how}")
+        return {"precision": "fp32" if local else "tf32"}
     return {"precision": "bf16"}
+
+
+def _unset(keys: Keys, given: Given) -> bool:
+    """Whether the text has variables that it does not set, where flags may stand behind them."""
+    behind = [item for _, value in given.pairs if isinstance(value, list) for item in value[1:]]
+    return any(str(word).startswith("$") for word in (*keys.words, *behind))
 
 
 def _dtypes(keys: Keys) -> dict[str, object]:
@@ -319,9 +334,8 @@ def _overlap(keys: Keys, *, sharp: bool, bridge: bool) -> dict[str, object]:
     data, tensor = keys.flag("overlap_grad_reduce"), keys.flag("tp_comm_overlap")
     if bridge and data is None:
         data, tensor = True, tensor is not False
-    graphs = keys.text("cuda_graph_impl", "cuda_graph_scope", "enable_cuda_graph")
-    whole = "full_iteration" in (graphs or "")
-    if whole:
+    told = [keys.text(f"{name}_cuda_graph", f"cuda_graph_{name}") for name in GRAPHS]
+    if any("full_iteration" in (text or "") for text in told):
         framework = "megatron-graphs"
     else:
         framework = "megatron-core" if data or tensor else "megatron-te"

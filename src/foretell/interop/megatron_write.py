@@ -2,6 +2,7 @@
 
 from foretell.interop.launch import Training, Written
 from foretell.interop.megatron import MODES, MODULES
+from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
 
 
@@ -26,17 +27,25 @@ def write(run: Training) -> Written:
         )
         words += ["--moe-token-dispatcher-type flex"] if plan.dispatch == "dedup" else []
         words += ["--overlap-moe-expert-parallel-comm"] if plan.ep_overlap == "on" else []
-        words += [f"--moe-expert-capacity-factor {plan.capacity:g}"] if plan.capacity else []
+    words += [f"--moe-expert-capacity-factor {plan.capacity:g}"] if plan.capacity else []
     words += ["--sequence-parallel"] if plan.sp and plan.tp > 1 else []
-    words += ["--tp-comm-overlap"] if plan.sp and plan.tp > 1 and plan.tp_overlap != "off" else []
+    behind = plan.sp and plan.tp > 1 and plan.tp_overlap != "off" and not _plain(run)
+    words += ["--tp-comm-overlap"] if behind else []
     words += [f"--micro-batch-size {plan.micro_batch} --global-batch-size {run.global_batch}"]
     words += [f"--seq-length {run.seq_len} --max-position-embeddings {run.seq_len}"]
     words += [*_zero_flags(run), *_precision_flags(run), *_recompute_flags(run), *_other_flags(run)]
     return Written(tool="megatron", text=" \\\n  ".join(words))
 
 
+def _plain(run: Training) -> bool:
+    """Whether gradients are reduced after the passes: Megatron without its overlaps."""
+    return run.plan.framework == "megatron-te" and run.plan.zero < 2
+
+
 def _zero_flags(run: Training) -> list[str]:
     plan = run.plan
+    if _plain(run):
+        return (["--use-distributed-optimizer"] if plan.zero else []) + _instances(run)
     flags = {
         0: ["--overlap-grad-reduce"],
         1: ["--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"],
@@ -48,14 +57,23 @@ def _zero_flags(run: Training) -> list[str]:
         flags += [
             "--no-gradient-accumulation-fusion --ckpt-format fsdp_dtensor --overlap-grad-reduce"
         ]
-    if plan.zero and plan.shard and plan.dp % plan.shard == 0 and plan.shard < plan.dp:
-        flags.append(f"--num-distributed-optimizer-instances {plan.dp // plan.shard}")
-    return flags
+    return flags + _instances(run)
+
+
+def _instances(run: Training) -> list[str]:
+    """Copies of what data- and context-parallel ranks share."""
+    plan, ranks = run.plan, run.plan.dp * run.plan.cp
+    if not plan.zero or not plan.shard or ranks % plan.shard or plan.shard == ranks:
+        return []
+    return [f"--num-distributed-optimizer-instances {ranks // plan.shard}"]
 
 
 def _precision_flags(run: Training) -> list[str]:
     plan = run.plan
-    flags = ["--fp16" if plan.precision == "fp16" else "--bf16"]
+    if plan.precision in WIDE_PRECISIONS:  # what Megatron does where nothing is said
+        flags = ["--transformer-impl local"] if plan.precision == "fp32" else []
+    else:
+        flags = ["--fp16" if plan.precision == "fp16" else "--bf16"]
     if plan.precision == "fp8":
         recipe = "blockwise" if plan.scaling == "block" else "tensorwise"
         flags.append(f"--fp8-format hybrid --fp8-recipe {recipe}")
@@ -103,5 +121,7 @@ def _other_flags(run: Training) -> list[str]:
     flags += [f"--optimizer {plan.optimizer}"] if plan.optimizer in ("sgd", "muon") else []
     flags += ["--attention-backend unfused"] if not plan.flash else []
     flags += ["--attention-backend fused"] if plan.flash and plan.attention == "cudnn" else []
+    graphs = plan.framework == "megatron-graphs"
+    flags += ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] if graphs else []
     flags += ["--use-tp-pp-dp-mapping"] if plan.order == ("tp", "cp", "pp", "dp") else []
     return flags

@@ -15,6 +15,7 @@ from foretell.interop.serving_words import Serving
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
+from foretell.specs.plan_forms import offloads
 
 READERS: Mapping[Tool, Callable[[Given, int | None], Launch]] = {
     "megatron": megatron.read,
@@ -76,7 +77,9 @@ SIGNS: Mapping[Tool, tuple[str, ...]] = {
 }  # fmt: skip
 """Keys by which arguments without a program are known."""
 SAME_OVERLAP = ("auto", "on")
-"""Megatron-Core overlaps exchanges where nothing is said, so that both are one flag."""
+"""One flag where the framework overlaps exchanges by itself."""
+OVERLAPPING = ("megatron-core", "megatron-graphs")
+"""Frameworks that do."""
 
 
 def read_arguments(text: str, layers: int | None = None, tool: Tool | None = None) -> Launch:
@@ -160,7 +163,7 @@ def _differences(plan: Plan, back: Plan) -> list[str]:
     told = []
     for field in fields(Plan):
         name, given, read = field.name, getattr(plan, field.name), getattr(back, field.name)
-        if given == read or name == "framework" or _silent(plan, name, given, read):
+        if given == read or _silent(plan, name, given, read):
             continue
         shown = [",".join(v) if isinstance(v, tuple) else v for v in (given, read)]
         told.append(f"{name}={shown[0]} (reads back as {shown[1]})")
@@ -168,17 +171,21 @@ def _differences(plan: Plan, back: Plan) -> list[str]:
 
 
 def _silent(plan: Plan, name: str, given: object, read: object) -> bool:
-    """Differences that mean nothing for this plan."""
+    """Differences that change no answer for this plan."""
     if name == "tp_overlap":
-        return plan.tp == 1 or not plan.sp or (given in SAME_OVERLAP and read in SAME_OVERLAP)
-    if name in ("cp_mode",):
+        same = plan.framework in OVERLAPPING and {given, read} <= {*SAME_OVERLAP}
+        return plan.tp == 1 or not plan.sp or same
+    if name == "cp_mode":
         return plan.cp == 1
-    if name in ("dispatch", "ep_overlap", "capacity", "etp"):
+    if name in ("dispatch", "ep_overlap"):
         return plan.ep == 1
-    if name in ("reshard", "secondary", "gather"):
-        return plan.zero < 3
+    if name == "reshard":
+        return plan.zero < 3 and "weights" not in offloads(plan.offload)
+    if name == "gather":
+        return plan.zero == 0
     if name == "shard":
-        return plan.zero == 0 or (given in (0, plan.dp) and read in (0, plan.dp))
+        # Experts that are spread have replicas of their own, which a number shares otherwise than 0 does.
+        return plan.ep == 1 and {given, read} <= {0, plan.dp * plan.cp}
     return name == "sp" and plan.tp == 1
 
 

@@ -11,6 +11,7 @@ from math import ceil
 from foretell.interop.given import Given
 from foretell.interop.keys import Keys, plan_words, world_size
 from foretell.interop.launch import Launch, Training, Written
+from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import offloads
 
 SCHEDULES = {
@@ -88,6 +89,8 @@ def read(given: Given, layers: int | None = None) -> Launch:
     if cp > 1 and keys.text("parallelism.context_parallel_rotate_method") == "alltoall":
         values["cp_mode"] = "ring"
     values |= _precision(keys)
+    if zero == 0 and cp == 1:
+        values |= _without_fsdp(keys, values, tp * pp > 1)
     models = _models(keys)
     quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
@@ -129,7 +132,8 @@ def _sectioned(given: Given) -> Given:
 def _data(
     keys: Keys, chips: int | None, degree: dict[str, int]
 ) -> tuple[int | None, int, int | None]:
-    """Replicas, ZeRO's stage, and ranks that share where replicas stand beside them."""
+    """Replicas, ZeRO's stage, and ranks that share where replicas stand beside them; context-parallel ranks
+    share too."""
     copies = keys.whole("parallelism.data_parallel_replicate_degree") or 1
     told = keys.whole("parallelism.data_parallel_shard_degree", low=-1)
     others = degree["tp"] * degree["pp"] * degree["cp"] * copies
@@ -139,8 +143,8 @@ def _data(
     if parts is None:
         keys.note("data_parallel_shard_degree is what is left of the GPUs, which are not named")
         return None, 3, None
-    shares = parts > 1
-    return copies * parts, 3 if shares else 0, parts if shares and copies > 1 else None
+    ranks = parts * degree["cp"]
+    return copies * parts, 3 if ranks > 1 else 0, ranks if ranks > 1 and copies > 1 else None
 
 
 def _pipeline(keys: Keys, pp: int, layers: int | None) -> tuple[str | None, int]:
@@ -268,9 +272,8 @@ def _precision(keys: Keys) -> dict[str, object]:
     if keys.text("training.dtype") == "bfloat16":
         values |= {"master": "none", "gradients": "bf16", "states": "bf16"}
     elif keys.text("training.mixed_precision_param") == "float32":
-        keys.note(
-            "mixed_precision_param float32: products in 32 bits are not known here, bf16 taken"
-        )
+        keys.note("mixed_precision_param float32: 32-bit training, products without TF32")
+        values["precision"] = values.get("precision", "fp32")
     if keys.text("training.mixed_precision_reduce") == "bfloat16":
         values["gradients"] = "bf16"
     name = (keys.text("optimizer.name") or "adamw").lower()
@@ -279,6 +282,18 @@ def _precision(keys: Keys) -> dict[str, object]:
     elif name == "sgd":
         values["optimizer"] = "sgd"
     return values
+
+
+def _without_fsdp(keys: Keys, values: dict[str, object], cut: bool) -> dict[str, object]:
+    """Mixed precision where fully_shard does not run it: autocast over 32-bit weights, which v0.2, known by
+    batches in sequences, did not run beside tensor or pipeline parallelism (maybe_enable_amp)."""
+    if values.get("master") == "none" or values.get("precision") == "fp32":
+        return {}
+    if cut and keys.has("training.local_batch_size", "training.batch_size", "training.seq_len"):
+        keys.note("tp or pp without FSDP: v0.2 has no mixed precision there, 32-bit training")
+        return {"precision": values.get("precision", "fp32"), "weights": "fp32", "master": "none"}
+    keys.note("without FSDP weights are in 32 bits, and cast where products use them")
+    return {"weights": "fp32", "master": "none"}
 
 
 def _models(keys: Keys) -> tuple[str, ...]:
@@ -301,7 +316,7 @@ def _models(keys: Keys) -> tuple[str, ...]:
 def write(run: Training) -> Written:
     """A function that sets the plan on a `Trainer.Config`: how torchtitan is configured since 2026."""
     plan = run.plan
-    inner = plan.shard if plan.zero and plan.shard else plan.dp
+    inner = min(max(plan.shard // plan.cp, 1), plan.dp) if plan.zero and plan.shard else plan.dp
     shards = inner if plan.zero else 1
     lines = [
         f"training.max_context_length = {run.seq_len}",
@@ -338,6 +353,8 @@ def write(run: Training) -> Written:
         lines.append('training.dtype = "bfloat16"')
     elif plan.gradients == "bf16":
         lines.append('training.mixed_precision_reduce = "bfloat16"')
+    if plan.precision in WIDE_PRECISIONS:
+        lines.append('training.mixed_precision_param = "float32"')
     lines.append(f"compile.enable = {plan.fused}")
     kinds = {"none": "None", "full": "FullAC.Config()"}
     lines.append(f"activation_checkpoint = {kinds.get(plan.recompute, 'SelectiveAC.Config()')}")

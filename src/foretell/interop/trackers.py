@@ -59,6 +59,7 @@ CHOICE: Mapping[str, str] = {
     "output_tokens_per_s_per_gpu": "perf/output_tokens_per_s_per_gpu",
     "output_tokens_per_s_per_user": "perf/output_tokens_per_s_per_user",
     "usd_per_hour": "cost/usd_per_hour",
+    "usd_per_million_input_tokens": "cost/usd_per_million_input_tokens",
     "usd_per_million_output_tokens": "cost/usd_per_million_output_tokens",
 }
 """Numbers of one way to serve a rate, and their keys."""

@@ -114,8 +114,9 @@ def fabrics_by_system() -> Mapping[str, Fabric]:
 
 
 def fabric_of(system_id: str) -> Fabric:
-    """The fabric of a system of the catalogue."""
-    return fabrics_by_system().get(system_id) or fabrics()[DEFAULT_FABRIC]
+    """The fabric of a system of the catalogue; of another the one that its id names, else the default."""
+    known = fabrics_by_system().get(system_id)
+    return known or fabric_named(system_id) or fabrics()[DEFAULT_FABRIC]
 
 
 def inner_tiers(names: tuple[str, ...]) -> int:

@@ -1,7 +1,7 @@
 """How many chips a sum of money pays for, bought and run or rented, over the years."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from foretell import catalog, units
@@ -12,7 +12,7 @@ from foretell.economics.ask_system import SystemQuestion, system_cost, with_flag
 from foretell.economics.fabric import per_node_chips
 from foretell.economics.work import AHEAD, RESERVED
 from foretell.economics.years import HOURS
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
 
 Given = str | Mapping[str, Any]
 """A name, a file, or the table that such a file has."""
@@ -20,6 +20,10 @@ OF_SYSTEM = ("system", "network", "chip", "prices")
 """Settings that the price of a system knows."""
 PRIMES = (2, 3, 5)
 """Factors that plans divide by well."""
+NO_PRICE = "no price"
+"""How a cluster is paid that nobody knows a price of."""
+PRICES = ("rent", "system.node_price_usd")
+"""Paths of problems that say so."""
 TRIES = 6
 """Steps to the number of nodes that a sum pays for: prices are nearly straight."""
 
@@ -32,12 +36,12 @@ class Bought:
     """Of what."""
     gpus: int
     """Chips."""
-    usd: float
-    """All that is paid over the years."""
-    years: float
+    usd: float | None
+    """All that is paid over the years; none where no price is known."""
+    years: float | None
     """How many."""
     paid: str
-    """own, or the term of the rent."""
+    """own, the term of the rent, or no price."""
 
 
 def name_of(system: Given) -> str:
@@ -62,6 +66,25 @@ def cost_of(system: Given, gpus: int, paid: Payment) -> Bought:
     years, use = figures["finance.server_years"].value, figures["finance.utilisation"].value
     hours = HOURS * years * (1.0 if way in RESERVED else use)
     return Bought(system=system, gpus=gpus, usd=gpus * usd_per_hour * hours, years=years, paid=way)
+
+
+def usd_of(system: Given, gpus: int, paid: Payment) -> float:
+    """What it costs over its years."""
+    usd = cost_of(system, gpus, paid).usd
+    assert usd is not None  # without a price there is no cost_of
+    return usd
+
+
+def lacks_price(error: ProblemsError) -> bool:
+    """Whether a cost cannot be told for the one reason that no price is known."""
+    return any(problem.path in PRICES for problem in error.problems)
+
+
+def same_system(one: Given, other: Given) -> bool:
+    """Whether two names or tables are one system: a chip and its reference system are."""
+    mine, other_one = catalog.system(one), catalog.system(other)
+    alike = {name: getattr(mine, name) for name in ("id", "name", "assumptions")}
+    return mine == replace(other_one, **alike)
 
 
 def rent_of(system: Given, paid: Payment) -> tuple[str, float]:
@@ -92,20 +115,21 @@ def affordable(system: Given, budget_usd: float, paid: Payment) -> list[Bought]:
     for tier in made.network.tiers:
         most *= float(tier.size)
     limit = max(int(most) // each, 1)
-    one = cost_of(system, each, paid)
-    if one.usd > budget_usd:
-        message = f"one node of {each} chips costs {one.usd:,.0f} USD over {one.years:g} years"
+    one_usd = usd_of(system, each, paid)
+    if one_usd > budget_usd:
+        years = cost_of(system, each, paid).years
+        message = f"one node of {each} chips costs {one_usd:,.0f} USD over {years:g} years"
         raise Infeasible(
             [Problem(path=f"budget ({name_of(system)})", value=budget_usd, message=message)]
         )
-    nodes = min(max(int(budget_usd / one.usd), 1), limit)
+    nodes = min(max(int(budget_usd / one_usd), 1), limit)
     for _ in range(TRIES):
-        usd = cost_of(system, nodes * each, paid).usd
+        usd = usd_of(system, nodes * each, paid)
         better = min(max(int(nodes * budget_usd / usd), 1), limit)
         if better == nodes:
             break
         nodes = better
-    while nodes > 1 and cost_of(system, nodes * each, paid).usd > budget_usd:
+    while nodes > 1 and usd_of(system, nodes * each, paid) > budget_usd:
         nodes -= max(nodes // 500, 1)
     chosen = dict.fromkeys((nodes, smooth(nodes), 2 ** (nodes.bit_length() - 1)))
     return [cost_of(system, many * each, paid) for many in chosen]

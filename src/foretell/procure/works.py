@@ -132,6 +132,14 @@ def _served(asked: Question, name: str, share: float, gpus: int, levels: Levels)
     return _done(bill, name, share, written, ends, facts, one.system.chip.architecture)
 
 
+def without_money(done: Done) -> Done:
+    """The same where no price is known: its speed, and a price above every other."""
+    facts = {name: None if "usd" in name else value for name, value in done.facts.items()}
+    said = tuple(text for text in done.assumptions if "rent" not in text and "USD" not in text)
+    part = replace(done.part, usd=math.inf, figures={})
+    return replace(done, part=part, facts=facts, assumptions=said)
+
+
 def _own_price(bill: CostAnswer) -> dict[str, tuple[float, float]]:
     """What the price of the hardware changes where it has no range: a tenth either way, judged."""
     known = {one.path for one in bill.drivers}

@@ -9,7 +9,7 @@ from foretell.report.cost import number
 from foretell.report.figures.look import Figure
 from foretell.report.figures.pareto import pareto
 from foretell.report.svg import Picture
-from foretell.search.study import unit_of
+from foretell.search.axes import unit_of
 from foretell.units import format as with_unit
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from foretell.procure.compare import Ranking
+    from foretell.procure.ranked import Ranking
 
 
 def compare_text(found: "Ranking") -> "RenderableType":
@@ -24,16 +24,16 @@ def compare_text(found: "Ranking") -> "RenderableType":
     parts += [Text(line) for line in told["conclusions"][1:]]
     parts += [Text(), _systems(told)]
     able = [one for one in told["systems"] if one["problem"] is None]
-    if len(able) > 1:
+    if len(told["beats"]) > 1:
         parts += [Text(), Text("How often one (row) beats another (column)", "bold"), _beats(told)]
     parts += [Text(), _works(able)]
     if told["doubts"]:
         parts += [Text(), Text("What decides between the first two", "bold")]
         parts += [Text(f"{100 * d['half_width']:>4.0f} %  {d['cause']}") for d in told["doubts"]]
     parts += [
-        Text(f"{one['system']}: {one['problem']}", "red")
+        Text(f"{one['system']}: {one['problem'] or one['no_price']}", "red")
         for one in told["systems"]
-        if one["problem"] is not None
+        if one["problem"] or one["no_price"]
     ]
     if told["assumptions"]:
         parts += [Text(), bullets("Assumed", told["assumptions"])]
@@ -46,18 +46,20 @@ def _systems(told: Mapping[str, Any]) -> "Table":
     able = [one for one in told["systems"] if one["problem"] is None]
     for place, one in enumerate(able, start=1):
         speed, usd = (
-            one["interval"][name]["p90"] for name in ("tokens_per_s", "usd_per_million_tokens")
+            one["interval"]["tokens_per_s"]["p90"],
+            one["interval"]["usd_per_million_tokens"],
         )
+        priced = one["no_price"] is None
         made.add_row(
-            str(place),
+            str(place) if one["system"] in told["beats"] else "",
             one["system"],
             f"{one['gpus']:,}",
-            f"{one['usd'] / 1e6:,.2f}",
-            f"{one['years']:g}",
+            f"{one['usd'] / 1e6:,.2f}" if priced else "",
+            f"{one['years']:g}" if priced else "",
             number(one["tokens_per_s"]),
             *map(number, speed),
-            number(one["usd_per_million_tokens"]),
-            *map(number, usd),
+            *map(number, (one["usd_per_million_tokens"], *usd["p90"]) if priced else ()),
+            *([] if priced else [""] * 3),
             one["paid"],
         )
     return made
@@ -83,7 +85,8 @@ def _works(systems: Sequence[Mapping[str, Any]]) -> "Table":
 
 def _more(facts: Mapping[str, Any]) -> str:
     if "run_days" in facts:
-        return f"{facts['run_days']:.3g} days, {number(facts['run_usd'])} USD"
+        days = f"{facts['run_days']:.3g} days"
+        return days if facts["run_usd"] is None else f"{days}, {number(facts['run_usd'])} USD"
     if "tpot_ms" in facts:
         load = f"{facts['concurrency']:,.0f} in flight"
         return f"{load}, TTFT {facts['ttft_ms']:.0f} ms, TPOT {facts['tpot_ms']:.1f} ms"

@@ -56,7 +56,8 @@ def write(file: Path, picture: Picture) -> None:
 
 def _write_png(file: Path, picture: Picture) -> None:
     """A browser's view of the page."""
-    with tempfile.TemporaryDirectory() as folder:
+    # What the browser started may still write into its profile when it has ended.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         source, target = Path(folder) / "page.html", Path(folder) / "page.png"
         source.write_text(picture.html(), encoding="utf-8")
         words = [

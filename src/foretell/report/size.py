@@ -46,7 +46,7 @@ def size_text(found: Sizing) -> "RenderableType":
 
 def options_table(found: Sizing) -> "Table":
     """Ways to serve it, the best first."""
-    right = ("GPUs", "TTFT ms", "TPOT ms", "tokens/s/GPU", "headroom", "$/h", "$/M out")
+    right = ("GPUs", "TTFT ms", "TPOT ms", "tokens/s/GPU", "headroom", "$/h", "$/M in", "$/M out")
     made = table("option", *right, right=right)
     for choice in found.choices:
         made.add_row(*_cells(choice, found.wanted.osl))
@@ -68,6 +68,7 @@ def _cells(choice: Choice, osl: float) -> tuple[str, ...]:
         f"{choice.option.tokens_per_s_per_gpu(osl):,.0f}",
         f"{100 * choice.headroom:.0f} %",
         usd(choice.usd_per_hour),
+        usd(choice.usd_per_million_input_tokens),
         usd(choice.usd_per_million_output_tokens),
     )
 

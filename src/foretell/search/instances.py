@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from foretell.serving.layouts import experts_of, query_heads
+from foretell.serving.layouts import STAGES, stage_layouts
 from foretell.serving.memory import memory_of
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System
-
-STAGES = (1, 2, 4)
-"""Pipeline stages that are tried."""
 
 
 def instances(
@@ -28,22 +25,10 @@ def instances(
         for pp in STAGES:
             if chips % pp or pp > len(model.stack.layers):
                 continue
-            for layout in stages(model, base, chips // pp, inner):
+            for layout in stage_layouts(model, base, chips // pp, inner):
                 found = replace(layout, pp=pp)
                 if memory_of(model, system, found, profile).fits:
                     yield found
-
-
-def stages(model: Model, base: Deployment, chips: int, inner: int) -> Iterator[Deployment]:
-    """Layouts of one stage."""
-    heads, experts = query_heads(model), experts_of(model)
-    if chips <= inner and heads % chips == 0:
-        yield replace(base, tp=chips, dp=1, ep=1, cp=1)
-    if experts == 1 or chips == 1 or experts % chips:
-        return
-    for tp in powers(min(chips, inner)):
-        if heads % tp == 0:
-            yield replace(base, tp=tp, dp=chips // tp, ep=chips, cp=1)
 
 
 def powers(most: int) -> list[int]:

@@ -78,6 +78,8 @@ class Instance:
     """Mean time per output token; 0 where it does prompts alone."""
     requests_per_s: float
     """Of one instance."""
+    prompt_s: float = 0.0
+    """What a prompt takes beyond the decoding beside it; 0 where prompts have other instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,13 @@ class Option:
         if self.prefill is None:
             return back
         return min(back, self.prefill_replicas * self.prefill.requests_per_s)
+
+    def prompt_share(self, rate: float) -> float:
+        """Share of the chips' time that is for prompts at a rate of requests; where they have chips of their
+        own, the share of these."""
+        if self.prefill is None:
+            return min(rate / self.replicas * self.instance.prompt_s, 1.0)
+        return 1.0 - self.instance.deployment.gpus * self.replicas / self.gpus
 
     @property
     def ttft_ms(self) -> float:
@@ -199,6 +208,7 @@ def _instances(
                     ttft_ms=1e3 * float(state.ttft_steady_s[i]),
                     tpot_ms=1e3 * float(token_s[i]),
                     requests_per_s=float(state.requests_per_s[i]),
+                    prompt_s=float(state.stall_s[i]),
                 )
                 for i in np.flatnonzero(ok)
             ],

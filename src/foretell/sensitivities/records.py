@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.records import Told
 
 MOST_FACTOR = 1000.0
 """Numbers are made better or worse by no more."""
@@ -65,7 +66,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivities:
+class Sensitivities(Told):
     """Every number's effect on every result."""
 
     about: Mapping[str, Any]

@@ -1,5 +1,6 @@
 """The layouts that a number of chips allows, and the best of them for a load."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,26 +14,44 @@ from foretell.specs.served import Served
 
 MOST_RANKS = 16
 """Tensor-parallel ranks tried at most."""
+STAGES = (1, 2, 4)
+"""Pipeline stages tried inside one domain of links; beyond it, as many as domains."""
 
 
 def layouts(model: Model, gpus: int, base: Deployment, domain: int) -> Iterator[Deployment]:
-    """Tensor parallel inside a node; experts cut, spread, or spread with attention of each rank's own."""
-    mixture = any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
-    heads = query_heads(model)
-    for ranks in range(1, gpus + 1):
-        if gpus % ranks:
-            continue
-        tp = min(ranks, domain, MOST_RANKS)
-        if ranks % tp:
-            continue
-        if heads % tp == 0 and ranks == tp:
-            yield replace(base, tp=tp, pp=1, dp=1, ep=1)
-            if mixture and ranks > 1 and experts_of(model) % ranks == 0:
-                yield replace(base, tp=tp, pp=1, dp=1, ep=ranks)
-        if ranks > tp and heads % tp == 0:
-            yield replace(base, tp=tp, pp=ranks // tp, dp=1, ep=1)
-        if mixture and ranks > 1 and experts_of(model) % ranks == 0:
-            yield replace(base, tp=1, pp=1, dp=ranks, ep=ranks)
+    """Layouts of every instance that divides the chips: stages, each laid out as `stage_layouts` says.
+
+    An instance beyond one domain has a stage in each, or spreads its experts over all.
+    """
+    inner = min(domain, MOST_RANKS)
+    for ranks in _divisors(gpus):
+        stages = {*STAGES, *([ranks // inner] if ranks % inner == 0 else [])}
+        for pp in sorted(stages):
+            if ranks % pp == 0 and pp <= len(model.stack.layers):
+                for layout in stage_layouts(model, base, ranks // pp, inner):
+                    if pp == 1 or layout.ep == 1:
+                        yield replace(layout, pp=pp)
+
+
+def stage_layouts(model: Model, base: Deployment, ranks: int, domain: int) -> Iterator[Deployment]:
+    """Layouts of one stage: tensor parallel inside a domain of links; experts cut like matrices, or spread.
+
+    Where they are spread over the ranks, attention is cut (tp) or of each rank's own sequences (dp).
+    """
+    heads, experts = query_heads(model), experts_of(model)
+    if ranks <= domain and heads % ranks == 0:
+        yield replace(base, tp=ranks, pp=1, dp=1, ep=1, cp=1)
+    if experts == 1 or ranks == 1 or experts % ranks:
+        return
+    for tp in _divisors(ranks):
+        if tp <= domain and heads % tp == 0:
+            yield replace(base, tp=tp, pp=1, dp=ranks // tp, ep=ranks, cp=1)
+
+
+def _divisors(number: int) -> list[int]:
+    """Of a whole number, from 1 up."""
+    small = [i for i in range(1, math.isqrt(number) + 1) if number % i == 0]
+    return sorted({*small, *(number // i for i in small)})
 
 
 def query_heads(model: Model) -> int:
@@ -51,21 +70,27 @@ def experts_of(model: Model) -> int:
 
 
 def best_layout(question: ServeQuestion, domain: int) -> Served:
-    """The layout with most output tokens a second; the last refusal where none fits."""
+    """The layout with most output tokens a second; where none fits, why not the largest instance."""
     best: Served | None = None
     refused: Infeasible | None = None
-    tried = 0
+    tried = largest = 0
     for layout in layouts(question.model, question.gpus, question.deployment, domain):
         tried += 1
         try:
             found = serve_one(replace(question, deployment=layout, plan_chosen=True))
         except Infeasible as error:
-            refused = error
+            if layout.gpus > largest:  # the first of the largest: the fewest stages
+                refused, largest = error, layout.gpus
             continue
         if best is None or merit(found) > merit(best):
             best = found
     if best is None:
         assert refused is not None
+        if largest < question.gpus:
+            spans = f"of {question.gpus} chips no layout spans more than {largest}"
+            refused = Infeasible(
+                replace(p, allowed=f"{p.allowed}; {spans}") for p in refused.problems
+            )
         raise refused
     said = f"layout chosen: the best of {tried} by output tokens/s"
     return replace(best, assumptions=(*best.assumptions, said))

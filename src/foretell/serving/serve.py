@@ -242,23 +242,29 @@ def limited_by(q: ServeQuestion, state: Steady, parts: dict[str, float], limit: 
 def costs(
     q: ServeQuestion, state: Steady, prompt: float, answer: float
 ) -> tuple[float | None, float | None]:
-    """Dollars for a million tokens of prompts and of answers: rent by the time that each takes.
-
-    An instance is rented all the time; the share that steps with prompts take beyond decoding pays for
-    the prompts, the rest for the answers. Together they are the whole rent.
-    """
+    """Dollars for a million tokens of prompts and of answers: the share of the time that steps with prompts
+    take beyond decoding pays for the prompts."""
     rent = float(q.prices.usd_per_chip_hour)
     if not rent:
         return None, None
-    second = rent * q.deployment.gpus / 3600.0
     served = float(state.requests_per_s) * q.in_use / q.replicas
     if q.rate is not None:
         served = min(q.rate / q.replicas, served)
     share = min(served * float(state.stall_s), 1.0)
-    return (
-        1e6 * second * share / (served * max(prompt, 1.0)),
-        1e6 * second * (1.0 - share) / (served * answer),
-    )
+    return divided(rent * q.deployment.gpus, share, (served, prompt, answer))
+
+
+def divided(
+    usd_per_hour: float, share: float, load: tuple[float, float, float]
+) -> tuple[float, float]:
+    """Dollars for a million tokens of prompts and of answers: a rent by the share of the time, or of the
+    chips, that prompts take; `load` is requests a second, and tokens of a prompt and of an answer.
+
+    Chips are rented all the time: what is idle the answers pay. Together they are the whole rent.
+    """
+    rate, prompt, answer = load
+    each = 1e6 * usd_per_hour / 3600.0 / rate
+    return each * share / max(prompt, 1.0), each * (1.0 - share) / answer
 
 
 def evidence_of(q: ServeQuestion) -> str:

@@ -18,7 +18,14 @@ from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
-from foretell.serving.serve import ServeQuestion, answered, check_memory, intervals, state_of
+from foretell.serving.serve import (
+    ServeQuestion,
+    answered,
+    check_memory,
+    divided,
+    intervals,
+    state_of,
+)
 from foretell.serving.steps import step_times
 from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
@@ -209,6 +216,14 @@ def told(q: ServeQuestion, found: Levels, played: Played, fleet: Fleet, memory: 
     state, flight = state_of(q, times, memory)
     base = answered(q, times, memory, state, flight)
     tokens = found.output_tokens_per_s
+    if fleet.prefill is not None and base.usd_per_chip_hour:
+        # Prompts have chips of their own, and pay for these.
+        share = 1.0 - fleet.replicas * q.deployment.gpus / q.gpus
+        load = (q.rate or found.requests_per_s, base.isl, base.osl)
+        paid = divided(base.usd_per_chip_hour * q.gpus, share, load)
+        base = replace(
+            base, usd_per_million_input_tokens=paid[0], usd_per_million_output_tokens=paid[1]
+        )
     return replace(
         base,
         simulated=True,

@@ -122,6 +122,10 @@ class StepPlayer(Player):
                 ready.extend(self._pass_on(one, rank, order[at]))
                 if one.later and (at + 1 == len(order) or self.sends_each):
                     self._stand_still(one)
+                if self.sends_each and one.queue and order[at].does != "F":
+                    # Gradients that every micro-batch sends are waited for where its backward pass ends,
+                    # as DeepSpeed does (it synchronises the stream of its reductions there).
+                    one.wait_for(one.asked - 1)
         if any(len(end) < len(order) for end, order in zip(ends, orders, strict=True)):
             raise RuntimeError("the ranks wait for each other: an order of tasks is wrong")
         return starts, ends
@@ -286,8 +290,11 @@ class StepPlayer(Player):
             else:
                 one.wait_for(one.ahead.popleft() if one.ahead else one.ask(message))
                 met += 1
-                if met < len(gathers) and not gathers[met].blocks:
-                    one.ahead.append(one.ask(gathers[met]))
+                if met < len(gathers) and gathers[met].at > fraction:
+                    # Experts that are spread have a group, and so a message, of their own in every piece.
+                    due = [m for m in gathers[met:] if m.at == gathers[met].at]
+                    if not any(m.blocks for m in due):
+                        one.ahead.extend(one.ask(m) for m in due)
         begun = one.now
         self._run(one, work, alone_s * (1.0 - done))
         one.knots[at] = [*knots, (done, begun), (1.0, one.now)]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostAnswer:
+class CostAnswer(Told):
     """What something costs."""
 
     what: str

@@ -4,6 +4,8 @@ A word is a degree (`tp8`), a switch (`sp`, `no-flash`), or key=value: one of a 
 two ends, an order of the groups, or a form of its own (plan_forms.py).
 """
 
+import re
+
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.specs.plan_forms import (
     FORM_ALLOWED,
@@ -145,10 +147,17 @@ def _word(word: str) -> tuple[str, object]:
                 value=word,
                 message="unknown word",
                 allowed="tp8 pp4 vpp2 dp16 zero1 mbs1 sp no-flash recompute=full ...",
-                nearest=nearest_name(bare, words),
+                nearest=_apart(bare) or nearest_name(bare, words),
             )
         ]
     )
+
+
+def _apart(joined: str) -> str | None:
+    """Words that other tools join, as in tp2_pp1_dp4_mbs1 or tp8,zero1; None where it is no such text."""
+    words = [word for word in re.split(r"[,;_/+-]", joined) if word]
+    degrees = all(word.rstrip("0123456789") in DEGREES and word[-1].isdecimal() for word in words)
+    return " ".join(words) if len(words) > 1 and degrees else None
 
 
 def _choice(word: str, key: str, value: str) -> tuple[str, object]:

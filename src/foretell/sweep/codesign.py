@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem, unknown
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 from foretell.search.points import point_count
 from foretell.search.study import read_study
 from foretell.specs.study import Study
@@ -40,7 +40,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Codesign:
+class Codesign(Told):
     """A study with its front."""
 
     study: Study

@@ -63,7 +63,7 @@ SIZING: Columns = {
     **_columns("float", "rate isl osl ttft_ms tpot_ms requests_per_s headroom"),
     **_columns("bool", "meets simulated"),
     **_columns("float", "output_tokens_per_s_per_gpu output_tokens_per_s_per_user usd_per_hour"),
-    **_columns("float", "usd_per_million_output_tokens"),
+    **_columns("float", "usd_per_million_input_tokens usd_per_million_output_tokens"),
 }
 SILICON: Columns = {**_columns("text", "name"), **_columns("float", "usd low_usd high_usd nre_usd")}
 CLUSTER: Columns = {

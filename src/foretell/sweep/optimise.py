@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem
+from foretell.records import Told
 from foretell.search.points import Column
 from foretell.search.study import read_study
 from foretell.specs.study import Study
@@ -30,7 +31,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimised:
+class Optimised(Told):
     """What came of the trials."""
 
     found: Codesign

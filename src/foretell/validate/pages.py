@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from foretell.calibrate.collectives import PRINTED
 from foretell.validate.collectives import score_collectives
 from foretell.validate.memory import score_memory, score_memory_rows
 from foretell.validate.published import between
@@ -117,9 +118,22 @@ def serving_text(data: Path) -> str:
 
 def collectives_text(data: Path) -> str:
     """Median errors of collectives between nodes by size, kind and system."""
-    scores = score_collectives(data / "network" / "nccl_multinode.csv.gz").to_dict()
+    return _collectives(
+        data / "network" / "nccl_multinode.csv.gz", ("by_size", "by_kind", "by_system")
+    )
+
+
+def fabrics_text(data: Path) -> str:
+    """The same of logs in print on other fabrics, by size and system."""
+    del data
+    return _collectives(PRINTED, ("by_size", "by_system"))
+
+
+def _collectives(table: Path, groups: Sequence[str]) -> str:
+    scores = score_collectives(table).to_dict()
     lines = ["| collectives | rows | median error | signed | in 90 % |", "|---|---|---|---|---|"]
-    for key, names in (("by_size", SIZES), ("by_kind", {}), ("by_system", {})):
+    for key in groups:
+        names = SIZES if key == "by_size" else {}
         lines += [
             f"| {names.get(name, name)} | {s['rows']:,} | {s['median_ape']:.1%} | "
             f"{s['median_error']:+.1%} | {s['inside_p90']:.0%} |"
@@ -133,6 +147,7 @@ SECTIONS: Sequence[tuple[str, str, Callable[[Path], str]]] = (
     ("docs/memory.md", "memory", memory_text),
     ("docs/serving.md", "serving", serving_text),
     ("docs/model/collectives.md", "collectives", collectives_text),
+    ("docs/model/collectives.md", "fabrics", fabrics_text),
 )
 """Page, name of its section, and what writes it."""
 

@@ -60,6 +60,11 @@ def _system(
     tiers = _large_enough(tiers, gpus)
     if port is None and gpus > (domain or gpus):
         said += (f"ports of {base.id}: {_port(base) / 1e9:g} GB/s a chip",)
+    fabric = fabric_named(words) if words else None
+    if fabric is not None and fabric_of(base.id).id != fabric.id and outer >= inner:
+        # No system of the catalogue has this chip on this fabric: an id that names it has its library.
+        base = replace(base, id=f"{base.id}-{fabric.id}")
+        said += (f"between nodes {fabric.id}",)
     if tuple(tiers) != base.network.tiers:
         base = replace(base, network=Network(tiers=tuple(tiers)))
     return base, said
@@ -78,13 +83,14 @@ def _all_systems() -> tuple[System, ...]:
 def _likeness(
     system: System, chip: str, domain: int | None, port: float | None, words: str
 ) -> tuple[bool, ...]:
-    """Name in the words, then fabric, node and port; the reference system among equals."""
+    """Name in the words, then fabric, its transport, node and port; the reference system among equals."""
     text = words.lower()
     parts = [part for part in system.id.split("-") if len(part) > 2 and part not in chip]
-    fabric = fabric_named(words) if words else None
+    fabric, own = fabric_named(words) if words else None, fabric_of(system.id)
     return (
         any(part in text for part in parts),
-        fabric is not None and fabric_of(system.id).id == fabric.id,
+        fabric is not None and own.id == fabric.id,
+        fabric is not None and own.default_transport == fabric.default_transport,
         domain is not None and _domain(system) == domain,
         port is not None and _same(_port(system), port * 1e9),
         system.id == chip,

@@ -159,7 +159,7 @@ def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Bars of one of the trees of a cost."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn import cost_bars
+        from foretell.web.drawn.costs import cost_bars
 
         return cost_bars(found, names, tree)
 
@@ -167,7 +167,7 @@ def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
 
 
 def _bandwidths(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.web.drawn import bandwidths
+    from foretell.report.figures.network import bandwidths
 
     return bandwidths(found, names)
 
@@ -176,7 +176,7 @@ def _clusters(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer
     """Bars of the systems of one comparison."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn_clusters import clusters
+        from foretell.report.figures.clusters import clusters
 
         return clusters(found[0], column)
 
@@ -187,7 +187,7 @@ def _curves(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Lines of strategies over numbers of GPUs."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn_clusters import curves
+        from foretell.report.figures.clusters import curves
 
         return curves(found, names, column)
 

@@ -44,7 +44,7 @@ def published(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 def published_figure(rows: Sequence[Mapping[str, Any]], find: str, theme: Theme) -> dict[str, Any]:
     """The same as a figure, of the rows that have all words of `find`."""
     from foretell.report.figures.look import template
-    from foretell.web.drawn import beside
+    from foretell.web.drawn.lines import beside
 
     words = find.lower().split()
     made = beside([row for row in rows if all(word in row_text(row) for word in words)])

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from foretell import units
 from foretell.errors import Problem, nearest_name
 from foretell.report.no import problem_as_dict
 
@@ -26,6 +27,14 @@ class Errors(BaseModel):
     """Everything that is wrong."""
 
     errors: list[Wrong]
+
+
+NOT_A_NUMBER = {
+    "int_parsing": "not a whole number", "int_type": "not a whole number",
+    "int_from_float": "not a whole number", "float_parsing": "not a number",
+    "float_type": "not a number",
+}  # fmt: skip
+"""Kinds of error that a number can have -> our words."""
 
 
 def problems_of(
@@ -60,6 +69,8 @@ def _problem(path: str, error: Mapping[str, Any], known: Mapping[str, Any]) -> P
         message, allowed, near = "unknown field", ", ".join(known), nearest_name(path, known)
     elif error["type"] == "missing":
         message, value = "missing", None
+    elif error["type"] in NOT_A_NUMBER:
+        message, near = NOT_A_NUMBER[error["type"]], units.meant(value)
     elif path in known:
         allowed = known[path].description
     return Problem(path=path, value=_short(value), message=message, allowed=allowed, nearest=near)

@@ -13,6 +13,7 @@ from foretell.characterize.traces.rank_trace import RankTrace
 from foretell.characterize.traces.ranks import Imbalance, imbalances
 from foretell.characterize.traces.read import read_files
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
+from foretell.records import Told
 from foretell.specs.result import Estimate
 
 JOB = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan")
@@ -20,7 +21,7 @@ JOB = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traced:
+class Traced(Told):
     """Everything that a trace says."""
 
     traces: tuple[RankTrace, ...]

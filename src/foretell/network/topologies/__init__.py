@@ -6,6 +6,7 @@ axes may follow a name (`torus-3d`).
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -16,7 +17,9 @@ from foretell.network.topologies.base import Claim, Cost, Graph, Topology
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 
-__all__ = ["Claim", "Cost", "Graph", "Topology", "names", "of_tier"]
+__all__ = ["Claim", "Cost", "Graph", "Topology", "names", "of_tier", "plain_name", "unknown"]
+USUAL = frozenset({"switch", "clos", "rail-clos", "roce-clos", "fat-tree", "fully-connected"})
+"""Names that are known without a look into the files: those of most systems."""
 
 
 @cache
@@ -33,19 +36,28 @@ def names() -> tuple[str, ...]:
 
 def of_tier(tier: Tier, members: Num) -> Topology:
     """The topology of a group of so many members of the tier."""
-    name = re.sub(r"-\d+d$", "", tier.topology)
-    module = _modules().get(name)
-    if module is None:
-        raise BadInput(
-            [
-                Problem(
-                    path=f"network.{tier.name}.topology",
-                    value=tier.topology,
-                    message="no such topology",
-                    allowed=", ".join(names()),
-                    nearest=nearest_name(name, names()),
-                )
-            ]
-        )
-    made: Topology = module.from_tier(tier, members)
+    problems = unknown((tier,))
+    if problems:
+        raise BadInput(problems)
+    made: Topology = _modules()[plain_name(tier.topology)].from_tier(tier, members)
     return made
+
+
+def unknown(tiers: Iterable[Tier]) -> list[Problem]:
+    """A problem for each tier whose topology has no file."""
+    return [
+        Problem(
+            path=f"network.{tier.name}.topology",
+            value=tier.topology,
+            message="no such topology",
+            allowed=", ".join(names()),
+            nearest=nearest_name(plain_name(tier.topology), names()),
+        )
+        for tier in tiers
+        if tier.topology not in USUAL and plain_name(tier.topology) not in _modules()
+    ]
+
+
+def plain_name(name: str) -> str:
+    """A name without the number of axes that may follow it."""
+    return re.sub(r"-\d+d$", "", name)

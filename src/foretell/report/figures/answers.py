@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from foretell.report.figures.breakdown import serve_bars, shares_bars, time_bars
+from foretell.report.figures.clusters import clusters
 from foretell.report.figures.cost import cost_figure
 from foretell.report.figures.lines import latency_bars
 from foretell.report.figures.look import Figure, sentence
 from foretell.report.figures.memory import memory_bars, memory_over_step
+from foretell.report.figures.network import bandwidths
 from foretell.report.figures.panels import panels
 from foretell.report.figures.pareto import pareto
 from foretell.report.figures.roofline import op_roofline
@@ -98,6 +100,21 @@ def sensitivity_figure(answer: Answer) -> Figure:
     return panels(parts, f"{_title(answer)} ({how})", 1, 480)
 
 
+def compare_figure(answer: Answer) -> Figure:
+    """What each cluster does, and what a million tokens cost on it."""
+    columns = ("tokens_per_s", "usd_per_million_tokens")
+    title = f"{answer['best']} first of {len(answer['systems'])} systems"
+    return panels([clusters(answer, column) for column in columns], title, 1, 420)
+
+
+def network_figure(answer: Answer) -> Figure:
+    """Bus bandwidth over sizes."""
+    name = f"{answer['collective']} among {answer['group']:,} of {answer['system']}"
+    made = bandwidths([answer], [name])
+    made["layout"]["title"]["text"] = name
+    return made
+
+
 FIGURES: Mapping[str, Callable[[Answer], Figure]] = {
     "estimate": estimate_figure,
     "search": search_figure,
@@ -108,6 +125,8 @@ FIGURES: Mapping[str, Callable[[Answer], Figure]] = {
     "size": size_figure,
     "cost": cost_figure,
     "sensitivity": sensitivity_figure,
+    "compare": compare_figure,
+    "network": network_figure,
 }
 """Verb -> the figure of its answer."""
 

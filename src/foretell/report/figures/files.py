@@ -141,7 +141,8 @@ def _browse(figure: Mapping[str, Any], path: Path) -> None:
     if browser() is None:
         raise BadInput([no_browser("path", str(path))])
     width, height = size(figure)
-    with tempfile.TemporaryDirectory() as folder:
+    # What the browser started may still write into its profile when it has ended.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page, target = Path(folder) / "page.html", Path(folder) / "page.png"
         page.write_text(html(figure, still=True), encoding="utf-8")
         if path.suffix.lower() == ".png":

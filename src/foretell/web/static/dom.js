@@ -38,6 +38,7 @@ const KNOWN = {
   bytes: (v) => scaled(v, [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"], [1, "B"]]),
   rate: (v) => scaled(v, [[1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1, "B/s"]]),
   share: (v) => `${digits(100 * v)} %`,
+  chance: (v) => (v > 0 && v < 0.01 ? "< 1 %" : v < 1 && v > 0.99 ? "> 99 %" : `${Math.round(100 * v)} %`),
   usd: (v) => (Math.abs(v) >= 1e9 ? `$${digits(v / 1e9)} billion` : Math.abs(v) >= 1e6 ? `$${digits(v / 1e6)} million` : `$${digits(v, v < 100 ? 3 : 4)}`),
   J: (v) => (Math.abs(v) >= 3.6e5 ? `${digits(v / 3.6e6)} kWh` : `${digits(v)} J`),
   count: (v) => digits(v, 4),

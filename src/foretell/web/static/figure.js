@@ -10,14 +10,23 @@ export class Card {
     this.key = key;
     this.tall = tall;
     this.figure = null;
-    this.plot = h("div", { class: tall ? "plot tall" : "plot", role: "img", "aria-label": title });
+    this.plot = h("div", { class: tall ? "plot tall" : "plot", role: "img" });
+    this.heading = h("h2");
     this.rows = h("div");
     this.details = h("details", { class: "data", ontoggle: () => this.fill() }, h("summary", {}, "Data table"), this.rows);
-    const button = (name, text, does) => h("button", { type: "button", class: "small", "data-export": name, "aria-label": `${title} as ${text}`, onclick: does }, text);
+    const button = (name, text, does) => h("button", { type: "button", class: "small", "data-export": name, onclick: does }, text);
     this.note = h("p", { class: "quiet" });
     this.element = h("section", { class: wide ? "card wide" : "card", "data-figure": key },
-      h("div", { class: "head" }, h("h2", {}, title), button("png", "PNG", () => this.png()), button("csv", "CSV", () => save(`foretell-${key}.csv`, csv(rowsOf(this.figure)), "text/csv"))),
+      h("div", { class: "head" }, this.heading, button("png", "PNG", () => this.png()), button("csv", "CSV", () => save(`foretell-${key}.csv`, csv(rowsOf(this.figure)), "text/csv"))),
       this.plot, this.note, this.details);
+    this.call(title);
+  }
+
+  // A card outlives the scenario that it was made for.
+  call(title) {
+    this.heading.textContent = title;
+    this.plot.setAttribute("aria-label", title);
+    for (const button of this.element.querySelectorAll("[data-export]")) button.setAttribute("aria-label", `${title} as ${button.textContent}`);
   }
 
   // Of nothing there is no figure; its place is kept for when there is something.

@@ -48,7 +48,7 @@ class Desk {
         return { refused: error.errors };
       }
     }));
-    this.complain(told);
+    if (!this.signal.aborted) this.complain(told);
     return told;
   }
 
@@ -67,6 +67,9 @@ class Desk {
     slots.get(name).replaceChildren(...children.flat().filter(Boolean));
   }
 
+  // Whether a figure has been asked for since the view was opened.
+  has(key) { return cards.has(key); }
+
   card(key, title, options = {}) {
     if (!cards.has(key)) {
       const made = new Card(key, title, options);
@@ -74,6 +77,7 @@ class Desk {
       if (!slots.has("figures")) { slots.set("figures", h("div", { class: "figures", id: "figures" })); main.append(slots.get("figures")); }
       slots.get("figures").append(made.element);
     }
+    cards.get(key).call(title);
     return cards.get(key);
   }
 
@@ -86,6 +90,7 @@ class Desk {
   }
 
   figureOf(key, title, questions, names, options = {}) {
+    if (this.signal.aborted) return null; // a button of an answer that is being replaced
     const own = questions.map((question, i) => [question, names[i]]).filter(([question]) => question);
     if (!own.length) { this.card(key, title, options).nothing(); return null; }
     return this.figure(key, title, () => this.ask(`figures ${options.kind ?? key}`, { questions: own.map(([question]) => question), names: own.map(([, name]) => name), theme: this.theme }), options);
@@ -98,6 +103,7 @@ class Desk {
 // ---- asking
 
 async function refresh() {
+  clearTimeout(timer);
   running?.abort();
   running = new AbortController();
   const desk = new Desk(running.signal);
@@ -128,6 +134,13 @@ function soon(name) {
   write();
   if (CHOICES.includes(name)) { drawForm(groups(), soon); document.getElementById(`field-${name}`).focus(); }
   drawScenarios(pick, add, remove);
+  later();
+}
+
+// What is under way answers a question that has changed: it is given up at once, not when the next is asked.
+function later() {
+  running?.abort();
+  main.setAttribute("aria-busy", "true");
   clearTimeout(timer);
   timer = setTimeout(refresh, PAUSE_MS);
 }
@@ -179,7 +192,7 @@ function remove() {
 }
 
 window.addEventListener("popstate", () => { read(); open(); });
-window.addEventListener("foretell:find", (event) => { state.find = event.detail; write(); clearTimeout(timer); timer = setTimeout(refresh, PAUSE_MS); });
+window.addEventListener("foretell:find", (event) => { state.find = event.detail; write(); later(); });
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
 document.getElementById("question").addEventListener("submit", (event) => event.preventDefault());
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

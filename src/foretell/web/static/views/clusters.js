@@ -53,7 +53,7 @@ function card(answer, i, asked) {
     h("p", { class: "plan", "data-name": "plan" }, done?.plan ?? ""),
     facts([
       ["GPUs", number(first.gpus, "count", "gpus")],
-      [`Paid over ${show(first.years, "count")} years`, number(first.usd, "usd", "usd")],
+      first.no_price ? null : [`Paid over ${show(first.years, "count")} years`, number(first.usd, "usd", "usd")],
       ["Paid", first.paid],
       ["$ per million tokens", number(first.usd_per_million_tokens, "usd", "usd_per_million_tokens")],
       others.length ? ["Order", h("span", { class: `tag ${answer.certain ? "yes" : "too_close"}` }, answer.certain ? "certain" : "too close to tell")] : null,
@@ -71,7 +71,7 @@ function rows(answer, name) {
     table(answer.budget_usd ? `What ${show(answer.budget_usd, "usd")} pays for` : "The same number of GPUs of each", [
       { title: "system", of: (row) => row.system },
       { title: "GPUs", unit: "count", of: (row) => row.gpus },
-      { title: "paid", unit: "usd", of: (row) => row.usd },
+      { title: "paid", unit: "usd", of: (row) => (row.no_price ? h("span", { class: "off" }, "no price") : row.usd) },
       { title: "tokens/s", unit: "count", of: (row) => row.tokens_per_s },
       { title: "90 % interval", word: "interval", unit: "count", of: (row) => h("span", {}, range(row.interval?.tokens_per_s?.p90, "count") || "–") },
       { title: "$ per million", unit: "usd", of: (row) => row.usd_per_million_tokens },
@@ -85,6 +85,6 @@ function beats(answer) {
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "How often one beats another")),
     table("The system of the row against that of the column, of cases drawn together", [
       { title: "system", of: (one) => one },
-      ...able.map((other) => ({ title: other, unit: "share", of: (one) => answer.beats[one][other] ?? null })),
+      ...able.map((other) => ({ title: other, unit: "chance", of: (one) => answer.beats[one][other] ?? null })),
     ], able));
 }

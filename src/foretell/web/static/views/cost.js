@@ -59,7 +59,7 @@ function card(answer, i) {
       answer.days ? ["Takes", number(answer.days * 86400, "s")] : null,
       answer.tokens && answer.what === "run" ? ["Tokens", number(answer.tokens, "tokens")] : null,
       answer.usd_per_million_tokens ? ["$ per million tokens", number(answer.usd_per_million_tokens, "usd", "usd_per_million_tokens")] : null,
-      answer.energy_mwh ? ["Energy", number(answer.energy_mwh, "MWh")] : null,
+      answer.energy_mwh ? ["Energy", answer.energy_mwh < 0.1 ? number(1000 * answer.energy_mwh, "kWh") : number(answer.energy_mwh, "MWh")] : null,
       carbon ? ["Carbon", number(carbon >= 1000 ? carbon / 1000 : carbon, carbon >= 1000 ? "t CO₂e" : "kg CO₂e")] : null,
       answer.embodied_carbon_kg ? [word("of it embodied", "embodied"), number(answer.embodied_carbon_kg / carbon, "share")] : null,
       answer.goodput ? [word("Goodput"), number(answer.goodput, "share")] : null,

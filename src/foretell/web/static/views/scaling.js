@@ -69,6 +69,6 @@ function points(answer, name) {
       { title: "waits for links", unit: "share", of: (row) => share(row, "exposed_communication_s") },
       { title: "bubble", word: "bubble", unit: "share", of: (row) => share(row, "bubble_s") },
       { title: "peak memory", unit: "bytes", of: (row) => row.peak_memory_bytes },
-      { title: "limited by", long: true, of: (row) => row.reason ?? row.limited_by?.replaceAll("_", " ") },
+      { title: "limited by", of: (row) => row.reason ?? row.limited_by?.replaceAll("_", " ") },
     ], answer.curves.flatMap((curve) => curve.points)));
 }

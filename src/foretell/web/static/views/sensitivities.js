@@ -38,8 +38,8 @@ function card(answer, i) {
     h("p", { class: "big" }, number(results[first], UNITS[first] ?? "count", first), h("small", {}, " a step")),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
-      ...rest.map((name) => [words[name], number(results[name], UNITS[name] ?? "count", name)]),
-      strongest && ["moved most by", h("span", {}, strongest.words, ": ", number(strongest.better.ratios[first] - 1, "signed"), ` at ${show(factor, "count")} times as good`)],
+      ...rest.map((name) => [words[name].replace(/^the (.)/, (_, letter) => letter.toUpperCase()), number(results[name], UNITS[name] ?? "count", name)]),
+      strongest && ["Moved most by", h("span", {}, strongest.words, ": ", number(strongest.better.ratios[first] - 1, "signed"), ` at ${show(factor, "count")} times as good`)],
     ]));
 }
 

@@ -64,6 +64,7 @@ function levels(sized, desk) {
       { title: "levels", of: (row) => h("span", { class: `tag ${row.meets ? "yes" : "no"}` }, row.meets ? "met" : "missed") },
       { title: "headroom", unit: "share", of: (row) => row.headroom },
       { title: "$ per hour", unit: "usd", of: (row) => row.usd_per_hour },
+      { title: "$ per million in", unit: "usd", of: (row) => row.usd_per_million_input_tokens },
       { title: "$ per million out", unit: "usd", of: (row) => row.usd_per_million_output_tokens },
     ], sized.options, (row) => row === sized.options[0]));
 }

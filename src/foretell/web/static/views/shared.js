@@ -15,7 +15,12 @@ export function scenarioCard(i, heading, ...children) {
 export function noCard(i, answer, heading) {
   const errors = answer.refused ?? answer.problems ?? [];
   return scenarioCard(i, heading, h("p", { class: "big" }, answer.refused ? "?" : "no"),
-    h("ul", { class: "said", role: "alert" }, errors.map((error) => h("li", {}, error.path ? h("strong", {}, `${error.path}: `) : "", sentence(error)))));
+    reasons(errors));
+}
+
+// Why the answer is no, or there is none.
+export function reasons(errors) {
+  return h("ul", { class: "said", role: "alert" }, errors.map((error) => h("li", {}, error.path ? h("strong", {}, `${error.path}: `) : "", sentence(error))));
 }
 
 export function assumed(answers) {

@@ -5,6 +5,8 @@ import { table } from "../dom.js";
 import { save } from "../figure.js";
 import { assumed, facts, h, headingOf, noCard, number, planned, scenarioCard, word } from "./shared.js";
 
+const OVER_STEP = "memory-over-step";
+
 export default {
   title: "Timeline",
   groups: () => [["", ["model", "system", "gpus", "global_batch", "seq_len", "plan"]], ["More", ["set"]]],
@@ -20,7 +22,10 @@ export default {
     const active = told[desk.at];
     const name = desk.names[desk.at];
     const question = active.played ? active.exact : null;
-    const shown = await desk.figureOf("timeline", `One step of ${name}`, [question], [name], { wide: true, tall: true });
+    const [shown] = await Promise.all([
+      desk.figureOf("timeline", `One step of ${name}`, [question], [name], { wide: true, tall: true }),
+      desk.has(OVER_STEP) ? overStep(desk, question, name) : null, // once asked for, it stays in step
+    ]);
     if (shown) shown.note.textContent = "One rank of each pipeline stage; drag to look closer, double click to look at all of it.";
     desk.put("keep", question ? keep(desk, question, name) : "");
     desk.put("stages", active.played ? stages(active.played, name) : "");
@@ -39,6 +44,10 @@ function card(answer, i) {
     facts([[word("MFU"), number(played.mfu, "share")], ["Peak memory", number(played.peak_memory_bytes, "bytes")]]));
 }
 
+function overStep(desk, question, name) {
+  return desk.figureOf(OVER_STEP, `Memory of ${name} over a step`, [question], [name], { wide: true });
+}
+
 function keep(desk, question, name) {
   const button = (id, text, does) => h("button", { type: "button", id, onclick: async (event) => {
     const own = event.target;
@@ -48,7 +57,7 @@ function keep(desk, question, name) {
   } }, text);
   return h("section", { class: "card" }, h("div", { class: "row" },
     button("save-trace", "Download the trace", async () => save(`foretell-step-${name}.json.gz`, await file("simulate trace", question))),
-    button("memory-over-step", "Memory over the step", () => desk.figureOf("memory-over-step", `Memory of ${name} over a step`, [question], [name], { wide: true })),
+    button("memory-over-step", "Memory over the step", () => overStep(desk, question, name)),
     h("span", { class: "quiet" }, "The trace opens in ui.perfetto.dev and in chrome://tracing.")));
 }
 

@@ -1,7 +1,7 @@
 // Training: the best plan of each scenario, where its time and memory go, what limits it, how sure that is.
 
 import { table } from "../dom.js";
-import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, planned, range, scenarioCard, word } from "./shared.js";
+import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, planned, range, reasons, scenarioCard, word } from "./shared.js";
 
 export default {
   title: "Training",
@@ -16,7 +16,7 @@ export default {
     const active = told[desk.at];
     const work = [
       // Of one scenario every share with what it follows; of several a bar each.
-      desk.figureOf("time", "Where the time goes", questions.map(step), desk.names, { kind: told.length === 1 ? "shares" : "time" }),
+      desk.figureOf("time", "Where the time goes", questions.map(step), desk.names, { kind: told.length === 1 && active?.fits !== "no" ? "shares" : "time" }),
       desk.figureOf("memory", "Where the memory goes", questions, desk.names),
     ];
     if (active?.exact && active.fits !== "no") work.push(limits(desk, active));
@@ -50,7 +50,7 @@ function card(answer, i) {
       run ? ["Whole run", number(run.days === undefined ? null : run.days * 86400, "s")] : null,
       run ? [word("Goodput"), number(run.goodput, "share")] : null,
       ["Peak memory", h("span", {}, number(answer.peak_memory_bytes, "bytes", "peak_memory_bytes"), " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
-    ]), memoryMeter(answer));
+    ]), memoryMeter(answer), answer.problems?.length ? reasons(answer.problems) : "");
 }
 
 async function limits(desk, answer) {

@@ -1,0 +1,61 @@
+"""Every key of an answer's JSON is an attribute of its record in Python."""
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foretell
+from foretell.bills import RunQuestion, TokenQuestion, run_cost, token_cost
+from foretell.collective import collective
+from foretell.economics.ask_system import SystemQuestion, system_cost
+
+SMALL: dict[str, Any] = {"system": "h100-sxm", "gpus": 8, "global_batch": 32, "seq_len": 2048}
+PLAN: dict[str, Any] = {**SMALL, "plan": "zero3 mbs1"}
+MODEL, SYSTEM = "llama-3.1-8b", "h100-sxm"
+STUDY = Path(__file__).parents[2] / "examples" / "codesign_small.toml"
+ANSWERS: dict[str, Callable[[], Any]] = {
+    "estimate": lambda: foretell.estimate(MODEL, **PLAN, tokens="1T"),
+    "search": lambda: foretell.search(MODEL, **SMALL),
+    "explain": lambda: foretell.explain(MODEL, **PLAN),
+    "memory": lambda: foretell.memory(MODEL, **PLAN),
+    "simulate": lambda: foretell.simulate(MODEL, **PLAN),
+    "compare_plans": lambda: foretell.compare_plans("zero3", "tp2 zero2", MODEL, **SMALL),
+    "sensitivities": lambda: foretell.sensitivities(MODEL, **PLAN),
+    "scaling": lambda: foretell.scaling(MODEL, system=SYSTEM, gpus="8,16", strategies="zero3"),
+    "compare": lambda: foretell.compare([SYSTEM, "h200-sxm"], model=MODEL, gpus=8, plan="zero3"),
+    "serve": lambda: foretell.serve(MODEL, system=SYSTEM, gpus=1),
+    "size": lambda: foretell.size(MODEL, system=SYSTEM, rate=1.0, simulate=False),
+    "choice": lambda: foretell.size(MODEL, system=SYSTEM, rate=1.0, simulate=False).best,
+    "codesign": lambda: foretell.codesign(STUDY),
+    "cost run": lambda: run_cost(RunQuestion(model=MODEL, system=SYSTEM, gpus=8, plan="zero3")),
+    "cost token": lambda: token_cost(TokenQuestion(model=MODEL, system=SYSTEM, gpus=1)),
+    "cost system": lambda: system_cost(SystemQuestion(system=SYSTEM, gpus=8)),
+    "network": lambda: collective(SYSTEM, collective="all-reduce", size="1MiB", group=16),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_key_is_an_attribute(name: str) -> None:
+    answer = ANSWERS[name]()
+    told = answer.to_dict()
+    assert [key for key in told if not hasattr(answer, key)] == []
+    for key, value in told.items():
+        if isinstance(value, bool | int | float) and key != "best":
+            assert getattr(answer, key) == value, key
+
+
+def test_a_name_that_is_none_is_no_attribute() -> None:
+    answer = ANSWERS["memory"]()
+    with pytest.raises(AttributeError, match="MemoryAnswer has no peak_bites"):
+        _ = answer.peak_bites
+    assert not hasattr(answer, "__rich__")
+    again = pickle.loads(pickle.dumps(answer))
+    assert (
+        again.peak_memory_bytes == copy.copy(answer).peak_memory_bytes == answer.peak_memory_bytes
+    )
+    assert json.dumps(again.to_dict()) == json.dumps(answer.to_dict())

@@ -35,12 +35,12 @@ CARRIED = {
 QUESTION = "estimate llama-3.1-8b --system h100-sxm --gpus 64 --json".split()
 
 
-def build(folder: Path, *, isolated: bool = True) -> Path:
-    """The wheel, made by pip as anyone would."""
+def build(folder: Path, *, isolated: bool = True, source: Path = ROOT) -> Path:
+    """The wheel of a source, made by pip as anyone would."""
     flags = [] if isolated else ["--no-build-isolation"]
     _run(
         sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet",
-        "--disable-pip-version-check", *flags, "--wheel-dir", str(folder), str(ROOT),
+        "--disable-pip-version-check", *flags, "--wheel-dir", str(folder), str(source),
     )  # fmt: skip
     (wheel,) = folder.glob("foretell-*.whl")
     return wheel

@@ -6,6 +6,7 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.network.library_catalog import library_for
 from foretell.network.topologies import unknown
 from foretell.search.nearest import nearest_plan
+from foretell.search.search import LIGHTER
 from foretell.sharding.rules import chips_of
 from foretell.simulate.schedules.rules import all_broken
 from foretell.specs.plan import USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
@@ -150,6 +151,6 @@ def too_large(scenario: Scenario, result: Estimate) -> Problem:
         value=str(result.plan),
         message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
         f"{show(need - have, 'bytes')} too much",
-        allowed=None if near else "more chips, or larger ones: no plan fits on these",
+        allowed=None if near else f"more chips, larger ones (no plan fits on these), or {LIGHTER}",
         nearest=None if near is None else str(near),
     )

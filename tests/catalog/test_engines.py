@@ -4,7 +4,14 @@ import pytest
 
 import foretell
 from foretell.catalog import chip
-from foretell.catalog.engines import USUAL, engine_named, profile, profiles
+from foretell.catalog.engines import (
+    IN_TURN_S,
+    USUAL,
+    engine_named,
+    knows_kind,
+    profile,
+    profiles,
+)
 from foretell.errors import BadInput
 from foretell.serving.memory import cache_bytes
 
@@ -101,3 +108,41 @@ def test_an_engine_leaves_room_on_a_small_card(engine):
         engine=engine,
     )
     assert 1e9 < found.kv_bytes < 7e9
+
+
+@pytest.mark.parametrize(
+    ("engine", "on", "mixture"),
+    [("trtllm", "h200-sxm", False), ("vllm", "h200-sxm", False), ("trtllm", "b200-sxm", True)],
+)
+def test_of_another_kind_of_model_a_profile_keeps_its_host_alone(engine, on, mixture):
+    """Steps with prompts of dense models say little of those of mixtures, and the other way round."""
+    own, other = (profile(engine, chip(on), mixture=kind) for kind in (not mixture, mixture))
+    assert own == profiles()[own.id] or own.limits_by_card
+    assert knows_kind(own, mixture=not mixture)
+    assert not knows_kind(other, mixture=mixture)
+    assert other.host_step_s == own.host_step_s
+    assert other.prefill_factor == USUAL["prefill_factor"]
+    assert other.prefill_mixture_s == USUAL["prefill_mixture_s"]
+    assert (other.policy, other.max_tokens, other.memory_rule) == (
+        own.policy, own.max_tokens, own.memory_rule,
+    )  # fmt: skip
+
+
+def test_a_profile_named_by_its_id_is_as_it_stands():
+    for name, own in profiles().items():
+        for kind in (True, False):
+            assert profile(name, chip("h100-sxm"), mixture=kind) == own
+
+
+def test_a_host_that_schedules_in_turn_shows():
+    """vLLM before asynchronous scheduling, on a generation that it was not fitted on."""
+    before, after = (profile("vllm", chip("h100-sxm"), v) for v in ("0.11.0", "0.18.0"))
+    assert not before.overlapped
+    assert after.overlapped
+    assert before.host_step_s == pytest.approx(USUAL["host_step_s"] + IN_TURN_S)
+    assert profiles()["vllm-0.11-blackwell"].host_step_s > USUAL["host_step_s"] + 0.5 * IN_TURN_S
+
+
+def test_the_first_version_with_the_second_engine_is_of_its_profile():
+    assert profile("vllm", chip("b200-sxm"), "0.8.5").id == "vllm-0.11-blackwell"
+    assert profile("vllm", chip("h100-sxm"), "0.7.3").id == "vllm-0.6"

@@ -74,6 +74,8 @@ def test_a_reference_with_another_chip_leaves_its_node_behind() -> None:
 def test_a_system_may_change_its_chip() -> None:
     assert catalog.system("dgx-2").chip.tdp_watts == 350
     assert catalog.chip("v100-sxm-32gb").tdp_watts == 300
+    assert catalog.system("alps").chip.tdp_watts == 660
+    assert catalog.system("gh200-96gb").chip.tdp_watts == 900
 
 
 def test_a_users_file(tmp_path: Path) -> None:

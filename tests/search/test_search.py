@@ -157,6 +157,7 @@ def test_where_nothing_fits_the_plan_that_holds_least_is_named() -> None:
     assert not found.plans
     assert found.smallest_bytes == pytest.approx(least.peak_memory_bytes)
     assert f"the smallest, `{found.smallest}`, needs" in str(found.why_none)
+    assert "lora=16" in str(found.why_none)
     with pytest.raises(Infeasible, match="the smallest, `") as no:
         best_plan(scenario, Plan())
     assert str(found.why_none) in str(no.value)

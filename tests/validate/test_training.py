@@ -334,6 +334,13 @@ class TestSystem:
         for told in ({"gpu_mem_gb": 80}, {"source": "README table Jan 2021"}):
             assert system_of(make_row(**{**cells, **told}))[0].chip.id == "a100-sxm-80gb"
 
+    def test_several_gh200_are_held_at_the_limit_of_their_machine(self) -> None:
+        cells = {"chip_id": "gh200-96gb", "fast_domain_gpus": 4}
+        several, said = system_of(make_row(**cells, n_gpus=64))
+        assert several.chip.tdp_watts == 660
+        assert any("660 W" in sentence for sentence in said)
+        assert system_of(make_row(**cells, n_gpus=1))[0].chip.tdp_watts == 900
+
     def test_a_chip_that_is_not_there(self) -> None:
         with pytest.raises(Unsupported, match="abacus"):
             system_of(make_row(chip_id="abacus"))
@@ -365,6 +372,19 @@ class TestFrameworks:
         )
         assert without.host_grade == "left_out" != own.host_grade
         assert fitted_values() == 6
+
+    def test_runs_of_no_known_framework_on_trainium_are_neuronx(self) -> None:
+        """Its scripts store scores, compute them again, and know no virtual stages unless told."""
+        cells = {"framework_id": "other", "n_gpus": 32, "pp": 4, "chip_id": "trainium1"}
+        plan = laid(make_row(**cells)).plan
+        assert (plan.framework, plan.flash, plan.recompute, plan.vpp) == (
+            "neuronx",
+            False,
+            "selective",
+            1,
+        )
+        elsewhere = laid(make_row(**cells | {"chip_id": "gaudi2"})).plan
+        assert (elsewhere.framework, elsewhere.flash) == ("generic", True)
 
     def test_an_unknown_one_is_named(self) -> None:
         with pytest.raises(BadInput, match="nanotron"):

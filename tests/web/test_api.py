@@ -364,12 +364,12 @@ def test_a_trace_is_a_file_that_perfetto_opens(api: TestClient) -> None:
 
 def test_a_deadline_ends_the_question_alone() -> None:
     """The worker of a question that takes too long is replaced; the next question is answered."""
-    with client(Limits(workers=1, deadline_s=3.0), processes=True) as api:
+    with client(Limits(workers=1, deadline_s=5.0), processes=True) as api:
         api.get("/api/catalog/chips")  # until it is ready
         began = time.monotonic()
-        slow = {**WHERE, "plan": PLAN, "global_batch": 2**16}
+        slow = {**WHERE, "plan": PLAN, "global_batch": 2**18}  # minutes, where nothing else runs
         assert wrong(api, "memory", slow, 422)[""]["message"].startswith("takes longer")
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 120
         assert ask(api, "estimate", {**WHERE, "plan": PLAN})["step_s"] > 0
 
 

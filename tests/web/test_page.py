@@ -28,7 +28,7 @@ class Watched:
 
     def __init__(self, browser: Any, address: str, **options: Any) -> None:
         self.context = browser.new_context(accept_downloads=True, **options)
-        self.context.set_default_timeout(120_000)  # a loaded machine is no defect
+        self.context.set_default_timeout(600_000)  # a loaded machine is no defect
         self.page = self.context.new_page()
         self.address = address
         self.said: list[str] = []

@@ -67,6 +67,14 @@ TRANSFERRED: tuple[Generation, ...] = (
         base_share=0.252,
     ),
     _transferred(
+        "grace-hopper",
+        (("gh200-96gb",), ()),
+        1.05e-12,
+        "The die of the H100 SXM; of a module's 660 W its GPU draws 126 before it works, as of 700, and the"
+        " Grace CPU and its memory some 40",
+        base_share=0.25,
+    ),
+    _transferred(
         "ampere",
         ((), ("ampere",)),
         1.05e-12,
@@ -96,6 +104,12 @@ TRANSFERRED: tuple[Generation, ...] = (
         (("rtx-pro-6000-bw",), ()),
         1.2e-12,
         "Supposed: as ada, on the same node",
+    ),
+    _transferred(
+        "cdna2",
+        ((), ("cdna2",)),
+        1.9e-12,
+        "Best bf16 product of one GCD of MI250X, 127 TFLOP/s, at half of the card's 500 W, as for cdna3",
     ),
     _transferred(
         "cdna3",

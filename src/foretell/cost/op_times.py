@@ -102,7 +102,7 @@ def op_times(
         dtype = call_dtype(stack, plan)
         chosen = coefficients(stack.family, dtype, chip, plan)
         engine = engine_of(chip, dtype)
-        engine = attainable(engine, chip) if chosen.foreign else engine
+        engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
         engine = in_wide(engine, stack, chip, dtype)
         grounds[stack.family] = (chosen.evidence, spread_of(chosen))
         notes.append(chosen.note)

@@ -242,7 +242,7 @@ def products_s(ops: Sequence[Op], width: int, chip: Chip, plan: Plan) -> Array:
     dtype = plain_format(plan)
     chosen = coefficients("gemm", dtype, chip, plan)
     engine = engine_of(chip, dtype)
-    engine = attainable(engine, chip) if chosen.foreign else engine
+    engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
     seconds[rows] = STEPS * chosen.family.seconds(dims, chosen.record, engine).sum(axis=0)
     return seconds
 

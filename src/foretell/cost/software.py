@@ -85,6 +85,7 @@ BY_FRAMEWORK: Mapping[str, Software] = {
     "torchtitan-2024": Software(loss_cut_bytes=DTENSOR_LOSS_BYTES, one_copy=True),
     "internevo": Software(),
     "jax": Software(loss_fused=True, loss_fused_cut=True),
+    "neuronx": Software(loss_fused=True, loss_fused_cut=True),
     "pytorch-eager": Software(late_gradients=True),
     "pytorch-compiled": Software(loss_fused=True, late_gradients=True),
 }

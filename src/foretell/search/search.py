@@ -26,6 +26,10 @@ from foretell.units import format as show
 Array = NDArray[np.float64]
 
 
+LIGHTER = "a lighter recipe in --plan: optimizer=adam8bit, offload=optimizer, lora=16"
+"""What makes a training step hold less where no layout does."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """The plans of a search, best first, and how it went."""
@@ -67,7 +71,7 @@ class Search:
             f"none of {self.plans_evaluated} plans fits: the smallest, `{self.smallest}`, needs "
         )
         message += f"{show(self.smallest_bytes, 'bytes')} of {show(self.memory_bytes, 'bytes')}"
-        allowed = "more chips, or chips with more memory"
+        allowed = f"more chips, chips with more memory, or {LIGHTER}"
         return Problem(path="plan (memory)", value=None, message=message, allowed=allowed)
 
     def to_dict(self) -> dict[str, Any]:

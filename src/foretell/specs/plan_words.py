@@ -33,6 +33,7 @@ FRAMEWORKS = (
     "torchtitan-2024",
     "internevo",
     "jax",
+    "neuronx",
     "pytorch-eager",
     "pytorch-compiled",
 )

@@ -72,7 +72,7 @@ def predict(rows: KernelRows, left: Left | None = None) -> tuple[Array, Chosen]:
     chosen = choose_for(rows, left)
     chip = named_chip(rows.chip)
     engine = engine_of(chip, rows.dtype)
-    engine = attainable(engine, chip) if chosen.foreign else engine
+    engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
     if left == "site":
         return left_out(chosen.family, rows, engine, start=begin(rows, chosen)), chosen
     return chosen.family.seconds(rows.dims, chosen.record, engine), chosen

@@ -1,7 +1,7 @@
 """What every `validate` verb gives: each row predicted or said to be unsupported, and errors by groups."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,10 @@ class Prediction:
     """Lower end of the 90 % interval; None where there is none."""
     high: float | None
     """Upper end."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +88,7 @@ class Scores:
             "inside_p90": self.inside_p90,
             **groups,
             **self.facts,
-            "predictions": [
-                {
-                    "id": p.id,
-                    "metric": p.metric,
-                    "predicted": p.predicted,
-                    "measured": p.measured,
-                    "low": p.low,
-                    "high": p.high,
-                }
-                for p in self.predictions
-            ],
+            "predictions": [one.to_dict() for one in self.predictions],
             "leave_one_out": self.leave_one_out,
         }
 

@@ -104,7 +104,7 @@ def score_rows(
         unsupported,
         labels_of(told),
         leave_one_out=leave_one_out,
-        facts={**more, "memory_predictions": [_memory_dict(p) for p in memory]},
+        facts={**more, "memory_predictions": [one.to_dict() for one in memory]},
     )
     return replace(scores, facts={**summary(rows, told, scores, memory), **scores.facts})
 
@@ -268,15 +268,4 @@ def summary(
         "memory_rows": len(memory),
         "memory_median_ape": float(np.median(off)) if off else None,
         "memory_median_error": float(np.median(signed)) if signed else None,
-    }
-
-
-def _memory_dict(p: Prediction) -> dict[str, Any]:
-    return {
-        "id": p.id,
-        "metric": p.metric,
-        "predicted": p.predicted,
-        "measured": p.measured,
-        "low": p.low,
-        "high": p.high,
     }

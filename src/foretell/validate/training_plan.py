@@ -91,6 +91,8 @@ def generation_of(
         name = "torchtitan-2024"
     if name == "generic" and row.framework.lower().startswith("flash-attn"):
         name = "flash-attn"
+    if name == "generic" and architecture.startswith("trainium"):
+        name = "neuronx"
     known = frameworks(left_out)
     if name in known:
         return known[name], ()

@@ -8,9 +8,11 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
+from foretell.catalog.files import catalogue_table
 from foretell.catalog.names import exists, find, load
 from foretell.catalog.systems import named_system
 from foretell.network.library_catalog import fabric_named, fabric_of, inner_tiers
+from foretell.specs.chip import Chip
 from foretell.specs.system import Network, System, Tier
 from foretell.validate.training_model import Unsupported
 from foretell.validate.training_rows import Row
@@ -48,6 +50,10 @@ def _system(
 ) -> tuple[System, tuple[str, ...]]:
     said: tuple[str, ...] = ()
     base = max(_candidates(chip), key=lambda s: _likeness(s, chip, domain, port, words))
+    if gpus > 1 and base.id == chip:
+        base = replace(base, chip=_in_machine(base.chip))
+        if base.chip.tdp_watts != named_system(chip).chip.tdp_watts:
+            said += (f"{float(base.chip.tdp_watts):g} W a chip: the limit of its reference system",)
     tiers = list(base.network.tiers)
     inner = inner_tiers(tuple(tier.name for tier in tiers))
     if domain and gpus > domain and _domain(base) != domain and inner == 1:
@@ -73,6 +79,13 @@ def _system(
 def _candidates(chip: str) -> tuple[System, ...]:
     """The chip's reference system, then every system of the catalogue that has this chip."""
     return (named_system(chip), *(s for s in _all_systems() if s.chip.id == chip))
+
+
+def _in_machine(chip: Chip) -> Chip:
+    """The chip under the power limit of its reference machine; as it is where that has none of its own."""
+    machine = catalogue_table("chip", chip.id)["reference_system"].get("system")
+    there = chip if machine is None else named_system(machine).chip
+    return there if there.id == chip.id else chip
 
 
 @lru_cache(maxsize=1)

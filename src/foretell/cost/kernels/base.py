@@ -6,11 +6,14 @@ A family is a formula in dimensionless coefficients (shares of peaks, sizes of t
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.chips import catalogue_chip
+from foretell.catalog.names import exists
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
@@ -91,6 +94,8 @@ class Engine:
     """Seconds of one core for one load of an operand that is narrower than 16 bytes; 0 where unknown."""
 
 
+MOST_SHARE = 0.96
+"""Most of its nominal peak that a chip's best measured 16-bit product reaches at the nominal clock (H20)."""
 LOADING = ("volta", "ampere", "ada", "hopper", "blackwell", "blackwell-ultra", "rubin")
 """Architectures whose cores load operands of any width by themselves."""
 LOADS_PER_CLOCK = 3.1
@@ -134,20 +139,37 @@ def cores_alike(engine: Engine) -> Num:
     return np.where(np.asarray(engine.cores) >= MANY_CORES, engine.cores, wide)
 
 
-def attainable(engine: Engine, chip: Chip) -> Engine:
-    """The same with no more arithmetic than the best measured matrix rate of the chip tells.
+def attainable(engine: Engine, chip: Chip, kin: tuple[str, ...] = ()) -> Engine:
+    """The same with as much arithmetic as the best measured matrix rate of the chip tells.
 
     Coefficients of other chips are shares of peaks that large products nearly reach; where the best measured
-    rate is far below a chip's nominal peak, its matrix peaks are taken down in proportion.
+    rate is far below a chip's nominal peak, its matrix peaks are taken down in proportion. Chips of the same
+    line run the same kernels, and some reach more of their peak than those that coefficients were fitted to
+    (H20: no power limit is in its way; RTX 4090: a clock above the nominal one): for those without a table of
+    their own, whose `kin` the coefficients come from, peaks are taken up by the ratio of the best shares.
     """
     measured = np.asarray(chip.measured_matmul_flop_per_s, float)
-    share = measured / (USUAL_SHARE * np.asarray(engine.half_flop_per_s))
-    share = np.where(measured > 0.0, np.minimum(share, 1.0), 1.0)
+    nominal = np.asarray(engine.half_flop_per_s)
+    down = np.minimum(measured / (USUAL_SHARE * nominal), 1.0)
+    up = np.minimum(measured / (nominal * best_share(kin)), MOST_SHARE / USUAL_SHARE)
+    share = np.where(measured > 0.0, np.maximum(down, up) if kin else down, 1.0)
     return replace(
         engine,
         flop_per_s=share * engine.flop_per_s,
         half_flop_per_s=share * engine.half_flop_per_s,
     )
+
+
+@lru_cache(maxsize=256)
+def best_share(chips: tuple[str, ...]) -> float:
+    """Geometric mean of chips' best measured 16-bit products over their peaks; the usual where none is."""
+    known = [catalogue_chip(name) for name in chips if exists(name, ("chip",))]
+    shares = [
+        float(chip.measured_matmul_flop_per_s / chip.matrix_flop_per_s["bf16"])
+        for chip in known
+        if chip.measured_matmul_flop_per_s and "bf16" in chip.matrix_flop_per_s
+    ]
+    return float(np.exp(np.mean(np.log(shares)))) if shares else USUAL_SHARE
 
 
 def matrix_peak(chip: Chip, name: str) -> Num:

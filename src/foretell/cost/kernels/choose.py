@@ -60,6 +60,8 @@ class Chosen:
     """measured, fitted, transferred or datasheet."""
     surfaces: tuple[Surface, ...]
     """What they come from; none for defaults."""
+    kin: tuple[str, ...] = ()
+    """Chips of its line that a chip without any table of its own has them from; none otherwise."""
 
     @property
     def foreign(self) -> bool:
@@ -128,7 +130,9 @@ def choose(
             record, kin = found
             known_kin = chip.architecture in GENERATION
             evidence: Evidence = "transferred" if known_kin else "datasheet"
-            return Chosen(family=formula, record=record, evidence=evidence, surfaces=kin)
+            alone = known_kin and not any(s.chip == chip.id for s in known)
+            line = tuple(s.chip for s in kin) if alone else ()
+            return Chosen(family=formula, record=record, evidence=evidence, surfaces=kin, kin=line)
     return Chosen(family=formula, record=formula.record(), evidence="datasheet", surfaces=())
 
 

@@ -1,10 +1,10 @@
 """Bamba (Mamba-2 and attention in turn) and Falcon-H1 (both in every layer)."""
 
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention, Mamba2
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("bamba", "falcon_h1")
 
@@ -41,15 +41,7 @@ def read(config: Config) -> Model:
         )
         one, two = Layer(mixers=(attention,), ffn=ffn), Layer(mixers=(mamba,), ffn=ffn)
         layers = tuple(one if i in at else two for i in range(depth))
-    vocab = config.need("vocab_size")
-    return decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, why)),
-        hidden=hidden,
-        max_positions=positions(config, default=8192),
-    )
+    return plain_decoder(config, layers, hidden, longest=8192, why=why)
 
 
 def _mamba(config: Config, hidden: int, why: str) -> Mamba2:

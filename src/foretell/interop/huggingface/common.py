@@ -107,3 +107,19 @@ def decoder(
         max_positions=max_positions,
         dtype=dtype(config),
     )
+
+
+def plain_decoder(
+    config: Config, layers: Sequence[Layer], hidden: int, *, longest: int, why: str
+) -> Model:
+    """A causal model of one stack with a token table, and a head of its own unless the config shares it;
+    `longest` and what it does not name are the library's defaults, which `why` says."""
+    vocab = config.need("vocab_size")
+    return decoder(
+        config,
+        layers,
+        embedding=Embedding(vocab=vocab),
+        head=Head(outputs=vocab, tied=tied(config, False, why)),
+        hidden=hidden,
+        max_positions=positions(config, default=longest),
+    )

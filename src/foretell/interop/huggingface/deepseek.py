@@ -18,10 +18,14 @@ WHY = {"deepseek_v2": "DeepseekV2Config's defaults", "deepseek_v3": "DeepseekV3C
 def read(config: Config) -> Model:
     """Latent attention; experts after the leading dense layers; the prediction block of V3."""
     why = WHY.get(config.family, "the library's defaults")
+    return read_like_v3(config, biased=config.family != "deepseek_v2", longest=4096, why=why)
+
+
+def read_like_v3(config: Config, *, biased: bool, longest: int, why: str) -> Model:
+    """DeepSeek-V3's form, the router with a bias or without; `why` says whose defaults are taken."""
     hidden, depth = config.need("hidden_size"), config.layers()
     mixer = latent_attention(config, why)
-    third = config.family != "deepseek_v2"
-    ffns = deepseek_ffns(config, depth, router_bias=third, why=why)
+    ffns = deepseek_ffns(config, depth, router_bias=biased, why=why)
     layers = tuple(Layer(mixers=(mixer,), ffn=ffn) for ffn in ffns)
     vocab = config.need("vocab_size")
     model = decoder(
@@ -30,7 +34,7 @@ def read(config: Config) -> Model:
         embedding=Embedding(vocab=vocab),
         head=Head(outputs=vocab, tied=tied(config, False, why)),
         hidden=hidden,
-        max_positions=positions(config, default=4096),
+        max_positions=positions(config, default=longest),
     )
     block = joined_block(config, layers[-1], hidden, tables=2 * vocab * hidden, default=0, why=None)
     if block is not None:

@@ -1,11 +1,11 @@
 """Jamba: Mamba-1 and attention layers, experts on every n-th."""
 
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model, Projection
+from foretell.specs.model import Layer, Model, Projection
 
 MODEL_TYPES = ("jamba",)
 
@@ -30,15 +30,7 @@ def read(config: Config) -> Model:
             if whole[i]
             else Layer(ffn=ffn, projections=maps, extra_parameters=extra)
         )
-    vocab = config.need("vocab_size")
-    return decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=262144),
-    )
+    return plain_decoder(config, layers, hidden, longest=262144, why=WHY)
 
 
 def _recurring(config: Config, name: str, period: int, offset: int, depth: int) -> tuple[bool, ...]:

@@ -1,13 +1,13 @@
 """Llama-4: chunked and whole attention in turn, experts on all or every second layer, a tower."""
 
 from foretell.interop.huggingface import towers
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("llama4", "llama4_text")
 
@@ -31,15 +31,7 @@ def _text(config: Config) -> Model:
         Layer(mixers=(mixer,), ffn=ffn)
         for mixer, ffn in zip(_mixers(config, hidden, depth), _ffns(config, depth), strict=True)
     ]
-    vocab = config.need("vocab_size")
-    return decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=131072),
-    )
+    return plain_decoder(config, layers, hidden, longest=131072, why=WHY)
 
 
 def _mixers(config: Config, hidden: int, depth: int) -> tuple[Attention, ...]:

@@ -1,11 +1,11 @@
 """MiMo-V2-Flash: windowed layers with heads of their own and sinks, experts after a dense layer."""
 
-from foretell.interop.huggingface.common import Names, decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import Names, plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("mimo_v2_flash",)
 
@@ -36,15 +36,7 @@ def read(config: Config) -> Model:
         layers.append(Layer(mixers=(mixer,), ffn=ffn, extra_parameters=extra))
     if not config.has("num_nextn_predict_layers", "num_mtp_layers"):
         config.assume("the config names no prediction blocks: none are counted")
-    vocab = config.need("vocab_size")
-    return decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=262144),
-    )
+    return plain_decoder(config, layers, hidden, longest=262144, why=WHY)
 
 
 def _mixers(config: Config, hidden: int) -> tuple[Attention, Attention]:

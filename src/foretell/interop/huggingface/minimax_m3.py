@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface import towers
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, Indexer
-from foretell.specs.model import Embedding, Head, Layer, Model, Projection, TokenPrediction
+from foretell.specs.model import Layer, Model, Projection, TokenPrediction
 
 MODEL_TYPES = ("minimax_m3_vl", "minimax_m3_vl_text", "minimax_m3")
 
@@ -47,15 +47,7 @@ def _text(config: Config) -> Model:
         )
         for mixer, ffn in zip(_mixers(config, hidden, depth), _ffns(config, depth), strict=True)
     ]
-    vocab = config.need("vocab_size")
-    model = decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=524288),
-    )
+    model = plain_decoder(config, layers, hidden, longest=524288, why=WHY)
     repeats = config.get("num_mtp_modules", 0)
     if not repeats:
         return model

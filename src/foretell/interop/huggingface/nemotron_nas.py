@@ -1,10 +1,10 @@
 """Llama models pruned layer by layer (Nemotron-Super-49B, Ultra-253B, 51B): `block_configs`."""
 
-from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.common import plain_decoder
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention, Mixer, Replacement
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("nemotron-nas",)
 
@@ -20,15 +20,7 @@ def read(config: Config) -> Model:
     """
     hidden, depth = config.need("hidden_size"), config.layers()
     layers = [_layer(config, block, hidden) for block in config.tables("block_configs", depth)]
-    vocab = config.need("vocab_size")
-    return decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=131072),
-    )
+    return plain_decoder(config, layers, hidden, longest=131072, why=WHY)
 
 
 def _layer(config: Config, block: Config, hidden: int) -> Layer:

@@ -1,5 +1,7 @@
 """Qwen1.5-MoE, Qwen2-57B-A14B (qwen2_moe) and the Qwen3 mixtures of experts (qwen3_moe)."""
 
+from collections.abc import Callable
+
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed
 from foretell.interop.huggingface.llamalike import Traits, dense_ffn, read_like
@@ -35,22 +37,33 @@ def read(config: Config) -> Model:
 
 def ffns(config: Config, traits: Traits) -> tuple[Dense | Experts, ...]:
     """The feed-forward part of each layer."""
+    return on_marked(
+        config,
+        shared=config.family == "qwen2_moe",
+        dense=lambda: dense_ffn(config, traits),
+        why=traits.why,
+    )
+
+
+def on_marked(
+    config: Config, *, shared: bool, dense: Callable[[], Dense], why: str | None
+) -> tuple[Dense | Experts, ...]:
+    """Experts, with a gated shared one or none, on the layers that the sparse step marks; what the others
+    have is read where there are such."""
     depth = config.layers()
     experts, top_k = routed(config, experts=("num_experts", "num_local_experts"))
-    shared = 0
-    if config.family == "qwen2_moe":
-        shared = config.need("shared_expert_intermediate_size", low=0)
+    width = config.need("shared_expert_intermediate_size", low=0) if shared else 0
     sparse = Experts(
         experts=experts,
         top_k=top_k,
         width=config.need("moe_intermediate_size"),
-        shared_width=shared,
-        shared_gate=shared > 0,
+        shared_width=width,
+        shared_gate=width > 0,
     )
-    step = config.get("decoder_sparse_step", 1, traits.why, low=1)
+    step = config.get("decoder_sparse_step", 1, why, low=1)
     dense_at = set(config.wholes("mlp_only_layers") or ())
     marks = [i not in dense_at and (i + 1) % step == 0 for i in range(depth)]
     if all(marks):
         return (sparse,) * depth
-    dense = dense_ffn(config, traits)
-    return tuple(sparse if mark else dense for mark in marks)
+    rest = dense()
+    return tuple(sparse if mark else rest for mark in marks)

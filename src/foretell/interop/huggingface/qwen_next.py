@@ -5,9 +5,9 @@ from dataclasses import replace
 from foretell.interop.huggingface import towers
 from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.interop.huggingface.prediction import joined_block
+from foretell.interop.huggingface.qwen_moe import on_marked
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet
 from foretell.specs.model import Embedding, Head, Layer, Model
@@ -102,19 +102,9 @@ def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
     """Dense parts, or experts with a gated shared one on the layers that the sparse step marks."""
     if not config.has("num_experts", "num_local_experts"):
         return (Dense(width=config.need("intermediate_size")),) * depth
-    experts, top_k = routed(config, experts=("num_experts", "num_local_experts"))
-    shared = config.need("shared_expert_intermediate_size", low=0)
-    sparse = Experts(
-        experts=experts,
-        top_k=top_k,
-        width=config.need("moe_intermediate_size"),
-        shared_width=shared,
-        shared_gate=shared > 0,
+    return on_marked(
+        config,
+        shared=True,
+        dense=lambda: Dense(width=config.need("intermediate_size")),
+        why=None,
     )
-    step = config.get("decoder_sparse_step", 1, None, low=1)
-    dense_at = set(config.wholes("mlp_only_layers") or ())
-    marks = [i not in dense_at and (i + 1) % step == 0 for i in range(depth)]
-    if all(marks):
-        return (sparse,) * depth
-    dense = Dense(width=config.need("intermediate_size"))
-    return tuple(sparse if mark else dense for mark in marks)

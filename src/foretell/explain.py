@@ -316,7 +316,7 @@ def _work(op: Op, phase: Phase, plan: Plan) -> tuple[float, float]:
     moved = _first(done.activation_elements) * activation_bytes(plan)
     moved += _first(done.weight_elements) * DTYPE_BYTES[plan.weights]
     if isinstance(op, Pointwise | Lookup):
-        moved *= traffic_factor(kind_of(op), phase == "backward", plan)
+        moved *= traffic_factor(kind_of(op), phase == "backward", plan, cut=plan.tp > 1)
     return times * flop, times * moved
 
 

@@ -107,6 +107,12 @@ def software(framework: str) -> Software:
     return BY_FRAMEWORK.get(framework.partition(LEFT_OUT)[0], PLAIN)
 
 
+def plain_where_cut(framework: str) -> bool:
+    """Whether the loss is plain kernels over a cut vocabulary though one kernel over a whole one."""
+    held = software(framework)
+    return held.loss_fused and not held.loss_fused_cut
+
+
 def narrow_loss(plan: Plan) -> bool:
     """Whether the loss runs in 16 bits: no copy of the weights is in 32, and they are not themselves."""
     return plan.master == "none" and DTYPE_BYTES[plan.weights] < 4.0

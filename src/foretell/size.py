@@ -16,7 +16,7 @@ from foretell.interop.launch import Written
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.question import as_texts
 from foretell.records import Told, dataclass
-from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
+from foretell.search.sizing import Instance, Option, Sized, Wanted, place, sized
 from foretell.serve import question_of
 from foretell.serving.serve import ServeQuestion, divided
 from foretell.serving.simulated import Play, serve_simulated
@@ -99,7 +99,7 @@ class Sizing(Told):
     percentile: str
     """Where the levels must hold."""
     choices: tuple[Choice, ...]
-    """Fewest chips first; those that were played come first."""
+    """Played ones first, those that meet the levels before others; then by chips, headroom and time."""
     pareto: tuple[Option, ...]
     """Single instances that none beats in tokens/s of a user and of a chip."""
     evaluated: int
@@ -113,7 +113,7 @@ class Sizing(Told):
 
     @property
     def best(self) -> Choice:
-        """The one with the fewest chips."""
+        """The one with the fewest chips, and of these the one with the most headroom."""
         return self.choices[0]
 
     def export(self, engine: str) -> Written:
@@ -236,7 +236,7 @@ def size(
         raise Infeasible([_nothing(found, wanted)])
     short = _distinct(found.options)
     played = _played(short[:SHORT_LIST], q, wanted, percentile) if simulate else []
-    rest = sorted(short[len(played) :], key=lambda o: (o.gpus, o.tpot_ms + o.ttft_ms))
+    rest = sorted(short[len(played) :], key=lambda o: place(o, wanted))
     choices = [*played, *(_choice(option, None, q, wanted, percentile) for option in rest)][:top]
     return Sizing(
         model=q.model.id,
@@ -342,7 +342,10 @@ def _played(
             option = _grown(option, choice, wanted)
             choice = _choice(option, _play(option, q, wanted), q, wanted, percentile)
         choices.append(choice)
-    return sorted(choices, key=lambda c: (not c.meets, c.option.gpus, c.tpot_ms))
+    return sorted(
+        choices,
+        key=lambda c: (not c.meets, *place(c.option, wanted)[:2], c.tpot_ms + c.ttft_ms),
+    )
 
 
 def _distinct(options: Sequence[Option]) -> list[Option]:

@@ -219,7 +219,7 @@ def size(
     }
     try:
         question, _ = question_of(
-            model, system=system, gpus=gpus or 64, plan=plan, engine=engine,
+            model, system=system, gpus=64 if gpus is None else gpus, plan=plan, engine=engine,
             settings=as_texts(set), load=load,
         )  # fmt: skip
     except BadInput as error:

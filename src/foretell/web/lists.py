@@ -10,7 +10,7 @@ Theme = Literal["light", "dark"]
 
 def catalogue(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """`foretell catalog chips|systems|models`."""
-    from foretell.report.entry import listing
+    from foretell.report.listing import listing
 
     return listing(str(given["kind"]).removesuffix("s"))
 

@@ -18,7 +18,7 @@ from foretell.intervals import Interval
 from foretell.question import as_texts
 from foretell.records import Told, dataclass
 from foretell.search.sized_intervals import PAID, SizedNumbers, money_of, rates_of
-from foretell.search.sizing import Instance, Option, Sized, Wanted, sized
+from foretell.search.sizing import Instance, Option, Sized, Wanted, place, sized
 from foretell.serve import question_of
 from foretell.serving.serve import ServeQuestion, divided
 from foretell.serving.serve import intervals as latency_intervals
@@ -128,7 +128,7 @@ class Sizing(Told):
     percentile: str
     """Where the levels must hold."""
     choices: tuple[Choice, ...]
-    """Fewest chips first; those that were played come first."""
+    """Played ones first, those that meet the levels before others; then by chips, headroom and time."""
     pareto: tuple[Option, ...]
     """Single instances that none beats in tokens/s of a user and of a chip."""
     evaluated: int
@@ -147,7 +147,7 @@ class Sizing(Told):
 
     @property
     def best(self) -> Choice:
-        """The one with the fewest chips."""
+        """The one with the fewest chips, and of these the one with the most headroom."""
         return self.choices[0]
 
     def export(self, engine: str) -> Written:
@@ -254,7 +254,7 @@ def size(
     }
     try:
         question, _ = question_of(
-            model, system=system, gpus=gpus or 64, plan=plan, engine=engine,
+            model, system=system, gpus=64 if gpus is None else gpus, plan=plan, engine=engine,
             settings=as_texts(set), load=load,
         )  # fmt: skip
     except BadInput as error:
@@ -271,7 +271,7 @@ def size(
         raise Infeasible([_nothing(found, wanted)])
     short = _distinct(found.options)
     played = _played(short[:SHORT_LIST], q, wanted, percentile) if simulate else []
-    rest = sorted(short[len(played) :], key=lambda o: (o.gpus, o.tpot_ms + o.ttft_ms))
+    rest = sorted(short[len(played) :], key=lambda o: place(o, wanted))
     choices = [*played, *(_choice(option, None, q, wanted, percentile) for option in rest)][:top]
     return Sizing(
         model=q.model.id,
@@ -380,7 +380,10 @@ def _played(
             option = _grown(option, choice, wanted)
             choice = _choice(option, _play(option, q, wanted), q, wanted, percentile)
         choices.append(choice)
-    return sorted(choices, key=lambda c: (not c.meets, c.option.gpus, c.tpot_ms))
+    return sorted(
+        choices,
+        key=lambda c: (not c.meets, *place(c.option, wanted)[:2], c.tpot_ms + c.ttft_ms),
+    )
 
 
 def _distinct(options: Sequence[Option]) -> list[Option]:

@@ -2,12 +2,13 @@
 
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from foretell import catalog
 from foretell.catalog.files import ROOT
-from foretell.catalog.prices import TERMS, Offer, operating
+from foretell.catalog.prices import TERMS, Offer, operating, rent
 from foretell.errors import BadInput
 from tests.catalog.tables import rows
 
@@ -87,6 +88,41 @@ def test_without_a_provider_the_median_offer_stands() -> None:
     assert sum(rent < prices.usd_per_chip_hour for rent in current) <= len(current) // 2
     assert sum(rent > prices.usd_per_chip_hour for rent in current) <= len(current) // 2
     assert f"median of {len(current)} offers" in prices.source
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_spot_rent_is_below_the_on_demand_rent_beside_it(chip: str) -> None:
+    spot = rent(chip, "spot")
+    if spot is None:
+        return
+    low, middle, high, source = spot
+    assert 0 < middle < catalog.price(chip).usd_per_chip_hour
+    assert low <= middle <= high
+    assert catalog.price(chip, term="spot").usd_per_chip_hour == middle
+    assert catalog.price(chip, term="spot").source == source
+
+
+def test_spot_of_few_clouds_is_what_it_takes_off_there() -> None:
+    both = [
+        (spot.latest_usd_per_chip_hour, full.latest_usd_per_chip_hour)
+        for spot in catalog.offers("h100-sxm")
+        for full in catalog.offers("h100-sxm")
+        if (spot.term, full.term) == ("spot", "on-demand")
+        and spot.last_seen == full.last_seen == "2026-08-22"
+        and (spot.provider, spot.listed_as) == (full.provider, full.listed_as)
+    ]
+    assert len(both) == 3
+    share = median(spot / full for spot, full in both)
+    prices = catalog.price("h100-sxm", term="spot")
+    assert prices.usd_per_chip_hour == pytest.approx(
+        share * catalog.price("h100-sxm").usd_per_chip_hour
+    )
+    assert "spot over on-demand" in prices.source
+    assert "listed from 2.59 to 7.39 USD" in prices.source
+
+
+def test_spot_of_the_same_clouds_is_a_listed_offer() -> None:
+    assert catalog.price("tpu-v5p", term="spot").source.startswith("gcp tpu-v5p-8, spot")
 
 
 def test_a_doubtful_listing_is_not_taken() -> None:

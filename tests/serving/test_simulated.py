@@ -1,6 +1,7 @@
 """Played requests behind `foretell.serve`, and what sizing makes of them."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,23 @@ def test_commands_name_every_degree(engine: Tool) -> None:
     assert "fp8" in text
     plain = write_serving(engine, Serving(model="some/model", deployment=Deployment(), batch=64))
     assert "None" not in plain.text
+
+
+@pytest.mark.parametrize("played", [False, True])
+@pytest.mark.parametrize("rate", [3.0, 30.0])
+def test_of_equal_gpus_the_one_with_more_headroom_comes_first(played: bool, rate: float) -> None:
+    found = foretell.size(
+        "llama-3.1-8b", system="h100-sxm", rate=rate, isl=1000, osl=200, ttft=1000, tpot=20,
+        gpus=4, simulate=played, top=40,
+    )  # fmt: skip
+    told = [
+        (not c["simulated"], not c["meets"], c["gpus"], -round(c["headroom"], 2),
+         c["ttft_ms"] + c["tpot_ms"])
+        for c in found.to_dict()["options"]
+    ]  # fmt: skip
+    assert told == sorted(told)
+    ties = [(a[2], a[3]) != (b[2], b[3]) for a, b in pairwise(told) if a[2] == b[2]]
+    assert any(ties), "some have equal GPUs and other headroom"
 
 
 def test_the_size_verb_gives_json_a_picture_and_a_command(tmp_path: Path) -> None:

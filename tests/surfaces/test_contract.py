@@ -351,6 +351,18 @@ def test_a_system_of_ones_own_is_shown(folder: Path) -> None:
 REFERENCE = "--model gpt3-1t --strategy seqp --chip b200 --fast-domain 8 --gpus 512".split()
 
 
+def test_a_missing_flag_does_not_hide_what_else_is_wrong() -> None:
+    done = foretell("reference", "search", "--model", "bogus", "--gpus", "0", "--top", "x")
+    assert done.code == 2
+    assert done.out == ""
+    paths = [line.removeprefix("error: ").split(": ")[0] for line in done.err.splitlines()]
+    assert paths == ["--strategy", "--chip", "--fast-domain", "model", "gpus", "top"]
+    several = foretell("reference", "search", "--gpus", "12", "--fast-domain", "8")
+    assert several.err.count("missing") == 3
+    alone = foretell("reference", "search", *REFERENCE[:-2])
+    assert (alone.code, alone.err) == (2, "error: --gpus: missing\n")
+
+
 def test_reference_search() -> None:
     record = answer("reference", "search", *REFERENCE, "--top", "2")
     assert len(record["plans"]) == 2

@@ -1,10 +1,15 @@
 """The tables of the README and of docs/accuracy.md are what the published runs give today."""
 
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+from time import process_time
+
+import pytest
 
 from foretell.cost.kernels.choose import catalogue_surfaces
 from foretell.validate.collectives import score_collectives
+from foretell.validate.kept import kept_rows
 from foretell.validate.own_runs import with_steps
 from foretell.validate.pages import serving_scores, training_scores, with_sections
 from foretell.validate.published import runs, with_runs, with_table
@@ -22,6 +27,21 @@ def test_the_readme_has_the_table_of_today(root: Path) -> None:
 def test_the_page_has_the_runs_of_today(root: Path) -> None:
     page = (root / "docs" / "accuracy.md").read_text()
     assert page == with_runs(page), "run `python -m foretell.validate.published`"
+
+
+def test_the_kept_rows_are_those_of_today() -> None:
+    kept = kept_rows()
+    for row, run in zip(kept, runs(), strict=True):
+        for name, value in (asdict(run) | {"error": run.error}).items():
+            wanted = pytest.approx(value, rel=1e-5, abs=1e-5) if type(value) is float else value
+            assert row[name] == wanted, "run `python -m foretell.validate.published`"
+
+
+def test_the_kept_rows_are_read_in_a_moment() -> None:
+    """Hundreds of predictions made anew would take a hundred times as long."""
+    start = process_time()
+    kept_rows()
+    assert process_time() - start < 0.2
 
 
 def test_there_are_many_runs_from_many_sources() -> None:

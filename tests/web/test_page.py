@@ -122,6 +122,11 @@ def test_what_is_wrong_stands_beside_its_field(watched: Watched) -> None:
     watched.after(lambda: page.fill("#field-model", "lama-3.1-8b"))
     assert page.get_attribute("#field-model", "aria-invalid") == "true"
     assert "llama-3.1-8b" in page.inner_text("#field-model-wrong")
+    gpus = page.input_value("#field-gpus")
+    watched.after(lambda: page.fill("#field-gpus", "0"))
+    for field in ("model", "gpus"):
+        assert page.get_attribute(f"#field-{field}", "aria-invalid") == "true"
+    watched.after(lambda: page.fill("#field-gpus", gpus))
     watched.after(lambda: page.fill("#field-model", "llama-3.1-405b"))
     assert page.get_attribute("#field-model", "aria-invalid") == "false"
     assert "memory" in page.inner_text("[data-scenario=A]")

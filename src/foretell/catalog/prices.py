@@ -11,6 +11,8 @@ from foretell.specs.prices import Prices
 
 TERMS = ("on-demand", "spot", "capacity-block", "1-year", "3-year")
 """How a chip may be rented."""
+Rent = tuple[float, float, float, str]
+"""Lowest, standing and highest rent in USD per chip and hour, and where they come from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,9 @@ def price(
     """What a chip rents for today.
 
     Of the offers at the latest date the one with the median rent (the lower of two), whole nodes
-    before single chips; its provider, date, region and term are the source. Where nothing is known
+    before single chips; its provider, date, region and term are the source. Spot is rented out by few
+    clouds, and these are dearer ones: where more clouds rent out on demand it is that rent times the
+    median of spot over on-demand among instances with both at one place and date. Where nothing is known
     the rent is 0 and the source says so; a provider or term without offers is bad input. `listed` are
     offers in the place of the catalogue's (price_files.py).
     """
@@ -91,35 +95,73 @@ def price(
         if provider.lower() not in providers:
             raise _unknown("prices.provider", provider, providers)
         known = tuple(offer for offer in known if offer.provider == provider.lower())
-    current = _latest([offer for offer in known if offer.term == term])
-    if provider is not None and not current:
+    found = _standing(known, term, provider is None)
+    if provider is not None and found is None:
         raise _unknown("prices.term", term, sorted({offer.term for offer in known}))
     site = operating()
     power = {"usd_per_kwh": site["usd_per_kwh"]["value"], "pue": site["pue"]["value"]}
-    if not current:
+    if found is None:
         return Prices(source=f"no {term} rent of {chip_id} is known", **power)
-    chosen = current[(len(current) - 1) // 2]
     return Prices(
-        usd_per_chip_hour=chosen.latest_usd_per_chip_hour,
-        low_usd_per_chip_hour=current[0].latest_usd_per_chip_hour,
-        high_usd_per_chip_hour=current[-1].latest_usd_per_chip_hour,
-        source=_said(chosen, current),
+        usd_per_chip_hour=found[1],
+        low_usd_per_chip_hour=found[0],
+        high_usd_per_chip_hour=found[2],
+        source=found[3],
         **power,
     )
 
 
-def rent(
-    chip_id: str, term: str, listed: tuple[Offer, ...] | None = None
-) -> tuple[float, float, float, str] | None:
-    """Lowest, median and highest rent of a chip at the latest date of a term, and the source; or none."""
-    known = offers(chip_id) if listed is None else listed
+def rent(chip_id: str, term: str, listed: tuple[Offer, ...] | None = None) -> Rent | None:
+    """Lowest, median and highest rent of a chip at the latest date of a term, and the source; or none.
+
+    The middle is that of `price`. Where it lies outside the listed rents the range is stretched to it.
+    """
+    return _standing(offers(chip_id) if listed is None else listed, term, True)
+
+
+def _standing(known: tuple[Offer, ...], term: str, many_clouds: bool) -> Rent | None:
+    """The rent that stands for a term; a spot rent of many clouds by what spot takes off (`price`)."""
     current = _latest([offer for offer in known if offer.term == term])
     if not current:
         return None
+    chosen = current[(len(current) - 1) // 2]
     low, middle, high = (
-        current[place].latest_usd_per_chip_hour for place in (0, (len(current) - 1) // 2, -1)
+        offer.latest_usd_per_chip_hour for offer in (current[0], chosen, current[-1])
     )
-    return low, middle, high, _said(current[(len(current) - 1) // 2], current)
+    full = _latest([offer for offer in known if offer.term == "on-demand"])
+    same_clouds = {offer.provider for offer in current} == {offer.provider for offer in full}
+    shares = _spot_shares(known) if term == "spot" and many_clouds and not same_clouds else []
+    if not shares:
+        return low, middle, high, _said(chosen, current)
+    base = full[(len(full) - 1) // 2]
+    share, pair = shares[(len(shares) - 1) // 2]
+    middle = share * base.latest_usd_per_chip_hour
+    said = f"{share:.0%} of {base.latest_usd_per_chip_hour:.2f} USD: spot over on-demand of "
+    said += f"{pair.provider} {pair.instance}, {pair.region}, {pair.last_seen} ({pair.source})"
+    if len(shares) > 1:
+        said += (
+            f", the median of {len(shares)} offers from {shares[0][0]:.0%} to {shares[-1][0]:.0%}"
+        )
+    said += f", times the on-demand rent, {_said(base, full)}; spot itself is listed from "
+    said += f"{low:.2f} to {high:.2f} USD"
+    return min(low, middle), middle, max(high, middle), said
+
+
+def _spot_shares(known: tuple[Offer, ...]) -> list[tuple[float, Offer]]:
+    """Spot over on-demand of every instance with both at the latest date of spot, smallest first."""
+    full = {_place(offer): offer for offer in known if offer.term == "on-demand"}
+    newest = {offer.last_seen for offer in _latest([o for o in known if o.term == "spot"])}
+    shares = [
+        (offer.latest_usd_per_chip_hour / full[_place(offer)].latest_usd_per_chip_hour, offer)
+        for offer in known
+        if offer.term == "spot" and offer.last_seen in newest and _place(offer) in full
+    ]
+    return sorted(shares, key=lambda pair: pair[0])
+
+
+def _place(offer: Offer) -> tuple[str, str, str, str, str]:
+    """What a spot and an on-demand offer of one thing share: who, what, as what, where and when."""
+    return offer.provider, offer.instance, offer.listed_as, offer.region, offer.last_seen
 
 
 def _latest(found: list[Offer]) -> list[Offer]:

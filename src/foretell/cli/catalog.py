@@ -48,14 +48,14 @@ def show(name: Named, *, json: Json = False) -> int:
 
 
 def _list(kind: str, json: bool) -> int:
-    from foretell.report.entry import listing
+    from foretell.report.listing import listing
 
     found = listing(kind)
     if json:
         write_json(found)
     else:
         from foretell.report import console
-        from foretell.report.entry import listing_text
+        from foretell.report.listing import listing_text
 
         console.show(listing_text(found))
     return 0

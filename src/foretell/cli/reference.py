@@ -1,6 +1,7 @@
 """`foretell reference search`, `study` and `sensitivity`."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -8,16 +9,29 @@ from foretell.cli.flags import Json, Top, Workers, number
 from foretell.cli.output import no_as_dict, write_json
 from foretell.cli.progress import late_bar
 from foretell.cli.run import complain
-from foretell.errors import Problem
+from foretell.errors import BadInput, Problem
+
+STAND_IN: Mapping[str, Any] = {
+    "model": "gpt3-1t", "strategy": "1d", "chip": "b200", "fast_domain": 1, "gpus": 1,
+}  # fmt: skip
+"""What is right in the place of a missing flag beside any others, so that these can be checked."""
 
 
 def search(
     *,
-    model: Annotated[str, Parameter(metavar="NAME", help="gpt3-1t, vit-era5 or gpt3.")],
-    strategy: Annotated[str, Parameter(metavar="NAME", help="1d, 2d or seqp.")],
-    chip: Annotated[str, Parameter(metavar="NAME", help="a100, h200 or b200.")],
-    fast_domain: Annotated[str, Parameter(metavar="N", help="GPUs joined by the fast links.")],
-    gpus: Annotated[str, Parameter(metavar="N", help="GPUs in all.")],
+    model: Annotated[
+        str | None, Parameter(metavar="NAME", help="gpt3-1t, vit-era5 or gpt3; needed.")
+    ] = None,
+    strategy: Annotated[
+        str | None, Parameter(metavar="NAME", help="1d, 2d, seqp or 2d-seqp; needed.")
+    ] = None,
+    chip: Annotated[
+        str | None, Parameter(metavar="NAME", help="a100, h200 or b200; needed.")
+    ] = None,
+    fast_domain: Annotated[
+        str | None, Parameter(metavar="N", help="GPUs joined by the fast links; needed.")
+    ] = None,
+    gpus: Annotated[str | None, Parameter(metavar="N", help="GPUs in all; needed.")] = None,
     global_batch: Annotated[str, Parameter(metavar="N", help="Samples per iteration.")] = "4096",
     top: Top = "10",
     json: Json = False,
@@ -25,15 +39,17 @@ def search(
     """The fastest plans of one published search."""
     from foretell import reference
 
-    found = reference.search(
-        model=model,
-        strategy=strategy,
-        chip=chip,
-        fast_domain=number(fast_domain),
-        gpus=number(gpus),
-        global_batch=number(global_batch),
-        top=number(top),
-    )
+    asked = {
+        "model": model,
+        "strategy": strategy,
+        "chip": chip,
+        "fast_domain": number(fast_domain),
+        "gpus": number(gpus),
+        "global_batch": number(global_batch),
+        "top": number(top),
+    }
+    _complete(asked)
+    found = reference.search(**asked)
     problems = []
     if not found.plans:
         message = f"none of {found.candidates} plans fits in memory"
@@ -44,6 +60,25 @@ def search(
         print(reference.render(found))
     complain(problems)
     return 1 if problems else 0
+
+
+def _complete(asked: Mapping[str, Any]) -> None:
+    """BadInput with every flag that is missing, and what is wrong with the others at the same time."""
+    from foretell.reference.check import check_search
+
+    missing = [
+        Problem(path=f"--{name.replace('_', '-')}", value=None, message="missing")
+        for name, value in asked.items()
+        if value is None
+    ]
+    if not missing:
+        return
+    given = {name: value for name, value in asked.items() if value is not None}
+    try:
+        check_search(**{**STAND_IN, **given}, quirks=None)
+    except BadInput as error:
+        missing += error.problems
+    raise BadInput(missing)
 
 
 def study(

@@ -1,12 +1,11 @@
 """Entries of the catalogue, and files of one's own: as JSON has them, and as tables."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell import catalog, units
 from foretell.catalog.files import read_table
-from foretell.catalog.models import find_model, model, model_entries, show_model
+from foretell.catalog.models import find_model, model, show_model
 from foretell.catalog.names import exists, nearest
 from foretell.errors import BadInput, Problem
 from foretell.report.console import table
@@ -21,22 +20,6 @@ Shown = dict[str, Any]
 
 COUNTED = ("year", "chip", "node", "core")
 """Units of which the field's name says enough: `chips_per_node` is 8, not 8 chip/node."""
-
-
-def listing(kind: str) -> list[Shown]:
-    """Every entry of a kind (chip, system or model): kind, id and name, from the index alone."""
-    if kind == "model":
-        found = model_entries()
-        return [{"kind": kind, "id": e.id, "name": (*e.aliases, e.id)[0]} for e in found]
-    return [{"kind": e.kind, "id": e.id, "name": e.name} for e in catalog.entries(kind)]
-
-
-def listing_text(found: Sequence[Shown]) -> "RenderableType":
-    """One entry a row."""
-    made = table("id", "name")
-    for entry in found:
-        made.add_row(entry["id"], entry["name"])
-    return made
 
 
 def entry(name: str) -> Shown:

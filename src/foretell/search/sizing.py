@@ -157,7 +157,7 @@ class Sized:
     """The answer of a search."""
 
     options: tuple[Option, ...]
-    """Ways to serve it within the levels, fewest chips first."""
+    """Ways to serve it within the levels, in the order of `place`."""
     pareto: tuple[Option, ...]
     """Of one instance each, those that none beats in tokens/s of a user and of a chip."""
     evaluated: int
@@ -177,12 +177,18 @@ def sized(
     backs = [one for times, _ in table for one in _answers(times, wanted)]
     if wanted.osl > 1.0:
         options += _disaggregated(fronts, backs, model, system, wanted)
-    options.sort(key=lambda o: (o.gpus, o.tpot_ms + o.ttft_ms))
+    options.sort(key=lambda o: place(o, wanted))
     return Sized(
         options=tuple(options),
         pareto=pareto(together, wanted),
         evaluated=len(together) + len(fronts) + len(backs),
     )
+
+
+def place(option: Option, wanted: Wanted) -> tuple[int, float, float]:
+    """Where an option stands: fewest chips, then most headroom (in percent, as shown), then soonest."""
+    headroom = option.requests_per_s / wanted.rate - 1.0
+    return option.gpus, -round(headroom, 2), option.tpot_ms + option.ttft_ms
 
 
 def _instances(

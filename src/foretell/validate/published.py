@@ -1,7 +1,7 @@
-"""Runs in print, predicted: the table of the README and docs/accuracy.md.
+"""Runs in print, predicted: the table of the README and docs/accuracy.md, and the rows of the page.
 
-`python -m foretell.validate.published` renders both from published.toml; with a folder of measured data as
-its argument it also renders what pages say of all of that (pages.py).
+`python -m foretell.validate.published` renders all from published.toml (the rows: kept.py); with a folder of
+measured data as its argument it also renders what pages say of all of that (pages.py).
 """
 
 import sys
@@ -18,6 +18,7 @@ from foretell.plan_checks import check_choices
 from foretell.question import ask, plan_of
 from foretell.records import dataclass
 from foretell.specs.model import Model
+from foretell.validate import kept
 from foretell.validate import published_serving as served
 from foretell.validate.training_model import Cells, dense
 
@@ -209,6 +210,7 @@ def main(arguments: Sequence[str]) -> None:
     readme, page = root / "README.md", root / "docs" / "accuracy.md"
     readme.write_text(with_table(readme.read_text()))
     page.write_text(with_runs(page.read_text()))
+    kept.FILE.write_text(kept.kept_text(runs()), encoding="ascii")
     from foretell.validate.own_runs import with_steps
 
     for path, text in with_steps(root).items():

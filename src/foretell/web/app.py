@@ -204,7 +204,6 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
     async def accuracy(
         request: Request, find: Text = "", theme: Literal["light", "dark"] = "light"
     ) -> Any:
-        # The rows take a second to make and are kept; of them a figure is made in a moment.
         rows = await _reply(pools, "validate published", {}, request)
         if rows.status_code != 200:
             return rows

@@ -10,7 +10,7 @@ Theme = Literal["light", "dark"]
 
 def catalogue(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """`foretell catalog chips|systems|models`."""
-    from foretell.report.entry import listing
+    from foretell.report.listing import listing
 
     return listing(str(given["kind"]).removesuffix("s"))
 
@@ -34,11 +34,9 @@ def shown(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def published(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every published step of the package's own table beside ours: rows of the accuracy page."""
-    from dataclasses import asdict
+    from foretell.validate.kept import kept_rows
 
-    from foretell.validate.published import runs
-
-    return [{**asdict(run), "error": run.error} for run in runs()]
+    return kept_rows()
 
 
 def published_figure(rows: Sequence[Mapping[str, Any]], find: str, theme: Theme) -> dict[str, Any]:

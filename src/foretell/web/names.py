@@ -18,6 +18,8 @@ _COUNTED = re.compile(r"\s*[0-9]+\s*[xX\u00d7]\s*(\S.*)", re.DOTALL)
 """`512xH100`: a number of chips that names the system too."""
 _PATHS = (".json", ".toml", ".csv", ".jsonl")
 NOT_A_NAME = "is no name of the catalogue; files are not read here"
+UNKNOWN = "(not known)"
+"""A name that nothing has."""
 NAMED = ("model", "system", "name", "gpus", "arrivals")
 """Flags that the command line may take a path in."""
 LISTED = {"models": "model", "systems": "system"}
@@ -37,6 +39,28 @@ def safe(given: Mapping[str, Any]) -> dict[str, Any]:
     if problems:
         raise BadInput(problems)
     return dict(given)
+
+
+def without_wrong(given: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """The flags with UNKNOWN in the place of every wrong model and system, other wrong names left out; and
+    which flags had one."""
+    flags, gone = dict(given), set()
+    for path, name, value in _named(given):
+        try:
+            checked(name, value)
+        except BadInput:
+            flag, _, place = path.partition(".")
+            gone.add(flag)
+            if place:
+                flags[flag] = [*flags[flag]]
+                flags[flag][int(place)] = UNKNOWN
+            elif name in ("model", "system"):
+                flags[flag] = UNKNOWN
+            else:
+                del flags[flag]
+    if any(_swept(text) for text in given.get("sweep") or ()):
+        del flags["sweep"]
+    return flags, gone
 
 
 def _named(given: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:

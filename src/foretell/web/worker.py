@@ -69,8 +69,7 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
 
 
 def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
-    from foretell.question import as_texts
-    from foretell.web import answers, figures, files, lists
+    from foretell.web import figures, lists
     from foretell.web.names import safe
 
     if verb in lists.LISTS:
@@ -79,7 +78,35 @@ def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
         return json_reply(200, figures.drawn(verb.removeprefix(FIGURE), given, limits))
     flags = dict(given)
     check_work(flags)
-    flags = safe(flags)
+    try:
+        flags = safe(flags)
+    except BadInput as error:
+        raise BadInput([*error.problems, *_besides(verb, flags, limits)]) from None
+    return _answered(verb, flags, limits)
+
+
+def _besides(verb: str, given: Mapping[str, Any], limits: Limits) -> list[Problem]:
+    """What else is wrong with a question that has wrong names: the verb looks at it without them.
+
+    Only where a model or a system is among them: a verb refuses without one, before it does any work.
+    """
+    from foretell.web.names import UNKNOWN, without_wrong
+
+    flags, gone = without_wrong(given)
+    if gone.isdisjoint(("model", "system", "models", "systems")):
+        return []
+    try:
+        _answered(verb, flags, limits)
+    except ProblemsError as error:
+        return [p for p in error.problems if p.value != UNKNOWN and p.path not in gone]
+    return []
+
+
+def _answered(verb: str, flags: dict[str, Any], limits: Limits) -> Reply:
+    """The verb's answer to flags that name nothing but what is known."""
+    from foretell.question import as_texts
+    from foretell.web import answers, files
+
     if "set" in flags:
         flags["set"] = as_texts(flags["set"])
     if verb in files.FILES:

@@ -151,8 +151,13 @@ def test_logs_in_print_on_other_fabrics_are_met():
     assert systems["hgx-mi300x"]["median_ape"] < 0.20
 
 
-def test_the_port_that_was_measured_gives_the_share_that_is_in_print():
-    """178 of 200 GB/s on two DGX A100 (alcf-nccl-tests); 0.88 of the slowest port of two HGX B200."""
-    from foretell.network.library_catalog import fabrics, transport_of
+def test_all_reduces_of_gigabytes_in_the_switches_are_met():
+    """16 GiB on eight B200 at 482 GB/s, 4 GiB on 72 GB200 at 425 (logs in print)."""
+    from foretell.api import network
 
-    assert transport_of(fabrics()["infiniband"]).efficiency == pytest.approx(0.89, abs=0.015)
+    for system, group, size, rate in (
+        ("dgx-b200", 8, "16GiB", 482e9),
+        ("gb200-nvl72", 72, "4GiB", 425e9),
+    ):
+        told = network(system, collective="all-reduce", bytes=size, group=group)
+        assert told.algorithm_bytes_per_s == pytest.approx(rate, rel=0.13), system

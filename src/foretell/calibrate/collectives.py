@@ -32,6 +32,7 @@ from foretell.calibrate.collectives_start import (
     CUSTOM_FREE,
     CUSTOM_START,
     FAMILIES,
+    IN_NETWORK_HELD,
     INSIDE_FREE,
     INSIDE_START,
     KIN,
@@ -126,11 +127,13 @@ def _kin_custom(now: Coefficients, fitted: set[str]) -> Coefficients:
 
 
 def _from_kin(now: Coefficients, fabric: str) -> Coefficients:
-    """A fabric that has a kin starts where that one's fit ended; others as they are."""
+    """A fabric that has a kin starts where that one's fit ended, with its own share of large messages."""
     kin = KIN.get(fabric, fabric)
     begun = {
-        name: replace(now.between[f"{kin}/{name.split('/')[1]}"], id=name)
-        for name in now.between
+        name: replace(
+            now.between[f"{kin}/{name.split('/')[1]}"], id=name, efficiency=own.efficiency
+        )
+        for name, own in now.between.items()
         if name.startswith(f"{fabric}/")
     }
     return replace(now, between={**now.between, **begun})
@@ -161,7 +164,7 @@ def _sent(part: Batch) -> Batch:
 def _inside_free(now: Coefficients, link: str) -> list[tuple[str, Free]]:
     """Free coefficients of a link: those of in-network reduction only where it has one."""
     held: set[str] = set()
-    if not np.isfinite(now.inside[link].in_network_base_s):
+    if link in IN_NETWORK_HELD or not np.isfinite(now.inside[link].in_network_base_s):
         held |= {"in_network_base", "in_network_share"}
     return [(f"inside:{link}", item) for item in INSIDE_FREE if item.name not in held]
 

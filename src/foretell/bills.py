@@ -16,6 +16,7 @@ from foretell.economics.ask_system import OF_SPEED, RENT, with_flags
 from foretell.economics.settings import set_prices
 from foretell.economics.work import Paying, Work, billed, check_way
 from foretell.errors import BadInput, Infeasible, Problem
+from foretell.intervals import Intervals, request_time
 from foretell.overrides import ROOTS, parse_settings
 from foretell.question import collect
 from foretell.serve import closed_form, question_of
@@ -39,6 +40,8 @@ PLACE = ("system", "gpus", "global_batch", "seq_len", "target_len", "plan")
 """The rest of its question."""
 MOST_RENT = 1e7
 """A higher rent is a typing error."""
+OF_STEP = ("step_s", "mfu", "tokens_per_s")
+"""Numbers of a step that the bill of a run tells."""
 LOAD = ("isl", "osl", "concurrency", "rate", "spread")
 """Of a service, as `serve` takes them."""
 
@@ -245,6 +248,12 @@ def _work_of_run(result: Estimate, run: Run) -> Work:
             "tokens_per_s": result.tokens_per_s,
             "model_flop": flop,
         },
+        intervals={
+            "days": run.intervals["days"],
+            **{name: found for name, found in result.intervals.items() if name in OF_STEP},
+        }
+        if run.intervals
+        else {},
     )
 
 
@@ -267,6 +276,7 @@ def _work_of_step(result: Estimate) -> Work:
         tokens=1e6,
         flop=flop,
         facts={"plan": str(result.plan), "mfu": result.mfu, "tokens_per_s": result.tokens_per_s},
+        intervals={name: found for name, found in result.intervals.items() if name in OF_STEP[1:]},
     )
 
 
@@ -316,7 +326,19 @@ def _work_of_tokens(served: Served, system: Any, active: float) -> Work:
             "prompt_share": prompts,
             "input_tokens_per_output_token": served.isl / served.osl,
         },
+        intervals=_of_service(served),
     )
+
+
+def _of_service(served: Served) -> Intervals:
+    """Intervals of a service under the names that its bill has."""
+    found = served.intervals
+    named = {
+        "tokens_per_s": "output_tokens_per_s",
+        "tokens_per_s_per_user": "output_tokens_per_s_per_user",
+    }
+    kept = {name: found[name] for name in ("ttft_ms", "tpot_ms", "requests_per_s") if name in found}
+    return kept | {name: found[of] for name, of in named.items() if of in found}
 
 
 def _prompt_share(served: Served) -> float:
@@ -330,13 +352,7 @@ def _prompt_share(served: Served) -> float:
 
 def _slower_and_faster(served: Served) -> tuple[float, float]:
     """Hours over the expected ones, nine times in ten: a given rate takes the same chips all the same."""
-    if served.rate is not None or served.interval is None:
-        return 1.0, 1.0
-    first, later = served.interval["ttft_ms"]["p90"], served.interval["tpot_ms"]["p90"]
-    steps = max(served.osl - 1.0, 0.0)
-    whole = served.ttft_ms.mean + steps * served.tpot_ms.mean
-    low, high = ((a + steps * b) / whole for a, b in zip(first, later, strict=True))
-    return min(low, 1.0), max(high, 1.0)
+    return (1.0, 1.0) if served.rate is not None else request_time(served)["p90"]
 
 
 def _settings(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

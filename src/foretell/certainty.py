@@ -84,6 +84,11 @@ def grounds_of(kernels: Mapping[str, tuple[Evidence, Spread]], system: System) -
     return Grounds(kernels=kernels, collectives=(found, FABRIC[found]))
 
 
+def fabric_spread(system: System) -> Spread:
+    """Residuals of a collective on a system."""
+    return FABRIC[evidence_of(system)]
+
+
 def leaf(name: str, value: float, grounds: tuple[Evidence, Spread], joules: float | None) -> Leaf:
     """A leaf with its evidence and interval."""
     evidence, (low90, low50, _, high50, high90) = grounds

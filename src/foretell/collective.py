@@ -5,14 +5,17 @@ Where a system's library is known, as that library runs it; elsewhere as the top
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell import units
+from foretell.certainty import fabric_spread
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.intervals import Interval, turned
+from foretell.intervals import times as with_cause
 from foretell.network.library import KINDS, candidates, prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_records import Library
@@ -67,6 +70,8 @@ class CollectiveAnswer:
     """The same over sizes."""
     assumptions: tuple[str, ...]
     """What was assumed."""
+    intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    """p50 and p90 of the time and of both bandwidths, by what the fabric's times stand on."""
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON."""
@@ -214,6 +219,10 @@ def _answer(
         }
 
     asked = row(size_bytes)
+    time = fabric_cause(system)
+    rates = ("algorithm_bytes_per_s", "bus_bytes_per_s")
+    intervals = {"seconds": with_cause(asked["seconds"], time)}
+    intervals |= {name: with_cause(asked[name], turned(time)) for name in rates}
     brief = ("size_bytes", "seconds", "algorithm_bytes_per_s", "bus_bytes_per_s", "algorithm")
     sizes = () if kind == "barrier" else SIZES
     names = [tier.name for tier in system.network.tiers]
@@ -224,6 +233,7 @@ def _answer(
         placement=dict(zip(names, counts[:, 0].tolist(), strict=True)),
         sizes=tuple({key: found[key] for key in brief} for found in map(row, sizes)),
         assumptions=(*network_said(system, how.assumed, how.changed), *_basis(library, how)),
+        intervals=intervals,
         **asked,
     )
 
@@ -291,6 +301,12 @@ def _basis(library: Library | None, how: Circumstances) -> tuple[str, ...]:
     )
     basis = "closed forms of the tiers' topologies" if library is None else f"library {library.id}"
     return tuple(text for text in (basis, beside) if text)
+
+
+def fabric_cause(system: System) -> Interval:
+    """The time of a collective as factors around 1: the residuals of the multi-node tables."""
+    low90, low50, _, high50, high90 = (math.exp(end) for end in fabric_spread(system))
+    return {"p50": (low50, high50), "p90": (low90, high90)}
 
 
 def bus_factor(kind: str, members: int) -> float:

@@ -23,6 +23,7 @@ from foretell.specs._base import Num
 from foretell.specs.plan import ContextMode, Plan
 from foretell.specs.system import System
 from foretell.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
+from foretell.token_copies import copy_s, gathered_share, left_copies, whole_ends
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -116,9 +117,11 @@ def tensor_seconds(
 ) -> tuple[Exchange, Array]:
     """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces.
 
-    With sequence parallelism, what shows of gathering a region's input once more backward comes on top.
+    With sequence parallelism, what shows of gathering a region's input once more backward comes on top, and
+    so do copies that a framework makes of what is gathered or scattered.
     """
-    regathered = framework(base.framework).regathered
+    software = framework(base.framework)
+    regathered = software.regathered
     sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
     enter, enters, leave, leaves = _edges(parts, shape)
     # What no group needs is not prepared: with sequence parallelism nothing is all-reduced.
@@ -130,24 +133,29 @@ def tensor_seconds(
     many = enter.shape[1]
     received = (parts.send_bytes * parts.shape.tp)[shape][:, None]
     sizes = np.concatenate([enter, leave, received], axis=1)
+    narrow = sizes * gathered_share(parts, base)
 
     def seconds(kind: Kind) -> Array:
-        return collective_s(kind, sizes, group) if kind in kinds else np.zeros_like(sizes)
+        sent = narrow if kind == "all-gather" else sizes
+        return collective_s(kind, sent, group) if kind in kinds else np.zeros_like(sizes)
 
-    gather_s, scatter_s = seconds("all-gather"), seconds("reduce-scatter")
-    reduce_s = seconds("all-reduce")
-    times = EndTimes(
-        enter_gather=gather_s[:, :many],
-        leave_scatter=scatter_s[:, many:-1],
-        enter_scatter=scatter_s[:, :many],
-        leave_gather=gather_s[:, many:-1],
-    )
+    gather_s, reduce_s = seconds("all-gather"), seconds("all-reduce")
+    times = _end_times(gather_s, seconds("reduce-scatter"), many)
+    copied = None
+    if software.sequence_copies:
+        gathers_s = copy_s(narrow, parts, shape, system.chip)
+        copied = _end_times(gathers_s, copy_s(sizes, parts, shape, system.chip), many)
     if in_pieces(base, system.chip.architecture):
-        gathered, scattered = pieces_shown(parts, shape, times, system.chip)
+        whole = whole_ends(base)
+        gathered, scattered = pieces_shown(parts, shape, times, system.chip, whole=whole)
+        copied = None if copied is None else left_copies(copied, whole)
     else:
         gathered = enters * times.enter_gather + leaves * times.leave_scatter
         scattered = enters * times.enter_scatter + leaves * times.leave_gather
         scattered = scattered + regathered * enters * times.enter_gather
+    if copied is not None:
+        gathered = gathered + enters * copied.enter_gather + leaves * copied.leave_scatter
+        scattered = scattered + enters * copied.enter_scatter + leaves * copied.leave_gather
     handed = HANDOVER_S * (np.prod(counts, axis=0) > 1.0)[:, None]
     edges = handed * (enters + leaves)
     found = Exchange(
@@ -160,6 +168,16 @@ def tensor_seconds(
         tier=outermost(counts),
     )
     return found, np.where(sp[:, 0], 0.0, gather_s[:, -1])
+
+
+def _end_times(gather_s: Array, scatter_s: Array, many: int) -> EndTimes:
+    """Seconds at both ends of `many` parts, out of those of what enters, leaves and is received."""
+    return EndTimes(
+        enter_gather=gather_s[:, :many],
+        leave_scatter=scatter_s[:, many:-1],
+        enter_scatter=scatter_s[:, :many],
+        leave_gather=gather_s[:, many:-1],
+    )
 
 
 def _edges(parts: Parts, shape: Index) -> tuple[Array, Array, Array, Array]:

@@ -163,8 +163,9 @@ class Explanation(Told):
         e = self.estimate
         names = ("model", "system", "gpus", "global_batch", "seq_len", "plan_chosen", "fits")
         numbers = ("step_s", "interval", "limited_by", "peak_memory_bytes", "memory_capacity_bytes")
+        likely = ("intervals", "fit_probability")
         return {
-            **{name: getattr(e, name) for name in (*names, *numbers)},
+            **{name: getattr(e, name) for name in (*names, *numbers, *likely)},
             "plan": str(e.plan),
             "time": [s.to_dict() for s in self.time],
             "ops": [s.to_dict() for s in self.ops],
@@ -315,7 +316,7 @@ def _work(op: Op, phase: Phase, plan: Plan) -> tuple[float, float]:
     moved = _first(done.activation_elements) * activation_bytes(plan)
     moved += _first(done.weight_elements) * DTYPE_BYTES[plan.weights]
     if isinstance(op, Pointwise | Lookup):
-        moved *= traffic_factor(kind_of(op), phase == "backward", plan)
+        moved *= traffic_factor(kind_of(op), phase == "backward", plan, cut=plan.tp > 1)
     return times * flop, times * moved
 
 

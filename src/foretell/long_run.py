@@ -24,6 +24,7 @@ from foretell import units
 from foretell.cost.memory import weight_bytes
 from foretell.cost.power import chip_power
 from foretell.errors import BadInput, Problem, unknown
+from foretell.intervals import NEAR, of_run
 from foretell.parts import part_table
 from foretell.records import dataclass
 from foretell.shapes import Shape
@@ -214,7 +215,7 @@ def run_of(result: Estimate, scenario: Scenario, asked: LongRun) -> Run:
     wall_s = steps_s / max(share, 1e-300)
     rate = float(given.failures_per_s)
     needed = math.isfinite(every)
-    return Run(
+    found = Run(
         tokens=asked.tokens,
         tokens_per_parameter=asked.tokens / float(count(scenario.model).active),
         steps=steps,
@@ -240,6 +241,7 @@ def run_of(result: Estimate, scenario: Scenario, asked: LongRun) -> Run:
         storage_bytes_per_s=asked.storage_bytes_per_s,
         interval=_interval(result, asked, given, every, wall_s / DAY_S),
     )
+    return replace(found, intervals=of_run(found, result, scenario))
 
 
 def in_steps(wanted_s: float, step_s: float, given: Interruptions) -> float:
@@ -278,8 +280,8 @@ def _interval(
     if result.interval is None:
         return None
     found = {}
-    # The factors are of nine in ten; those of a half are 0.41 as far in logarithms.
-    for key, power in (("p50", 0.41), ("p90", 1.0)):
+    # The factors are of nine in ten; those of a half are nearer in logarithms.
+    for key, power in (("p50", NEAR), ("p90", 1.0)):
         ends = []
         for step_s, factor in zip(result.interval[key], asked.failures_spread, strict=True):
             other = replace(given, failures_per_s=given.failures_per_s * factor**power)

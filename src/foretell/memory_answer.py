@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from foretell.intervals import cause, times
 from foretell.records import Told, dataclass
 from foretell.simulate.memory import MemoryLine
 from foretell.specs.result import Estimate, Leaf
@@ -24,6 +25,15 @@ class MemoryAnswer(Told):
     step: StepMemory
     """The step, played."""
 
+    @property
+    def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """p50 and p90 of the peak, and of the step as it was played."""
+        found, told = self.estimate.intervals, self.estimate
+        kept = {"peak_memory_bytes": found["peak_memory_bytes"]}
+        if "step_s" in found:
+            kept["step_s"] = times(self.step.step_s, cause(told.step_s, found["step_s"]))
+        return kept
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         told, step = self.estimate, self.step
@@ -38,6 +48,8 @@ class MemoryAnswer(Told):
             "step_s": step.step_s,
             "peak_memory_bytes": told.peak_memory_bytes,
             "memory_capacity_bytes": step.capacity_bytes,
+            "intervals": self.intervals,
+            "fit_probability": told.fit_probability,
             "fullest_stage": step.fullest.stage,
             "stages": [_stage(stage, told) for stage in step.stages],
             "assumptions": list(told.assumptions),

@@ -233,7 +233,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
     """Shapes on a chip."""
     width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
-    times = op_times(shapes.stacks, len(flat), chip, base)
+    times = op_times(shapes.stacks, len(flat), chip, base, np.asarray(shape.tp) > 1.0)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
     software = framework(base.framework)
     layer = np.arange(len(whole)) < len(whole) - 2

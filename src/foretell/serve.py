@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from foretell import units
+from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
-from foretell.catalog.engines import profiles_named
 from foretell.catalog.names import exists
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
@@ -20,7 +20,7 @@ from foretell.network.said import network_said
 from foretell.network.topologies import unknown
 from foretell.overrides import apply_settings, parse_settings
 from foretell.question import as_texts, ask, collect, of_system
-from foretell.serving.formats import stored_formats
+from foretell.serving.formats import mixture_of, stored_formats
 from foretell.serving.layouts import best_layout
 from foretell.serving.memory import fraction_for, memory_of
 from foretell.serving.played import read_play
@@ -29,7 +29,6 @@ from foretell.serving.simulated import serve_simulated
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
-from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
 from foretell.specs.scenario import Scenario
@@ -142,7 +141,7 @@ def question_of(
             of_system(scenario.system, parse_settings(settings)),
             scenario.overrides,
         ),
-        *said_of(profile, chip.architecture),
+        *said_of(profile, chip.architecture, mixture=mixture_of(scenario.model)),
     ]
     if rate is None and asked is None:
         asked = DEFAULT_CONCURRENCY
@@ -180,7 +179,11 @@ def choices_of(
     parts: list[Any] = []
     chip = scenario.system.chip
     problems += unknown(scenario.system.network.tiers)
-    for make in (lambda: profile_for(engine, chip), lambda: deployed(scenario.model, plan)):
+    mixture = mixture_of(scenario.model)
+    for make in (
+        lambda: profile_for(engine, chip, mixture=mixture),
+        lambda: deployed(scenario.model, plan),
+    ):
         try:
             parts.append(make())
         except BadInput as error:
@@ -258,8 +261,7 @@ def _asked_again(
 def unheeded(model: Model, d: Deployment, longest: float) -> list[str]:
     """Words that say nothing of this model, and requests beyond what it was made for."""
     said = []
-    mixture = any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
-    if not mixture and (d.ep > 1 or d.experts != d.weights):
+    if not mixture_of(model) and (d.ep > 1 or d.experts != d.weights):
         said.append(f"{model.id} has no experts: ep and experts= change nothing")
     if model.kind == "decoder" and longest > model.max_positions:
         said.append(
@@ -268,12 +270,17 @@ def unheeded(model: Model, d: Deployment, longest: float) -> list[str]:
     return said
 
 
-def said_of(profile: EngineProfile, architecture: str) -> list[str]:
+def said_of(profile: EngineProfile, architecture: str, *, mixture: bool) -> list[str]:
     """What is to be known of the profile."""
     said = [f"engine profile {profile.id}"]
     if profile.architectures and architecture not in profile.architectures:
         said.append(
             f"{profile.id} was fitted on {', '.join(profile.architectures)}, not on {architecture}"
+        )
+    if not knows_kind(profile, mixture=mixture):
+        kind = "a mixture of experts" if mixture else "a dense one"
+        said.append(
+            f"{profile.id} was fitted on {' and '.join(profile.families)} models, not on {kind}"
         )
     return said
 
@@ -286,9 +293,12 @@ def rent_of(
     if exists(chip, ("chip",)):
         offers = rent_in(listed, chip) if listed and given is None else None
         found = catalogue_price(chip, listed=offers)
+    alone: dict[str, Any] = {"low_usd_per_chip_hour": 0.0, "high_usd_per_chip_hour": 0.0}
     if given is not None:
-        return replace(found, usd_per_chip_hour=float(given), source="given by hand")
-    return apply_settings(found, parse_settings(settings), "prices")
+        return replace(found, usd_per_chip_hour=float(given), source="given by hand", **alone)
+    held = apply_settings(found, parse_settings(settings), "prices")
+    by_hand = held.usd_per_chip_hour != found.usd_per_chip_hour
+    return replace(held, **alone) if by_hand else held
 
 
 def load_problems(load: Mapping[str, Any]) -> list[Problem]:

@@ -9,7 +9,8 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.cost.calls import CallStack, stacked
+from foretell.catalog.frameworks import framework
+from foretell.cost.calls import CallStack, Written, stacked
 from foretell.cost.memory import KeptBytes, kept_bytes
 from foretell.cost.precision import kept_width
 from foretell.records import dataclass
@@ -144,11 +145,17 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
     width = np.size(shape.tp)
     folded = np.minimum(shape.ep - 1.0, 1.0)
     input_parts = token_parts(shape.tp, shape.sp) if grid is None else shape.tp
+    software = framework(base.framework)
     return Shapes(
         graph=graph,
         whole=whole,
         ops=ops,
-        stacks=stacked(flat, width, lambda op: backward_products(op, base.lora)),
+        stacks=stacked(
+            flat,
+            width,
+            lambda op: backward_products(op, base.lora),
+            written=Written(apart=software.maps_apart, repeated=software.repeats_keys),
+        ),
         parameters=stack([op.parameters for op in flat], width),
         routed=stack([routed_parameters(op) * folded for op in flat], width),
         context=tuple(context_traffic(part, base.cp_mode) for part in local if shape.tokens_cut),

@@ -93,6 +93,13 @@ class Simulation(Told):
     played: PlayedStep
     """The events."""
 
+    @property
+    def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """p50 and p90 of every predicted number: the closed form's, around the played step."""
+        found = with_step(self.estimate, self.step_s).intervals
+        # The closed form's energy is that of its own step.
+        return {name: ends for name, ends in found.items() if name != "energy_joules"}
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         closed, step_s = self.estimate, self.step_s
@@ -112,6 +119,8 @@ class Simulation(Told):
             "mfu": closed.mfu * scale,
             "hfu": closed.hfu * scale,
             "peak_memory_bytes": closed.peak_memory_bytes,
+            "intervals": self.intervals,
+            "fit_probability": closed.fit_probability,
             "shares": [
                 {"name": s.name, "simulated_s": s.simulated_s, "closed_s": s.closed_s}
                 for s in self.shares

@@ -14,11 +14,14 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.exports import export_deployment
 from foretell.interop.launch import Written
 from foretell.interop.trackers import choice_metrics, json_lines
+from foretell.intervals import Interval
 from foretell.question import as_texts
 from foretell.records import Told, dataclass
+from foretell.search.sized_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.search.sizing import Instance, Option, Sized, Wanted, place, sized
 from foretell.serve import question_of
 from foretell.serving.serve import ServeQuestion, divided
+from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.simulated import Play, serve_simulated
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.model import Model
@@ -56,6 +59,31 @@ class Choice(Told):
     """Whether both levels hold at the percentile."""
     osl: float
     """Answer tokens of a request."""
+    needed: float
+    """Share of the replicas that the rate with its headroom takes."""
+    interval: Mapping[str, Interval]
+    """p50 and p90 of ttft_ms and tpot_ms, from the residuals of the profile."""
+    usd_per_chip_hour_range: tuple[float, float] | None = None
+    """The cheapest and the dearest offer of a chip; None where the rent is one price alone."""
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """p50 and p90 of every predicted number; of `gpus`, as many as the rate with its headroom would take,
+        were the engine as fast or as slow as that (search/sized_intervals.py)."""
+        known = SizedNumbers(
+            option=self.option,
+            needed=self.needed,
+            osl=self.osl,
+            ttft_ms=self.ttft_ms,
+            tpot_ms=self.tpot_ms,
+            headroom=self.headroom,
+            interval=self.interval,
+        )
+        return rates_of(known) | money_of(
+            {name: getattr(self, name) for name in PAID},
+            self.option.gpus,
+            self.usd_per_chip_hour_range,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
@@ -81,6 +109,7 @@ class Choice(Told):
             "usd_per_hour": self.usd_per_hour,
             "usd_per_million_input_tokens": self.usd_per_million_input_tokens,
             "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
+            "intervals": self.intervals,
         }
 
 
@@ -112,6 +141,11 @@ class Sizing(Told):
     """The question, from which launch commands are written; no part of the JSON."""
 
     @property
+    def intervals(self) -> dict[str, Interval]:
+        """Those of the best one."""
+        return self.best.intervals
+
+    @property
     def best(self) -> Choice:
         """The one with the fewest chips, and of these the one with the most headroom."""
         return self.choices[0]
@@ -138,7 +172,7 @@ class Sizing(Told):
     def to_config(self) -> dict[str, Any]:
         """What was asked, as the nested table that trackers keep as a run's config."""
         told = self.to_dict()
-        left = ("options", "pareto", "best", "gpus")
+        left = ("options", "pareto", "best", "gpus", "intervals")
         kept = {name: value for name, value in told.items() if name not in left}
         return {"tool": "foretell", "plan": told["best"]["plan"], **kept}
 
@@ -161,6 +195,7 @@ class Sizing(Told):
             "tpot_target_ms": w.tpot_ms,
             "percentile": self.percentile,
             "gpus": choices[0]["gpus"],
+            "intervals": choices[0]["intervals"],
             "best": choices[0],
             "options": choices,
             "pareto": [_point(option, osl) for option in self.pareto],
@@ -321,6 +356,9 @@ def _choice(
         usd_per_million_output_tokens=paid[1],
         meets=ttft <= wanted.ttft_ms and tpot <= wanted.tpot_ms,
         osl=wanted.osl,
+        needed=min((1.0 + wanted.headroom) * wanted.rate / option.requests_per_s, 1.0),
+        interval=latency_intervals(q, ttft / 1e3, tpot / 1e3),
+        usd_per_chip_hour_range=q.prices.rent_range,
     )
 
 

@@ -4,6 +4,7 @@ Both hide messages behind the products that need them or make them, and what sta
 the pieces come in turn; see the functions. `exchanges.py` asks for these where plans have them.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -35,6 +36,8 @@ TILE = 128.0 * 256.0
 """Outputs that one core of a chip has at a time in a product."""
 STREAMS = 3.0
 """Pieces of a product that run side by side (Transformer Engine's compute streams)."""
+GATHERS, SCATTERS = ("enter_gather", "leave_gather"), ("leave_scatter", "enter_scatter")
+"""Exchanges at the ends of a region by their names in EndTimes."""
 SCATTER_CORES = 16.0
 """Cores that a reduce-scatter beside a product takes; gathers are copied by engines of their own (Transformer
 Engine's defaults, num_sm and use_ce)."""
@@ -137,7 +140,9 @@ class End:
     """Whether it is there too where experts are spread."""
 
 
-def pieces_shown(parts: Parts, shape: Index, times: EndTimes, chip: Chip) -> tuple[Array, Array]:
+def pieces_shown(
+    parts: Parts, shape: Index, times: EndTimes, chip: Chip, *, whole: Sequence[str] = ()
+) -> tuple[Array, Array]:
     """Exchanges at the ends of regions that run in g = tp pieces behind the products; (groups, parts).
 
     A gather of c seconds feeds a product of t: the first piece is the rank's own, so all of c has g - 1
@@ -149,7 +154,7 @@ def pieces_shown(parts: Parts, shape: Index, times: EndTimes, chip: Chip) -> tup
     Backward the gather runs behind the data gradient and the scatter behind the weights' gradient, half of
     the backward products each. On top of it the products take longer: pieces fill the cores less well, and a
     scatter takes some of them while it runs (Transformer Engine's userbuffers, `--tp-comm-overlap`;
-    PyTorch's asynchronous tensor parallelism).
+    PyTorch's asynchronous tensor parallelism). `whole` names ends that are not cut though others are.
     """
     ends = region_ends(parts)
     count = sum(len(ops) for ops in parts.ops)
@@ -165,6 +170,10 @@ def pieces_shown(parts: Parts, shape: Index, times: EndTimes, chip: Chip) -> tup
     cores = np.broadcast_to(np.maximum(chip.cores, 1.0), wide)[shape][:, None]
     slower = _split_loss(tiles / cores, g) * (g > 1.0)
     taken = SCATTER_CORES / np.maximum(cores, SCATTER_CORES)
+    kept = [
+        np.where(leave, names[1] in whole, names[0] in whole)
+        for names in (("enter_gather", "leave_scatter"), ("enter_scatter", "leave_gather"))
+    ]
     found = []
     for offset, share, messages, scatters in (
         (0, 1.0, (times.enter_gather, times.leave_scatter), leave),
@@ -178,6 +187,7 @@ def pieces_shown(parts: Parts, shape: Index, times: EndTimes, chip: Chip) -> tup
         # Weights' gradients are not cut: they are one product behind their scatter.
         cut = (offset == 0) | leave
         lost = product * slower * cut + np.where(scatters, taken * (sent - shown), 0.0)
+        shown = np.where(kept[offset > 0], sent, shown)
         # An exchange that pieces would only prolong is left whole.
         found.append((there * np.minimum(shown + lost, sent)) @ on)
     return found[0], found[1]

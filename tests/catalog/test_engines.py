@@ -4,7 +4,14 @@ import pytest
 
 import foretell
 from foretell.catalog import chip
-from foretell.catalog.engines import USUAL, engine_named, profile, profiles
+from foretell.catalog.engines import (
+    IN_TURN_S,
+    USUAL,
+    engine_named,
+    knows_kind,
+    profile,
+    profiles,
+)
 from foretell.errors import BadInput
 from foretell.serving.memory import cache_bytes
 
@@ -35,6 +42,10 @@ def test_there_are_a_few_profiles_each_with_its_fit_and_source():
         ("vllm-2023", "", "h200-sxm", "vllm-2023"),
         ("vllm", "", "a100-sxm-80gb", "vllm-0.18-hopper"),
         ("vllm", "0.6.3", "a100-sxm-80gb", "vllm-0.6"),
+        ("vllm", "0.2.0", "a100-sxm-80gb", "vllm-2023"),
+        ("NVIDIA NIM", "", "h100-sxm", "trtllm-1-hopper"),
+        ("vllm", "0.2.7", "a100-sxm-80gb", "vllm-0.6"),
+        ("vllm", "0.3.3", "a10g", "vllm-0.6"),
         ("vLLM", "2024-12 (latest then)", "h100-sxm", "vllm-0.6"),
         ("vllm", "0.10.2", "h100-sxm", "vllm-0.11-blackwell"),
         ("vllm", "", "v100-sxm-32gb", "vllm-0.18-hopper"),
@@ -101,3 +112,55 @@ def test_an_engine_leaves_room_on_a_small_card(engine):
         engine=engine,
     )
     assert 1e9 < found.kv_bytes < 7e9
+
+
+def test_a_graph_of_neuron_is_no_engine_that_is_known_here() -> None:
+    """Its name ends like PyTorch's library of models, whose profile would say too much."""
+    assert engine_named("Transformers NeuronX") == "neuron"
+    with pytest.raises(BadInput):
+        profile("Transformers NeuronX", chip("trainium1"))
+    assert engine_named("vLLM on Neuron") == "vllm"
+
+
+def test_tables_of_an_engine_say_nothing_of_chips_they_do_not_have() -> None:
+    early = profile("TensorRT-LLM", chip("b200-sxm"), "0.19")
+    assert early.id == "trtllm-0.17"
+    assert chip("b200-sxm").architecture not in early.architectures
+
+
+@pytest.mark.parametrize(
+    ("engine", "on", "mixture"),
+    [("trtllm", "h200-sxm", False), ("vllm", "h200-sxm", False), ("trtllm", "b200-sxm", True)],
+)
+def test_of_another_kind_of_model_a_profile_keeps_its_host_alone(engine, on, mixture):
+    """Steps with prompts of dense models say little of those of mixtures, and the other way round."""
+    own, other = (profile(engine, chip(on), mixture=kind) for kind in (not mixture, mixture))
+    assert own == profiles()[own.id] or own.limits_by_card
+    assert knows_kind(own, mixture=not mixture)
+    assert not knows_kind(other, mixture=mixture)
+    assert other.host_step_s == own.host_step_s
+    assert other.prefill_factor == USUAL["prefill_factor"]
+    assert other.prefill_mixture_s == USUAL["prefill_mixture_s"]
+    assert (other.policy, other.max_tokens, other.memory_rule) == (
+        own.policy, own.max_tokens, own.memory_rule,
+    )  # fmt: skip
+
+
+def test_a_profile_named_by_its_id_is_as_it_stands():
+    for name, own in profiles().items():
+        for kind in (True, False):
+            assert profile(name, chip("h100-sxm"), mixture=kind) == own
+
+
+def test_a_host_that_schedules_in_turn_shows():
+    """vLLM before asynchronous scheduling, on a generation that it was not fitted on."""
+    before, after = (profile("vllm", chip("h100-sxm"), v) for v in ("0.11.0", "0.18.0"))
+    assert not before.overlapped
+    assert after.overlapped
+    assert before.host_step_s == pytest.approx(USUAL["host_step_s"] + IN_TURN_S)
+    assert profiles()["vllm-0.11-blackwell"].host_step_s > USUAL["host_step_s"] + 0.5 * IN_TURN_S
+
+
+def test_the_first_version_with_the_second_engine_is_of_its_profile():
+    assert profile("vllm", chip("b200-sxm"), "0.8.5").id == "vllm-0.11-blackwell"
+    assert profile("vllm", chip("h100-sxm"), "0.7.3").id == "vllm-0.6"

@@ -6,10 +6,13 @@ from foretell.answer import answer_of
 from foretell.catalog.frameworks import framework
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.systems import named_system
+from foretell.cost.op_times import traffic_factor
+from foretell.sharding.recompute import runs
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.result import Estimate, Leaf
 from foretell.specs.scenario import Scenario
+from foretell.workload.build import build
 
 
 def answer(
@@ -50,15 +53,25 @@ def test_the_host_bounds_small_layers_of_experts() -> None:
     assert graphs < dropped < 0.8 * dropless
 
 
-def test_biases_of_experts_are_rows_of_their_own() -> None:
-    """28 bytes forward and 36 backward for every routed element, where no kernel has them in its epilogue."""
+def test_biases_and_clamps_of_experts_are_passes_of_their_own() -> None:
+    """28 bytes forward and 36 backward for every routed element, where no kernel has them in its epilogue;
+    8 and 10 for both factors of the activation, which are clamped and joined."""
     model = "gpt-oss-20b"
     told = [
         seconds(answer(f"ep8 mbs4 framework={name}", model).breakdown, "elementwise")
         for name in ("megatron-core", "megatron-graphs")
     ]
-    moved = 64 / 8 * 4096 * 4 * 2880 * 24 * (28.0 + 36.0)
+    moved = 64 / 8 * 4096 * 4 * 2880 * 24 * (28.0 + 36.0 + 2.0 * (8.0 + 10.2))
     assert told[0] - told[1] == pytest.approx(moved / (0.9 * 3.35e12), rel=0.15)
+
+
+def test_clamps_run_again_with_activations() -> None:
+    graph = build(catalogue_model("gpt-oss-20b"), batch=1.0, seq_len=4096.0)
+    ops = {op.name: op for op in graph.kinds[0].ops}
+    assert ops["moe.clamp"].elements == 2.0 * ops["moe.act"].elements
+    assert runs(ops["moe.clamp"], "act", flash=True) == runs(ops["moe.act"], "act", flash=True) == 1
+    served = build(catalogue_model("gpt-oss-20b"), batch=1.0, seq_len=4096.0, phase="prefill")
+    assert "moe.clamp" not in {op.name for op in served.kinds[0].ops}
 
 
 def test_complex_rotary_positions_are_not_compiled() -> None:
@@ -71,14 +84,15 @@ def test_complex_rotary_positions_are_not_compiled() -> None:
 
 
 def test_maps_that_are_apart_add_their_gradients() -> None:
-    """Llama: four moves of T x hidden for q, k and v, three for the halves of the gated part, all tokens."""
+    """Llama: four moves of T x hidden for q, k and v, three for the halves of the gated part, all tokens; and
+    at most nine more: every further map reads it, reads it again and writes its gradient."""
     model = "llama-3.1-8b"
     apart, one = (
         seconds(answer(f"tp8 sp framework={name} attention=fa2", model).breakdown, "gemm")
         for name in ("torchtitan", "fsdp-compiled")
     )
-    moved = 64 * 4096 * 4096 * 2.0 * 7.0 * 32
-    assert apart - one == pytest.approx(moved / (0.9 * 3.35e12), rel=0.2)
+    move_s = 64 * 4096 * 4096 * 2.0 * 32 / (0.9 * 3.35e12)
+    assert 7.0 * move_s < apart - one < (7.0 + 9.0) * move_s
 
 
 def test_inputs_of_regions_are_gathered_again() -> None:
@@ -141,3 +155,53 @@ def test_deepspeed_adds_gradients_by_passes_of_its_own() -> None:
         for name in ("megatron-deepspeed", "megatron")
     )
     assert plain == pytest.approx(fused * 10.0 / 6.0)
+
+
+def test_plain_norms_of_old_torchtitan_are_many_operations() -> None:
+    """36 bytes forward and 84 backward an element of the input, where one kernel has 4 and 6 at least."""
+    old, new = (
+        seconds(answer(f"zero3 no-fused framework={name}", "llama-3.1-8b").breakdown, "norm")
+        for name in ("torchtitan-2024", "torchtitan")
+    )
+    moved = 64 / 8 * 4096 * 4096 * 65 * (36.0 + 84.0)
+    assert old == pytest.approx(moved / (0.9 * 3.35e12), rel=0.1)
+    assert 3.5 < old / new < 5.0
+
+
+def test_a_compiled_loss_is_plain_over_a_cut_vocabulary() -> None:
+    titan, megatron = (
+        [
+            seconds(answer(f"{cut} framework={name}", "llama-3.1-8b").breakdown, "loss")
+            for cut in ("zero3", "tp8 sp")
+        ]
+        for name in ("torchtitan", "megatron-core")
+    )
+    assert megatron[1] == pytest.approx(megatron[0], rel=0.05)
+    assert titan[1] / titan[0] == pytest.approx(
+        (5 * 2.8 + 3 * 4.4) / (5 * 0.65 + 3 * 0.9), rel=0.05
+    )
+
+
+def test_casts_that_are_made_anew_take_time_for_every_micro_batch() -> None:
+    """Weights in both passes, six bytes each time; scales that are found first, two bytes more a cast."""
+
+    def gemm_s(name: str, many: int) -> float:
+        words = f"dp8 mbs{8 // many} precision=fp8 attention=fa2 framework={name}"
+        return seconds(answer(words, "llama-3.1-8b").breakdown, "gemm")
+
+    # Eight micro-batches of one sequence for one of eight: seven casts more, both ways, and smaller products.
+    more = [gemm_s(name, 8) - gemm_s(name, 1) for name in ("torchtitan", "fsdp-compiled")]
+    weights = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336)
+    assert more[0] - more[1] == pytest.approx(7 * 2 * 6.0 * weights / (0.85 * 3.35e12), rel=0.3)
+
+
+@pytest.mark.parametrize(("name", "heads", "halves"), [
+    ("pytorch-eager", 1.0, 1.0), ("fsdp", 1.0, 1.0), ("nanotron", 0.0, 1.0), ("internevo", 0.0, 0.0),
+])  # fmt: skip
+def test_plain_kernels_join_the_gradients_of_slices(name: str, heads: float, halves: float) -> None:
+    """Of queries, keys and values, and of gate and up, backward; compiled layers join none."""
+    for kind, times in (("heads", heads), ("halves", halves)):
+        for text, factor in (("no-fused", times), ("", 0.0)):
+            plan = parse_plan(f"framework={name} {text}")
+            assert traffic_factor(kind, True, plan) == factor
+            assert traffic_factor(kind, False, plan) == 0.0

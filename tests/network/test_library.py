@@ -200,3 +200,33 @@ def test_bus_bandwidth_in_print(system, kind, inside, nodes, bus):
     moved = (2.0 if kind == "all-reduce" else 1.0) * (members - 1) / members
     predicted = moved * GIB / seconds(kind, GIB, prepared)[0]
     assert predicted == pytest.approx(bus, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("system", "ranks", "size_bytes", "us"),
+    [
+        ("hgx-mi300x", 2, 2**15, 7.3),
+        ("hgx-mi300x", 2, 2**20, 28.2),
+        ("hgx-mi300x", 2, 2**23, 181.4),
+        ("hgx-mi300x", 4, 2**14, 7.3),
+        ("hgx-mi300x", 4, 2**20, 22.9),
+        ("hgx-mi300x", 4, 2**23, 118.3),
+        ("mi355x", 8, 24 * 2**10, 6.3),
+        ("mi355x", 8, 768 * 2**10, 16.0),
+    ],
+)
+def test_engines_have_an_all_reduce_of_their_own_on_infinity_fabric(
+    system: str, ranks: int, size_bytes: int, us: float
+) -> None:
+    """vLLM's kernels in print: github.com/ROCm/aiter 801, github.com/vllm-project/vllm 19744 and 39080."""
+    from foretell.catalog.engines import profile
+    from foretell.catalog.systems import named_system
+    from foretell.serving.tables import collective_s, links_of
+    from foretell.specs.deployment import Deployment
+
+    found = named_system(system)
+    links = links_of(found, Deployment(tp=ranks), profile("vllm", found.chip))
+    ours = 1e6 * float(
+        collective_s("all-reduce", np.array([[float(size_bytes)]]), links.tensor)[0, 0]
+    )
+    assert 0.75 < ours / us < 1.25

@@ -132,9 +132,14 @@ def test_bars_add_up_to_the_step_and_the_interval_is_the_answers(answers: dict[s
 
 def test_memory_adds_up_to_the_peak(answers: dict[str, Any]) -> None:
     answer = answers["estimates"][0]
+    drawn = memory_bars(answer)["data"]
     for i, stage in enumerate(answer["memory_by_stage"]):
-        total = sum(trace["y"][i] for trace in memory_bars(answer)["data"])
+        total = sum(trace["y"][i] for trace in drawn if trace["type"] == "bar")
         assert total * 2.0**30 == pytest.approx(stage["value"])
+    peak = next(trace for trace in drawn if trace["type"] == "scatter")
+    low, high = answer["intervals"]["peak_memory_bytes"]["p90"]
+    assert (peak["y"][0] + peak["error_y"]["array"][0]) * 2.0**30 == pytest.approx(high)
+    assert (peak["y"][0] - peak["error_y"]["arrayminus"][0]) * 2.0**30 == pytest.approx(low)
     over = memory_over_step(answers["memory"])
     held = np.array([trace["y"] for trace in over["data"]]).sum(axis=0).max()
     fullest = answers["memory"]["stages"][answers["memory"]["fullest_stage"]]

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 import foretell
 from foretell.catalog import model, system
 from foretell.catalog.engines import profiles
-from foretell.serving.arrivals import queue_s, with_rate
+from foretell.serving.arrivals import nearer, queue_s, with_rate
 from foretell.serving.memory import memory_of
 from foretell.serving.steady import met_together
-from foretell.serving.steps import step_times
+from foretell.serving.steps import StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 
 LLAMA, SYSTEM = model("llama-3.1-8b"), system("h100-sxm")
@@ -54,7 +54,14 @@ def test_seldom_requests_are_alone():
     """No step is under way, nobody decodes beside: as one request in flight."""
     found, flight = state(1e-6)
     alone = foretell.serve(
-        "llama-3.1-8b", system="h100-sxm", gpus=1, isl=1000, osl=200, concurrency=1, plan="tp1"
+        "llama-3.1-8b",
+        system="h100-sxm",
+        gpus=1,
+        isl=1000,
+        osl=200,
+        concurrency=1,
+        plan="tp1",
+        engine=NAMES[0],
     )
     assert flight < 1e-4
     assert 1e3 * float(found.tpot_s) == pytest.approx(alone.tpot_ms.mean, rel=1e-3)
@@ -77,3 +84,28 @@ def test_queues_grow_with_load_and_vanish_with_servers():
     np.testing.assert_allclose(one, load / (1.0 - load))
     assert (np.diff(one) > 0.0).all()
     assert (queue_s(load, np.full(3, 64.0), np.ones(3), 1.0) < 0.1 * one).all()
+
+
+@given(slope=st.floats(-1.0, 0.8), level=st.floats(0.1, 10.0), start=st.floats(0.1, 10.0))
+def test_a_fixed_point_is_found_in_a_few_rounds(slope, level, start):
+    """Of a straight line on the third round, of a bent one soon after; falling or growing."""
+
+    def asked(value):
+        return level * (value / level) ** slope  # its own value at `level`
+
+    value, last = np.array(start), None
+    for _ in range(60):
+        here = value, np.array(asked(float(value)))
+        value, last = np.maximum(nearer(*here, last), 1e-3), here
+    assert float(value) == pytest.approx(level, rel=1e-6)
+
+
+def test_a_seldom_asked_service_is_answered_in_few_steps(monkeypatch):
+    """What a service takes is looked at some ten times, not as often as rounds are allowed."""
+    asked = []
+    own = StepTimes.seconds
+    monkeypatch.setattr(
+        StepTimes, "seconds", lambda self, load: (asked.append(1), own(self, load))[1]
+    )
+    state(0.5)
+    assert len(asked) < 30

@@ -12,10 +12,15 @@ from foretell.catalog.engines import profiles
 from foretell.serving.arrivals import with_rate
 from foretell.serving.memory import memory_of
 from foretell.serving.percentiles import first_token_s, normal_points, percentiles_ms, token_s
+from foretell.serving.serve import ServeQuestion
+from foretell.serving.simulated import Play, fleet_of, requests_of, with_lengths
 from foretell.serving.static import offline_tokens_per_s, static_batch
 from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
+from foretell.simulate.requests.levels import levels
+from foretell.simulate.requests.run import play
 from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.prices import Prices
 
 LLAMA, SYSTEM = model("llama-3.1-8b"), system("h100-sxm")
 ENGINES = tuple(
@@ -176,3 +181,59 @@ def test_stages_read_prompts_side_by_side_offline():
         times = step_times(LLAMA, SYSTEM, Deployment(pp=stages), ENGINES[2])
         whole.append(float(offline_tokens_per_s(times, 64.0, 4096.0, 4.0)))
     assert 2.5 < whole[1] / whole[0] <= 4.0
+
+
+def played(engine, c, isl, osl):
+    """Mean times of the requests of a loop between its beginning and its end, played one by one."""
+    load = Traffic(isl=isl, osl=osl, concurrency=float(c), least=0.8)
+    q = ServeQuestion(
+        model=LLAMA, system=SYSTEM, gpus=1, deployment=Deployment(), profile=engine, traffic=load,
+        rate=None, prices=Prices(),
+    )  # fmt: skip
+    how = Play(arrivals="closed", requests=10 * c)
+    requests = requests_of(q, how)
+    memory = memory_of(LLAMA, SYSTEM, Deployment(), engine)
+    fleet, clock, _ = fleet_of(with_lengths(q, requests), how, memory)
+    found = play(requests, fleet, clock)
+    order = np.argsort(found.arrival_s)[2 * c : 9 * c]
+    first = (found.first_s - found.arrival_s)[order].mean()
+    return first, levels(found).tpot_ms["mean"] / 1e3
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.id)
+@pytest.mark.parametrize(
+    ("c", "isl", "osl"),
+    [(256, 2000.0, 20.0), (64, 8000.0, 20.0), (128, 8000.0, 20.0), (400, 2000.0, 10.0)],
+)
+def test_loops_that_fill_every_step_with_prompts_are_as_the_play_has_them(engine, c, isl, osl):
+    """Steps full of prompts, an answer of as many steps as tokens, and the rest of c / X in a queue."""
+    found = state(engine, concurrency=float(c), isl=isl, osl=osl, least=0.8)
+    first, token = played(engine, c, isl, osl)
+    assert float(found.busy) > 0.99
+    assert float(found.tpot_s) == pytest.approx(token, rel=0.06)
+    assert float(found.ttft_steady_s) == pytest.approx(first, rel=0.10)
+
+
+@given(
+    c=st.floats(2.0, 2000.0), isl=st.floats(16.0, 30000.0), osl=st.floats(2.0, 2000.0),
+    engine=st.sampled_from(ENGINES),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_no_more_is_done_than_steps_can(c, isl, osl, engine):
+    """A token takes no longer than a step with prompts; prompts are read no faster than steps take them."""
+    found = state(engine, concurrency=c, isl=isl, osl=osl)
+    assert float(found.requests_per_s) <= float(found.prompts / found.prefill_s) * (1.0 + 1e-6)
+    assert float(found.tpot_s) >= float(found.token_s) * (1.0 - 1e-9)
+    if engine.policy == "mixed":
+        steps = max(np.ceil(isl / engine.max_tokens), 1.0)
+        assert float(found.tpot_s) <= float(found.prefill_s / steps) * (1.0 + 1e-6)
+    decoding = float(found.requests_per_s * (osl - 1.0) * found.tpot_s)
+    assert decoding <= min(c, float(found.fit_batch)) * (1.0 + 1e-6)
+
+
+def test_an_engine_that_keeps_room_for_answers_keeps_that_of_each_request():
+    """Answers between 0.8 and 1 of the nominal take 0.9 of it on the mean."""
+    engine = ENGINES[2]
+    assert engine.whole_admission
+    even, apart = (state(engine, concurrency=400.0, least=least) for least in (1.0, 0.8))
+    assert float(apart.fit_batch) == pytest.approx(float(even.fit_batch) / 0.9, rel=0.02)

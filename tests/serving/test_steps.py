@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import foretell
 from foretell.catalog import model, system
 from foretell.catalog.engines import profiles
 from foretell.serving.steps import StepLoad, step_times
@@ -169,3 +170,23 @@ def test_one_sequence_passes_every_stage(stages):
     for n in (0.5, 1.0):
         load = StepLoad(decoding=n, context_tokens=1000.0 * n)
         assert float(cut.seconds(load)) >= float(one.seconds(load))
+
+
+def test_of_another_kind_of_model_the_interval_is_wider_and_it_is_said():
+    """A profile of mixtures on the chip's own generation: transferred, but less far than from other chips."""
+    asked = {"gpus": 1, "isl": 500, "osl": 100, "concurrency": 4, "plan": "tp1"}
+    dense = foretell.serve("llama-3.1-8b", system="h100-sxm", **asked)
+    far = foretell.serve("llama-3.1-8b", system="a100-sxm-80gb", **asked)
+    mixed = foretell.serve("gpt-oss-20b", system="h100-sxm", **asked)
+    assert (dense.evidence, far.evidence, mixed.evidence) == (
+        "transferred",
+        "transferred",
+        "fitted",
+    )
+    assert any("mixture models, not on a dense one" in text for text in dense.assumptions)
+
+    def width(found):
+        low, high = found.interval["tpot_ms"]["p90"]
+        return high / low
+
+    assert width(mixed) < width(dense) < width(far)

@@ -1,5 +1,6 @@
 """What other programs rely on: flags, exit codes, JSON keys, plan text and --set paths."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -453,3 +454,66 @@ def test_help_and_version() -> None:
         # A flag for what is given by its place is not printed beside it in full.
         assert all(flag in outcome.out for flag in flags)
     assert "estimate" in foretell().out
+
+
+INTERVALS = {
+    "estimate llama-3.1-8b --system h100-sxm --gpus 8 --plan zero3": (
+        "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu peak_memory_bytes energy_joules"
+    ),
+    "serve llama-3.1-8b --system h100-sxm --gpus 1 --concurrency 8": (
+        "ttft_ms tpot_ms tpot_with_first_ms e2e_ms requests_per_s output_tokens_per_s "
+        "output_tokens_per_s_per_gpu output_tokens_per_s_per_user usd_per_million_input_tokens "
+        "usd_per_million_output_tokens joules_per_token joules_per_input_token "
+        "joules_per_output_token tokens_per_joule"
+    ),
+    "size llama-3.1-8b --system h100-sxm --rate 5 --no-simulate": (
+        "gpus ttft_ms tpot_ms requests_per_s headroom output_tokens_per_s_per_gpu "
+        "output_tokens_per_s_per_user usd_per_hour usd_per_million_output_tokens"
+    ),
+    "cost run llama-3.1-8b --system h100-sxm --gpus 8 --plan zero3 --tokens 1B": (
+        "usd gpu_hours days step_s mfu tokens_per_s usd_per_gpu_hour usd_per_million_tokens "
+        "energy_mwh carbon_kg tokens_per_usd tokens_per_joule"
+    ),
+    "cost token llama-3.1-8b --system h100-sxm --gpus 1 --concurrency 8": (
+        "usd usd_per_million_input_tokens usd_per_million_output_tokens energy_mwh ttft_ms "
+        "tpot_ms requests_per_s tokens_per_s tokens_per_s_per_user"
+    ),
+    "cost system h100-sxm --gpus 64": "usd",
+    "simulate llama-3.1-8b --system h100-sxm --gpus 8 --plan zero3": (
+        "step_s tokens_per_s mfu peak_memory_bytes"
+    ),
+    "memory llama-3.1-8b --system h100-sxm --gpus 8 --plan zero3": "peak_memory_bytes step_s",
+    "network h100-sxm --collective all-reduce --bytes 1GB --group 16": (
+        "seconds algorithm_bytes_per_s bus_bytes_per_s"
+    ),
+}
+"""A question to each verb, and numbers of its answer that have an interval."""
+
+
+@pytest.mark.parametrize("question", INTERVALS)
+def test_predicted_numbers_have_intervals(question: str) -> None:
+    record = answer(*question.split())
+    told = record["intervals"]
+    assert set(INTERVALS[question].split()) <= set(told)
+    where = record.get("best", record)
+    for name, interval in told.items():
+        value = where[name]["mean"] if isinstance(where[name], dict) else where[name]
+        (low90, high90), (low50, high50) = interval["p90"], interval["p50"]
+        ends = [low90, low50, value, high50, high90]
+        slack = 1e-9 * abs(value)
+        assert all(a <= b + slack for a, b in itertools.pairwise(ends)), name
+    if "fits" in record and "peak_memory_bytes" in told:
+        assert 0.0 <= record["fit_probability"] <= 1.0
+
+
+def test_rows_of_compare_and_scaling_have_intervals() -> None:
+    place = ("--model", "llama-3.1-8b", "--gpus", "8", "--seq-len", "2048")
+    for one in answer("compare", "h100-sxm", "h200-sxm", *place)["systems"]:
+        assert set(one["intervals"]) == {"tokens_per_s", "usd_per_million_tokens"}
+    curves = answer(
+        "scaling", "llama-3.1-8b", "--system", "h100-sxm", "--gpus", "8,16", "--strategies", "zero3"
+    )["curves"]
+    for point in curves[0]["points"]:
+        for name in ("step_s", "tokens_per_s", "mfu", "peak_memory_bytes", "compute_s"):
+            low, high = point["intervals"][name]["p90"]
+            assert low <= point[name] <= high

@@ -12,7 +12,7 @@ FITS = ("llama-3.1-8b", "--system", "h100-sxm", "--gpus", "8", "--global-batch",
 PLAN = ("--plan", "tp2 pp2 zero1 mbs1")
 KEYS = (
     "model system gpus plan plan_chosen schedule fits step_s peak_memory_bytes memory_capacity_bytes "
-    "fullest_stage stages assumptions out"
+    "intervals fit_probability fullest_stage stages assumptions out"
 ).split()
 STAGE_KEYS = (
     "stage alike allocated_bytes peak_at_s closed_form_bytes reserved_bytes reserved_played_bytes "

@@ -28,7 +28,8 @@ def table(folder: Path, name: str, head: list[str], rows: list[list[object]]) ->
         ("h200_sxm_trtllm_1.3.0rc20_gemm_fp8.csv", "fitted"),
         ("h200_sxm_newengine_0.1_gemm_fp8.csv", "transferred"),
         ("l40s_trtllm_1.3.0rc20_gemm_fp8.csv", "transferred"),
-        ("mi300x_vllm_0.9.0_gemm_fp8.csv", "datasheet"),
+        ("mi300x_vllm_0.9.0_gemm_fp8.csv", "fitted"),
+        ("mi250x_vllm_0.9.0_gemm_fp8.csv", "datasheet"),
     ],
 )
 def test_any_chip_and_software_is_scored(tmp_path: Path, name: str, evidence: str) -> None:

@@ -161,3 +161,54 @@ def test_a_figure_of_korthikanti(data_dir: Path) -> None:
             least = float(held(row["model"], "no-sp recompute=full").activations[0, 0])
             share = 100.0 * least / (plain * (13 + 5 * score) / (11 + 2 * score))
             assert share == pytest.approx(float(row["full_recompute"]), rel=0.02)
+
+
+SWEEP = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapid-LLM)"
+
+
+@pytest.mark.parametrize("part", [5, pytest.param(1, marks=pytest.mark.full)])
+def test_intervals_of_peaks_hold_nine_in_ten_of_a_source_left_out(
+    data_dir: Path, part: int
+) -> None:
+    """Of every source that prints peaks, predicted without its residuals and what was read from its runs."""
+    inside: dict[str, list[bool]] = {}
+    rows = read_memory_rows(data_dir / "training" / "measured_runs.csv.gz")
+    graded = [row for row in rows if row.peak_mem_gb and row.quality != "C"]
+    for row in [r for r in graded if r.source != SWEEP] + [r for r in graded if r.source == SWEEP][
+        ::part
+    ]:
+        told = told_of(row, row.source)
+        assert not isinstance(told, str)
+        (pair,) = memory_of(told)
+        assert pair.low is not None
+        assert pair.high is not None
+        assert pair.low <= pair.predicted <= pair.high
+        inside.setdefault(row.source, []).append(pair.low <= pair.measured <= pair.high)
+    assert len(inside) == 7
+    assert 0.85 <= np.mean([one for found in inside.values() for one in found]) <= 0.95
+    assert 0.85 <= np.mean([np.mean(found) for found in inside.values()]) <= 0.95
+
+
+def test_chances_to_fit_are_those_of_runs(data_dir: Path) -> None:
+    """Of runs of the sweep that ran or ran out of memory, without its residuals: as many of a chance ran as
+    it says, and the words are as sure as they sound."""
+    folder = data_dir / "training"
+    likely, ran, words = [], [], []
+    for name, fate in (("measured_runs.csv.gz", True), ("out_of_memory_runs.csv.gz", False)):
+        for row in [r for r in read_memory_rows(folder / name) if r.framework_id == "nanotron"][
+            ::6
+        ]:
+            told = told_of(row, SWEEP)
+            assert not isinstance(told, str)
+            likely.append(told.answer.fit_probability)
+            ran.append(fate)
+            words.append(told.answer.fits)
+    chance, fate = np.array(likely), np.array(ran)
+    assert np.mean((chance - fate) ** 2) < 0.03
+    assert fate[chance > 0.95].mean() > 0.95
+    assert fate[chance < 0.05].mean() < 0.05
+    doubtful = (chance >= 0.05) & (chance <= 0.95)
+    assert abs(chance[doubtful].mean() - fate[doubtful].mean()) < 0.25
+    said = np.array(words)
+    assert fate[said == "yes"].mean() > 0.9
+    assert fate[said == "no"].mean() < 0.05

@@ -31,10 +31,10 @@ from foretell.calibrate.serving_rules import (
     drafted,
     formats_of,
     fraction_of,
-    mixture_of,
     offline_limit,
     scripted,
 )
+from foretell.catalog.engines import knows_kind
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.models import catalogue_model, find_model
 from foretell.catalog.names import exists, find
@@ -42,6 +42,7 @@ from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
 from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
+from foretell.serving.formats import mixture_of
 from foretell.serving.layouts import query_heads
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
 from foretell.serving.static import offline_tokens_per_s, static_batch
@@ -119,12 +120,13 @@ def case_of(row: Row) -> Case:
     said: list[str] = []
     model = model_named(row.model)
     system = system_named(row.gpu)
+    mixture = mixture_of(model)
     if not row.framework:
         raise Unsupported("the engine is not told")
     try:
-        profile = profile_for(row.framework, system.chip, row.version)
+        profile = profile_for(row.framework, system.chip, row.version, mixture=mixture)
     except BadInput:
-        profile = profile_for(USUAL_ENGINE, system.chip)
+        profile = profile_for(USUAL_ENGINE, system.chip, mixture=mixture)
         said.append(f"{row.framework} has no profile: as {profile.id}")
     weights, experts, kv = formats_of(row, model, system, profile, said)
     tp = row.tp or max((row.n_gpus or 1) // ((row.pp or 1) * (row.dp or 1)), 1)
@@ -165,6 +167,8 @@ def case_of(row: Row) -> Case:
         raise Unsupported(f"{gpus} chips are not whole instances of {deployment.gpus}")
     if profile.architectures and system.chip.architecture not in profile.architectures:
         said.append(f"profile {profile.id} is of another chip generation")
+    if not knows_kind(profile, mixture=mixture):
+        said.append(f"profile {profile.id} is of {' and '.join(profile.families)} models")
     return Case(
         row=row, model=model, system=system, deployment=deployment, profile=profile,
         replicas=gpus / deployment.gpus, said=tuple(said),

@@ -7,11 +7,10 @@ import re
 
 from foretell.calibrate.serving_rows import Row
 from foretell.catalog.engines import numbers_of, wide_card
-from foretell.serving.formats import stored_formats
+from foretell.serving.formats import mixture_of, stored_formats
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import Format
 from foretell.specs.engine import EngineProfile
-from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 from foretell.specs.system import System
 
@@ -114,11 +113,6 @@ def fraction_of(row: Row) -> float | None:
     """The fraction of memory that the notes tell."""
     found = MEMORY_NOTES.search(row.notes)
     return float(found.group(1)) if found else None
-
-
-def mixture_of(model: Model) -> bool:
-    """Whether a model has routed experts."""
-    return any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
 
 
 def attention_ranks(

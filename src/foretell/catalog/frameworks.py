@@ -75,8 +75,23 @@ class Framework:
     maps_apart: bool = False
     """Whether queries, keys and values, and both halves of a gated part, are products of their own, whose
     gradients for the common input are added."""
+    joins_heads: float = 0.0
+    """Traffic of joining, in plain kernels, the gradients of queries, keys and values that are slices of one
+    product, over one read and one write; 0: they are products of their own, or attention joins them."""
+    joins_halves: float = 0.0
+    """The same of both halves of a gated part."""
+    sequence_copies: bool = False
+    """Whether tokens that a tensor-parallel region gathers or scatters are copied once more: collectives
+    join ranks along the first dim, and sequences stand behind the batch."""
+    casts_anew: bool = False
+    """Whether low-precision recipes find scales and cast weights anew for every use, not once a step with
+    scales of steps before."""
+    repeats_keys: bool = False
+    """Whether keys and values that heads share are written out for every head before fused attention."""
     complex_rotary: bool = False
     """Whether rotary positions are products of complex numbers in 32 bits, which compilers leave alone."""
+    norms_composed: bool = False
+    """Whether plain RMS norms are made of several operations in 32 bits: PyTorch has one kernel since 2.9."""
     regathered: float = 0.0
     """Share that shows of gathering a region's input again for the gradients of its weights (Korthikanti et
     al. 2022: with sequence parallelism each rank keeps its part alone)."""

@@ -102,7 +102,13 @@ def price(
     power = {"usd_per_kwh": site["usd_per_kwh"]["value"], "pue": site["pue"]["value"]}
     if found is None:
         return Prices(source=f"no {term} rent of {chip_id} is known", **power)
-    return Prices(usd_per_chip_hour=found[1], source=found[3], **power)
+    return Prices(
+        usd_per_chip_hour=found[1],
+        low_usd_per_chip_hour=found[0],
+        high_usd_per_chip_hour=found[2],
+        source=found[3],
+        **power,
+    )
 
 
 def rent(chip_id: str, term: str, listed: tuple[Offer, ...] | None = None) -> Rent | None:

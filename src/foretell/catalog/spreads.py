@@ -1,4 +1,5 @@
-"""How far published runs were from their predictions, by kind of run and source (spreads.toml).
+"""How far published runs were from their predictions, by kind of run and source (spreads.toml), and how far
+peaks of memory that frameworks print were (memory_spreads.toml).
 
 A kind says what is known before a run: whether kernels of the chip were measured, experts, narrow formats,
 what the step waits for. Sources of a kind count alike, the smallest less: their residuals are mixed, and the
@@ -8,6 +9,7 @@ among them. A source can be left out; a kind of which too few are left takes the
 
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +18,8 @@ from foretell.records import dataclass
 
 FILE = ROOT / "spreads.toml"
 """Written by validate/training_spreads.py."""
+MEMORY_FILE = ROOT / "memory_spreads.toml"
+"""Written by validate/memory_spreads.py."""
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles that are kept of a source."""
 ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.23, 0.77), "p90": (0.04, 0.96)}
@@ -49,7 +53,17 @@ class Spread:
 
 @lru_cache(maxsize=1)
 def spreads() -> tuple[Spread, ...]:
-    """All of the file."""
+    """All of the file of step times."""
+    return _read(FILE)
+
+
+@lru_cache(maxsize=1)
+def memory_spreads() -> tuple[Spread, ...]:
+    """All of the file of peaks of memory."""
+    return _read(MEMORY_FILE)
+
+
+def _read(file: Path) -> tuple[Spread, ...]:
     return tuple(
         Spread(
             kind=entry["kind"],
@@ -57,7 +71,7 @@ def spreads() -> tuple[Spread, ...]:
             rows=entry["rows"],
             quantiles=tuple(entry["quantiles"]),
         )
-        for entry in read_table(FILE)["spread"]
+        for entry in read_table(file)["spread"]
     )
 
 
@@ -69,6 +83,13 @@ def interval_ends(kind: str, left_out: str = "") -> Mapping[str, tuple[float, fl
     if sum(s.weight for s in mine) < ENOUGH:
         mine = [*mine, *known]
     return mixed_ends(mine)
+
+
+@lru_cache(maxsize=64)
+def memory_ends(left_out: str = "") -> Mapping[str, tuple[float, float]]:
+    """The same of what the allocator reserves at its peak; of one kind, since few sources print it."""
+    known = [s for s in memory_spreads() if s.source != left_out]
+    return mixed_ends(known) if known else dict.fromkeys(ENDS, (0.0, 0.0))
 
 
 def mixed_ends(sources: list[Spread]) -> Mapping[str, tuple[float, float]]:

@@ -1,5 +1,6 @@
 """What `foretell.estimate` says of a point: the step and its shares, memory, every message."""
 
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ class Prediction:
     """Of it, what tensors take."""
     stages: tuple[Stage, ...]
     """One rank of each pipeline stage."""
+    intervals: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """p50 and p90 of the step and of the peak."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON, less the stages."""
@@ -65,6 +68,7 @@ class Prediction:
             "peak_bytes",
             "capacity_bytes",
             "allocated_bytes",
+            "intervals",
         )
         return {**{n: getattr(self, n) for n in names}, "shares_s": dict(self.shares_s)}
 
@@ -128,6 +132,11 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
         stages=tuple(
             Stage(held_bytes=h, collectives=tuple(c)) for h, c in zip(shown, sent, strict=True)
         ),
+        intervals={
+            {"peak_memory_bytes": "peak_bytes"}.get(name, name): ends
+            for name, ends in found.intervals.items()
+            if name in ("step_s", "peak_memory_bytes")
+        },
     )
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from foretell.cost.fusion import kind_of
 from foretell.cost.kernels.gemm import WHOLE_LOAD
 from foretell.records import dataclass
-from foretell.specs._base import Num
-from foretell.workload.ops import AttentionCore, Gemm, Op, Work
+from foretell.specs._base import Num, changed
+from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Work
 
 Array = NDArray[np.float64]
 Sizes = Mapping[str, Num]
@@ -27,6 +27,20 @@ APART = {".qkv": 3.0, "ffn.up": 2.0}
 """Ends of the names of products that some frameworks run as several -> how many."""
 ADAPTERS = (".lora_a", ".lora_b")
 """Ends of the names of low-rank adapters, which stay in 16 bits too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How a framework writes down what others leave to one kernel."""
+
+    apart: bool = False
+    """Maps of one input are products of their own."""
+    repeated: bool = False
+    """Keys and values that heads share are written out for every head."""
+
+
+PLAINLY = Written()
+"""Nothing of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +87,26 @@ class CallStack:
     """Weights read, and weight gradients written."""
 
 
-def calls_of(op: Op, row: int, *, backward: bool) -> list[Call]:
+def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) -> list[Call]:
     """The kernels of one operation in one pass."""
     if isinstance(op, Gemm):
-        return _products(op, row, backward)
+        maps = maps_of(op) if written.apart else (op,)
+        calls = [c for one in maps for c in _products(one, row, backward, 1.0 / len(maps))]
+        return calls + _sums(op, row, backward)
     if isinstance(op, AttentionCore):
-        return _attention(op, row, backward)
+        calls = _attention(op, row, backward)
+        if op.flash and written.repeated:
+            moved = Work(activation_elements=_repeated(op, backward))
+            calls.append(over_memory(row, moved, "repeat", backward))
+        return calls
     work = op.backward() if backward else op.forward()
     family = "scan" if op.family == "scan" else "pointwise"
-    return [over_memory(row, work, kind_of(op), backward, family)]
+    calls = [over_memory(row, work, kind_of(op), backward, family)]
+    if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
+        # Both factors of a gated part are halves of one product: their gradients are read and joined.
+        halves = Work(activation_elements=4.0 * op.elements)
+        calls.append(over_memory(row, halves, "halves", backward))
+    return calls
 
 
 def over_memory(row: int, work: Work, kind: str, backward: bool, family: str = "pointwise") -> Call:
@@ -91,8 +116,11 @@ def over_memory(row: int, work: Work, kind: str, backward: bool, family: str = "
     )
 
 
-def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
-    """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own."""
+def _products(op: Gemm, row: int, backward: bool, cast: float) -> list[Call]:
+    """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own.
+
+    `cast` is the share of casting x that falls to this product: several maps of one input share it.
+    """
     linear = not op.name.startswith(KEPT_HIGH) and not op.name.endswith(ADAPTERS)
     work = op.forward()
     grouped = op.family == "grouped-gemm"
@@ -101,22 +129,45 @@ def _products(op: Gemm, row: int, backward: bool) -> list[Call]:
     if not grouped:
         many["load"] = WHOLE_LOAD if op.name.startswith(PADDED) else load_elements(op.n, inner)
 
-    def call(m: Num, n: Num, k: Num) -> Call:
-        sizes = {"m": m, "n": n, "k": k, **many}
+    def call(m: Num, n: Num, k: Num, cast: float, held: float = 1.0) -> Call:
+        narrow = {} if grouped else {"cast": cast, "held": held}
+        sizes = {"m": m, "n": n, "k": k, **many, **narrow}
         family = "grouped" if grouped else "gemm"
         return Call(
             family=family, linear=linear, row=row, sizes=sizes, work=work, backward=backward
         )
 
     if not backward:
-        return [call(op.m, op.n, inner)]
-    calls = [call(op.m, inner, op.n), call(inner, op.n, op.m)]
+        return [call(op.m, op.n, inner, cast)]
+    return [call(op.m, inner, op.n, 1.0), call(inner, op.n, op.m, cast, held=0.0)]
+
+
+def maps_of(op: Gemm) -> tuple[Gemm, ...]:
+    """Queries, keys and values, or both halves of a gated part, as products of their own; else itself."""
+    if op.family == "grouped-gemm" or not op.name.endswith(tuple(APART)):
+        return (op,)
+    if not np.any(op.n_kv) and op.name.endswith(".qkv"):
+        return (op,)  # keys and values are another layer's
+    if op.name.endswith("ffn.up"):
+        return (changed(op, n=0.5 * op.n),) * 2
+    pair = changed(op, n=0.5 * op.n_kv, n_kv=0.0)
+    return changed(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
+
+
+def _sums(op: Gemm, row: int, backward: bool) -> list[Call]:
+    """Passes over memory beside the products, backward."""
+    calls: list[Call] = []
     apart = next((many for end, many in APART.items() if op.name.endswith(end)), 1.0)
-    if not grouped and apart > 1.0:
+    if backward and op.family != "grouped-gemm" and apart > 1.0:
         # Each of several maps of one input has a gradient for it: these are read, and their sum written.
         joined = Work(activation_elements=(apart + 1.0) * op.m * op.k)
         calls.append(over_memory(row, joined, "join", backward))
-    if op.bias:
+    if backward and op.name.endswith(".qkv"):
+        # Slices of one product: the gradients of queries, keys and values are read and joined.
+        calls.append(
+            over_memory(row, Work(activation_elements=2.0 * op.m * op.n), "heads", backward)
+        )
+    if backward and op.bias:
         # The gradient of a bias is a sum over the rows of the outputs' gradient.
         summed = Work(activation_elements=op.groups * op.m * op.n)
         calls.append(over_memory(row, summed, "bias", backward))
@@ -157,6 +208,15 @@ def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
     return _stored_scores(op, row, work, backward)
 
 
+def _repeated(op: AttentionCore, backward: bool) -> Num:
+    """Elements of keys and values that heads share, written out for every head: read, and written; backward
+    the gradients that heads have of their own are written too, read and added up."""
+    shared = op.batch * op.kv_heads * op.kv_len * (op.qk_dim + op.v_dim)
+    every = shared * op.heads / op.kv_heads
+    moved = 2.0 * every if backward else every + shared
+    return np.where(np.asarray(op.heads) > op.kv_heads, moved, 0.0)
+
+
 def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> list[Call]:
     """Products over the whole square and, between them, passes over the scores."""
     heads = op.batch * op.heads
@@ -172,7 +232,7 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     for m, n, k in forms:
         flop = 2.0 * heads * m * n * k
         load = load_elements(op.kv_len, op.qk_dim, op.v_dim)
-        sizes = {"m": m, "n": n, "k": k, "batch": heads, "load": load}
+        sizes = {"m": m, "n": n, "k": k, "batch": heads, "load": load, "cast": 1.0, "held": 0.0}
         each = Work(matrix_flop=flop, activation_elements=heads * (m * k + k * n + m * n))
         calls.append(
             Call(family="gemm", linear=False, row=row, sizes=sizes, work=each, backward=backward)
@@ -184,9 +244,9 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     return calls
 
 
-def backward_calls(op: Op, row: int, products: int) -> list[Call]:
+def backward_calls(op: Op, row: int, products: int, *, written: Written = PLAINLY) -> list[Call]:
     """The kernels of the backward pass: of a matrix's two gradients the first `products`; 0: none."""
-    calls = calls_of(op, row, backward=True)
+    calls = calls_of(op, row, backward=True, written=written if products == 2 else PLAINLY)
     if products == 0:
         return []
     return calls[:1] if products == 1 and isinstance(op, Gemm) else calls
@@ -198,11 +258,19 @@ def both_gradients(op: Op) -> int:
 
 
 def stacked(
-    ops: Sequence[Op], width: int, products: Callable[[Op], int] = both_gradients
+    ops: Sequence[Op],
+    width: int,
+    products: Callable[[Op], int] = both_gradients,
+    *,
+    written: Written = PLAINLY,
 ) -> tuple[CallStack, ...]:
     """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops))."""
-    calls = [c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False)]
-    calls += [c for i, op in enumerate(ops) for c in backward_calls(op, i + len(ops), products(op))]
+    many = len(ops)
+    calls = [
+        c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False, written=written)
+    ]
+    for i, op in enumerate(ops):
+        calls += backward_calls(op, i + many, products(op), written=written)
     kinds = sorted({(c.family, c.linear) for c in calls})
     return tuple(
         _stack([c for c in calls if (c.family, c.linear) == kind], width) for kind in kinds

@@ -38,7 +38,11 @@ FUSED: Mapping[str, Passes] = {
     "routing": Passes(forward=1.2, backward=1.5),
     "softmax": Passes(forward=1.3, backward=1.3),
     "expert-bias": Passes(forward=0.0, backward=0.0),
+    "clamp": Passes(forward=0.0, backward=0.0),
     "join": Passes(forward=0.0, backward=0.0),
+    "heads": Passes(forward=0.0, backward=0.0),
+    "repeat": Passes(forward=0.0, backward=0.0),
+    "halves": Passes(forward=0.0, backward=0.0),
     "other": Passes(forward=1.3, backward=2.0),
 }
 """By a compiler or by hand."""
@@ -54,16 +58,26 @@ PLAIN: Mapping[str, Passes] = {
     "routing": Passes(forward=6.5, backward=3.2, kernels=4.0),
     "softmax": Passes(forward=2.2, backward=2.2, kernels=3.0),
     "join": Passes(forward=0.0, backward=0.0),
+    "heads": Passes(forward=0.0, backward=0.0),
+    "repeat": Passes(forward=0.0, backward=0.0),
+    "halves": Passes(forward=0.0, backward=0.0),
     "expert-bias": Passes(forward=7.0, backward=18.0, kernels=4.0),
+    "clamp": Passes(forward=2.0, backward=1.7, kernels=3.0),
     "other": Passes(forward=2.0, backward=3.0, kernels=2.0),
 }
 """One plain kernel after the other. A plain loss casts the scores to 32 bits and back (36 bytes a score, both
 passes); `loss16` keeps them as they are (12), as runs do whose weights are in 16 bits alone. Biases of
 experts as Megatron-Core adds them (experts.py): times the router's weight, to the rows, experts joined, back
-to 16 bits, 28 bytes an element in 32 bits; backward 36, for the gradients of rows, biases and weights. A
-kernel that has them in its epilogue moves none."""
+to 16 bits, 28 bytes an element in 32 bits; backward 36, for the gradients of rows, biases and weights. Clamps
+as it makes them before its fused activation (fused_bias_geglu.py): both halves clamped, and joined again;
+backward the gradients of each and their join. A kernel that has them in its epilogue moves none."""
 COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
 """Rotary positions in complex numbers: to 32 bits, the product, back: 6 + 8 + 6 bytes for at least 4."""
+COMPOSED_NORM = Passes(forward=9.0, backward=14.0, kernels=7.0)
+"""RMS norms operation by operation in 32 bits (to 32 bits, square, mean, product, back, times weights): 36
+bytes for at least 4; their gradients, one operation after the other, 84 for at least 6."""
+REPEATED = Passes(forward=1.0, backward=1.0)
+"""Shared keys and values written out for every head, where a framework does so."""
 JOINED = Passes(forward=0.0, backward=1.0)
 """Sums of the gradients of one input, where its maps are products of their own; elsewhere there is one."""
 COMPILED_SORTS = Passes(forward=5.4, backward=1.2, kernels=3.0)
@@ -97,7 +111,7 @@ SIDE_BY_SIDE = 6.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 KINDS = ("norm", "loss", "embedding", "routing")
 """Families of operations that are a kind by themselves."""
-NAMES = ("residual", "act", "rotate", "expert-bias")
+NAMES = ("residual", "act", "rotate", "expert-bias", "clamp")
 """Ends of the names of operations that are one."""
 
 

@@ -16,9 +16,11 @@ from foretell.cost.calls import CallStack
 from foretell.cost.fusion import (
     COMPILED_SORTS,
     COMPLEX_ROTARY,
+    COMPOSED_NORM,
     HOSTS,
     JOINED,
     PLAIN,
+    REPEATED,
     SPREAD_SORTS,
     Passes,
     passes,
@@ -29,8 +31,8 @@ from foretell.cost.kernels.experts import grouped_times
 from foretell.cost.kernels.gemm import Gemm
 from foretell.cost.kernels.spread import spread_of
 from foretell.cost.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
-from foretell.cost.precision import cast_passes, linear_format, plain_format
-from foretell.cost.software import narrow_loss
+from foretell.cost.precision import cast_passes, casts_anew, linear_format, plain_format
+from foretell.cost.software import narrow_loss, plain_where_cut
 from foretell.cost.wide import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
@@ -83,14 +85,20 @@ class OpTimes:
     """Where the coefficients come from."""
 
 
-def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> OpTimes:
-    """Times of all operations in both passes."""
+def op_times(
+    stacks: Sequence[CallStack],
+    ops: int,
+    chip: Chip,
+    plan: Plan,
+    cut: NDArray[np.bool_] | bool = False,
+) -> OpTimes:
+    """Times of all operations in both passes; `cut` says where the vocabulary is; (shapes,)."""
     width = stacks[0].matrix_flop.shape[1]
     table = np.zeros((6, 2 * ops, width))
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
     notes: list[str] = []
     power = chip_power(chip)
-    for stack in stacks:
+    for stack in [with_recasts(stack, plan) for stack in stacks]:
         dtype = call_dtype(stack, plan)
         chosen = coefficients(stack.family, dtype, chip, plan)
         engine = engine_of(chip, dtype)
@@ -102,7 +110,7 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
             stack.activation_elements * activation_bytes(plan)
             + stack.weight_elements * DTYPE_BYTES[plan.weights]
         )
-        factor, kernels = _passes(stack, plan)
+        factor, kernels = _passes(stack, plan, np.asarray(cut))
         moved = moved * factor
         seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
         some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
@@ -137,20 +145,29 @@ def op_times(stacks: Sequence[CallStack], ops: int, chip: Chip, plan: Plan) -> O
     )
 
 
-def _passes(stack: CallStack, plan: Plan) -> tuple[Array, Array]:
-    """Traffic over the least, and kernels, of each call; (calls, 1)."""
+def _passes(stack: CallStack, plan: Plan, cut: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Traffic over the least, and kernels, of each call; (calls, 1), or (calls, shapes) where a loss is plain
+    over a cut vocabulary alone."""
     if stack.family != "pointwise":
         return np.ones((len(stack.kinds), 1)), np.ones((len(stack.kinds), 1))
     apart = _passes_apart(plan)
     told = [(apart.get(kind) or passes(kind, plan.fused), back) for kind, back in stack.kinds]
     factor = [p.backward if backward else p.forward for p, backward in told]
     kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
-    return np.array(factor)[:, None], np.array(kernels)[:, None]
+    found = np.array(factor)[:, None], np.array(kernels)[:, None]
+    if plan.fused and plain_where_cut(plan.framework) and cut.any():
+        plain = passes("loss", fused=False)
+        more = [plain.backward if b else plain.forward for _, b in stack.kinds]
+        loss = np.array([kind == "loss" for kind, _ in stack.kinds])[:, None]
+        found = np.where(loss & cut, np.array(more)[:, None], found[0]), found[1]
+    return found
 
 
-def traffic_factor(kind: str, backward: bool, plan: Plan) -> float:
-    """Bytes that a kind of pass over memory moves, over the least."""
+def traffic_factor(kind: str, backward: bool, plan: Plan, *, cut: bool = False) -> float:
+    """Bytes that a kind of pass over memory moves, over the least; `cut`: over a cut vocabulary."""
     told = _passes_apart(plan).get(kind) or passes(kind, plan.fused)
+    if kind == "loss" and cut and plan.fused and plain_where_cut(plan.framework):
+        told = passes("loss", fused=False)
     return told.backward if backward else told.forward
 
 
@@ -163,12 +180,17 @@ def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
     found = {"loss": passes("loss16" if uncast else "loss", fused)}
     if software.maps_apart:
         found["join"] = JOINED
-    if not plan.fused:
-        return found
     if software.complex_rotary:
         found["rotate"] = COMPLEX_ROTARY
+    if software.repeats_keys:
+        found["repeat"] = REPEATED
+    if not plan.fused:
+        found["heads"] = Passes(forward=0.0, backward=software.joins_heads)
+        found["halves"] = Passes(forward=0.0, backward=software.joins_halves)
+        return {**found, "norm": COMPOSED_NORM} if software.norms_composed else found
     if software.plain_experts:
         found["expert-bias"] = PLAIN["expert-bias"]
+        found["clamp"] = PLAIN["clamp"]
     if software.plain_experts and plan.dispatch == "alltoall":
         found["routing"] = SPREAD_SORTS
     if software.compiled:
@@ -238,6 +260,14 @@ def fused_cast(record: Gemm, plan: Plan) -> Gemm:
         row_s=0.0,
         ragged=0.0,
     )
+
+
+def with_recasts(stack: CallStack, plan: Plan) -> CallStack:
+    """Products whose weights are cast for every use, where the framework does so."""
+    if stack.family != "gemm" or not stack.linear or not casts_anew(plan):
+        return stack
+    sizes = {**stack.sizes, "recast": cast_passes(plan) * stack.sizes["held"]}
+    return replace(stack, sizes=sizes)
 
 
 def kernel_seconds(

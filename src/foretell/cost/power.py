@@ -44,6 +44,9 @@ STEPS = 4
 """Newton steps on ln(phi): the equation is nearly straight there, and seconds are exact to 2e-4 at worst."""
 IDLE_OVER_BASE = 0.65
 """Watts at rest over those of a clocked-up chip, where a chip's are unknown: 80 of 126 on one H200."""
+WATTS_ERROR = 0.15
+"""How far the mean draw of whole steps may be off, nine cases in ten; judged: no table of draws of steps is
+known, and those of single kernels run on data that nobody wrote."""
 SHARPNESS = 4.0
 """How suddenly an op turns from memory to arithmetic: as the p-norm that joins the two in kernel times."""
 

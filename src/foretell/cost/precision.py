@@ -1,7 +1,8 @@
 """Recipes of low precision: which format products run in, what a cast moves, what is kept besides.
 
     precision  scaling   format      one scale for          casts move (over one read and one write)
-    fp8        tensor    fp8         a tensor               4/3: read 16 bits, write it and its transpose
+    fp8        tensor    fp8         a tensor               4/3: read 16 bits, write it and its transpose;
+                                                            2 where the scale is found first (torchao)
     fp8        row       fp8         a row, a column        2: the transpose has other scales, read again
     fp8        block     fp8-block   1 x 128 and 128 x 128  4/3: both directions from one tile
     mxfp8                mxfp8       32 values              4/3
@@ -15,6 +16,7 @@ chip's units take it transposed (Blackwell, scaled by tensor).
 
 from collections.abc import Mapping
 
+from foretell.catalog.frameworks import framework
 from foretell.cost.calls import KEPT_HIGH
 from foretell.cost.kernels.base import DTYPES
 from foretell.cost.software import software
@@ -50,7 +52,13 @@ def plain_format(plan: Plan) -> str:
 def cast_passes(plan: Plan) -> float:
     """Traffic of a cast over one read of 16 bits and one write of the format."""
     by_row = plan.precision == "fp8" and plan.scaling == "row"
-    return ROW_CAST_PASSES if by_row or plan.precision == "nvfp4" else CAST_PASSES
+    anew = plan.precision == "fp8" and plan.scaling == "tensor" and casts_anew(plan)
+    return ROW_CAST_PASSES if by_row or anew or plan.precision == "nvfp4" else CAST_PASSES
+
+
+def casts_anew(plan: Plan) -> bool:
+    """Whether the framework finds scales, and casts weights, for every use."""
+    return framework(plan.framework).casts_anew
 
 
 def is_narrow(op: Op) -> bool:

@@ -63,6 +63,9 @@ class Software:
     """What the allocator reserves beyond what tensors take, as a share of that, where modules are plain."""
     narrow: bool = False
     """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
+    gathered_kept: bool = False
+    """Inputs that sequence parallelism gathered may stay kept, in the place of a rank's part: a version or an
+    option decides, so that the peak is as said or higher (memory_interval.py)."""
 
 
 PLAIN = Software()
@@ -77,12 +80,16 @@ BY_FRAMEWORK: Mapping[str, Software] = {
     ),
     "megatron-deepspeed": Software(),
     # Its versions differ in whether they keep inputs that sequence parallelism gathered: 14 % has both.
-    "nanotron": Software(buckets=True, gathered_stay=True, plain_share=0.14),
+    "nanotron": Software(buckets=True, gathered_stay=True, plain_share=0.14, gathered_kept=True),
     "flash-attn": Software(loss_fused=True, loss_fused_cut=True),
     "fsdp": Software(one_copy=True),
     "fsdp-compiled": Software(loss_fused=True, one_copy=True),
-    "torchtitan": Software(loss_fused=True, loss_cut_bytes=DTENSOR_LOSS_BYTES, one_copy=True),
-    "torchtitan-2024": Software(loss_cut_bytes=DTENSOR_LOSS_BYTES, one_copy=True),
+    "torchtitan": Software(
+        loss_fused=True, loss_cut_bytes=DTENSOR_LOSS_BYTES, one_copy=True, gathered_kept=True
+    ),
+    "torchtitan-2024": Software(
+        loss_cut_bytes=DTENSOR_LOSS_BYTES, one_copy=True, gathered_kept=True
+    ),
     "internevo": Software(),
     "jax": Software(loss_fused=True, loss_fused_cut=True),
     "neuronx": Software(loss_fused=True, loss_fused_cut=True),
@@ -91,12 +98,19 @@ BY_FRAMEWORK: Mapping[str, Software] = {
 }
 """By the framework's name in a plan. The fused loss and the placeholders are read off runs of Megatron-LM and
 Transformer Engine on B200 that print allocated bytes, buckets and gathered weights off the bytes that
-nanotron logs at the end of a step; the rest is from the frameworks' code, recalled."""
+nanotron logs at the end of a step; the rest is from the frameworks' code, recalled. Gathered inputs: nanotron
+has the option `tp_recompute_allgather`, and PyTorch's DTensors keep what they gathered."""
 
 
 def software(framework: str) -> Software:
     """What a plan's framework holds; nothing special where its name is not known."""
     return BY_FRAMEWORK.get(framework.partition(LEFT_OUT)[0], PLAIN)
+
+
+def plain_where_cut(framework: str) -> bool:
+    """Whether the loss is plain kernels over a cut vocabulary though one kernel over a whole one."""
+    held = software(framework)
+    return held.loss_fused and not held.loss_fused_cut
 
 
 def narrow_loss(plan: Plan) -> bool:

@@ -26,6 +26,7 @@ from foretell.economics.packages import Priced, priced, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf, renamed, times, total
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.intervals import Intervals, watts_cause
 from foretell.specs._base import Num
 from foretell.specs.cost import CostAnswer, Figure
 from foretell.specs.package import Package
@@ -68,6 +69,8 @@ class Work:
     """Operations of the model, each counted once."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What else is told."""
+    intervals: Intervals = field(default_factory=dict)
+    """Of what is told of the work itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +144,7 @@ def billed(
         drivers=drivers(tree.usd, case, most=len(case.knobs)),
         assumptions=tuple(said),
         overrides=seen,
+        work_intervals=work.intervals,
     )
 
 
@@ -287,7 +291,8 @@ def _with_work(work: Work, figures: Sheet, said: list[str]) -> Sheet:
     if watts is None:
         watts = figures.figures["site.mean_load"].value * limit
         said.append("The draw of a chip is not known: a usual share of its highest is taken.")
-    ends = (0.85 * watts, max(min(1.15 * watts, limit), watts))
+    less, more = watts_cause(watts, limit)["p90"]
+    ends = (less * watts, more * watts)
     return figures.with_figure(
         Figure(path=WATTS, value=watts, low=ends[0], high=ends[1], source="the estimate; 15 % either way, "
                "and no more than the limit, are judged", status="inferred")

@@ -74,8 +74,10 @@ def estimate_metrics(told: Mapping[str, Any]) -> Metrics:
         found |= {
             f"interval/step_s_{name}_{end}": v for end, v in zip(("low", "high"), ends, strict=True)
         }
+    found |= _intervals(told, "intervals")
     for name, value in (told.get("run") or {}).items():
         found |= _number(f"run/{name}", value)
+    found |= _intervals(told.get("run") or {}, "intervals/run")
     return found
 
 
@@ -86,12 +88,12 @@ def served_metrics(told: Mapping[str, Any]) -> Metrics:
         for name, ends in ranges.items():
             for end, value in zip(("low", "high"), ends, strict=True):
                 found |= _number(f"interval/{latency}_{name}_{end}", value)
-    return found
+    return found | _intervals(told, "intervals")
 
 
 def choice_metrics(told: Mapping[str, Any]) -> Metrics:
     """The numbers of one way to serve a rate."""
-    return _named(told, CHOICE)
+    return _named(told, CHOICE) | _intervals(told, "intervals")
 
 
 def plan_config(plan: Plan) -> dict[str, Any]:
@@ -160,6 +162,16 @@ def _named(told: Mapping[str, Any], keys: Mapping[str, str]) -> Metrics:
                 found |= _number(f"{key}/{inner}", number)
         else:
             found |= _number(key, value)
+    return found
+
+
+def _intervals(told: Mapping[str, Any], prefix: str) -> Metrics:
+    """Ends of every interval of an answer: intervals/mfu_p90_low."""
+    found: Metrics = {}
+    for name, levels in (told.get("intervals") or {}).items():
+        for level, ends in levels.items():
+            for end, value in zip(("low", "high"), ends, strict=True):
+                found |= _number(f"{prefix}/{name}_{level}_{end}", value)
     return found
 
 

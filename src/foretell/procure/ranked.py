@@ -48,6 +48,11 @@ class Kind:
     no_price: str | None = None
     """Why nothing of money is known of it, though of the rest."""
 
+    @property
+    def intervals(self) -> dict[str, Mapping[str, tuple[float, float]]]:
+        """The same under the name that every result has; empty where it cannot be."""
+        return {name: ends for name, ends in (self.interval or {}).items() if ends is not None}
+
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
         bought = self.cluster
@@ -60,6 +65,7 @@ class Kind:
             "tokens_per_s": self.tokens_per_s,
             "usd_per_million_tokens": self.usd_per_million_tokens,
             "interval": self.interval,
+            "intervals": self.intervals,
             "workloads": {one.part.workload: one.facts for one in self.works},
             "problem": self.problem,
             "no_price": self.no_price,

@@ -9,6 +9,7 @@ from foretell.bills import estimate_bill, service_bill
 from foretell.economics.owning import CHIP, NODE
 from foretell.economics.work import HOURS_OF_WORK, RENT_PATH
 from foretell.errors import Infeasible, Problem
+from foretell.intervals import request_time
 from foretell.procure.clusters import Given
 from foretell.search.flags import RUN
 from foretell.search.ranking import SERVED, TRAINED, Part
@@ -113,14 +114,7 @@ def _served(asked: Question, name: str, share: float, gpus: int, levels: Levels)
         raise Infeasible([Problem(path=f"tpot ({name})", value=levels.tpot_ms, message=message)])
     one, served = best
     bill = service_bill(served, one, asked.payment)
-    steps = max(served.osl - 1.0, 0.0)
-    whole = served.ttft_ms.mean + steps * served.tpot_ms.mean
-    interval = served.interval or {}
-    ends = (1.0, 1.0)
-    if interval:
-        first, later = interval["ttft_ms"]["p90"], interval["tpot_ms"]["p90"]
-        low, high = ((a + steps * b) / whole for a, b in zip(first, later, strict=True))
-        ends = (min(low, 1.0), max(high, 1.0))
+    ends = request_time(served)["p90"]
     facts = {
         "plan": served.plan, "fits": "yes", "replicas": served.replicas,
         "concurrency": served.concurrency, "ttft_ms": served.ttft_ms.mean,

@@ -1,5 +1,6 @@
 """One estimate on one screen, in the units that training logs print."""
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from foretell.cost.memory import CLOSE_SHARE
@@ -69,34 +70,57 @@ def rates(result: Estimate) -> "Table":
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
     share = result.peak_memory_bytes / result.memory_capacity_bytes
-    grid.add_row("step time", f"{result.step_s * 1e3:,.1f} ms per iteration{_interval(result)}")
+    found = result.intervals
+    peak = found.get("peak_memory_bytes")
+    step = ninety(found.get("step_s"), lambda s: f"{s * 1e3:,.1f}")
+    grid.add_row("step time", f"{result.step_s * 1e3:,.1f} ms per iteration{step}")
     grid.add_row(
         "throughput",
-        f"{result.tokens_per_s:,.0f} tokens/s   {result.tokens_per_s_per_gpu:,.1f} tokens/s/GPU",
+        f"{result.tokens_per_s:,.0f} tokens/s   {result.tokens_per_s_per_gpu:,.1f} tokens/s/GPU"
+        + ninety(found.get("tokens_per_s_per_gpu"), lambda rate: f"{rate:,.1f}"),
     )
     grid.add_row(
         "per GPU",
-        f"{result.tflops_per_gpu:,.1f} TFLOP/s/GPU   MFU {result.mfu:.1%}   HFU {result.hfu:.1%}",
+        f"{result.tflops_per_gpu:,.1f} TFLOP/s/GPU   MFU {result.mfu:.1%}   HFU {result.hfu:.1%}"
+        + ninety(found.get("mfu"), lambda mfu: f"{mfu:.1%}", "MFU"),
     )
     grid.add_row(
         "peak memory",
         f"{gib(result.peak_memory_bytes)} of {gib(result.memory_capacity_bytes)} GiB ({share:.1%})"
-        f"   {FITS[result.fits]}",
+        + (f"{ninety(peak, gib)}\n" if peak else "   ")
+        + fit_words(result),
     )
     if result.energy_joules is not None:
         watts = result.energy_joules / result.step_s / result.gpus
-        per_token = result.energy_joules / (result.tokens_per_s * result.step_s)
-        grid.add_row("energy", f"{watts:,.0f} W/GPU   {per_token:,.3g} J/token, chips alone")
+        tokens = result.tokens_per_s * result.step_s
+        grid.add_row(
+            "energy",
+            f"{watts:,.0f} W/GPU   {result.energy_joules / tokens:,.3g} J/token, chips alone"
+            + ninety(found.get("energy_joules"), lambda joules: f"{joules / tokens:,.3g}"),
+        )
     grid.add_row("limited by", result.limited_by)
     return grid
 
 
-def _interval(result: Estimate) -> str:
-    """How sure: where nine in ten such runs should be."""
-    if result.interval is None:
+def ninety(
+    interval: Mapping[str, tuple[float, float]] | None, form: Callable[[float], str], name: str = ""
+) -> str:
+    """How sure: where nine in ten such cases should be; empty where nothing is known. `name` tells which
+    number of a line it is of, where that is not the last one."""
+    if interval is None:
         return ""
-    low, high = result.interval["p90"]
-    return f"   90%: {low * 1e3:,.1f} to {high * 1e3:,.1f}"
+    low, high = interval["p90"]
+    return f"   90%: {name + ' ' if name else ''}{form(low)} to {form(high)}"
+
+
+def fit_words(result: Estimate) -> str:
+    """Whether it fits by what is predicted, and how likely that is by the peak's interval."""
+    likely = result.fit_probability
+    if likely is None:
+        return FITS[result.fits]
+    shown = f"{min(max(likely, 0.01), 0.99):.0%}"
+    edge = "below " if likely < 0.01 else "above " if likely > 0.99 else ""
+    return f"{FITS[result.fits]} ({edge}{shown} likely to)"
 
 
 def time_table(tree: Leaf) -> "Table":
@@ -137,9 +161,11 @@ def run_table(run: Run) -> "Table":
     )
     made.add_row("steps", f"{run.steps:,.0f}")
     made.add_row("days", f"{run.days:,.2f}   90%: {low:,.2f} to {high:,.2f}")
-    made.add_row("GPU-hours", f"{run.gpu_hours:,.0f}")
+    hours = ninety(run.intervals.get("gpu_hours"), lambda value: f"{value:,.0f}")
+    made.add_row("GPU-hours", f"{run.gpu_hours:,.0f}{hours}")
     if run.energy_joules is not None:
-        made.add_row("energy", f"{run.energy_joules / 3.6e9:,.1f} MWh, chips alone")
+        ends = ninety(run.intervals.get("energy_joules"), lambda value: f"{value / 3.6e9:,.1f}")
+        made.add_row("energy", f"{run.energy_joules / 3.6e9:,.1f} MWh, chips alone{ends}")
     made.add_row(
         "goodput",
         f"{run.goodput:.1%}: checkpoints leave {run.checkpoint_share:.2%}, work done again "

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from foretell.memory_answer import MemoryAnswer, of_stage
 from foretell.report.console import table
-from foretell.report.estimate import FITS, headline
+from foretell.report.estimate import fit_words, gib, headline, ninety
 from foretell.timeline import StageLine
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def memory_text(found: MemoryAnswer) -> "RenderableType":
     peak, when = full.line.peak
     have = found.step.capacity_bytes / GIB
     need = told.peak_memory_bytes / GIB
-    answer = f"{need:.1f} of {have:.1f} GiB, {FITS[told.fits]}"
+    ends = ninety(found.intervals["peak_memory_bytes"], gib)
+    answer = f"{need:.1f} of {have:.1f} GiB, {fit_words(told)}{ends}"
     fullest = (
         f"Stage {full.stage} is the fullest: {peak / GIB:.1f} GiB of tensors, {when:.3g} s into a step of "
         f"{found.step.step_s:.3g} s."

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 COLUMNS = (
-    "GPUs", "ms/step", "compute", "exposed", "hidden", "bubble", "other", "tokens/s/GPU", "eff. %", "GiB",
+    "GPUs", "ms/step", "90%", "compute", "exposed", "hidden", "bubble", "other", "tokens/s/GPU", "eff. %",
+    "GiB",
 )  # fmt: skip
 """Of a table of points; milliseconds unless said otherwise."""
 MEANING = (
@@ -64,9 +65,12 @@ def _cells(point: Point) -> list[str]:
         point.bubble_s,
         point.other_s,
     )
+    step, *shares = (f"{1e3 * (value or 0.0):,.1f}" for value in seconds)
     return [
         str(point.gpus),
-        *(f"{1e3 * (value or 0.0):,.1f}" for value in seconds),
+        step,
+        " to ".join(f"{1e3 * end:,.0f}" for end in (point.interval or {}).get("p90", ())),
+        *shares,
         f"{point.tokens_per_s_per_gpu or 0.0:,.0f}",
         "" if point.efficiency is None else f"{100 * point.efficiency:.1f}",
         gib(point.peak_memory_bytes or 0.0),

@@ -94,7 +94,8 @@ def _over_sources(scores: Mapping[str, Any]) -> list[str]:
     if scores["memory_rows"]:
         said.append(
             f"peak memory of {scores['memory_rows']:,} rows: median error "
-            f"{percent(scores['memory_median_ape'])}, signed {percent(scores['memory_median_error'])}"
+            f"{percent(scores['memory_median_ape'])}, signed {percent(scores['memory_median_error'])}; "
+            f"{percent(scores['memory_inside_p90'])} inside the 90 % interval"
         )
     for name, found in scores.get("simulated", {}).items():
         said.append(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from foretell.report.console import bar, table
-from foretell.report.estimate import bullets
+from foretell.report.estimate import bullets, ninety
 from foretell.specs.served import Percentiles, Served
 
 if TYPE_CHECKING:
@@ -87,11 +87,12 @@ def latencies(found: Served) -> "Table":
     rows: tuple[tuple[str, str, Percentiles], ...] = (
         ("TTFT", "ttft_ms", found.ttft_ms),
         ("TPOT", "tpot_ms", found.tpot_ms),
-        ("TPOT with the first", "", found.tpot_with_first_ms),
-        ("end to end", "", found.e2e_ms),
+        ("TPOT with the first", "tpot_with_first_ms", found.tpot_with_first_ms),
+        ("end to end", "e2e_ms", found.e2e_ms),
     )
+    intervals = found.intervals
     for name, key, value in rows:
-        interval = (found.interval or {}).get(key)
+        interval = intervals.get(key)
         told = "" if interval is None else f"{interval['p90'][0]:,.1f} to {interval['p90'][1]:,.1f}"
         cells = (value.mean, value.p50, value.p90, value.p95, value.p99)
         made.add_row(name, *(f"{cell:,.1f}" for cell in cells), told)
@@ -102,6 +103,7 @@ def rates(found: Served) -> "Table":
     """Rates, memory, cost and energy."""
     from rich.table import Table
 
+    intervals = found.intervals
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
@@ -109,7 +111,8 @@ def rates(found: Served) -> "Table":
         "throughput",
         f"{found.output_tokens_per_s:,.0f} output tokens/s   "
         f"{found.output_tokens_per_s_per_gpu:,.1f} per GPU   "
-        f"{found.output_tokens_per_s_per_user:,.1f} per user   {found.requests_per_s:,.2f} requests/s",
+        f"{found.output_tokens_per_s_per_user:,.1f} per user   {found.requests_per_s:,.2f} requests/s"
+        + _rates_sure(found),
     )
     grid.add_row(
         "batch",
@@ -125,10 +128,25 @@ def rates(found: Served) -> "Table":
     grid.add_row(
         "energy",
         f"{found.joules_per_token:,.2f} J per output token, prompts included   "
-        f"{found.tokens_per_joule:,.3f} tokens/J",
+        f"{found.tokens_per_joule:,.3f} tokens/J"
+        + ninety(intervals.get("joules_per_token"), lambda joules: f"{joules:,.2f} J"),
     )
     grid.add_row("limited by", found.limited_by)
     return grid
+
+
+def _rates_sure(found: Served) -> str:
+    """90 % intervals of the rates; one that is given is answered however long each request takes."""
+    if not found.intervals:
+        return ""
+
+    def ends(name: str, form: str) -> str:
+        return " to ".join(format(end, form) for end in found.intervals[name]["p90"])
+
+    user = f"{ends('output_tokens_per_s_per_user', ',.1f')} per user"
+    if found.rate is not None:
+        return f"\n90%: {user}"
+    return f"\n90%: {ends('output_tokens_per_s', ',.0f')} output tokens/s   {user}"
 
 
 def cost_text(found: Served) -> str:
@@ -138,8 +156,17 @@ def cost_text(found: Served) -> str:
     return (
         f"${found.usd_per_million_input_tokens:,.3f} per million input tokens, "
         f"${found.usd_per_million_output_tokens:,.3f} per million output tokens "
-        f"(${found.usd_per_chip_hour:,.2f} a GPU-hour: {found.price_source})"
+        f"(${found.usd_per_chip_hour:,.2f} a GPU-hour: {found.price_source})" + _cost_sure(found)
     )
+
+
+def _cost_sure(found: Served) -> str:
+    """90 % interval of the price of answers: the time of a request and the offers."""
+    ends = found.intervals.get("usd_per_million_output_tokens")
+    if ends is None:
+        return ""
+    low, high = ends["p90"]
+    return f"\n90%: ${low:,.3f} to ${high:,.3f} per million output tokens"
 
 
 def step_table(found: Served) -> "Table":

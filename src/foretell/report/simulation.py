@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from foretell.report.console import table
-from foretell.report.estimate import bullets, gib, headline
+from foretell.report.estimate import bullets, gib, headline, ninety
 from foretell.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -47,8 +47,10 @@ def step_line(result: Simulation) -> "Text":
     return Text.assemble(
         ("simulated step ", "dim"),
         (f"{result.step_s * 1e3:,.1f} ms", "bold"),
+        ninety(result.intervals.get("step_s"), lambda step_s: f"{step_s * 1e3:,.1f}"),
         f"   closed form {closed.step_s * 1e3:,.1f} ms ({off:+.1%})",
-        f"   {played['tflops_per_gpu']:,.1f} TFLOP/s/GPU   MFU {played['mfu']:.1%}",
+        f"\n{'':15}{played['tflops_per_gpu']:,.1f} TFLOP/s/GPU   MFU {played['mfu']:.1%}"
+        + ninety(result.intervals.get("mfu"), lambda mfu: f"{mfu:.1%}"),
     )
 
 

@@ -33,7 +33,9 @@ def size_text(found: Sizing) -> "RenderableType":
         ("      ", "dim"),
         f"{told} TTFT {w.ttft_ms:g} ms and TPOT {w.tpot_ms:g} ms at {found.percentile}: "
         f"{best.ttft_ms:,.0f} ms and {best.tpot_ms:.1f} ms; "
-        f"{100 * best.headroom:.0f} % headroom",
+        f"{100 * best.headroom:.0f} % headroom\n",
+        ("90%:  ", "dim"),
+        sure(found),
     )
     parts: list[RenderableType] = [head, Text(), options_table(found), Text(), front_table(found)]
     said = [
@@ -42,6 +44,21 @@ def size_text(found: Sizing) -> "RenderableType":
         f"{found.evaluated:,} layouts x batch limits in closed form; options marked * were played",
     ]
     return Group(*parts, Text(), bullets("Assumed", said))
+
+
+def sure(found: Sizing) -> str:
+    """Where the chips for this rate, the latencies and the price lie in nine cases of ten."""
+
+    def ends(name: str, form: str) -> str:
+        low, high = (format(end, form) for end in intervals[name]["p90"])
+        return low if low == high else f"{low} to {high}"
+
+    intervals = found.intervals
+    said = f"{ends('gpus', ',.0f')} GPUs; TTFT {ends('ttft_ms', ',.0f')} ms, "
+    said += f"TPOT {ends('tpot_ms', ',.1f')} ms"
+    if "usd_per_million_output_tokens" in intervals:
+        said += f"; {ends('usd_per_million_output_tokens', ',.2f')} $/M out"
+    return said
 
 
 def options_table(found: Sizing) -> "Table":

@@ -5,19 +5,22 @@ as good, and on some whose bandwidths between nodes are a factor of what they ar
 and sensitivity come out of one evaluation, as in search/sensitivity.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.answer import fits, plan_flops
-from foretell.breakdown import largest_share, time_tree
-from foretell.certainty import EXCHANGES
+from foretell.breakdown import HELD, LOST, largest_share, time_tree
+from foretell.certainty import EXCHANGES, node
 from foretell.cost.op_times import required_dtypes
 from foretell.errors import Infeasible
 from foretell.estimate import Rows, evaluate_rows, stages_of_plans
 from foretell.explain import bound_words
+from foretell.intervals import Interval, cause, times, turned
+from foretell.memory_interval import peak_interval
 from foretell.plan_checks import check_choices, check_size
 from foretell.records import dataclass
 from foretell.replicas import sent_seconds, shares_of
@@ -32,6 +35,7 @@ from foretell.specs.plan import (
     Plans,
     batch_of,
 )
+from foretell.specs.result import Leaf
 from foretell.specs.scenario import Scenario
 from foretell.tables import Tables, select, tables_of
 from foretell.units import format as show
@@ -166,6 +170,12 @@ def _told(batch: Batch, row: int, asked: Asked) -> Point:
     sent_s = float(batch.sent_s[row, int(rows.slowest[0])])
     model_flop, _ = plan_flops(scenario, plans, tables)
     per_gpu = model_flop / step_s / job.gpus
+    rates: dict[str, Any] = {
+        "tokens_per_s": job.tokens_per_step / step_s,
+        "tokens_per_s_per_gpu": job.tokens_per_step / step_s / job.gpus,
+        "tflops_per_gpu": per_gpu / 1e12,
+        "mfu": per_gpu / float(chip.matrix_flop_per_s[required_dtypes(asked.plan)[-1]]),
+    }
     peak = float(rows.peak_bytes[0])
     steps = batch.rows.step_s[row : row + batch.systems]
     slopes = elasticities(steps[: 1 + 3 * len(numbers)], numbers)
@@ -178,10 +188,8 @@ def _told(batch: Batch, row: int, asked: Asked) -> Point:
         _point(scenario, asked, fits(peak, capacity), need if peak > capacity else None),
         step_s=step_s,
         interval=tree.interval,
-        tokens_per_s=job.tokens_per_step / step_s,
-        tokens_per_s_per_gpu=job.tokens_per_step / step_s / job.gpus,
-        tflops_per_gpu=per_gpu / 1e12,
-        mfu=per_gpu / float(chip.matrix_flop_per_s[required_dtypes(asked.plan)[-1]]),
+        intervals=_intervals(batch, row, asked.plan, tree, rates),
+        **rates,
         compute_s=compute_s,
         exposed_communication_s=exposed_s,
         hidden_communication_s=max(sent_s - shares.get("data_parallel", 0.0), 0.0),
@@ -198,6 +206,26 @@ def _told(batch: Batch, row: int, asked: Asked) -> Point:
             for place, factor in enumerate(BANDWIDTHS)
         },
     )
+
+
+def _intervals(
+    batch: Batch, row: int, plan: Plan, tree: Leaf, rates: Mapping[str, float]
+) -> dict[str, Interval]:
+    """Of a point: its step, its rates, its peak, and the kernels and exchanges of the step."""
+    step = cause(tree.value, tree.interval)
+    memory, stage = batch.rows.memory, int(batch.rows.fullest[row])
+    held = {name: float(getattr(memory, name)[row, stage]) for name in (*HELD, *LOST)}
+    asked = batch.scenario
+    parts = {
+        name: node(name, [child for child in tree.children if child.name in names]).interval
+        for name, names in (("compute_s", WORKING), ("exposed_communication_s", EXCHANGES))
+    }
+    return {
+        "step_s": times(tree.value, step),
+        **{name: times(value, turned(step)) for name, value in rates.items()},
+        "peak_memory_bytes": peak_interval(asked.model, asked.job.seq_len, plan, held),
+        **{name: ends for name, ends in parts.items() if ends},
+    }
 
 
 def _row(rows: Rows, row: int) -> Rows:

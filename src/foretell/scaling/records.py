@@ -31,6 +31,8 @@ class Point:
     """Time of a step."""
     interval: Mapping[str, tuple[float, float]] | None = None
     """Of the step: p50 and p90."""
+    intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    """p50 and p90 of every predicted number, by its name; a ratio of two predictions has none."""
     tokens_per_s: float | None = None
     """Throughput."""
     tokens_per_s_per_gpu: float | None = None

@@ -34,7 +34,11 @@ Array = NDArray[np.float64]
 FULL = 4.0
 """Requests in flight over those that fit, where more come than can be answered."""
 ROUNDS = 40
-"""Rounds in which the time per token, or the number in flight, goes half the way to what it asks for."""
+"""Most rounds in which the time per token, or the number in flight, goes to where it asks for itself."""
+STILL = 1e-10
+"""Share by which it still moves in the last of them."""
+STEEPEST = 0.9
+"""Largest slope of what is asked for over what is, in such a round: the step is at most ten times the gap."""
 CROWDED = 0.95
 """Share of the time, or of the places, from which the next request waits for one to go."""
 HIGHEST = 0.999
@@ -82,10 +86,15 @@ def crowded(
     """
     flight, answer = 1.0, 0.5 * (1.0 + traffic.least) * float(traffic.osl)
     found = steady(times, memory, replace(traffic, concurrency=flight, waves=1e9))
+    last = None
     for _ in range(ROUNDS):
         spent = float(found.ttft_steady_s + (answer - 1.0) * found.tpot_s)
-        flight = max(0.5 * (flight + min(rate * spent, FULL * float(found.fit_batch))), 1.0)
+        here = np.array(flight), np.array(min(rate * spent, FULL * float(found.fit_batch)))
+        flight = max(float(nearer(*here, last)), 1.0)
+        last = here
         found = steady(times, memory, replace(traffic, concurrency=flight, waves=1e9))
+        if abs(flight - float(here[0])) <= STILL * flight:
+            break
     return found, flight
 
 
@@ -99,11 +108,12 @@ def open_state(times: StepTimes, loop: Loop, met_s: tuple["Meeting", Array], rat
     under_way = (1.0 - busy) * at.step_s + busy * at.span_s / loop.chunks
     # With nobody there, nothing is under way.
     under_way = under_way * -np.expm1(-(at.beside + busy))
-    own_k = np.minimum(1.0 + rate * (under_way + waits_s), np.maximum(loop.most, 1.0))
+    most = loop.most(at.beside)
+    own_k = np.minimum(1.0 + rate * (under_way + waits_s), most)
     own_s = loop.chunks * times.seconds(reading(loop, own_k, at.beside))
     inside = own_s + waits_s + (loop.answer - 1.0) * tpot
-    servers = np.maximum(loop.most, 1.0) * d.pp
-    widest = loop.chunks * times.seconds(reading(loop, loop.most, at.beside))
+    servers = most * d.pp
+    widest = loop.chunks * times.seconds(reading(loop, most, at.beside))
     queued = queue_s(rate * widest / servers, servers, widest, 0.5)
     queued = queued + queue_s(rate * inside / loop.fit, loop.fit, inside, 1.0)
     late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
@@ -132,13 +142,30 @@ def settled(times: StepTimes, loop: Loop, rate: float) -> tuple[Meeting, Array]:
     """What a request meets once the time per token and the batch agree, and that time."""
     d = times.deployment
     at = met(times, loop, rate, np.zeros_like(loop.n), np.zeros_like(loop.n))
-    tpot = at.step_s / (1.0 + d.accepted)
+    tpot, last = at.step_s / (1.0 + d.accepted), None
     for _ in range(ROUNDS):
         beside = np.minimum(rate * (loop.answer - 1.0) * tpot, loop.fit)
         at = met(times, loop, rate, beside, at.span_s / loop.chunks)
         token = at.step_s / (1.0 + d.accepted)
-        tpot = 0.5 * (tpot + token / (1.0 - np.minimum(at.taken, HIGHEST)))
+        here = tpot, token / (1.0 - np.minimum(at.taken, HIGHEST))
+        tpot, last = nearer(*here, last), here
+        if np.all(np.abs(tpot - here[0]) <= STILL * tpot):
+            break
     return at, tpot
+
+
+def nearer(value: Array, asked: Array, last: tuple[Array, Array] | None) -> Array:
+    """The next value of a fixed point: where the line through this round and the last meets its own value.
+
+    A first round goes half the way, and so does one after which nothing moved; what is asked for may fall
+    with the value (no more than as fast) or grow with it (STEEPEST), so that no step runs away.
+    """
+    if last is None:
+        return np.asarray(0.5 * (value + asked))
+    moved = value - last[0]
+    slope = (asked - last[1]) / np.where(moved == 0.0, np.inf, moved)
+    slope = np.clip(np.where(moved == 0.0, -1.0, slope), -1.0, STEEPEST)
+    return np.asarray(value + (asked - value) / (1.0 - slope))
 
 
 def met(times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Array) -> Meeting:
@@ -146,7 +173,7 @@ def met(times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Arra
     d = times.deployment
     all_here = StepLoad(decoding=beside + 1.0, context_tokens=(beside + 1.0) * loop.context)
     step = times.seconds(all_here)
-    k = np.minimum(met_together(rate / d.pp, step, before_s), np.maximum(loop.most, 1.0))
+    k = np.minimum(met_together(rate / d.pp, step, before_s), loop.most(beside))
     span = loop.chunks * times.seconds(reading(loop, k, beside))
     stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp
     return Meeting(beside=beside, step_s=step, k=k, span_s=span, stall_s=stall, taken=rate * stall)

@@ -26,6 +26,11 @@ WHOLE_MIXTURES = ("nemotron",)
 """Families of mixtures whose checkpoints in 4 bits have all of their matrices so."""
 
 
+def mixture_of(model: Model) -> bool:
+    """Whether a model has routed experts."""
+    return any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
+
+
 def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
     """Formats of the dense matrices and of the experts, of a checkpoint or of a named precision.
 
@@ -37,7 +42,7 @@ def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
     dense, experts = STORED.get(name, ("bf16", "bf16"))
     if name == "fp8" and model.family.startswith(BLOCKS):
         return "fp8-block", "fp8-block"
-    mixture = any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
+    mixture = mixture_of(model)
     narrow = name in ("nvfp4", "mxfp4") and not model.family.startswith(WHOLE_MIXTURES)
     if mixture and (narrow or model.family.startswith(EXPERTS_ALONE.get(name, ()))):
         return "bf16", experts

@@ -18,6 +18,7 @@ from foretell.cost.fusion import passes
 from foretell.cost.kernels.base import DTYPES, attainable, engine_of
 from foretell.cost.kernels.choose import Chosen, catalogue_surfaces, choose
 from foretell.cost.kernels.experts import experts_seconds
+from foretell.cost.kernels.transfer import SAME_UNITS
 from foretell.cost.power import (
     BITS,
     ChipPower,
@@ -48,6 +49,11 @@ SPLIT_S = 9e-6
 tables of nvfp4 have none that splits (22 us at k 8192 whatever n)."""
 NARROW_MEMORY = 0.75
 """Share of the bandwidth that such tactics reach at least."""
+NARROW_COMPUTE = 0.65
+"""Share of the peak of 4 bits that an engine's tactics reach at least. Tables have 0.54 to 0.57, 1.5 times
+the rate in 8 bits; cuBLAS 12.9 reaches up to 2.3 times (developer.nvidia.com/blog/boosting-matrix-
+multiplication-speed-and-flexibility-with-nvidia-cublas-12-9), and with 0.65 prompts of Llama-3.1-70B in 4 and
+in 8 bits are as far off as each other, under TensorRT-LLM and under vLLM."""
 DECODE_SHARE = 0.6
 """Share of the matrix peak that attention of single queries reaches."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
@@ -145,7 +151,8 @@ class Kernels:
             return None
         known = catalogue_surfaces()
         own = [s for s in known if (s.family, s.dtype, s.software) == (family, dtype, first)]
-        return own or None
+        apart = [s for s in known if s.family == family and s.architecture in SAME_UNITS]
+        return [*own, *apart] if own else None
 
     def cost(
         self, ops: Sequence[Op], counts: Sequence[float], width: int, phase: str = "token"
@@ -338,6 +345,8 @@ def narrow_product(dtype: str, record: Any, plain: Any, untuned: bool) -> Any:
         "launch_s": np.minimum(record.launch_s, plain.launch_s),
         "quantise": FUSED_CAST * record.quantise,
     }
+    if DTYPES[dtype].peak == "fp4":
+        changed["compute"] = np.maximum(record.compute, NARROW_COMPUTE)
     if DTYPES[dtype].peak == "fp4" and untuned:
         changed["step_s"] = np.minimum(record.step_s, plain.step_s)
         changed["split_s"] = np.minimum(record.split_s, SPLIT_S)

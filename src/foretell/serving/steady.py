@@ -2,18 +2,22 @@
 
 With n sequences in the engine, prompts of L tokens, answers of O, t_d a decode step, t_m one with k prompts:
 
-    s      = (O - 1) TPOT / ((O - 1) TPOT + t_m + W)  share that has read its prompt: s n decode at once
-    TPOT   = t_d + s (n - 1) / O x (t_m - t_d) / k    prompts of the others interrupt (or join) the decoding
-    X      = n / ((O - 1) TPOT + t_m + W)             requests a second, at most k / t_m
+    D      = (O - 1) t_d + (n - 1) (O - 1) / O x D / (D + t_m + W) x (t_m - t_d) / k    of an answer: its own
+             steps, and the prompts of the others that interrupt (or join) them; at most (O - 1) t_m, a
+             prompt in every step
+    TPOT   = D / (O - 1)
+    X      = n / (D + t_m + W), at most k / t_m       requests a second
+    s      = X D / n                                  share that decodes at once
     k      = X (t_m + W), at least s n / O (answers that end in one decode step) and 1, at most what a step's
-             token budget takes
-    TTFT   = t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k x (c - 1) / c: a request
-             of a loop finds the prompts of the c - 1 others under way, never its own
+             token budget takes beside the decoding
+    TTFT   = c / X - D, which holds t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k x
+             (c - 1) / c: a request of a loop finds the prompts of the c - 1 others under way, never its own
     start  = the first wave is sent at once: its prompts follow each other in steps of the token budget
 
-TTFT is one span, from arrival to the first token; where fewer than are in flight fit, the others wait
-(c - n) / X. A prefill-first engine has its prompts in steps of their own, so that the decoding waits for all
-of t_m. All of it broadcasts over concurrency and lengths.
+TTFT is one span, from arrival to the first token. Where fewer than are in flight fit, or steps are full of
+prompts (X = k / t_m, D = (O - 1) t_m), the rest of c / X is a queue: all that is over k O in flight. Near
+there prompts wait for each other already (line_s). A prefill-first engine has its prompts in steps of their
+own, so that the decoding waits for all of t_m. All of it broadcasts over concurrency and lengths.
 """
 
 from dataclasses import replace
@@ -31,8 +35,14 @@ from foretell.specs.engine import EngineProfile
 
 Array = NDArray[np.float64]
 
-ROUNDS = 6
-"""Rounds of the fixed point between prompts of a step and the rate of requests."""
+ROUNDS = 30
+"""Most rounds of the fixed point between prompts of a step and the rate of requests."""
+STILL = 1e-6
+"""Share by which the rate still moves in the last of them."""
+UNEVENLY = 0.25
+"""Wait for each other of prompts in a loop over that of as many servers with exponential times."""
+HALVINGS = 30
+"""Rounds in which that wait is found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +99,8 @@ class Loop:
     """Sequences in the engine."""
     context: Array
     """Tokens that a sequence counts as having in the cache."""
-    most: Array
-    """Prompts that a step's token budget takes."""
+    budget: Array
+    """Tokens that a step takes."""
     chunks: Array
     """Steps that one prompt is cut over."""
     own_steps: bool
@@ -100,6 +110,11 @@ class Loop:
         """A decode step of those that have read their prompts: a share of all, at least one."""
         n = np.maximum(share * self.n, 1.0)
         return StepLoad(decoding=n, context_tokens=n * self.context)
+
+    def most(self, beside: Array) -> Array:
+        """Prompts that a step's budget takes beside those that decode in it: the last one may be cut."""
+        left = self.budget - beside * (not self.own_steps)
+        return np.asarray(np.maximum(left / np.maximum(self.length, 1.0), 1.0))
 
     def others(self, share: Array) -> Array:
         """Those of them that decode while another reads its prompt."""
@@ -124,8 +139,8 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
     mean = 0.5 * (1.0 + traffic.least)
     isl, osl = np.asarray(traffic.isl, float), np.asarray(traffic.osl, float)
     length, answer = mean * isl, np.maximum(mean * osl, 1.0)
-    # An engine that reserves lets a request in where its longest answer fits; others fill as they go.
-    held = isl + osl if p.whole_admission else length + 0.5 * answer
+    # An engine that reserves lets a request in where its whole answer fits; others fill as they go.
+    held = length + (1.0 if p.whole_admission else 0.5) * answer
     room = np.floor(sequences_that_fit(memory, times.model, d, p, held))
     fit = np.maximum(np.minimum(float(d.max_batch or p.max_batch) * d.dp, room), 1.0)
     asked, budget = np.asarray(traffic.concurrency, float), float(d.max_tokens or p.max_tokens)
@@ -138,7 +153,7 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
         fit=fit + whole,
         n=n + whole,
         context=length + UNEVEN * answer + whole,
-        most=np.maximum(np.floor(budget * d.dp / np.maximum(length, 1.0)), 1.0) + whole,
+        budget=budget * d.dp + whole,
         chunks=np.maximum(np.ceil(length / budget), 1.0) + whole,
         own_steps=p.policy == "prefill-first",
     )
@@ -172,11 +187,21 @@ def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float)
     span = loop.chunks * times.seconds(loop.reading(k, share))
     # A step that decodes as well takes from a sequence only what it takes longer.
     stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp
-    tpot = token + loop.others(share) / loop.answer * stall
-    answer_s = (loop.answer - 1.0) * tpot
-    whole = answer_s + span + waits * step
+    # The answer's time D: its own steps, and its share D / (D + rest) of the others' prompts.
+    steps, rest = loop.answer - 1.0, span + waits * step
+    prompts_s = np.maximum(loop.n - 1.0, 0.0) * stall * steps / loop.answer
+    half = 0.5 * (steps * token + prompts_s - rest)
+    answer_s = half + np.sqrt(half**2 + steps * token * rest)
+    if not loop.own_steps:
+        # Every step gives a token: with a prompt in each of them, an answer takes as many of those.
+        answer_s = np.minimum(answer_s, steps * span / loop.chunks / (1.0 + d.accepted))
+    whole = answer_s + rest
+    # As many decode as the time of an answer brings, at the rate that prompts can be read.
+    able = d.pp * k / span
+    share = np.minimum(answer_s / whole, able * answer_s / loop.n)
+    tpot = answer_s / np.maximum(steps, 1e-9)
     return Point(
-        k=k, share=answer_s / whole, step_s=step, span_s=span, stall_s=stall, tpot_s=tpot,
+        k=k, share=share, step_s=step, span_s=span, stall_s=stall, tpot_s=tpot,
         rate=loop.n / whole,
     )  # fmt: skip
 
@@ -189,6 +214,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     waits = float(own_wait if d.wait_steps is None else d.wait_steps)
     at = point_of(times, loop, together(loop, d, np.ones(())), np.ones(()), waits)
     for _ in range(ROUNDS):
+        before = at.rate
         # Of those in flight the engine has what is not on its way to it or back.
         inside = loop.n / np.minimum(at.rate, able_per_s(d, at))
         there = loop.asked * inside / (inside + outside_s(times, loop, at))
@@ -196,16 +222,22 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         reading_s = at.span_s + waits * at.step_s
         came = met_together(at.rate / d.pp, at.step_s, reading_s)
         wanted = np.maximum(came, together(loop, d, at.share))
-        k = np.maximum(np.minimum(wanted, np.minimum(loop.most, loop.n)), 1.0)
+        most = np.minimum(loop.most(loop.others(at.share)), loop.n)
+        k = np.maximum(np.minimum(wanted, most), 1.0)
         at = point_of(times, loop, k, at.share, waits)
+        if np.all(np.abs(at.rate - before) <= STILL * before):
+            break
     step, able = at.step_s, able_per_s(d, at)
     inside, outside = loop.n / at.rate, outside_s(times, loop, at)
+    line = line_s(times, loop, at, inside + outside)
+    outside = outside + line
     # As many as are in flight, as fit, or as steps can read prompts of: what is least.
     rate = np.minimum(np.minimum(loop.asked / (inside + outside), loop.fit / inside), able)
     # Little's law: those in flight over the rate are the time of one, of which its answer is a part.
     settled = loop.asked / rate - (loop.answer - 1.0) * at.tpot_s
     queued = np.maximum(settled - at.span_s - waits * step - outside, 0.0)
-    beyond = outside - under_way_s(times, loop, at) + queued
+    beyond = outside - under_way_s(times, loop, at) - line
+    beyond = beyond + np.minimum(queued, np.maximum(loop.asked - loop.fit, 0.0) / rate)
     start = start_s(times, loop) + beyond
     first = 1.0 / max(traffic.waves, 1.0)
     return Steady(
@@ -226,6 +258,29 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         queued_s=queued,
         requests_per_s=rate,
     )
+
+
+def line_s(times: StepTimes, loop: Loop, at: Point, whole_s: Array) -> Array:
+    """What prompts wait for each other where steps are nearly full of them; a request is `whole_s` without.
+
+    The queue of m servers (serving/arrivals.py), m prompts to a step, where the wait makes its own load less:
+
+        w = UNEVENLY t_m rho^(sqrt(2 (m + 1)) + 1) / (m (1 - rho)),   rho = (c - 1) t_m / m / (whole + w)
+
+    Requests of a loop come in the order in which others were answered, more evenly than by chance: factor
+    and the two powers more of rho are as plays of 135 loops have it.
+    """
+    others = loop.n * (1.0 - 1.0 / np.maximum(loop.asked, 1.0))
+    servers = np.minimum(loop.most(loop.others(at.share)), loop.n) * times.deployment.pp
+    widest = loop.chunks * times.seconds(loop.reading(servers / times.deployment.pp, at.share))
+    work, power = others * widest / servers, np.sqrt(2.0 * (servers + 1.0)) + 1.0
+    low, high = np.zeros_like(whole_s), work + 0.0 * whole_s
+    for _ in range(HALVINGS):
+        wait = 0.5 * (low + high)
+        load = np.minimum(work / (whole_s + wait), 1.0)
+        asked = UNEVENLY * widest * load**power / np.maximum(servers * (1.0 - load), 1e-12)
+        low, high = np.where(asked > wait, wait, low), np.where(asked > wait, high, wait)
+    return np.asarray(0.5 * (low + high))
 
 
 def able_per_s(d: Deployment, at: Point) -> Array:
@@ -260,7 +315,7 @@ def way_s(p: EngineProfile, length: Array) -> Array:
 def together(loop: Loop, d: Deployment, share: Array) -> Array:
     """Prompts that go in together at least: as many as answers end, by chance, in one decode step."""
     ended = np.maximum(loop.n * share, 1e-9) / loop.answer * (1.0 + d.accepted) / d.pp
-    found = np.minimum(ended / -np.expm1(-ended), np.minimum(loop.most, loop.n))
+    found = np.minimum(ended / -np.expm1(-ended), np.minimum(loop.most(loop.others(share)), loop.n))
     return np.asarray(np.maximum(found, 1.0))
 
 
@@ -291,8 +346,8 @@ def request_joules(
 
 def start_s(times: StepTimes, loop: Loop) -> Array:
     """Mean completion of n prompts that are there at once, packed in steps of the token budget."""
-    packed = np.minimum(loop.most, loop.n)
-    steps = np.ceil(loop.n / packed) * loop.chunks
+    packed = np.minimum(loop.most(np.zeros(())), loop.n)
+    steps = loop.n / packed * loop.chunks
     # Those that are through decode meanwhile: half of them on the mean.
     half = 0.5 * loop.n * (steps > 1.0)
     load = loop.reading(packed, np.zeros(()))

@@ -33,6 +33,8 @@ PRODUCTS = ("moe.up", "moe.down")
 """Grouped products of the routed experts."""
 INSIDE = "moe.act"
 """Their activation; also what is kept of it."""
+CLAMP = "moe.clamp"
+"""What is clamped before it."""
 SORTS = ("moe.permute", "moe.unpermute")
 """Tokens to the order of their experts, and back."""
 ROWS = "moe.expert-bias"
@@ -176,6 +178,7 @@ _CUTS: dict[str, Callable[[Op, Spread], Op]] = {
     **dict.fromkeys(SORTS, _sort),
     **dict.fromkeys(LATENTS, _latent),
     INSIDE: _activation,
+    CLAMP: _activation,
     ROWS: _rows,
 }
 

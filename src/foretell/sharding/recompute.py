@@ -95,7 +95,7 @@ def runs(op: Op, module: str, *, flash: bool) -> float:
         case "up":
             return float(op.name == UP)
         case "act":
-            return float(op.name.endswith(".act"))
+            return float(op.name.endswith((".act", ".clamp")))
         case "norm":
             return float(op.name == "norm")
         case "products":

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from importlib import import_module
 from typing import Any
 
 from foretell.records import Told, dataclass
@@ -128,6 +129,15 @@ class CostAnswer(Told):
     """What was filled in."""
     overrides: Mapping[str, object] = field(default_factory=dict)
     """What was set by hand."""
+    work_intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    """Intervals of numbers of the work that is paid for: a step's, a service's."""
+
+    @property
+    def intervals(self) -> dict[str, Any]:
+        """p50 and p90 of every number with a range, by its name (foretell/intervals.py)."""
+        whole = {"usd": self.usd, "low_usd": self.low_usd, "high_usd": self.high_usd}
+        ranges = import_module("foretell.intervals").of_ranges({**whole, **self.facts})
+        return {**self.work_intervals, **ranges}
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON."""
@@ -138,6 +148,7 @@ class CostAnswer(Told):
             "low_usd": self.low_usd,
             "high_usd": self.high_usd,
             **self.facts,
+            "intervals": self.intervals,
             "breakdown": self.breakdown.to_dict(),
             **{name: tree.to_dict() for name, tree in self.trees.items()},
             "drivers": [

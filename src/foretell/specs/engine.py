@@ -50,6 +50,10 @@ class EngineProfile:
     """What the numbers were read from."""
     fit: Fit
     """How well they hold."""
+    families: tuple[str, ...] = ()
+    """Kinds of models that its overheads were fitted on: dense, mixture; empty: any."""
+    overlapped: bool = True
+    """Whether the next step is scheduled while one runs, so that little of the host shows."""
     custom_all_reduce: bool = True
     """Whether the engine has all-reduce kernels of its own inside a node; else NCCL's."""
     exchange_s: float = 0.0

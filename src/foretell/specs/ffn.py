@@ -40,6 +40,8 @@ class Experts:
     """The activation's name."""
     expert_bias: bool = False
     """Biases inside each routed expert (up and down)."""
+    clamped: bool = False
+    """Whether both factors of a gated activation are clamped first."""
     shared_width: int = 0
     """Inner width of all shared experts together; 0: none."""
     shared_gate: bool = False

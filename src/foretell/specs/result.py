@@ -115,6 +115,19 @@ class Estimate:
     scenario: Scenario | None = field(default=None, repr=False, compare=False)
     """The question, from which more can be asked; no part of the JSON."""
 
+    @property
+    def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """p50 and p90 of every predicted number, by its name (foretell/intervals.py)."""
+        found: dict[str, dict[str, tuple[float, float]]]
+        found = import_module("foretell.intervals").of_estimate(self)
+        return found
+
+    @property
+    def fit_probability(self) -> float | None:
+        """How probable it is that the peak is within the chip's memory, by the peak's interval."""
+        found: float | None = import_module("foretell.intervals").fit_of(self)
+        return found
+
     def explain(self) -> Any:
         """Where time and memory go, and what would have to change to move them (foretell/explain.py)."""
         # By name: records stand below all that computes.
@@ -154,6 +167,8 @@ class Estimate:
         result: dict[str, Any] = {
             name: getattr(self, name) for name in _PLAIN if name not in ("plan",)
         }
+        result["intervals"] = self.intervals
+        result["fit_probability"] = self.fit_probability
         result["plan"] = str(self.plan)
         result["breakdown"] = self.breakdown.to_dict() if self.breakdown else None
         result["memory"] = self.memory.to_dict() if self.memory else None

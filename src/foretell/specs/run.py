@@ -1,6 +1,6 @@
 """A whole training run: what is asked of it, and what it comes to."""
 
-from dataclasses import asdict
+from dataclasses import asdict, field
 from typing import Any, Literal
 
 from foretell.records import dataclass
@@ -85,6 +85,8 @@ class Run:
     """Of the storage."""
     interval: dict[str, tuple[float, float]] | None
     """Of days: p50 and p90, each (low, high)."""
+    intervals: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """p50 and p90 of days, chip-hours and energy, by their names (foretell/intervals.py)."""
 
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON: the same keys as the attributes."""

@@ -116,8 +116,16 @@ class Served:
     """Every default or guess."""
     overrides: dict[str, object]
     """Fields set by hand."""
+    usd_per_chip_hour_range: tuple[float, float] | None = None
+    """The cheapest and the dearest of the offers that the rent is the median of; None: one price alone."""
     simulation: dict[str, Any] | None = None
     """What only a play of requests tells: goodput, queues, preemptions, the cache over time."""
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """p50 and p90 of every predicted number, of the mean of a latency (foretell/intervals.py)."""
+        found: dict[str, Interval] = import_module("foretell.intervals").of_served(self)
+        return found
 
     def to_flat(self) -> dict[str, float]:
         """Numbers under slash-separated keys such as latency/ttft_ms/p90, for experiment trackers."""
@@ -144,5 +152,6 @@ class Served:
         for name, value in told.items():
             if isinstance(value, Percentiles):
                 told[name] = value.to_dict()
+        told["intervals"] = self.intervals
         told["assumptions"] = list(self.assumptions)
         return told

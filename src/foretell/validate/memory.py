@@ -31,6 +31,8 @@ class MemoryAnswer:
     """Peak bytes, ours."""
     capacity: float
     """The chip's."""
+    fit_probability: float | None
+    """How likely it is to fit, by the interval of its peak."""
     reason: str
     """The plan in words."""
 
@@ -62,6 +64,7 @@ class MemoryScores:
                     "metric": "peak_memory_bytes",
                     "predicted": answer.predicted,
                     "capacity": answer.capacity,
+                    "fit_probability": answer.fit_probability,
                     "fits": answer.fits,
                     "too_close": answer.too_close,
                     "plan": answer.reason,
@@ -93,6 +96,7 @@ def score_memory_rows(rows: Sequence[Row]) -> MemoryScores:
                 too_close=told.answer.fits == "too_close" or abs(need / have - 1.0) < BAND,
                 predicted=need,
                 capacity=have,
+                fit_probability=told.answer.fit_probability,
                 reason=str(told.plan),
             )
         )

@@ -164,10 +164,10 @@ SECTIONS: Sequence[tuple[str, str, Callable[[Path], str]]] = (
 
 
 def with_steps(root: Path) -> dict[Path, str]:
-    """The pages of a repository as predictions are today."""
-    return {
-        root / name: between(
-            (root / name).read_text(), f"<!-- generated: {section} -->", write(root)
-        )
-        for name, section, write in SECTIONS
-    }
+    """The pages of a repository as predictions are today; a page may have several sections."""
+    pages: dict[Path, str] = {}
+    for name, section, write in SECTIONS:
+        path = root / name
+        page = pages.get(path) or path.read_text()
+        pages[path] = between(page, f"<!-- generated: {section} -->", write(root))
+    return pages

@@ -19,6 +19,7 @@ from foretell.question import ask, plan_of
 from foretell.records import dataclass
 from foretell.specs.model import Model
 from foretell.validate import kept
+from foretell.validate import published_serving as served
 from foretell.validate.training_model import Cells, dense
 
 FILE = Path(__file__).parent / "published.toml"
@@ -198,6 +199,8 @@ def with_table(page: str) -> str:
 def with_runs(page: str) -> str:
     """docs/accuracy.md with its tables of today."""
     page = between(page, START, accuracy_table(grouped(runs())))
+    page = between(page, served.START, served.short_text(served.services()))
+    page = between(page, served.ROWS_START, served.long_text(served.services()))
     return between(page, RUNS_START, runs_text(runs()))
 
 

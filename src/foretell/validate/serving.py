@@ -22,7 +22,7 @@ from foretell.calibrate.serving_cases import (
 )
 from foretell.calibrate.serving_fit import LOADED, left_out_profile
 from foretell.calibrate.serving_rows import Row, read_rows
-from foretell.catalog.engines import profiles
+from foretell.catalog.engines import knows_kind, profiles
 from foretell.errors import ProblemsError
 from foretell.serving.serve import TO_P90, expected_errors
 from foretell.specs.engine import EngineProfile
@@ -130,7 +130,9 @@ def predictions_of(
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:
             continue
-        width = TO_P90 * np.log1p(error_of(profile, name, case.system.chip.architecture))
+        width = TO_P90 * np.log1p(
+            error_of(profile, name, case.system.chip.architecture, case.mixture)
+        )
         found.append(
             Prediction(
                 id=case.row.id,
@@ -144,13 +146,16 @@ def predictions_of(
     return found
 
 
-def error_of(profile: EngineProfile, metric: str, architecture: str = "") -> float:
+def error_of(
+    profile: EngineProfile, metric: str, architecture: str = "", mixture: bool | None = None
+) -> float:
     """Median error that is to be expected of a metric under a profile, on a generation of chips.
 
-    On a generation that a profile was not fitted to nothing of its own errors holds.
+    On a generation, or of a kind of model, that a profile was not fitted to nothing of its own errors holds.
     """
     known = not architecture or not profile.architectures or architecture in profile.architectures
-    tpot, ttft = expected_errors(profile.fit, known=known)
+    kind = mixture is None or knows_kind(profile, mixture=mixture)
+    tpot, ttft = expected_errors(profile.fit, known=known, kind=kind)
     if metric in ("ttft", "tpot"):
         return ttft if metric == "ttft" else tpot
     return (profile.fit.throughput_ape or THROUGHPUT_ERROR) if known else UNKNOWN_THROUGHPUT

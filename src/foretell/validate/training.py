@@ -18,6 +18,7 @@ import numpy as np
 from foretell.answer import answer_of
 from foretell.catalog.frameworks import LEFT_OUT, fitted_values
 from foretell.errors import ProblemsError
+from foretell.memory_interval import held_parts, peak_interval
 from foretell.plan_checks import check_choices
 from foretell.records import dataclass
 from foretell.simulation import overlaps, played_step, with_step
@@ -38,8 +39,6 @@ NO_TARGET = "no target: neither a step time nor a rate to score against"
 LOW_MFU = 15.0
 """Rows of the nanotron sweep below this percentage of the peak are reported beside it."""
 GIB = float(2**30)
-LOST = "lost"
-"""Branch of the memory tree that the allocator and the framework add to what tensors take."""
 MANY = 10
 """Rows from which a source counts as large."""
 
@@ -190,23 +189,22 @@ def memory_of(told: Told) -> list[Prediction]:
     """A row's peak memory beside ours, where the table has one."""
     if not told.row.peak_mem_gb:
         return []
-    peak, tree = told.answer.peak_memory_bytes, told.answer.memory
+    assert told.answer.memory is not None
     # A framework prints what its allocator has reserved, or what tensors took of that; never its own share.
-    lost = (
-        []
-        if tree is None
-        else [b for leaf in tree.children if leaf.name == LOST for b in leaf.children]
-    )
     without = ("allocator", "framework") if allocated(told.row) else ("framework",)
-    peak -= sum(leaf.value for leaf in lost if leaf.name in without)
+    parts = held_parts(told.answer.memory)
+    held = {name: value for name, value in parts.items() if name not in without}
+    low, high = peak_interval(told.scenario.model, told.scenario.job.seq_len, told.plan, held)[
+        "p90"
+    ]
     return [
         Prediction(
             id=told.row.id,
             metric=MEMORY,
-            predicted=peak,
+            predicted=sum(held.values()),
             measured=told.row.peak_mem_gb * GIB,
-            low=None,
-            high=None,
+            low=low,
+            high=high,
         )
     ]
 
@@ -268,4 +266,10 @@ def summary(
         "memory_rows": len(memory),
         "memory_median_ape": float(np.median(off)) if off else None,
         "memory_median_error": float(np.median(signed)) if signed else None,
+        "memory_inside_p90": float(np.mean([_inside(p) for p in memory])) if memory else None,
     }
+
+
+def _inside(p: Prediction) -> bool:
+    """Whether a measured peak lies in its 90 % interval."""
+    return p.low is not None and p.high is not None and p.low <= p.measured <= p.high

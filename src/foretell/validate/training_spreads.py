@@ -37,9 +37,9 @@ def residuals(told: list[Told]) -> dict[tuple[str, str, str], list[float]]:
     return found
 
 
-def text_of(found: dict[tuple[str, str, str], list[float]]) -> str:
+def text_of(found: dict[tuple[str, str, str], list[float]], head: str = HEAD) -> str:
     """The file; rows that stand beside their source are entries of their own."""
-    lines = [HEAD]
+    lines = [head]
     for (kind, source, _), values in sorted(found.items()):
         quantiles = [round(float(q), 3) for q in np.quantile(values, LEVELS)]
         lines += [

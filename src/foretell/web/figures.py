@@ -75,7 +75,10 @@ def _memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("memory")]
     if len(known) == 1:
         return memory_bars(known[0][0])
-    bars = [{**a["memory"], "name": name} for a, name in known]
+    bars = [
+        {**a["memory"], "name": name, "interval": a["intervals"].get("peak_memory_bytes")}
+        for a, name in known
+    ]
     chips = {a["memory_capacity_bytes"] for a, _ in known}
     shared = {"memory_capacity_bytes": chips.pop() if len(chips) == 1 else None}
     whole = {"model": "", "gpus": 0, "system": ""}

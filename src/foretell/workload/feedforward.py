@@ -101,7 +101,7 @@ def experts_graph(ffn: Experts, hidden: int, tokens: Tokens) -> LayerGraph:
     ops = (
         *_router(ffn, hidden, count),
         *_latent_in(ffn, hidden, count),
-        *_routed(ffn, hidden, count),
+        *_routed(ffn, hidden, count, clamped=ffn.clamped and tokens.phase == "training"),
         *_latent_out(ffn, hidden, count),
     )
     graph = LayerGraph(
@@ -167,8 +167,12 @@ def _latent_out(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
     return (Gemm(name="moe.latent_up", m=count, n=float(hidden), k=float(ffn.latent)),)
 
 
-def _routed(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
-    """Tokens to their experts, grouped products, and the weighted sum back."""
+def _routed(ffn: Experts, hidden: int, count: Num, *, clamped: bool) -> tuple[Op, ...]:
+    """Tokens to their experts, grouped products, and the weighted sum back.
+
+    `clamped`: clamps are an operation, which training frameworks may run apart; engines have them
+    in their kernels.
+    """
     experts, width = float(ffn.experts), float(ffn.width)
     routed, inner = count * ffn.top_k, float(ffn.latent or hidden)
     ups = 2.0 if ffn.gated else 1.0
@@ -209,7 +213,8 @@ def _routed(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
         split="none",
         family="routing",
     )
-    inside = (permute, up, _activation("moe", routed * width, ups), down)
+    act = _activation("moe", routed * width, ups)
+    inside: tuple[Op, ...] = (permute, up, *_clamp(routed * ups * width, clamped), act, down)
     if not ffn.expert_bias:
         return (*inside, unpermute)
     biases = Pointwise(
@@ -221,6 +226,13 @@ def _routed(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
         split="none",
     )
     return (*inside, biases, unpermute)
+
+
+def _clamp(elements: Num, there: bool) -> tuple[Pointwise, ...]:
+    """Both factors of a gated activation read, clamped and written; backward their gradients."""
+    if not there:
+        return ()
+    return (Pointwise(name="moe.clamp", elements=elements, flop=0.0, back_flop=0.0, split="width"),)
 
 
 def _shared_gate(hidden: int, count: Num) -> LayerGraph:

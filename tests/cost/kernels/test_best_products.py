@@ -27,7 +27,7 @@ def test_chips_of_a_line_reach_their_best_measured_product(name: str) -> None:
 
 
 def test_a_best_product_below_the_usual_share_still_takes_peaks_down() -> None:
-    """MI300X and MI250X, which no chip of a table is like."""
+    """MI300X by its own table, and MI250X, which no chip of a table is like."""
     for name in ("mi300x", "mi250x-gcd"):
         chip = catalogue_chip(name)
         assert choose(chip, "gemm", "bf16").kin == ()
@@ -40,7 +40,7 @@ def test_chips_with_tables_and_those_of_other_makers_are_never_taken_up() -> Non
         for family in ("gemm", "prefill", "prefill-backward"):
             chosen = choose(chip, family, "bf16")
             engine = engine_of(chip, "bf16")
-            assert chosen.kin == ()
+            assert chosen.kin == () or name.startswith("tpu")
             assert attainable(engine, chip, chosen.kin).flop_per_s <= engine.flop_per_s
 
 

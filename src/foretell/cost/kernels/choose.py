@@ -9,11 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 from foretell.catalog.files import ROOT, read_table
 from foretell.cost.kernels.base import DTYPES, PEAK_FALLBACK, Family
-from foretell.cost.kernels.transfer import GENERATION, carried, placed, twins_of
+from foretell.cost.kernels.transfer import GENERATION, SAME_UNITS, carried, placed, twins_of
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.result import Evidence
@@ -61,7 +62,8 @@ class Chosen:
     surfaces: tuple[Surface, ...]
     """What they come from; none for defaults."""
     kin: tuple[str, ...] = ()
-    """Chips of its line that a chip without any table of its own has them from; none otherwise."""
+    """Chips of its line that a chip without any table of its own has them from, and whatever chips of another
+    maker have theirs from; none otherwise."""
 
     @property
     def foreign(self) -> bool:
@@ -116,11 +118,14 @@ def choose(
     if surfaces is None and (best := measured_on(chip, family, dtype, software)) is not None:
         return _chosen(formula, best, "measured" if best.dtype == dtype else "transferred")
     known = catalogue_surfaces() if surfaces is None else surfaces
-    alike = placed([s for s in known if s.family == family], chip)
-    for name in (dtype, *DTYPE_KIN.get(dtype, ())):
+    groups = placed([s for s in known if s.family == family], chip)
+    names = (dtype, *DTYPE_KIN.get(dtype, ()))
+    for alike, name in product(groups, names):
         mine = [s for s in alike if s.dtype == name]
         own = [s for s in mine if s.chip == chip.id]
-        same = [s for s in own if not software or s.software in software]
+        # Units of another maker have one software, whatever an engine's profile names.
+        free = not software or chip.architecture in SAME_UNITS
+        same = [s for s in own if free or s.software in software]
         if same:
             best = min(same, key=lambda s: _rank(s, software, version))
             return _chosen(formula, best, "fitted" if name == dtype else "transferred")
@@ -131,7 +136,8 @@ def choose(
             known_kin = chip.architecture in GENERATION
             evidence: Evidence = "transferred" if known_kin else "datasheet"
             alone = known_kin and not any(s.chip == chip.id for s in known)
-            line = tuple(s.chip for s in kin) if alone else ()
+            apart = all(s.architecture in SAME_UNITS for s in kin)
+            line = tuple(s.chip for s in kin) if alone or apart else ()
             return Chosen(family=formula, record=record, evidence=evidence, surfaces=kin, kin=line)
     return Chosen(family=formula, record=formula.record(), evidence="datasheet", surfaces=())
 
@@ -179,4 +185,6 @@ def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> Chosen:
         formula.record.__dataclass_fields__
     )  # of a file that an older version wrote, what is known
     record = formula.record(**{k: v for k, v in surface.coefficients.items() if k in names})
-    return Chosen(family=formula, record=record, evidence=evidence, surfaces=(surface,))
+    near = evidence == "transferred" and surface.architecture in SAME_UNITS
+    kin = (surface.chip,) if near else ()
+    return Chosen(family=formula, record=record, evidence=evidence, surfaces=(surface,), kin=kin)

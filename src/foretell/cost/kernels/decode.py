@@ -25,6 +25,10 @@ SHARP = 4.0
 in order keeps nothing once it overflows."""
 FEW = 64.0
 """Lanes of the plain units from which the whole spill is paid: with fewer, it hides."""
+UNITS_APART = ("gaudi", "trainium", "tpu")
+"""How the names of architectures begin whose matrix units read the cache by themselves, as a compiler has
+placed it. Their plain units see the scores alone, one for 256 elements of the cache (24 operations each), no
+block is launched for a lane, and the cache is read as their products read weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,10 @@ def start(architecture: str, software: str, dtype: str) -> Decode:
 
     trtllm packs up to 32 query heads, and up to Hopper at least 2; others pack any and split sooner.
     """
+    if architecture.startswith(UNITS_APART):
+        return Decode(
+            split_from=128.0, block_s=0.1e-6, step_flop=0.1, grow=1.0, row=1.0, memory=0.85
+        )
     if software != "trtllm":
         return Decode(split_from=128.0, splits=32.0, block_s=3.3e-6, step_flop=12.0, grow=0.1)
     if architecture in ("blackwell", "blackwell-ultra", "rubin"):

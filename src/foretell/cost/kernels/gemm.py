@@ -83,7 +83,9 @@ class Gemm:
 def seconds(dims: Dims, coefficients: Any, engine: Engine) -> Array:
     """Seconds of products of sizes m, n, k, and `batch` (1 where absent) of them in one launch.
 
-    `load` are the elements that one load takes of the operands' rows (8, a whole load, where absent).
+    `load` are the elements that one load takes of the operands' rows (8, a whole load, where absent), `cast`
+    the share of casting the first operand that is this product's (1 where absent), `recast` the
+    traffic of casting the second for it, as `quantise` (0 where absent: it is there in the format).
     """
     c = coefficients
     m, n, k = (np.asarray(dims[name], dtype=np.float64) for name in ("m", "n", "k"))
@@ -104,8 +106,10 @@ def seconds(dims: Dims, coefficients: Any, engine: Engine) -> Array:
     ragged_s = c.ragged * missing * k * form.activation_bytes * crowd / bandwidth
     total = c.launch_s + total + ragged_s
     if form.quantised:
-        traffic = batch * m * k * (2.0 + form.activation_bytes)
+        traffic = dims.get("cast", 1.0) * batch * m * k * (2.0 + form.activation_bytes)
         passes = batch * m * (1.0 + np.ceil(k / ROW_PASS))
+        weights = dims.get("recast", 0.0) * batch * k * n * (2.0 + form.weight_bytes)
+        total = total + weights / (c.memory * bandwidth)
         total = total + c.quantise * traffic / (c.memory * bandwidth) + passes * c.row_s / cores
     return np.asarray(total)
 

@@ -206,6 +206,8 @@ _AMPERE = Prefill(
     tile_q=64.0, grain=16.0, overlap=1.02, prologue=0.5, tail=0.9, wave=0.03, idle=0.01, warm=0.02,
     touch_flop=7.0,
 )  # fmt: skip
+_GAUDI = replace(_HOPPER, softmax_flop=12.0, touch_flop=5.0)
+"""A softmax in 16 bits has twice the lanes of one in 32, and rotation and casts are passes of their own."""
 
 LIBRARIES: Mapping[str, Mapping[str, Prefill]] = {
     "fa1": {
@@ -227,7 +229,13 @@ LIBRARIES: Mapping[str, Mapping[str, Prefill]] = {
         "ampere": replace(_CUDNN, overlap=1.2),
         "blackwell": replace(_CUDNN, overlap=2.5, tile_q=256.0),
     },
-    "trtllm": {"": _HOPPER, "ampere": _AMPERE, "ada": _AMPERE, "blackwell": _BLACKWELL},
+    "trtllm": {
+        "": _HOPPER,
+        "ampere": _AMPERE,
+        "ada": _AMPERE,
+        "blackwell": _BLACKWELL,
+        "gaudi": _GAUDI,
+    },
 }
 """Coefficients by library and architecture ("" holds elsewhere). Those of trtllm, and fa3 on Hopper, are
 where fits to tables start; the others are provisional, from published rates. fa2 on Ampere meets those of its

@@ -43,9 +43,13 @@ SAME_UNITS: Mapping[str, str] = {
     "tpu-v5p": "tpu-v5e",
     "tpu-v6e": "tpu-v6e",
     "tpu-v7x": "tpu-v7x",
+    "cdna3": "cdna3",
+    "cdna4": "cdna4",
+    "gaudi": "gaudi",
 }
-"""Architectures outside that order, and the one whose matrix units and compiler theirs are like: systolic
-arrays whose products XLA places, of which nothing that a GPU's library does tells anything."""
+"""Architectures outside that order, and the one whose matrix units and software theirs are like: systolic
+arrays whose products a compiler places, and AMD's cores under AMD's libraries. What NVIDIA's libraries do
+tells nothing of them."""
 SOFTWARE_KIN: Mapping[str, str] = {"sglang": "vllm"}
 """Software that runs the attention and expert kernels of another."""
 
@@ -60,11 +64,12 @@ def twins_of(surfaces: Sequence[Surface], chip: Chip, software: Sequence[str]) -
     return [s for s in near if s.software in names]
 
 
-def placed(surfaces: Sequence[Surface], chip: Chip) -> list[Surface]:
-    """Surfaces of the same kind of matrix units; of GPUs alone for whatever is outside both lists."""
+def placed(surfaces: Sequence[Surface], chip: Chip) -> list[list[Surface]]:
+    """Surfaces of the same kind of matrix units where there are any, then those of NVIDIA's GPUs."""
     units = SAME_UNITS.get(chip.architecture)
     own = [s for s in surfaces if units is not None and s.architecture == units]
-    return own or [s for s in surfaces if s.architecture not in SAME_UNITS]
+    others = [s for s in surfaces if s.architecture not in SAME_UNITS]
+    return [own, others] if own else [others]
 
 
 def with_kin(software: Sequence[str]) -> list[str]:

@@ -30,6 +30,7 @@ def read(config: Config) -> Model:
         top_k=top_k,
         width=config.need("intermediate_size"),
         expert_bias=True,
+        clamped=True,
         router_bias=True,
     )
     return read_like(config, traits, (ffn,) * config.layers())

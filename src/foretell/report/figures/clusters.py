@@ -43,7 +43,8 @@ def clusters(answer: Mapping[str, Any], column: str) -> Figure:
 
 
 def curves(answers: Answers, names: Sequence[str], column: str) -> Figure:
-    """A column of `scaling` over GPUs that it fits on, a line a strategy; of efficiencies also the floor."""
+    """A column of `scaling` over GPUs that it fits on, a line a strategy; 90 % intervals where it
+    has them, and of efficiencies the floor."""
     percent = column == "efficiency"
     factor = 100.0 if percent else 1.0
     traces: list[dict[str, Any]] = []
@@ -66,6 +67,11 @@ def curves(answers: Answers, names: Sequence[str], column: str) -> Figure:
                     "y": [factor * point[column] for point in points],
                     "text": [point["plan"] for point in points],
                     "line": {"color": COLOURS[len(traces) % len(COLOURS)]},
+                    "error_y": error_bars(
+                        [factor * point[column] for point in points],
+                        [point["intervals"].get(column) for point in points],
+                        factor,
+                    ),
                     "hovertemplate": "%{x} GPUs: %{y:,.4g}<br>%{text}",
                 }
             )

@@ -5,9 +5,11 @@ from typing import Any
 
 from foretell.report.figures.look import (
     COLOURS,
+    GREY,
     HELD,
     LIMIT,
     Figure,
+    error_bars,
     figure,
     gap_of,
     note,
@@ -33,6 +35,7 @@ def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
         }
         for i, kind in enumerate(kinds)
     ]
+    traces += _whisker(answer, stages)
     heading = title or f"Memory: {answer['model']} on {answer['gpus']:,} x {answer['system']}"
     capacity = answer.get("memory_capacity_bytes")
     return figure(
@@ -41,6 +44,30 @@ def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
         shapes=[] if not capacity else [_level(capacity / GIB)],
         annotations=[] if not capacity else [_level_name(capacity / GIB)],
     )  # fmt: skip
+
+
+def _whisker(
+    answer: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """90 % intervals of peaks: the answer's on its fullest stage, or each stage's own."""
+    ends = [stage.get("interval") for stage in stages]
+    if stages and not any(ends):
+        fullest = max(range(len(stages)), key=lambda i: float(stages[i]["value"]))
+        ends[fullest] = (answer.get("intervals") or {}).get("peak_memory_bytes")
+    known = [(stage, one) for stage, one in zip(stages, ends, strict=True) if one]
+    tops = [stage["value"] / GIB for stage, _ in known]
+    whiskers = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "peak",
+        "x": [stage["name"] for stage, _ in known],
+        "y": tops,
+        "marker": {"color": GREY, "size": 1},
+        "error_y": {**error_bars(tops, [one for _, one in known], 1.0 / GIB), "color": GREY},
+        "showlegend": False,
+        "hovertemplate": "%{y:.4g} GiB",
+    }
+    return [whiskers] if known else []
 
 
 def memory_over_step(

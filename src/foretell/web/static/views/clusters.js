@@ -1,7 +1,7 @@
 // Clusters: systems ranked by what they do for the money, and how sure the order is.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, range, scenarioCard, show, withUsual } from "./shared.js";
+import { assumed, facts, h, noCard, number, range, scenarioCard, show, surely, withUsual } from "./shared.js";
 
 const PAID = ["rent", "price", "years", "utilisation", "region"];
 const STEP = ["model", "systems", "gpus", "budget", "by", "global_batch", "seq_len", "plan", "set", ...PAID];
@@ -55,7 +55,7 @@ function card(answer, i, asked) {
       ["GPUs", number(first.gpus, "count", "gpus")],
       first.no_price ? null : [`Paid over ${show(first.years, "count")} years`, number(first.usd, "usd", "usd")],
       ["Paid", first.paid],
-      ["$ per million tokens", number(first.usd_per_million_tokens, "usd", "usd_per_million_tokens")],
+      ["$ per million tokens", surely(first, "usd_per_million_tokens", "usd")],
       others.length ? ["Order", h("span", { class: `tag ${answer.certain ? "yes" : "too_close"}` }, answer.certain ? "certain" : "too close to tell")] : null,
     ]));
 }

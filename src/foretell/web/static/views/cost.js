@@ -1,7 +1,7 @@
 // Cost: money, energy and carbon of a training run, of served tokens, or of a system, with ranges.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, PLACE, range, scenarioCard, show, withUsual, word } from "./shared.js";
+import { assumed, facts, h, noCard, number, PLACE, range, scenarioCard, show, sure, surely, withUsual, word } from "./shared.js";
 
 const PAID = ["rent", "price", "region", "utilisation"];
 const KINDS = {
@@ -54,12 +54,12 @@ function card(answer, i) {
     answer.plan ? h("p", { class: "plan", "data-name": "plan" }, answer.plan) : "",
     facts([
       answer.paid ? ["Paid", answer.paid] : null,
-      answer.usd_per_gpu_hour ? ["$ per GPU-hour", number(answer.usd_per_gpu_hour, "usd")] : null,
-      answer.gpu_hours ? ["GPU-hours", number(answer.gpu_hours, "count")] : null,
+      answer.usd_per_gpu_hour ? ["$ per GPU-hour", surely(answer, "usd_per_gpu_hour", "usd")] : null,
+      answer.gpu_hours ? ["GPU-hours", surely(answer, "gpu_hours", "count")] : null,
       answer.days ? ["Takes", number(answer.days * 86400, "s")] : null,
       answer.tokens && answer.what === "run" ? ["Tokens", number(answer.tokens, "tokens")] : null,
-      answer.usd_per_million_tokens ? ["$ per million tokens", number(answer.usd_per_million_tokens, "usd", "usd_per_million_tokens")] : null,
-      answer.energy_mwh ? ["Energy", answer.energy_mwh < 0.1 ? number(1000 * answer.energy_mwh, "kWh") : number(answer.energy_mwh, "MWh")] : null,
+      answer.usd_per_million_tokens ? ["$ per million tokens", surely(answer, "usd_per_million_tokens", "usd")] : null,
+      answer.energy_mwh ? ["Energy", answer.energy_mwh < 0.1 ? h("span", {}, number(1000 * answer.energy_mwh, "kWh"), sure(answer.intervals?.energy_mwh?.p90.map((x) => 1000 * x), "kWh")) : surely(answer, "energy_mwh", "MWh")] : null,
       carbon ? ["Carbon", number(carbon >= 1000 ? carbon / 1000 : carbon, carbon >= 1000 ? "t CO₂e" : "kg CO₂e")] : null,
       answer.embodied_carbon_kg ? [word("of it embodied", "embodied"), number(answer.embodied_carbon_kg / carbon, "share")] : null,
       answer.goodput ? [word("Goodput"), number(answer.goodput, "share")] : null,

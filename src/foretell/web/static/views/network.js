@@ -1,7 +1,7 @@
 // Network: one collective on a system, its algorithm and why, and bandwidth over sizes.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, scenarioCard, withUsual } from "./shared.js";
+import { assumed, facts, h, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
 
 const ASKED = ["system", "collective", "bytes", "group"];
 const USUAL = { collective: "all-reduce", bytes: "64MiB", group: 64 };
@@ -29,9 +29,10 @@ function card(answer, i) {
   const places = Object.entries(answer.placement).filter(([, many]) => many > 1).map(([tier, many]) => `${many} per ${tier}`).join(" × ");
   return scenarioCard(i, `${answer.collective} on ${answer.system}`,
     h("p", { class: "big" }, number(answer.seconds, "s", "seconds")),
+    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${range(answer.intervals?.seconds?.p90, "s")}`),
     h("p", { class: "quiet" }, number(answer.size_bytes, "bytes"), ` among ${answer.group}${places ? `: ${places}` : ""}`),
     facts([
-      ["Bus bandwidth", number(answer.bus_bytes_per_s, "rate", "bus_bytes_per_s")],
+      ["Bus bandwidth", surely(answer, "bus_bytes_per_s", "rate")],
       ["Algorithm bandwidth", number(answer.algorithm_bytes_per_s, "rate")],
       ["Algorithm", answer.algorithm],
       ["Because", answer.reason],

@@ -1,7 +1,7 @@
 // Scaling: throughput of strategies over numbers of GPUs, and where and why it stops.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, scenarioCard, show, withUsual } from "./shared.js";
+import { assumed, facts, h, noCard, number, range, scenarioCard, show, withUsual } from "./shared.js";
 
 const ASKED = ["system", "counts", "strategies", "seq_len", "micro_batch", "floor", "set"];
 // Beside the usual ones some that a model fits with which is too large for them.
@@ -45,7 +45,7 @@ function card(answer, i) {
     : curve.scales_to === null ? "not at all" : `to ${show(curve.scales_to, "count")} GPUs`);
   return scenarioCard(i, `${answer.curves[0].model} on ${answer.system}`,
     h("p", { class: "big" }, most ? number(most.tokens_per_s, "count", "tokens_per_s") : "no", h("small", {}, most ? " tokens/s" : " strategy fits")),
-    h("p", { class: "quiet" }, most ? `at most: ${most.strategy} on ${show(most.gpus, "count")} GPUs` : ""),
+    h("p", { class: "quiet" }, most ? `at most: ${most.strategy} on ${show(most.gpus, "count")} GPUs, from ${range(most.intervals?.tokens_per_s?.p90, "count")}` : ""),
     h("p", { class: "quiet" }, `${answer.mode} scaling, sequences of ${show(answer.seq_len, "count")}; above ${show(answer.floor, "share")}:`),
     facts(answer.curves.map((curve) => [curve.strategy, reach(curve)])));
 }
@@ -63,6 +63,7 @@ function points(answer, name) {
       { title: "GPUs", unit: "count", of: (row) => row.gpus },
       { title: "batch", word: "batch", unit: "count", of: (row) => row.global_batch },
       { title: "step", unit: "s", of: (row) => row.step_s },
+      { title: "90 % interval", word: "interval", unit: "s", of: (row) => h("span", {}, range(row.interval?.p90, "s") || "–") },
       { title: "tokens/s per GPU", unit: "count", of: (row) => row.tokens_per_s_per_gpu },
       { title: "efficiency", unit: "share", of: (row) => row.efficiency },
       { title: "MFU", word: "mfu", unit: "share", of: (row) => row.mfu },

@@ -1,7 +1,7 @@
 // Serving: one deployment under one load, and how many chips a rate takes within its service levels.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, headingOf, noCard, number, range, scenarioCard, withUsual, word } from "./shared.js";
+import { assumed, facts, h, headingOf, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
 
 const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set"];
 const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set"];
@@ -44,12 +44,12 @@ function card(answer, i, sized) {
       ["TTFT p50 · p90 · p99", h("span", {}, ...levels("ttft_ms"))],
       [word("TPOT", "tpot with or without the first token"), h("span", {}, ...levels("tpot_ms"))],
       [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} a token`],
-      ["Requests/s", number(answer.requests_per_s, "count")],
-      ["$ per million out", number(answer.usd_per_million_output_tokens, "usd", "usd_per_million_output_tokens")],
-      ["Joules per token out", number(answer.joules_per_output_token, "count")],
+      ["Requests/s", surely(answer, "requests_per_s", "count")],
+      ["$ per million out", surely(answer, "usd_per_million_output_tokens", "usd")],
+      ["Joules per token out", surely(answer, "joules_per_output_token", "count")],
       ["Limited by", answer.limited_by],
       ["KV cache", number(answer.kv_bytes, "bytes")],
-      sized?.gpus ? ["GPUs for the rate", h("strong", {}, number(sized.gpus, "count", "sized_gpus"), sized.best.meets ? "" : " (levels missed)")] : null,
+      sized?.gpus ? ["GPUs for the rate", h("strong", {}, surely(sized, "gpus", "count", "sized_gpus"), sized.best.meets ? "" : " (levels missed)")] : null,
     ]),
     sized?.refused ? h("p", { class: "wrong" }, sized.refused.map((e) => e.message).join("; ")) : sized?.problems ? h("p", { class: "wrong" }, sized.problems.map((e) => e.message).join("; ")) : "");
 }

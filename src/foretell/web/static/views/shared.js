@@ -62,6 +62,23 @@ export function fits(answer) {
   return h("span", { class: `tag ${answer.fits}` }, words[answer.fits] ?? answer.fits);
 }
 
+// The 90 % interval below a number; nothing where it has none or is given.
+export function sure(ends, unit, more = "") {
+  if (!ends || ends[0] === ends[1]) return "";
+  return h("small", { class: "sure quiet", title: "90 % interval" }, `${range(ends, unit)}${more}`);
+}
+
+export function surely(answer, name, unit, at = name) {
+  return h("span", {}, number(answer[name], unit, at), sure(answer.intervals?.[name]?.p90, unit));
+}
+
+// The peak of memory with its interval, and how likely the plan is to fit by it.
+export function peak(answer, ...more) {
+  const p = answer.fit_probability ?? null;
+  const words = p === null ? "" : `, ${p > 0.99 ? "above 99 %" : p < 0.01 ? "below 1 %" : `${Math.round(100 * p)} %`} likely to fit`;
+  return h("span", {}, number(answer.peak_memory_bytes, "bytes", "peak_memory_bytes"), ...more, sure(answer.intervals?.peak_memory_bytes?.p90, "bytes", words));
+}
+
 export function memoryMeter(answer) {
   const share = answer.peak_memory_bytes / answer.memory_capacity_bytes;
   const bar = h("div");

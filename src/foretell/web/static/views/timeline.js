@@ -3,7 +3,7 @@
 import { file } from "../api.js";
 import { table } from "../dom.js";
 import { save } from "../figure.js";
-import { assumed, facts, h, headingOf, noCard, number, planned, scenarioCard, word } from "./shared.js";
+import { assumed, facts, h, headingOf, noCard, number, peak, planned, range, scenarioCard, surely, word } from "./shared.js";
 
 const OVER_STEP = "memory-over-step";
 
@@ -41,7 +41,8 @@ function card(answer, i) {
     h("p", { class: "big" }, number(played.step_s, "s", "step_s"), h("small", {}, " played")),
     h("p", { class: "quiet" }, "closed form ", number(played.closed_step_s, "s", "closed_step_s"), ", ", number(played.difference, "signed"), " apart"),
     h("p", { class: "plan", "data-name": "plan" }, played.plan),
-    facts([[word("MFU"), number(played.mfu, "share")], ["Peak memory", number(played.peak_memory_bytes, "bytes")]]));
+    facts([[word("90 % interval", "interval"), range(played.intervals?.step_s?.p90, "s")], [word("MFU"), surely(played, "mfu", "share")],
+      ["Peak memory", peak(played)]]));
 }
 
 function overStep(desk, question, name) {

@@ -1,7 +1,7 @@
 // Training: the best plan of each scenario, where its time and memory go, what limits it, how sure that is.
 
 import { table } from "../dom.js";
-import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, planned, range, reasons, scenarioCard, word } from "./shared.js";
+import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, peak, planned, range, reasons, scenarioCard, sure, surely, word } from "./shared.js";
 
 export default {
   title: "Training",
@@ -42,14 +42,14 @@ function card(answer, i) {
     h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${range(answer.interval?.p90, "s")}`),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
-      [word("MFU"), number(answer.mfu, "share", "mfu")],
-      ["Tokens/s per GPU", number(answer.tokens_per_s_per_gpu, "count", "tokens_per_s_per_gpu")],
-      ["TFLOP/s per GPU", number(answer.tflops_per_gpu, "count", "tflops_per_gpu")],
-      ["Energy of a step", number(answer.energy_joules, "J", "energy_joules")],
+      [word("MFU"), surely(answer, "mfu", "share")],
+      ["Tokens/s per GPU", surely(answer, "tokens_per_s_per_gpu", "count")],
+      ["TFLOP/s per GPU", surely(answer, "tflops_per_gpu", "count")],
+      ["Energy of a step", surely(answer, "energy_joules", "J")],
       ["Limited by", h("span", { "data-name": "limited_by" }, answer.limited_by.replaceAll("_", " "))],
-      run ? ["Whole run", number(run.days === undefined ? null : run.days * 86400, "s")] : null,
+      run ? ["Whole run", h("span", {}, number(run.days === undefined ? null : run.days * 86400, "s"), sure(run.interval?.p90.map((days) => days * 86400), "s"))] : null,
       run ? [word("Goodput"), number(run.goodput, "share")] : null,
-      ["Peak memory", h("span", {}, number(answer.peak_memory_bytes, "bytes", "peak_memory_bytes"), " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
+      ["Peak memory", peak(answer, " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
     ]), memoryMeter(answer), answer.problems?.length ? reasons(answer.problems) : "");
 }
 

@@ -1,0 +1,248 @@
+"""Intervals of derived numbers: around the number, nested, turned where it falls, as sure as their causes."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foretell
+from foretell.answer import answer_of, fits
+from foretell.cost.memory import CLOSE_SHARE
+from foretell.intervals import (
+    SURE,
+    Interval,
+    both,
+    cause,
+    of_estimate,
+    of_ranges,
+    range_cause,
+    shared,
+    times,
+    turned,
+    watts_cause,
+)
+from foretell.memory_interval import fit_probability, gathered_bytes, held_parts, peak_ends
+from foretell.simulation import with_step
+from foretell.specs.plan import Plan
+from foretell.specs.result import Estimate
+from tests.builders import STACKS, make_scenario
+
+RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu")
+PARTS = ("weights", "gradients", "states", "activations", "buffers", "allocator", "framework")
+
+
+@st.composite
+def causes(draw: st.DrawFn) -> Interval:
+    """Factors around 1, nested."""
+    far = [draw(st.floats(0.0, 2.0)) for _ in range(2)]
+    near = [end * draw(st.floats(0.0, 1.0)) for end in far]
+    ends = {"p50": near, "p90": far}
+    return {key: (math.exp(-low), math.exp(high)) for key, (low, high) in ends.items()}
+
+
+def holds(value: float, interval: Interval) -> bool:
+    """The number is inside, and half of the cases inside nine tenths of them."""
+    (low90, high90), (low50, high50) = interval["p90"], interval["p50"]
+    slack = 1e-9 * abs(value)
+    return (
+        low90 <= low50 + slack
+        and low50 <= value + slack
+        and value <= high50 + slack
+        and high50 <= high90 + slack
+    )
+
+
+@given(causes(), causes(), st.floats(1e-6, 1e9), st.floats(0.0, 1.0))
+def test_rules_keep_the_number_inside(a: Interval, b: Interval, value: float, part: float) -> None:
+    for found in (a, turned(a), both(a, b), shared(a, part), both(shared(a, part), turned(b))):
+        assert holds(value, times(value, found))
+    for key, (low, high) in both(a, b).items():
+        assert low <= min(a[key][0], b[key][0]) * (1 + 1e-12)
+        assert high >= max(a[key][1], b[key][1]) * (1 - 1e-12)
+    assert turned(turned(a))["p90"] == pytest.approx(a["p90"])
+    assert both(a, SURE)["p90"] == pytest.approx(a["p90"])
+    assert cause(value, times(value, a))["p90"] == pytest.approx(
+        (max(a["p90"][0], 1e-3), a["p90"][1])
+    )
+
+
+@given(st.floats(1.0, 1e3), st.floats(0.0, 1.0), st.floats(0.0, 3.0))
+def test_ranges_of_nine_cases_in_ten(value: float, less: float, more: float) -> None:
+    low, high = value * (1.0 - 0.9 * less), value * (1.0 + more)
+    for found in (
+        of_ranges({"usd": value, "low_usd": low, "high_usd": high})["usd"],
+        times(value, range_cause(value, low, high)),
+    ):
+        assert found["p90"] == pytest.approx((low, high))
+        assert holds(value, found)
+
+
+def test_a_draw_stays_below_the_limit() -> None:
+    assert watts_cause(690.0, 700.0)["p90"][1] == pytest.approx(700.0 / 690.0)
+    assert watts_cause(710.0, 700.0)["p90"][1] == 1.0
+    assert watts_cause()["p90"] == pytest.approx((0.85, 1.15))
+
+
+def answer(name: str = "dense", **plan: object) -> Estimate:
+    scenario = make_scenario(name, gpus=4, batch=16)
+    return answer_of(scenario, Plan(**({"tp": 2, "dp": 2, "sp": True} | plan)), chosen=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted(STACKS))
+def test_every_number_of_a_step_is_inside_its_interval(name: str) -> None:
+    found = answer(name)
+    told = found.intervals
+    assert set(told) == {"step_s", "peak_memory_bytes", "energy_joules", *RATES}
+    for number, interval in told.items():
+        assert holds(getattr(found, number), interval), number
+    assert found.interval is not None
+    for key, ends in found.interval.items():
+        assert told["step_s"][key] == pytest.approx(ends)
+    for rate in RATES:  # rate x time is what is done, at either end too
+        done = getattr(found, rate) * found.step_s
+        for key, (low, high) in told["step_s"].items():
+            assert told[rate][key] == pytest.approx((done / high, done / low))
+    assert 0.0 <= (found.fit_probability or 0.0) <= 1.0
+
+
+def test_energy_follows_the_time_by_its_base_alone() -> None:
+    """A step that may take twice as long need not take twice the energy."""
+    found = answer()
+    sure = replace(found, interval=dict.fromkeys(("p50", "p90"), (found.step_s, found.step_s)))
+    slow = replace(found, interval=dict.fromkeys(("p50", "p90"), (found.step_s, 2 * found.step_s)))
+    ends = [of_estimate(one)["energy_joules"]["p90"][1] for one in (sure, slow)]
+    assert ends[0] < ends[1] < 2.0 * (found.energy_joules or 0.0) * 1.15
+
+
+def test_a_played_step_keeps_its_relative_interval() -> None:
+    found = answer()
+    played = with_step(found, 1.25 * found.step_s)
+    for key, ends in found.intervals["step_s"].items():
+        assert played.intervals["step_s"][key] == pytest.approx([1.25 * end for end in ends])
+        rates = found.intervals["tokens_per_s"][key]
+        assert played.intervals["tokens_per_s"][key] == pytest.approx([r / 1.25 for r in rates])
+    assert played.intervals["peak_memory_bytes"] == found.intervals["peak_memory_bytes"]
+
+
+def test_a_step_without_residuals_has_an_interval_of_its_memory_alone() -> None:
+    bare = replace(answer(), interval=None)
+    assert set(bare.intervals) == {"peak_memory_bytes"}
+    assert replace(bare, memory=None).intervals == {}
+    assert replace(bare, memory=None).fit_probability is None
+
+
+bytes_held = st.floats(0.0, 1e12)
+
+
+@given(st.lists(bytes_held, min_size=7, max_size=7), bytes_held, st.floats(1e-3, 1e3))
+def test_peaks_scale_and_hold_their_sum(sizes: list[float], more: float, factor: float) -> None:
+    held = dict(zip(PARTS, sizes, strict=True))
+    ends = {key: (float(a), float(b)) for key, (a, b) in peak_ends(held, more).items()}
+    assert holds(sum(sizes), ends)
+    grown = peak_ends({name: factor * size for name, size in held.items()}, factor * more)
+    for key, (low, high) in ends.items():
+        slack = 1e-9 * factor * sum(sizes) + 1e-9
+        assert float(grown[key][0]) == pytest.approx(factor * low, rel=1e-9, abs=slack)
+        assert float(grown[key][1]) == pytest.approx(factor * high, rel=1e-9, abs=slack)
+        assert high >= float(peak_ends(held)[key][1]) * (1 - 1e-12)
+
+
+def test_a_batch_of_peaks_is_each_by_itself() -> None:
+    rng = np.random.default_rng(0)
+    held = {name: rng.uniform(0.0, 1e10, 50) for name in PARTS}
+    more = rng.uniform(0.0, 1e10, 50)
+    batch = peak_ends(held, more)
+    for row in range(50):
+        alone = peak_ends({name: float(v[row]) for name, v in held.items()}, float(more[row]))
+        for key, (low, high) in alone.items():
+            assert (batch[key][0][row], batch[key][1][row]) == (low, high)
+
+
+@pytest.mark.parametrize("framework", ["generic", "megatron-core"])
+def test_gathered_inputs_are_in_doubt_only_where_frameworks_keep_them(framework: str) -> None:
+    found = answer(framework=framework)
+    other = answer(framework="nanotron", fused=False)
+    assert found.scenario is not None
+    for one, some in ((found, False), (other, True)):
+        assert one.memory is not None
+        kept = held_parts(one.memory)["activations"]
+        more = gathered_bytes(found.scenario.model, 64, one.plan, kept)
+        assert (float(more) > 0.0) is some
+        assert gathered_bytes(found.scenario.model, 64, replace(one.plan, tp=1), kept) == 0.0
+        full = replace(one.plan, recompute="full")
+        assert gathered_bytes(found.scenario.model, 64, full, kept) == 0.0
+
+
+@given(st.floats(1e6, 1e12), causes(), st.floats(0.1, 10.0), st.floats(0.1, 10.0))
+def test_a_larger_chip_fits_as_likely_or_likelier(
+    peak: float, of: Interval, one: float, other: float
+) -> None:
+    ends = times(peak, of)
+    small, large = sorted((one, other))
+    a, b = (fit_probability(peak, ends, peak * size) for size in (small, large))
+    assert 0.0 <= a <= b + 1e-12 <= 1.0 + 1e-12
+
+
+def test_an_interval_says_how_likely_a_plan_fits() -> None:
+    peak, ends = 100.0, {"p50": (90.0, 110.0), "p90": (80.0, 140.0)}
+    known = {80.0: 0.05, 90.0: 0.25, 100.0: 0.5, 110.0: 0.75, 140.0: 0.95}
+    for capacity, likely in known.items():
+        assert fit_probability(peak, ends, capacity) == pytest.approx(likely)
+    assert fit_probability(peak, ends, 1e4) > 0.999
+    assert fit_probability(peak, ends, 10.0) < 1e-3
+    exact = {"p50": (100.0, 100.0), "p90": (100.0, 100.0)}
+    assert [fit_probability(peak, exact, c) for c in (99.0, 101.0)] == [0.0, 1.0]
+
+
+def test_yes_is_likely_and_no_is_not() -> None:
+    """The words go by what is predicted: at the edge of `yes` two in three fit, above the memory few."""
+    peak = 1e10
+    held = {"weights": 0.5 * peak, "activations": 0.4 * peak, "buffers": 0.05 * peak}
+    held |= {"allocator": 0.045 * peak, "framework": 0.005 * peak}
+    ends = {key: (float(a), float(b)) for key, (a, b) in peak_ends(held).items()}
+    assert fits(peak, peak / CLOSE_SHARE) == "yes"
+    assert fit_probability(peak, ends, peak / CLOSE_SHARE) > 2.0 / 3.0
+    assert fits(peak, 0.999 * peak) == "no"
+    assert fit_probability(peak, ends, 0.999 * peak) < 0.5
+
+
+def test_services_and_runs() -> None:
+    place: dict[str, Any] = {"system": "h100-sxm", "gpus": 8}
+    served = foretell.serve("llama-3.1-8b", **place, concurrency=32)
+    for name, interval in served.intervals.items():
+        value = getattr(served, name)
+        assert holds(getattr(value, "mean", value), interval), name
+    low, high = served.usd_per_chip_hour_range or (0.0, 0.0)
+    assert low <= (served.usd_per_chip_hour or 0.0) <= high
+    by_hand = foretell.serve("llama-3.1-8b", **place, concurrency=32, price=2.0)
+    assert by_hand.usd_per_chip_hour_range is None
+    wide, narrow = (
+        one.intervals["usd_per_million_output_tokens"]["p90"] for one in (served, by_hand)
+    )
+    assert wide[1] / wide[0] > narrow[1] / narrow[0]
+    asked = foretell.serve("llama-3.1-8b", **place, rate=2.0)
+    assert asked.intervals["requests_per_s"]["p90"] == pytest.approx((2.0, 2.0))
+    trained = foretell.estimate("llama-3.1-8b", **place, tokens="1B", plan="zero3 mbs1")
+    assert trained.run is not None
+    for name, interval in trained.run.intervals.items():
+        assert holds(getattr(trained.run, name), interval), name
+    assert trained.run.interval is not None
+    for key, ends in trained.run.interval.items():
+        assert trained.run.intervals["days"][key] == pytest.approx(ends)
+
+
+def test_sized_chips_are_whole_instances() -> None:
+    found = foretell.size("llama-3.1-8b", system="h100-sxm", rate=40.0, simulate=False, top=6)
+    for choice in found.choices:
+        told = choice.intervals
+        assert holds(choice.option.gpus, told["gpus"])
+        assert holds(choice.headroom, told["headroom"])
+        assert holds(choice.tpot_ms, told["tpot_ms"])
+        if choice.option.prefill is None:
+            each = choice.option.instance.deployment.gpus
+            assert all(end % each == 0.0 for ends in told["gpus"].values() for end in ends)
+    assert found.intervals == found.best.intervals

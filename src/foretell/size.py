@@ -18,7 +18,7 @@ from foretell.intervals import Interval
 from foretell.question import as_texts
 from foretell.records import Told, dataclass
 from foretell.search.sized_intervals import PAID, SizedNumbers, money_of, rates_of
-from foretell.search.sizing import Instance, Option, Sized, Wanted, place, sized
+from foretell.search.sizing import Instance, Option, Point, Sized, Wanted, place, sized
 from foretell.serve import question_of
 from foretell.serving.serve import ServeQuestion, divided
 from foretell.serving.serve import intervals as latency_intervals
@@ -129,7 +129,7 @@ class Sizing(Told):
     """Where the levels must hold."""
     choices: tuple[Choice, ...]
     """Played ones first, those that meet the levels before others; then by chips, headroom and time."""
-    pareto: tuple[Option, ...]
+    pareto: tuple[Point, ...]
     """Single instances that none beats in tokens/s of a user and of a chip."""
     evaluated: int
     """Layouts x batch limits looked at."""
@@ -198,24 +198,11 @@ class Sizing(Told):
             "intervals": choices[0]["intervals"],
             "best": choices[0],
             "options": choices,
-            "pareto": [_point(option, osl) for option in self.pareto],
+            "pareto": [point.to_dict() for point in self.pareto],
             "evaluated": self.evaluated,
             "price_source": self.price_source,
             "assumptions": list(self.assumptions),
         }
-
-
-def _point(option: Option, osl: float) -> dict[str, Any]:
-    one = option.instance
-    return {
-        "plan": deployment_text(one.deployment),
-        "gpus": one.deployment.gpus,
-        "batch": one.batch,
-        "ttft_ms": one.ttft_ms,
-        "tpot_ms": one.tpot_ms,
-        "output_tokens_per_s_per_user": 1e3 / one.tpot_ms,
-        "output_tokens_per_s_per_gpu": option.tokens_per_s_per_gpu(osl),
-    }
 
 
 def size(
@@ -280,7 +267,7 @@ def size(
         wanted=wanted,
         percentile=percentile,
         choices=tuple(choices),
-        pareto=found.pareto,
+        pareto=tuple(Point(option=one, osl=wanted.osl) for one in found.pareto),
         evaluated=found.evaluated,
         price_source=q.prices.source,
         assumptions=q.assumptions,

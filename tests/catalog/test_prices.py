@@ -117,7 +117,7 @@ def test_spot_of_few_clouds_is_what_it_takes_off_there() -> None:
     assert prices.usd_per_chip_hour == pytest.approx(
         share * catalog.price("h100-sxm").usd_per_chip_hour
     )
-    assert "spot over on-demand" in prices.source
+    assert prices.source.startswith("64% of on-demand, 2026-08-22 (spot over on-demand of gcp")
     assert "listed from 2.59 to 7.39 USD" in prices.source
 
 

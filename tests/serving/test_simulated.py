@@ -128,8 +128,8 @@ def test_a_sized_service_meets_its_levels_and_less_would_not() -> None:
     assert {choice.option.kind for choice in found.choices} == {"aggregated", "disaggregated"}
     gpus = [choice.option.gpus for choice in found.choices if choice.played is None]
     assert gpus == sorted(gpus)
-    rates = [option.tokens_per_s_per_gpu(300) for option in found.pareto]
-    users = [option.instance.tpot_ms for option in found.pareto]
+    rates = [point.output_tokens_per_s_per_gpu for point in found.pareto]
+    users = [point.tpot_ms for point in found.pareto]
     assert rates == sorted(rates)
     assert users == sorted(users)
 

@@ -3,7 +3,7 @@
 import copy
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ SMALL: dict[str, Any] = {"system": "h100-sxm", "gpus": 8, "global_batch": 32, "s
 PLAN: dict[str, Any] = {**SMALL, "plan": "zero3 mbs1"}
 MODEL, SYSTEM = "llama-3.1-8b", "h100-sxm"
 STUDY = Path(__file__).parents[2] / "examples" / "codesign_small.toml"
+BY_NAME = ("compare.beats",)
+"""Rows and columns of a matrix, which JSON has by the names of systems."""
 ANSWERS: dict[str, Callable[[], Any]] = {
     "estimate": lambda: foretell.estimate(MODEL, **PLAN, tokens="1T"),
     "search": lambda: foretell.search(MODEL, **SMALL),
@@ -47,6 +49,25 @@ def test_every_key_is_an_attribute(name: str) -> None:
     for key, value in told.items():
         if isinstance(value, bool | int | float) and key != "best":
             assert getattr(answer, key) == value, key
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_key_of_a_part_is_an_attribute_of_it(name: str) -> None:
+    answer = ANSWERS[name]()
+    assert list(dict.fromkeys(_lacking(answer, answer.to_dict(), name))) == []
+
+
+def _lacking(record: Any, told: Any, where: str) -> Iterator[str]:
+    """Keys of JSON, at any depth, that the record which they tell of has no attribute for."""
+    if isinstance(told, list) and isinstance(record, list | tuple):
+        for part, one in zip(record, told, strict=False):
+            yield from _lacking(part, one, f"{where}[]")
+    elif isinstance(told, dict) and not isinstance(record, Mapping) and where not in BY_NAME:
+        for key, value in told.items():
+            if hasattr(record, key):
+                yield from _lacking(getattr(record, key), value, f"{where}.{key}")
+            else:
+                yield f"{where}.{key}"
 
 
 def test_a_name_that_is_none_is_no_attribute() -> None:

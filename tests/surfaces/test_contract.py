@@ -32,7 +32,7 @@ FLAGS = {
         *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --plot --import --json".split(),
     ],
     "explain": [*QUESTION[:-1], "--plot", "--import", "--json"],
-    "compare-plans": [*QUESTION[:-2], "--json"],
+    "compare-plans": [*QUESTION[:-2], "--plot", "--json"],
     "serve": (
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices --spread "
         "--set "

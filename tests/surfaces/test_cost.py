@@ -161,6 +161,13 @@ def test_work_as_text() -> None:
         assert word in out
 
 
+def test_a_rent_that_nobody_lists_says_what_it_is_a_share_of() -> None:
+    text = foretell("cost", "system", "hgx-h100", "--gpus", "64").out
+    rents = {line.split()[0]: line for line in text.splitlines() if line.split()}
+    assert rents["spot"].rstrip().endswith("64% of on-demand, 2026-08-22")
+    assert rents["on-demand"].rstrip().endswith("do, 2026-08-22")
+
+
 def test_text_says_the_whole_its_range_and_what_moves_it() -> None:
     out = foretell("cost", "system", "hgx-h100", "--gpus", "1024").out
     assert out.startswith("system hgx-h100: ")

@@ -9,6 +9,7 @@ import pytest
 import foretell as package
 from foretell.report import picture_files
 from foretell.report.bars import Bar, Panel, bar_panels
+from foretell.report.figures.differences import plans_figure
 from tests.surfaces.command import foretell
 
 LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64")
@@ -56,6 +57,29 @@ def test_compare_plans() -> None:
     assert text.code == 0
     for sentence in record["conclusions"]:
         assert f"- {sentence}" in text.out
+
+
+def test_two_plans_are_drawn(tmp_path: Path) -> None:
+    words = ("tp8 pp2 mbs1 zero1", "tp8 pp2 mbs1 zero1 recompute=full")
+    outcome = foretell(
+        "compare-plans", *words, *LLAMA, "--json", "--plot", str(tmp_path / "two.html")
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    page = (tmp_path / "two.html").read_text()
+    assert "recompute=full" in page
+    drawn = plans_figure(outcome.json)["data"]
+    stacked = [t for t in drawn if t["type"] == "bar" and t.get("orientation") != "h"]
+    by_plan = [sum(t["y"][i] for t in stacked if t["xaxis"] == "x") for i in (0, 1)]
+    assert by_plan == pytest.approx([outcome.json[plan]["step_s"] for plan in "ab"])
+    differences = next(t for t in drawn if t.get("orientation") == "h")
+    assert differences["y"][-1] == outcome.json["time"][0]["name"].replace("_", " ")
+    assert foretell("compare-plans", *words, *LLAMA, "--plot", "two.pcx").code == 2
+
+
+def test_plans_that_are_alike_have_a_figure_too() -> None:
+    found = package.compare_plans("tp8", "tp8", "llama-3.1-8b", system="h100-sxm", gpus=8)
+    figure = plans_figure(found.to_dict())
+    assert not any(trace.get("orientation") == "h" for trace in figure["data"])
 
 
 def test_whole_run() -> None:

@@ -11,6 +11,8 @@ from foretell.specs.prices import Prices
 
 TERMS = ("on-demand", "spot", "capacity-block", "1-year", "3-year")
 """How a chip may be rented."""
+OF_ON_DEMAND = "of on-demand"
+"""What the source of a spot rent says that is a share of another."""
 Rent = tuple[float, float, float, str]
 """Lowest, standing and highest rent in USD per chip and hour, and where they come from."""
 
@@ -136,13 +138,11 @@ def _standing(known: tuple[Offer, ...], term: str, many_clouds: bool) -> Rent | 
     base = full[(len(full) - 1) // 2]
     share, pair = shares[(len(shares) - 1) // 2]
     middle = share * base.latest_usd_per_chip_hour
-    said = f"{share:.0%} of {base.latest_usd_per_chip_hour:.2f} USD: spot over on-demand of "
-    said += f"{pair.provider} {pair.instance}, {pair.region}, {pair.last_seen} ({pair.source})"
+    said = f"{share:.0%} {OF_ON_DEMAND}, {pair.last_seen} (spot over on-demand of "
+    said += f"{pair.provider} {pair.instance}, {pair.region}: {pair.source}"
     if len(shares) > 1:
-        said += (
-            f", the median of {len(shares)} offers from {shares[0][0]:.0%} to {shares[-1][0]:.0%}"
-        )
-    said += f", times the on-demand rent, {_said(base, full)}; spot itself is listed from "
+        said += f"; the median of {len(shares)} from {shares[0][0]:.0%} to {shares[-1][0]:.0%}"
+    said += f") times the rent of {_said(base, full)}; spot itself is listed from "
     said += f"{low:.2f} to {high:.2f} USD"
     return min(low, middle), middle, max(high, middle), said
 

@@ -45,13 +45,16 @@ def compare_plans(
     model: ModelName,
     *,
     question: Place = NOWHERE_SET,
+    plot: Plot = None,
     json: Json = False,
 ) -> int:
     """Why one plan beats another, leaf by leaf, and whether that is certain."""
     from foretell import api
 
+    file = plot_file(plot)
     with no_as_json(json):
         found = api.compare_plans(a, b, model, **question.arguments())
+    write_plot(file, "compare-plans", found.to_dict)
     if json:
         write_json(found.to_dict())
     else:

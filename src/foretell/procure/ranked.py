@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,15 @@ class Kind:
         }
 
 
+class Doubt(NamedTuple):
+    """Something that makes it doubtful which of two is better."""
+
+    cause: str
+    """What."""
+    half_width: float
+    """Half-width of ln(first / second) by it alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking(Told):
     """Systems in their order."""
@@ -86,8 +95,8 @@ class Ranking(Told):
     """Of those that contend, how probable it is that one (row) beats another (column), in their order."""
     certain: bool
     """Whether the first beats every other in nine cases of ten."""
-    doubts: tuple[tuple[str, float], ...]
-    """What makes first or second doubtful, with half-widths of the ratio of the two."""
+    doubts: tuple[Doubt, ...]
+    """What makes first or second doubtful, the largest first."""
     workloads: Mapping[str, float]
     """Shares of the mix."""
     assumptions: tuple[str, ...]
@@ -116,7 +125,7 @@ class Ranking(Told):
                 a: {b: p for b, p in zip(able, row, strict=True) if a != b}
                 for a, row in zip(able, self.beats, strict=True)
             },
-            "doubts": [{"cause": name, "half_width": by} for name, by in self.doubts],
+            "doubts": [doubt._asdict() for doubt in self.doubts],
             "workloads": dict(self.workloads),
             "conclusions": list(conclusions(self)),
             "assumptions": list(self.assumptions),
@@ -184,11 +193,12 @@ def _rates(kinds: Sequence[Kind], cases: Drawn, budget: float | None) -> Array:
     return np.array(rows)
 
 
-def _why(two: Sequence[Kind], money: bool) -> tuple[tuple[str, float], ...]:
+def _why(two: Sequence[Kind], money: bool) -> tuple[Doubt, ...]:
     """What makes the order of the first two doubtful; of a price that is not known, nothing tells."""
     if len(two) < 2 or (money and any(kind.no_price for kind in two)):
         return ()
-    return tuple(doubts(_contender(two[0]), _contender(two[1]), money=money)[:MOST_DOUBTS])
+    found = doubts(_contender(two[0]), _contender(two[1]), money=money)
+    return tuple(Doubt(cause, half_width) for cause, half_width in found[:MOST_DOUBTS])
 
 
 def _gpus(kind: Kind) -> float:

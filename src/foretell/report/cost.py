@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from foretell import units
+from foretell.catalog.prices import OF_ON_DEMAND
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets
 
@@ -228,8 +229,14 @@ def _renting(rents: Sequence[Mapping[str, Any]]) -> "Table":
 
 
 def _short(source: str) -> str:
-    """Who lists a rent and when: the first word and the last of what stands before the citation."""
-    words = source.split(" (")[0].replace(",", "").split()
+    """Who lists a rent and when: the first word and the last of what stands before the citation.
+
+    A spot rent that is a share of another says so.
+    """
+    head = source.split(" (")[0]
+    if OF_ON_DEMAND in head:
+        return head
+    words = head.replace(",", "").split()
     return f"{words[0]}, {words[-1]}" if len(words) > 3 else source
 
 

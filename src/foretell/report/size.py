@@ -7,7 +7,6 @@ from foretell.report.console import table
 from foretell.report.estimate import bullets
 from foretell.report.svg import Picture
 from foretell.size import Choice, Sizing
-from foretell.specs.deployment_text import deployment_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -95,15 +94,15 @@ def front_table(found: Sizing) -> "Table":
     right = ("tokens/s/user", "tokens/s/GPU", "GPUs", "batch", "TTFT ms")
     made = table("Pareto front", *right, right=right)
     step = max(len(found.pareto) // FRONT, 1)
-    for option in found.pareto[::step]:
-        one = option.instance
+    for point in found.pareto[::step]:
+        told = point.to_dict()
         made.add_row(
-            deployment_text(one.deployment),
-            f"{1e3 / one.tpot_ms:,.1f}",
-            f"{option.tokens_per_s_per_gpu(found.wanted.osl):,.0f}",
-            str(one.deployment.gpus),
-            str(one.batch),
-            f"{one.ttft_ms:,.0f}",
+            told["plan"],
+            f"{told['output_tokens_per_s_per_user']:,.1f}",
+            f"{told['output_tokens_per_s_per_gpu']:,.0f}",
+            str(told["gpus"]),
+            str(told["batch"]),
+            f"{told['ttft_ms']:,.0f}",
         )
     return made
 
@@ -112,9 +111,9 @@ def pareto_picture(found: Sizing) -> Picture:
     """Tokens/s of a chip over tokens/s of a user."""
     osl = found.wanted.osl
     points = tuple(
-        (1e3 / o.instance.tpot_ms, value, value, value)
-        for o in found.pareto
-        if (value := o.tokens_per_s_per_gpu(osl)) > 0.0
+        (point.output_tokens_per_s_per_user, value, value, value)
+        for point in found.pareto
+        if (value := point.output_tokens_per_s_per_gpu) > 0.0
     )
     title = f"{found.model} on {found.system}, {found.wanted.isl:g} in, {osl:g} out"
     front = Line(name="one instance", points=points)

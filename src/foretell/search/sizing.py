@@ -14,18 +14,19 @@ at a share r of the time busy its queue is that of steady work met by chance arr
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.records import dataclass
+from foretell.records import Told, dataclass
 from foretell.search.instances import instances
 from foretell.serving.memory import memory_of, sequences_that_fit
 from foretell.serving.steady import steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.deployment_text import deployment_text
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System
@@ -141,6 +142,29 @@ class Option:
             return text
         front = f"{self.prefill_replicas} x {named(self.prefill.deployment)}"
         return f"{front} for prompts + {text} for answers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point(Told):
+    """One instance on the front of tokens/s of a user and of a chip."""
+
+    option: Option
+    """The instance, once."""
+    osl: float
+    """Answer tokens of a request."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        one = self.option.instance
+        return {
+            "plan": deployment_text(one.deployment),
+            "gpus": one.deployment.gpus,
+            "batch": one.batch,
+            "ttft_ms": one.ttft_ms,
+            "tpot_ms": one.tpot_ms,
+            "output_tokens_per_s_per_user": 1e3 / one.tpot_ms,
+            "output_tokens_per_s_per_gpu": self.option.tokens_per_s_per_gpu(self.osl),
+        }
 
 
 def named(d: Deployment) -> str:

@@ -98,7 +98,8 @@ def _besides(verb: str, given: Mapping[str, Any], limits: Limits) -> list[Proble
     try:
         _answered(verb, flags, limits)
     except ProblemsError as error:
-        return [p for p in error.problems if p.value != UNKNOWN and p.path not in gone]
+        own = [p for p in error.problems if p.path not in gone]
+        return [p for p in own if UNKNOWN not in f"{p.value} {p.message}"]
     return []
 
 

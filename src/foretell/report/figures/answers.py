@@ -6,6 +6,7 @@ from typing import Any
 from foretell.report.figures.breakdown import serve_bars, shares_bars, time_bars
 from foretell.report.figures.clusters import clusters
 from foretell.report.figures.cost import cost_figure
+from foretell.report.figures.differences import plans_figure
 from foretell.report.figures.lines import latency_bars
 from foretell.report.figures.look import Figure, sentence
 from foretell.report.figures.memory import memory_bars, memory_over_step
@@ -127,6 +128,7 @@ FIGURES: Mapping[str, Callable[[Answer], Figure]] = {
     "sensitivity": sensitivity_figure,
     "compare": compare_figure,
     "network": network_figure,
+    "compare-plans": plans_figure,
 }
 """Verb -> the figure of its answer."""
 

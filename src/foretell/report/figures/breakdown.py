@@ -62,6 +62,14 @@ def serve_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str 
     )
 
 
+def two_bars(
+    leaves: Sequence[Answer], names: Sequence[str], title: str, y_title: str, factor: float
+) -> Figure:
+    """A bar for plan A and one for plan B, of leaves with `name`, `a` and `b` (of `compare-plans`)."""
+    stacks = [{leaf["name"]: leaf[plan] for leaf in leaves} for plan in ("a", "b")]
+    return _stacked(stacks, names, title, y_title, factor, [None, None])
+
+
 def shares_bars(explained: Answer, title: str = "") -> Figure:
     """The shares of one step as separate bars, largest first, with what each follows (of `explain`)."""
     shares = [s for s in explained["time"] if s["share"] >= 5e-4][::-1]

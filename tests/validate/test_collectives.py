@@ -153,11 +153,11 @@ def test_logs_in_print_on_other_fabrics_are_met():
 
 def test_all_reduces_of_gigabytes_in_the_switches_are_met():
     """16 GiB on eight B200 at 482 GB/s, 4 GiB on 72 GB200 at 425 (logs in print)."""
-    from foretell.api import network
+    from foretell.collective import collective
 
     for system, group, size, rate in (
         ("dgx-b200", 8, "16GiB", 482e9),
         ("gb200-nvl72", 72, "4GiB", 425e9),
     ):
-        told = network(system, collective="all-reduce", bytes=size, group=group)
+        told = collective(system, collective="all-reduce", size=size, group=group)
         assert told.algorithm_bytes_per_s == pytest.approx(rate, rel=0.13), system

@@ -224,8 +224,8 @@ SHARED: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str]]] = {
             "peer_base peer_step_ll peer_step_simple peer_chunk exchange_efficiency".split()
         ),
     ),
-    # Large messages by 178 of 200 GB/s on two DGX A100 (alcf-nccl-tests): rings of the B200 cluster reach 0.77 of
-    # their ports, its reduction in the switches 0.94.
+    # Large messages by 178 of 200 GB/s on two DGX A100 (alcf-nccl-tests): rings of the B200 cluster reach
+    # 0.77 of their ports, its reduction in the switches 0.94.
     "infiniband": (frozenset(), frozenset(), frozenset(["alone_share", "efficiency"])),
     # Large messages reach 0.81 of the ports on a3-ultragpu-8g and 0.85 on nodes of MI300X.
     "roce": (frozenset(), frozenset(), frozenset(["alone_share", "efficiency"])),

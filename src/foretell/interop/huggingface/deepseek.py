@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.common import plain_decoder
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import leading_dense, routed
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import LatentAttention
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("deepseek_v2", "deepseek_v3")
 
@@ -28,14 +28,7 @@ def read_like_v3(config: Config, *, biased: bool, longest: int, why: str) -> Mod
     ffns = deepseek_ffns(config, depth, router_bias=biased, why=why)
     layers = tuple(Layer(mixers=(mixer,), ffn=ffn) for ffn in ffns)
     vocab = config.need("vocab_size")
-    model = decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, why)),
-        hidden=hidden,
-        max_positions=positions(config, default=longest),
-    )
+    model = plain_decoder(config, layers, hidden, longest=longest, why=why)
     block = joined_block(config, layers[-1], hidden, tables=2 * vocab * hidden, default=0, why=None)
     if block is not None:
         config.assume(

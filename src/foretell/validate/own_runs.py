@@ -11,7 +11,7 @@ docs/anthe.md, and a test holds the pages to them.
 """
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Literal, cast
@@ -22,7 +22,7 @@ from foretell.characterize.config import read_config
 from foretell.characterize.predict import Prediction, predict
 from foretell.specs.result import Estimate
 from foretell.translate.models import with_form
-from foretell.validate.published import between
+from foretell.validate.published import Sections, with_written
 
 HERE = Path(__file__).parent
 SYSTEM = "h200-sxm"
@@ -155,7 +155,7 @@ def _ends(errors: Sequence[float]) -> str:
     return f"{min(errors):.1%} to {max(errors):.1%}"
 
 
-SECTIONS: Sequence[tuple[str, str, Callable[[Path], str]]] = (
+SECTIONS: Sections = (
     ("docs/accuracy.md", "h200", ladder_text),
     ("docs/accuracy.md", "wide", wide_text),
     ("docs/anthe.md", "steps", translation_text),
@@ -165,9 +165,4 @@ SECTIONS: Sequence[tuple[str, str, Callable[[Path], str]]] = (
 
 def with_steps(root: Path) -> dict[Path, str]:
     """The pages of a repository as predictions are today; a page may have several sections."""
-    pages: dict[Path, str] = {}
-    for name, section, write in SECTIONS:
-        path = root / name
-        page = pages.get(path) or path.read_text()
-        pages[path] = between(page, f"<!-- generated: {section} -->", write(root))
-    return pages
+    return with_written(root, SECTIONS, root)

@@ -5,7 +5,7 @@ of docs/memory.md, docs/serving.md and docs/model/collectives.md, each between i
 test holds the pages to it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -14,7 +14,7 @@ from typing import Any
 from foretell.calibrate.collectives import PRINTED
 from foretell.validate.collectives import score_collectives
 from foretell.validate.memory import score_memory, score_memory_rows
-from foretell.validate.published import between
+from foretell.validate.published import Sections, with_written
 from foretell.validate.serving import score_serving
 from foretell.validate.training import allocated, score_training
 from foretell.validate.training_rows import Row, read_rows
@@ -142,7 +142,7 @@ def _collectives(table: Path, groups: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-SECTIONS: Sequence[tuple[str, str, Callable[[Path], str]]] = (
+SECTIONS: Sections = (
     ("docs/accuracy.md", "scoreboard", scoreboard),
     ("docs/memory.md", "memory", memory_text),
     ("docs/serving.md", "serving", serving_text),
@@ -154,9 +154,4 @@ SECTIONS: Sequence[tuple[str, str, Callable[[Path], str]]] = (
 
 def with_sections(root: Path, data: Path) -> dict[Path, str]:
     """The pages of a repository as the data gives them today."""
-    pages: dict[Path, str] = {}
-    for name, section, write in SECTIONS:
-        page = root / name
-        text = pages.get(page) or page.read_text()
-        pages[page] = between(text, f"<!-- generated: {section} -->", write(data))
-    return pages
+    return with_written(root, SECTIONS, data)

@@ -6,7 +6,7 @@ measured data as its argument it also renders what pages say of all of that (pag
 
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -189,6 +189,20 @@ def between(page: str, start: str, text: str) -> str:
     before, _, rest = page.partition(start)
     _, _, after = rest.partition(END)
     return f"{before}{start}\n{text}\n{END}{after}"
+
+
+Sections = Sequence[tuple[str, str, Callable[[Path], str]]]
+"""Pages of a repository, names of their sections, and what writes them."""
+
+
+def with_written(root: Path, sections: Sections, given: Path) -> dict[Path, str]:
+    """The pages with what their sections say of `given` today; a page may have several sections."""
+    pages: dict[Path, str] = {}
+    for name, section, write in sections:
+        path = root / name
+        page = pages.get(path) or path.read_text()
+        pages[path] = between(page, f"<!-- generated: {section} -->", write(given))
+    return pages
 
 
 def with_table(page: str) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
-from foretell.differences import cause_of, compare, interval_of
+from foretell.search.differences import cause_of, compare, interval_of
 from foretell.specs.result import Estimate
 
 ASKED = {"system": "h100-sxm", "gpus": 64}

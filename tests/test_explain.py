@@ -3,7 +3,7 @@
 import pytest
 
 import foretell
-from foretell.explain import BOUNDS, bound_words
+from foretell.search.explain import BOUNDS, bound_words
 from foretell.specs.result import Estimate
 
 PLANS = [

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
-from foretell.long_run import FAILURES_PER_GPU_DAY
-from foretell.simulate.goodput import Interruptions, goodput
 from foretell.specs.run import Run
+from foretell.training.goodput import Interruptions, goodput
+from foretell.training.long_run import FAILURES_PER_GPU_DAY
 
 ASKED: dict[str, Any] = {"system": "h100-sxm", "gpus": 512, "plan": "tp8 pp4 zero1 mbs1"}
 

@@ -7,7 +7,7 @@ import pytest
 
 from foretell import units
 from foretell.errors import BadInput
-from foretell.question import ask
+from foretell.inputs.question import ask
 from tests.surfaces.command import foretell
 
 

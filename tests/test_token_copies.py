@@ -3,12 +3,18 @@
 import numpy as np
 import pytest
 
-from foretell.exchanges import Exchange, tensor_seconds
 from foretell.network.placement import group_counts
 from foretell.specs.plan import Plan, batch_of, parse_plan
-from foretell.tables import tables_of
-from foretell.tensor_exchanges import EndTimes
-from foretell.token_copies import COPY_SHARE, by_tensor, gathered_share, left_copies, whole_ends
+from foretell.training.exchanges import Exchange, tensor_seconds
+from foretell.training.tables import tables_of
+from foretell.training.tensor_exchanges import EndTimes
+from foretell.training.token_copies import (
+    COPY_SHARE,
+    by_tensor,
+    gathered_share,
+    left_copies,
+    whole_ends,
+)
 from tests.builders import make_scenario
 
 TITAN = "tp4 dp2 sp mbs2 framework=torchtitan"

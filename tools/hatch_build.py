@@ -1,4 +1,4 @@
-"""What a build makes besides the files of the repository: the catalogue as JSON (catalog/parsed.py)."""
+"""What a build makes besides the files of the repository: the catalogue as JSON (catalog/cache.py)."""
 
 import runpy
 from pathlib import Path

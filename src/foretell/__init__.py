@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.11.0"
 
 _WHERE = {
-    "estimate": "foretell.api",
-    "search": "foretell.api",
-    "memory": "foretell.api",
-    "explain": "foretell.api",
-    "sensitivity": "foretell.api",
-    "compare_plans": "foretell.api",
-    "simulate": "foretell.api",
-    "serve": "foretell.serve",
-    "size": "foretell.size",
-    "sweep": "foretell.sweep.run",
-    "scaling": "foretell.scaling.run",
-    "sensitivities": "foretell.sensitivities",
-    "characterize_trace": "foretell.characterize.traces.run",
+    "estimate": "foretell.api.training",
+    "search": "foretell.api.training",
+    "memory": "foretell.api.training",
+    "explain": "foretell.api.training",
+    "sensitivity": "foretell.api.training",
+    "compare_plans": "foretell.api.training",
+    "simulate": "foretell.api.training",
+    "serve": "foretell.api.serving",
+    "size": "foretell.api.size",
+    "sweep": "foretell.studies.sweep.run",
+    "scaling": "foretell.studies.scaling.run",
+    "sensitivities": "foretell.studies.sensitivity",
+    "characterize_trace": "foretell.lab.characterize.traces.run",
     "model": "foretell.catalog",
     "system": "foretell.catalog",
     "chip": "foretell.catalog",
@@ -34,43 +34,43 @@ _WHERE = {
     "Model": "foretell.specs.model",
     "System": "foretell.specs.system",
     "Chip": "foretell.specs.chip",
-    "read_launch": "foretell.launches",
+    "read_launch": "foretell.api.launches",
     "BadInput": "foretell.errors",
     "Infeasible": "foretell.errors",
-    "codesign": "foretell.sweep.codesign",
-    "optimise": "foretell.sweep.optimise",
-    "compare": "foretell.procure.compare",
+    "codesign": "foretell.studies.sweep.codesign",
+    "optimise": "foretell.studies.sweep.optimise",
+    "compare": "foretell.studies.procurement.compare",
 }
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
 if TYPE_CHECKING:
-    from foretell.api import compare_plans as compare_plans
-    from foretell.api import estimate as estimate
-    from foretell.api import explain as explain
-    from foretell.api import memory as memory
-    from foretell.api import search as search
-    from foretell.api import sensitivity as sensitivity
-    from foretell.api import simulate as simulate
+    from foretell.api.launches import read_launch as read_launch
+    from foretell.api.serving import serve as serve
+    from foretell.api.size import size as size
+    from foretell.api.training import compare_plans as compare_plans
+    from foretell.api.training import estimate as estimate
+    from foretell.api.training import explain as explain
+    from foretell.api.training import memory as memory
+    from foretell.api.training import search as search
+    from foretell.api.training import sensitivity as sensitivity
+    from foretell.api.training import simulate as simulate
     from foretell.catalog import chip as chip
     from foretell.catalog import model as model
     from foretell.catalog import system as system
-    from foretell.characterize.traces.run import characterize_trace as characterize_trace
     from foretell.errors import BadInput as BadInput
     from foretell.errors import Infeasible as Infeasible
-    from foretell.launches import read_launch as read_launch
-    from foretell.procure.compare import compare as compare
-    from foretell.scaling.run import scaling as scaling
-    from foretell.sensitivities import sensitivities as sensitivities
-    from foretell.serve import serve as serve
-    from foretell.size import size as size
+    from foretell.lab.characterize.traces.run import characterize_trace as characterize_trace
     from foretell.specs.chip import Chip as Chip
     from foretell.specs.model import Model as Model
     from foretell.specs.plan import Plan as Plan
     from foretell.specs.plan import parse_plan as parse_plan
     from foretell.specs.system import System as System
-    from foretell.sweep.codesign import codesign as codesign
-    from foretell.sweep.optimise import optimise as optimise
-    from foretell.sweep.run import sweep as sweep
+    from foretell.studies.procurement.compare import compare as compare
+    from foretell.studies.scaling.run import scaling as scaling
+    from foretell.studies.sensitivity import sensitivities as sensitivities
+    from foretell.studies.sweep.codesign import codesign as codesign
+    from foretell.studies.sweep.optimise import optimise as optimise
+    from foretell.studies.sweep.run import sweep as sweep
 
 
 def __getattr__(name: str) -> Any:

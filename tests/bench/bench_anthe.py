@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.models import model as catalogue
+from foretell.lab.translate.models import Sizes, resized, with_form
 from foretell.specs.block import MapShape
 from foretell.specs.model import Model
-from foretell.translate.models import Sizes, resized, with_form
 from foretell.workload.parameters import count
 
 SOURCE, TARGET = 100, 101
@@ -159,8 +159,8 @@ def measure(torch: Any, device: str, case: Case) -> dict[str, Any]:
 
 def measure_map(torch: Any, device: str, name: str, rows: int) -> dict[str, Any]:
     """Forward and backward of one map: dense, built and contracted."""
-    from foretell.blocks.tensor_chain import TensorChain, best_steps
-    from foretell.zoo.parts import map_module
+    from foretell.workload.blocks.tensor_chain import TensorChain, best_steps
+    from foretell.zoo.layers import map_module
 
     inputs, outputs, ratio = SHAPES[name]
     shape = MapShape(name="map", inputs=inputs, outputs=outputs, bias=True)

@@ -16,16 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foretell.blocks.tensor_chain import TensorChain
 from foretell.catalog.models import model as catalogue
 from foretell.interop.own_model import write_toml
+from foretell.lab.translate.models import Sizes, resized
+from foretell.lab.translate.settings import Settings
+from foretell.lab.translate.synthetic import make_pairs
+from foretell.lab.translate.train import train
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model
-from foretell.translate.models import Sizes, resized
-from foretell.translate.settings import Settings
-from foretell.translate.synthetic import make_pairs
-from foretell.translate.train import train
+from foretell.workload.blocks.tensor_chain import TensorChain
 from foretell.workload.parameters import count
 
 FIVE = (

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from foretell import estimate
-from foretell.calibrate import fit, fit_file, fit_report
 from foretell.errors import ProblemsError
+from foretell.lab.calibrate import fit, fit_file, fit_report
+from foretell.training import step as estimate
 
 
 def config(sizes: dict[str, int], style: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(given.file or f"{name}/points.jsonl")
         if not given.file:
-            words = ["-m", "foretell.calibrate.measure", "--out", str(path)]
+            words = ["-m", "foretell.lab.calibrate.measure", "--out", str(path)]
             subprocess.run([sys.executable, *words, "--minutes", given.minutes], check=True)
         found = fit.calibrate(path, given.chip)
         print(fit_report.text(found))

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from foretell.calibrate import fit, fit_file
-from foretell.characterize.run import Row, characterize
+from foretell.lab.calibrate import fit, fit_file
+from foretell.lab.characterize.run import Row, characterize
 from foretell.report.characterize import characterized_text
 
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -57,7 +57,7 @@ def matrix(chip: Path, steps: int, processes: int) -> dict[str, Any]:
 
 def measured(path: Path, processes: int, minutes: str) -> Path:
     """Kernels by one process, or by two at the same time with what they send each other."""
-    words = ["-m", "foretell.calibrate.measure", "--device", "cpu", "--out", str(path)]
+    words = ["-m", "foretell.lab.calibrate.measure", "--device", "cpu", "--out", str(path)]
     if processes > 1:
         run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         words = [*run, *words, "--only", "launch,copies,gemm,attention,pointwise,collectives"]

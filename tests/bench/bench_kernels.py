@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from foretell.calibrate.kernel_files import read_kernels
-from foretell.calibrate.surfaces import KernelRows
-from foretell.validate.kernels import predict, shapes
+from foretell.lab.calibrate.kernel_files import read_kernels
+from foretell.lab.calibrate.surfaces import KernelRows
+from foretell.lab.validate.kernels import predict, shapes
 
 ROWS = 6000
 """Rows of a group that are looked at, evenly picked."""

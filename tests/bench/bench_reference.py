@@ -10,11 +10,11 @@ import tempfile
 import time
 from dataclasses import replace
 
-from foretell.reference.iteration import Question
-from foretell.reference.records import CHIPS, MODELS, Quirks
-from foretell.reference.search import search_space
-from foretell.reference.space import enumerate_space
-from foretell.reference.study import STUDY_GLOBAL_BATCH, study
+from foretell.lab.reference.iteration import Question
+from foretell.lab.reference.records import CHIPS, MODELS, Quirks
+from foretell.lab.reference.search import search_space
+from foretell.lab.reference.space import enumerate_space
+from foretell.lab.reference.study import STUDY_GLOBAL_BATCH, study
 
 BAR_S = 15.0
 """Wall seconds allowed on two cores."""

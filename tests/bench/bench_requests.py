@@ -6,15 +6,15 @@ mean) with 64 in flight on one core, by process time.
 
 import time
 
+from foretell.api.serving import serve
+from foretell.api.size import size
 from foretell.catalog.engines import profile
-from foretell.question import ask
-from foretell.serve import serve
+from foretell.inputs.question import ask
 from foretell.serving.clock import SampledClock
+from foretell.serving.requests.arrivals import Arrivals, Lengths, drawn
+from foretell.serving.requests.records import Fleet, Rules
+from foretell.serving.requests.run import play
 from foretell.serving.steps import step_times
-from foretell.simulate.requests.arrivals import Arrivals, Lengths, drawn
-from foretell.simulate.requests.records import Fleet, Rules
-from foretell.simulate.requests.run import play
-from foretell.size import size
 from foretell.specs.deployment import Deployment
 
 MANY = 50_000

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import foretell
-from foretell.programs import lay_out
-from foretell.question import ask, plan_of
-from foretell.simulate.streams import play_step
+from foretell.inputs.question import ask, plan_of
+from foretell.simulation.programs import lay_out
+from foretell.simulation.streams import play_step
 
 PLANS = {
     "1f1b": "tp8 pp64 dp2 zero1 mbs1",

@@ -11,10 +11,10 @@ import sys
 import time
 
 import foretell
-from foretell.estimate import evaluate
-from foretell.question import ask, plan_of
+from foretell.inputs.question import ask, plan_of
 from foretell.search.search import search_plans
 from foretell.search.space import enumerate_plans
+from foretell.training.step import evaluate
 
 CASES = [
     ("llama-3.1-70b", "h100-sxm", 512, 1024, 8192),

@@ -19,7 +19,7 @@ import numpy as np
 
 import foretell
 from foretell.search.pareto import pareto_front
-from foretell.sweep.export import results
+from foretell.studies.sweep.export import results
 
 POINTS: dict[str, Any] = {
     "study": {"kind": "training", "plan": "flash"},

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 import foretell
-from foretell.blocks.gated_attention import GatedAttention
-from foretell.blocks.soft_positions import SoftPositions
-from foretell.blocks.tensor_chain import TensorChain
 from foretell.catalog.models import model
 from foretell.interop.own_model import read_table, write_toml
+from foretell.lab.translate.models import Sizes, resized, with_form
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
-from foretell.translate.models import Sizes, resized, with_form
+from foretell.workload.blocks.gated_attention import GatedAttention
+from foretell.workload.blocks.soft_positions import SoftPositions
+from foretell.workload.blocks.tensor_chain import TensorChain
 from foretell.workload.build import build
 from foretell.workload.parameters import count
 from tests.workload.counting import matrix_flop

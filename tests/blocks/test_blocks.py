@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from foretell.blocks.gated_attention import GatedAttention
-from foretell.blocks.soft_positions import SoftPositions
 from foretell.errors import BadInput
 from foretell.interop.own_model import read_table
 from foretell.specs.block import block_kinds
+from foretell.workload.blocks.gated_attention import GatedAttention
+from foretell.workload.blocks.soft_positions import SoftPositions
 from foretell.workload.graph import Tokens
 
 TEXT = """
@@ -34,7 +34,7 @@ def read(soft: str = "", mixer: str = "gated-attention", chain: str = "") -> obj
 
 
 def test_every_file_is_a_kind(root: Path) -> None:
-    files = {p.stem for p in (root / "src/foretell/blocks").glob("*.py")} - {"__init__"}
+    files = {p.stem for p in (root / "src/foretell/workload/blocks").glob("*.py")} - {"__init__"}
     assert {record.__module__.rsplit(".", 1)[-1] for record in block_kinds().values()} == files
 
 
@@ -72,7 +72,7 @@ def test_reading_a_plain_model_loads_no_block() -> None:
 
     code = (
         "import sys; from foretell.catalog.models import model; model('transformer-base');"
-        "sys.exit(any(m.startswith('foretell.blocks') for m in sys.modules))"
+        "sys.exit(any(m.startswith('foretell.workload.blocks') for m in sys.modules))"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
@@ -84,7 +84,7 @@ def test_reading_a_plain_model_loads_no_block() -> None:
 def test_soft_positions_are_the_formula() -> None:
     """Two levels by hand: the convolution reads positions t, t - 1, t - 2, and nothing after t."""
     torch = pytest.importorskip("torch", reason="torch is not installed: no modules to build")
-    from foretell.zoo.parts import sines
+    from foretell.zoo.layers import sines
 
     torch.manual_seed(0)
     module = SoftPositions(levels=2).module(50, 12).double()
@@ -105,7 +105,7 @@ def test_soft_positions_are_the_formula() -> None:
 
 def test_gated_attention_is_the_formula() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed: no modules to build")
-    from foretell.zoo.parts import Carry, Options
+    from foretell.zoo.layers import Carry, Options
 
     torch.manual_seed(0)
     module = GatedAttention(heads=2, causal=False, cross=True).module(6, Options()).double()

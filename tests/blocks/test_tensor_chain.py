@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.blocks.tensor_chain import (
+from foretell.specs.block import MapShape
+from foretell.workload.blocks.tensor_chain import (
     LEAST_BOND,
     Chain,
     TensorChain,
@@ -16,7 +17,6 @@ from foretell.blocks.tensor_chain import (
     bond,
     factors,
 )
-from foretell.specs.block import MapShape
 from foretell.workload.ops import Gemm
 
 WIDTH = st.integers(min_value=1, max_value=400)

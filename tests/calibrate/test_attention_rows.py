@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foretell.calibrate.attention_fit import fitted, physical, start_of, surfaces_of
-from foretell.calibrate.attention_rows import causal_pairs, rows_of
-from foretell.calibrate.kernel_files import read_kernels
-from foretell.calibrate.surfaces import KernelRows, errors, left_out
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.base import engine_of
-from foretell.cost.kernels.choose import family_named
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.families.choose import family_named
+from foretell.lab.calibrate.attention_fit import fitted, physical, start_of, surfaces_of
+from foretell.lab.calibrate.attention_rows import causal_pairs, rows_of
+from foretell.lab.calibrate.kernel_files import read_kernels
+from foretell.lab.calibrate.surfaces import KernelRows, errors, left_out
 
 CONTEXT = {
     "attn_dtype": ["bfloat16", "bfloat16", "fp8", "bfloat16", "int4", "bfloat16"],

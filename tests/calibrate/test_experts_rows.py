@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from foretell.calibrate import experts_rows, pointwise_rows
-from foretell.calibrate.surfaces import errors, fit
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels import experts, pointwise
-from foretell.cost.kernels.base import engine_of
+from foretell.kernels.families import experts, pointwise
+from foretell.kernels.families.base import engine_of
+from foretell.lab.calibrate import experts_rows, pointwise_rows
+from foretell.lab.calibrate.surfaces import errors, fit
 
 HEAD = ("kernel_source", "moe_dtype", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts",
         "moe_tp_size", "moe_ep_size", "distribution", "latency")  # fmt: skip

@@ -18,17 +18,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.calibrate import fit, fit_file, fit_report, measured_rows
 from foretell.catalog import system
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.backward import FAMILY as BACKWARD
-from foretell.cost.kernels.base import engine_of
-from foretell.cost.kernels.choose import choose, family_named
-from foretell.cost.kernels.gemm import Gemm
-from foretell.cost.kernels.gemm import seconds as gemm_seconds
-from foretell.cost.kernels.pointwise import Pointwise, pointwise_seconds
-from foretell.cost.kernels.spread import spread_of
 from foretell.errors import BadInput
+from foretell.kernels.families.backward import FAMILY as BACKWARD
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.families.choose import choose, family_named
+from foretell.kernels.families.gemm import Gemm
+from foretell.kernels.families.gemm import seconds as gemm_seconds
+from foretell.kernels.families.pointwise import Pointwise, pointwise_seconds
+from foretell.kernels.families.spread import spread_of
+from foretell.lab.calibrate import fit, fit_file, fit_report, measured_rows
 from foretell.report import fit_plot
 from tests.surfaces.command import foretell
 
@@ -352,7 +352,7 @@ def config(sizes: Mapping[str, int]) -> dict[str, Any]:
 @needs_torch
 def test_from_nothing_to_a_prediction(root: Path, tmp_path: Path) -> None:
     points, chip, plot = (str(tmp_path / name) for name in ("p.jsonl", "cpu.toml", "cpu.svg"))
-    command = [sys.executable, "-m", "foretell.calibrate.measure", "--out", points, "--short"]
+    command = [sys.executable, "-m", "foretell.lab.calibrate.measure", "--out", points, "--short"]
     environ = {**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"}
     # The second goes on with the file of the first.
     for only in ("gemm,copies", "gemm,copies,attention,pointwise,launch,steps"):

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foretell.calibrate.gemm_rows import rows_of
-from foretell.calibrate.kernel_files import columns_of
-from foretell.calibrate.surfaces import errors, left_out
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.base import engine_of
-from foretell.cost.kernels.choose import catalogue_surfaces
-from foretell.cost.kernels.gemm import FAMILY, Gemm
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.families.choose import catalogue_surfaces
+from foretell.kernels.families.gemm import FAMILY, Gemm
+from foretell.lab.calibrate.gemm_rows import rows_of
+from foretell.lab.calibrate.kernel_files import columns_of
+from foretell.lab.calibrate.surfaces import errors, left_out
 from foretell.specs.surface import Surface
 
 TABLE = {

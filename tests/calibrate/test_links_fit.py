@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foretell.calibrate.links_fit import node_tier
-from foretell.calibrate.measured_rows import Measurements
 from foretell.catalog.systems import system_from_file
+from foretell.lab.calibrate.links_fit import node_tier
+from foretell.lab.calibrate.measured_rows import Measurements
 from foretell.network.collectives import collective_s
 from foretell.network.stack import stack_of
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.calibrate.measure import file, plan, run
-from foretell.calibrate.measure.clock import _count
-from foretell.calibrate.measure.point import Host, Point, key_of
-from foretell.calibrate.measure.power import means
-from foretell.calibrate.measure.worker import Task
 from foretell.cli import calibrate as cli
 from foretell.errors import BadInput
+from foretell.lab.calibrate.measure import file, plan, run
+from foretell.lab.calibrate.measure.clock import _count
+from foretell.lab.calibrate.measure.point import Host, Point, key_of
+from foretell.lab.calibrate.measure.power import means
+from foretell.lab.calibrate.measure.worker import Task
 
 CARD = Host(
     device="cuda",
@@ -210,7 +210,7 @@ MINUTES = "20"
 
 
 def command(out: Path, *more: str) -> list[str]:
-    start = [sys.executable, "-m", "foretell.calibrate.measure", "--out", str(out)]
+    start = [sys.executable, "-m", "foretell.lab.calibrate.measure", "--out", str(out)]
     return [*start, "--device", "cpu", "--short", "--minutes", MINUTES, *more]
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from foretell.calibrate.serving_cases import case_of, in_their_unit, predicted
-from foretell.calibrate.serving_fit import errors_of, fit_profile, written
-from foretell.calibrate.serving_rows import Row, read_rows
 from foretell.catalog.engines import profile_from, profiles, usual
 from foretell.errors import BadInput
+from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predicted
+from foretell.lab.calibrate.serving_fit import errors_of, fit_profile, written
+from foretell.lab.calibrate.serving_rows import Row, read_rows
 
 BLANK = Row(
     id="r", kind="online_concurrency", model="llama-3.1-8b", gpu="H200 SXM", n_gpus=1,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from foretell.calibrate.serving_cases import case_of, predicted
-from foretell.calibrate.serving_rules import precision_named
+from foretell.lab.calibrate.serving_cases import case_of, predicted
+from foretell.lab.calibrate.serving_rules import precision_named
 from tests.calibrate.test_serving_fit import BLANK
 
 OFFLINE = replace(

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from foretell.catalog import files, parsed
+from foretell.catalog import cache as parsed
+from foretell.catalog import files
 
 
 @pytest.fixture

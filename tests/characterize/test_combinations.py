@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from foretell.characterize.config import Point
-from foretell.characterize.predict import HELD, predict
-from foretell.characterize.run import characterize
+from foretell.lab.characterize.config import Point
+from foretell.lab.characterize.predict import HELD, predict
+from foretell.lab.characterize.run import characterize
 
 pytestmark = [
     pytest.mark.full,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.characterize.config import Point, Settings, read_config
-from foretell.characterize.models import Sizes, sizes_of, spec_of
-from foretell.characterize.plans import RUNS, plan_of
 from foretell.errors import BadInput
+from foretell.lab.characterize.config import Point, Settings, read_config
+from foretell.lab.characterize.models import Sizes, sizes_of, spec_of
+from foretell.lab.characterize.plans import RUNS, plan_of
 from foretell.specs.plan import Plan
 from foretell.workload.parameters import count as parameter_count
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from foretell.characterize import launch, run, table
-from foretell.characterize.config import Point
-from foretell.characterize.launch import Place
-from foretell.characterize.run import characterize
 from foretell.errors import BadInput
+from foretell.lab.characterize import launch, run, table
+from foretell.lab.characterize.config import Point
+from foretell.lab.characterize.launch import Place
+from foretell.lab.characterize.run import characterize
 from tests.surfaces.command import foretell
 
 STUB = Path(__file__).with_name("stub.py")
@@ -177,7 +177,7 @@ def test_ranks_end_with_each_other_and_with_their_supervisor(root: Path, tmp_pat
         [
             sys.executable,
             "-m",
-            "foretell.characterize",
+            "foretell.lab.characterize",
             str(tmp_path / "matrix.toml"),
             "--out",
             out,

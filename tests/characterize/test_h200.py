@@ -8,9 +8,9 @@ from statistics import median
 
 import pytest
 
-from foretell.characterize.config import read_config
-from foretell.characterize.predict import Prediction
-from foretell.validate.own_runs import ladder
+from foretell.lab.characterize.config import read_config
+from foretell.lab.characterize.predict import Prediction
+from foretell.lab.validate.own_runs import ladder
 
 Rows = list[tuple[dict[str, str], Prediction]]
 

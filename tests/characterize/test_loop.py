@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from foretell.characterize.config import Point
-from foretell.characterize.predict import HELD, Prediction, predict
+from foretell.lab.characterize.config import Point
+from foretell.lab.characterize.predict import HELD, Prediction, predict
 from tests.surfaces.command import foretell
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch")
@@ -66,7 +66,7 @@ def chip(root: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     points, chip = str(folder / "points.jsonl"), str(folder / "cpu.toml")
     words = ["--short", "--device", "cpu", "--minutes", "20", "--only", "gemm,copies,pointwise"]
     subprocess.run(
-        [sys.executable, "-m", "foretell.calibrate.measure", "--out", points, *words],
+        [sys.executable, "-m", "foretell.lab.calibrate.measure", "--out", points, *words],
         check=True,
         env={**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"},
         capture_output=True,

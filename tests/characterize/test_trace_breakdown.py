@@ -10,18 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from foretell.characterize.traces.breakdown import PARTS, StepBreakdown, breakdowns
-from foretell.characterize.traces.collectives import message_bytes
-from foretell.characterize.traces.names import (
+from foretell.errors import BadInput
+from foretell.lab.characterize.traces.breakdown import PARTS, StepBreakdown, breakdowns
+from foretell.lab.characterize.traces.collectives import message_bytes
+from foretell.lab.characterize.traces.names import (
     bus_factor,
     collective_kind,
     element_bytes,
     host_family,
     kernel_family,
 )
-from foretell.characterize.traces.read import read_file
-from foretell.characterize.traces.run import characterize_trace
-from foretell.errors import BadInput
+from foretell.lab.characterize.traces.read import read_file
+from foretell.lab.characterize.traces.run import characterize_trace
 from tests.characterize.kineto import (
     ADAM,
     ADD,

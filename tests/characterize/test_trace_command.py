@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import foretell
-from foretell.characterize.traces.breakdown import PARTS
-from foretell.characterize.traces.run import characterize_trace
+from foretell.lab.characterize.traces.breakdown import PARTS
+from foretell.lab.characterize.traces.run import characterize_trace
 from tests.characterize.kineto import (
     ADD,
     GEMM,
@@ -105,7 +105,7 @@ def test_our_own_trace_brings_its_job(tmp_path: Path) -> None:
 )
 def test_the_prediction_is_whole(plan: str) -> None:
     """Families, exposed communication, host and bubble are the estimate's step."""
-    from foretell.characterize.traces.predicted import predicted
+    from foretell.lab.characterize.traces.prediction import predicted
 
     told = predicted(foretell.estimate(MODEL, plan=plan, **JOB))
     whole = told.compute_s + told.exposed_s + told.host_s + told.bubble_s

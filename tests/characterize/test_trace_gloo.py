@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from foretell.characterize.traces.breakdown import PARTS
-from foretell.characterize.traces.run import characterize_trace
+from foretell.lab.characterize.traces.breakdown import PARTS
+from foretell.lab.characterize.traces.run import characterize_trace
 
 pytest.importorskip("torch")
 

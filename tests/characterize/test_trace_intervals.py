@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.characterize.traces.host import own_times
-from foretell.characterize.traces.intervals import (
+from foretell.lab.characterize.traces.host import own_times
+from foretell.lab.characterize.traces.intervals import (
     NOTHING,
     Spans,
     clipped,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from foretell.characterize.traces import stream
-from foretell.characterize.traces.breakdown import PARTS
-from foretell.characterize.traces.run import characterize_trace
-from foretell.characterize.traces.stream import events_of
 from foretell.errors import BadInput
+from foretell.lab.characterize.traces import stream
+from foretell.lab.characterize.traces.breakdown import PARTS
+from foretell.lab.characterize.traces.run import characterize_trace
+from foretell.lab.characterize.traces.stream import events_of
 from tests.characterize.kineto import GEMM, kernel, trace, written
 
 VALUES = st.recursive(

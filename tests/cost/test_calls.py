@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from foretell.cost.calls import calls_of, stacked
-from foretell.cost.fusion import FUSED, PLAIN, kind_of, passes
-from foretell.cost.op_times import op_times
+from foretell.kernels.calls import calls_of, stacked
+from foretell.kernels.fusion import FUSED, PLAIN, kind_of, passes
+from foretell.kernels.op_times import op_times
 from foretell.specs.plan import Plan
 from foretell.workload.build import build
 from foretell.workload.ops import Op

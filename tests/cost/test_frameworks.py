@@ -2,16 +2,16 @@
 
 import pytest
 
-from foretell.answer import answer_of
 from foretell.catalog.frameworks import framework
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.systems import named_system
-from foretell.cost.op_times import traffic_factor
+from foretell.kernels.op_times import traffic_factor
 from foretell.sharding.recompute import runs
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.result import Estimate, Leaf
 from foretell.specs.scenario import Scenario
+from foretell.training.answer import answer_of
 from foretell.workload.build import build
 
 

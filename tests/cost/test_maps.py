@@ -2,7 +2,7 @@
 
 import pytest
 
-from foretell.cost.calls import Written, calls_of, maps_of, stacked
+from foretell.kernels.calls import Written, calls_of, maps_of, stacked
 from foretell.workload.ops import AttentionCore, Gemm, Pointwise
 
 QKV = Gemm(name="attention.qkv", m=4096.0, n=6144.0, k=4096.0, n_kv=2048.0, n_kv_min=256.0)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.memory import weight_bytes
-from foretell.cost.optimizer import (
+from foretell.kernels.memory import weight_bytes
+from foretell.kernels.optimizer import (
     MEMORY_SHARE,
     RECIPES,
     STEPS,

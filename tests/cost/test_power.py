@@ -8,23 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.calibrate.power_fit import (
-    ORDER,
-    fit_all,
-    held_rows,
-    limited_seconds,
-    loop_watts,
-    score,
-    settled,
-    table_watts,
-)
-from foretell.calibrate.power_published import PEAK_FLOP_PER_S, SUSTAINED
-from foretell.calibrate.power_rows import PowerRows, read_rows
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT
-from foretell.cost.kernels.base import engine_of
-from foretell.cost.op_times import coefficients
-from foretell.cost.power import (
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.op_times import coefficients
+from foretell.kernels.power import (
     BITS,
     Load,
     Sustained,
@@ -36,6 +24,18 @@ from foretell.cost.power import (
     memory_joules,
     sustained,
 )
+from foretell.lab.calibrate.power_fit import (
+    ORDER,
+    fit_all,
+    held_rows,
+    limited_seconds,
+    loop_watts,
+    score,
+    settled,
+    table_watts,
+)
+from foretell.lab.calibrate.power_published import PEAK_FLOP_PER_S, SUSTAINED
+from foretell.lab.calibrate.power_rows import PowerRows, read_rows
 from foretell.specs.plan import Plan
 
 CHIPS = sorted(path.stem for path in (ROOT / "chips").glob("*.toml"))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.base import DTYPES
-from foretell.cost.kernels.choose import choose
-from foretell.cost.op_times import SOFTWARE
-from foretell.cost.precision import (
+from foretell.kernels.families.base import DTYPES
+from foretell.kernels.families.choose import choose
+from foretell.kernels.op_times import SOFTWARE
+from foretell.kernels.precision import (
     CAST_PASSES,
     cast_passes,
     copy_bytes,
@@ -16,9 +16,9 @@ from foretell.cost.precision import (
     linear_format,
     plain_format,
 )
-from foretell.estimate import evaluate_rows
 from foretell.specs.plan import activation_bytes, batch_of, parse_plan
-from foretell.tables import tables_of
+from foretell.training.step import evaluate_rows
+from foretell.training.tables import tables_of
 from foretell.workload.build import build
 from tests.builders import make_chip, make_model, make_scenario
 
@@ -52,7 +52,7 @@ def test_what_products_run_in_that_no_recipe_narrows(text: str, format: str) -> 
 
 def test_training_in_32_bits_keeps_moves_and_sends_twice_as_much() -> None:
     peaks = dict.fromkeys(("bf16", "tf32", "fp32"), 989.4e12)
-    # On Ampere TF32 has one rate in every order of the operands (cost/wide.py).
+    # On Ampere TF32 has one rate in every order of the operands (kernels/wide.py).
     chip = make_chip(matrix_flop_per_s=peaks, architecture="ampere")
     scenario = make_scenario("dense", gpus=8, batch=16, chip=chip)
     found = {}

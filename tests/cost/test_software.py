@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from foretell.catalog.frameworks import frameworks
-from foretell.cost.software import BY_FRAMEWORK, narrow_loss, software, spared_loss_bytes
-from foretell.estimate import Rows, evaluate_rows
+from foretell.kernels.software import BY_FRAMEWORK, narrow_loss, software, spared_loss_bytes
 from foretell.specs.plan import batch_of, parse_plan
 from foretell.specs.plan_words import FRAMEWORKS
-from foretell.tables import tables_of
+from foretell.training.step import Rows, evaluate_rows
+from foretell.training.tables import tables_of
 from tests.builders import make_scenario
 
 

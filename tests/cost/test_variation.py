@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from foretell.cost.variation import SPREAD, slowest
+from foretell.kernels.variation import SPREAD, slowest
 from tests.builders import make_chip
 
 

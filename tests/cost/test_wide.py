@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.calls import stacked
-from foretell.cost.kernels.base import engine_of
-from foretell.cost.op_times import op_times
-from foretell.cost.wide import OVER_FLASH, TIMES, TURNED, in_wide
+from foretell.kernels.calls import stacked
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.op_times import op_times
+from foretell.kernels.wide import OVER_FLASH, TIMES, TURNED, in_wide
 from foretell.specs.plan import parse_plan
 from foretell.workload.ops import AttentionCore, Gemm
 

@@ -9,11 +9,11 @@ import re
 import pytest
 
 import foretell
-from foretell.blocks.tensor_chain import TensorChain, best_steps
-from foretell.question import ask, plan_of
+from foretell.inputs.question import ask, plan_of
+from foretell.lab.translate.models import Sizes, resized
 from foretell.search.space import enumerate_plans
 from foretell.specs.block import MapShape
-from foretell.translate.models import Sizes, resized
+from foretell.workload.blocks.tensor_chain import TensorChain, best_steps
 from foretell.workload.parameters import count
 from tests.docs.blocks import ROOT
 

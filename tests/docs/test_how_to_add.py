@@ -92,9 +92,9 @@ def _name_the_schedule(package: Path) -> None:
         ("specs/plan_words.py", '"schedule": (', '"schedule": ("one-by-one", '),
         ("specs/plan.py", "Schedule = Literal[", 'Schedule = Literal["one-by-one", '),
         (
-            "simulate/schedules/__init__.py",
+            "schedules/__init__.py",
             "SCHEDULES: tuple[Schedule, ...] = (",
-            "from foretell.simulate.schedules import one_by_one\n\nSCHEDULES = (one_by_one.ONE_BY_ONE, ",
+            "from foretell.schedules import one_by_one\n\nSCHEDULES = (one_by_one.ONE_BY_ONE, ",
         ),
     ):
         text = (package / path).read_text()

@@ -6,7 +6,7 @@ Each budget is how far we are off, rounded up; what is predicted and what is onl
 import pytest
 
 from foretell import catalog
-from foretell.bills import RunQuestion, run_cost
+from foretell.api.cost import RunQuestion, run_cost
 from foretell.catalog.money import sheet
 from foretell.economics.carbon import chip_kg, wafer_kg
 from foretell.economics.cases import Case, case_of, spread

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import foretell
 from foretell import catalog
-from foretell.bills import RunQuestion, TokenQuestion, run_cost, token_cost
+from foretell.api.cost import RunQuestion, TokenQuestion, run_cost, token_cost
 from foretell.catalog.money import Sheet, sheet
 from foretell.economics.work import Paying, Work, billed, mark_front
 from foretell.errors import BadInput, Infeasible

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from foretell import catalog
-from foretell.calibrate.measured_rows import groups_of
-from foretell.calibrate.measured_rows import read as read_measurements
+from foretell.api.launches import merged, read_launch
 from foretell.catalog.models import FOLDER
 from foretell.catalog.price_files import price_file
-from foretell.characterize.config import read_config
-from foretell.characterize.traces.read import read_files
-from foretell.launches import merged, read_launch
-from foretell.question import ask, plan_of
-from foretell.search.study import read_study
-from foretell.simulate.requests.arrivals import read_trace
+from foretell.inputs.question import ask, plan_of
+from foretell.lab.calibrate.measured_rows import groups_of
+from foretell.lab.calibrate.measured_rows import read as read_measurements
+from foretell.lab.characterize.config import read_config
+from foretell.lab.characterize.traces.read import read_files
+from foretell.serving.requests.arrivals import read_trace
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.plan import parse_plan, plan_problems
+from foretell.studies.study_file import read_study
 from foretell.units import parse as parse_unit
 from tests.catalog.known_designs import KNOWN
 from tests.surfaces.command import TOY, TOY_SYSTEM
@@ -227,9 +227,9 @@ def _toml(value: Any) -> str:
 
 def _swept(folder: Path) -> list[Reader]:
     """A folder of a sweep: its manifest, and a shard under its own hash or another's."""
-    from foretell.sweep.export import export
-    from foretell.sweep.run import sweep
-    from foretell.sweep.shards import SHARDS, file_name, held, read_manifest
+    from foretell.studies.sweep.export import export
+    from foretell.studies.sweep.run import sweep
+    from foretell.studies.sweep.shards import SHARDS, file_name, held, read_manifest
 
     made = folder / "swept"
     sweep(tomllib.loads(STUDY), out=made)
@@ -341,12 +341,12 @@ def own_readers(folder: Path) -> list[Reader]:
 
 def table_readers(folder: Path, data: Path) -> list[Reader]:
     """Readers of published tables: their first rows are the inputs."""
-    from foretell.validate.collectives import score_collectives
-    from foretell.validate.cost import score_cost
-    from foretell.validate.kernels import score_kernels
-    from foretell.validate.memory import score_memory
-    from foretell.validate.serving import score_serving
-    from foretell.validate.training import score_training
+    from foretell.lab.validate.collectives import score_collectives
+    from foretell.lab.validate.cost import score_cost
+    from foretell.lab.validate.kernels import score_kernels
+    from foretell.lab.validate.memory import score_memory
+    from foretell.lab.validate.serving import score_serving
+    from foretell.lab.validate.training import score_training
 
     found: list[Reader] = []
     kinds: list[tuple[str, str, Callable[[Path], object]]] = [

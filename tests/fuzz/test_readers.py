@@ -7,7 +7,7 @@ import pytest
 
 from foretell.catalog import files
 from foretell.errors import BadInput
-from foretell.validate.training import score_training
+from foretell.lab.validate.training import score_training
 from tests.fuzz.harness import fuzz
 from tests.fuzz.mutate import mutated
 from tests.fuzz.readers import own_readers, table_readers

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from foretell.api.launches import merged, read_launch
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
-from foretell.interop.given import LARGEST_TEXT, read_given
+from foretell.interop.arguments import LARGEST_TEXT, read_given
 from foretell.interop.shell_words import read_script
 from foretell.interop.tools import read_arguments
 from foretell.interop.yaml_subset import read_yaml
-from foretell.launches import merged, read_launch
 from foretell.specs.plan import parse_plan
 from foretell.workload.parameters import count
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from foretell.api import estimate
+from foretell.api.training import estimate
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.errors import BadInput, Infeasible

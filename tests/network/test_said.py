@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import foretell
-from foretell.collective import CollectiveAnswer, collective
+from foretell.api.network import CollectiveAnswer, collective
 from foretell.economics.ask_system import SystemQuestion, system_cost
 from foretell.errors import BadInput
 

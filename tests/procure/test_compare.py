@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import foretell
-from foretell.bills import Payment, RunQuestion, run_cost
+from foretell.api.cost import Payment, RunQuestion, run_cost
 from foretell.economics.ask_system import SystemQuestion, system_cost
 from foretell.errors import BadInput, Infeasible
-from foretell.procure.clusters import affordable, cost_of, smooth
+from foretell.studies.procurement.clusters import affordable, cost_of, smooth
 from tests.surfaces.command import foretell as command
 
 PLAN = "tp2 zero1 mbs1 recompute=full"

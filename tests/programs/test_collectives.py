@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.characterize.models import Sizes, spec_of
-from foretell.programs.collectives import Collective, step_collectives
-from foretell.question import ask
+from foretell.inputs.question import ask
+from foretell.lab.characterize.models import Sizes, spec_of
+from foretell.simulation.programs.collectives import Collective, step_collectives
 from foretell.specs.plan import parse_plan
 from foretell.workload.parameters import count as parameter_count
 

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foretell
-from foretell.answer import answer_of
-from foretell.estimate import stages_of_plans
-from foretell.programs import WAITS_EACH_PASS, Laid, held_cores, lay_out, runs_ahead
-from foretell.programs.dealing import contents_of
-from foretell.replicas import CORES_TAKEN, copy_seconds, data_messages, shares_of
 from foretell.sharding.pipeline import stages_of
-from foretell.simulate.program import Message, Pass
-from foretell.simulate.streams import play_step
-from foretell.simulation import held_bytes, played_step, rank_stride
+from foretell.simulation.answer import held_bytes, played_step, rank_stride
+from foretell.simulation.program import Message, Pass
+from foretell.simulation.programs import WAITS_EACH_PASS, Laid, held_cores, lay_out, runs_ahead
+from foretell.simulation.programs.dealing import contents_of
+from foretell.simulation.streams import play_step
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.scenario import Scenario
-from foretell.tables import distinct, tables_of
+from foretell.training.answer import answer_of
+from foretell.training.data_parallel import CORES_TAKEN, copy_seconds, data_messages, shares_of
+from foretell.training.step import stages_of_plans
+from foretell.training.tables import distinct, tables_of
 from tests.builders import make_chip, make_network, make_scenario
 
 PLANS = {

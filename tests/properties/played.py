@@ -4,15 +4,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.frameworks import framework
-from foretell.cost.optimizer import accumulate_s
-from foretell.estimate import evaluate_rows, stages_of_plans
-from foretell.pass_times import late_launches, part_seconds, pass_times
+from foretell.kernels.optimizer import accumulate_s
+from foretell.schedules import schedule_named
 from foretell.sharding.pipeline import chunk_sizes
-from foretell.simulate.events import ChunkTimes, play
-from foretell.simulate.schedules import schedule_named
+from foretell.simulation.events import ChunkTimes, play
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.tables import Tables, tables_of
+from foretell.training.pass_times import late_launches, part_seconds, pass_times
+from foretell.training.step import evaluate_rows, stages_of_plans
+from foretell.training.tables import Tables, tables_of
 from tests.simulate.pipes import pipe
 
 Array = NDArray[np.float64]

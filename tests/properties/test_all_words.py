@@ -8,16 +8,16 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from foretell.answer import answer_of
 from foretell.catalog import system as catalog_system
 from foretell.errors import BadInput
-from foretell.estimate import evaluate
-from foretell.plan_checks import check_choices
+from foretell.schedules.rules import all_broken
+from foretell.search.plan_checks import check_choices
 from foretell.search.space import enumerate_plans
-from foretell.simulate.schedules.rules import all_broken
 from foretell.specs.plan import Plan, batch_of, parse_plan, plan_problems
 from foretell.specs.plan_words import FRAMEWORKS
 from foretell.specs.scenario import Scenario
+from foretell.training.answer import answer_of
+from foretell.training.step import evaluate
 from tests.builders import make_chip, make_scenario
 from tests.properties.test_estimate import faster
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.answer import answer_of
 from foretell.catalog import system as catalog_system
-from foretell.certainty import ORDER, leaf, node, whole
 from foretell.specs.plan import Plan
 from foretell.specs.result import Estimate, Leaf
+from foretell.training.answer import answer_of
+from foretell.uncertainty.evidence import ORDER, leaf, node, whole
 from tests.builders import STACKS, make_chip, make_scenario
 
 SPREAD = (-0.3, -0.1, 0.0, 0.1, 0.3)

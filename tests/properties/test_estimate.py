@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.answer import answer_of, step_flops
 from foretell.catalog import system as catalog_system
-from foretell.estimate import Rows, evaluate, evaluate_rows, stages_of_plans, tables_of
 from foretell.search.space import Space, enumerate_plans
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
+from foretell.training.answer import answer_of, step_flops
+from foretell.training.step import Rows, evaluate, evaluate_rows, stages_of_plans, tables_of
 from foretell.workload.parameters import count
 from tests.builders import STACKS, make_chip, make_network, make_scenario
 

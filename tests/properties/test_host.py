@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.answer import answer_of
 from foretell.catalog import system as catalog_system
-from foretell.parts import beside_host
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan
 from foretell.specs.result import Estimate, Leaf
+from foretell.training.answer import answer_of
+from foretell.training.layer_costs import beside_host
 from tests.builders import make_network, make_scenario
 
 

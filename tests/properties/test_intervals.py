@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foretell
-from foretell.answer import answer_of, fits
-from foretell.cost.memory import CLOSE_SHARE
-from foretell.intervals import (
+from foretell.kernels.memory import CLOSE_SHARE
+from foretell.simulation.answer import with_step
+from foretell.specs.plan import Plan
+from foretell.specs.result import Estimate
+from foretell.training.answer import answer_of, fits
+from foretell.uncertainty.intervals import (
     SURE,
     Interval,
     both,
@@ -25,10 +28,7 @@ from foretell.intervals import (
     turned,
     watts_cause,
 )
-from foretell.memory_interval import fit_probability, gathered_bytes, held_parts, peak_ends
-from foretell.simulation import with_step
-from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate
+from foretell.uncertainty.memory import fit_probability, gathered_bytes, held_parts, peak_ends
 from tests.builders import STACKS, make_scenario
 
 RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from foretell.estimate import evaluate
 from foretell.specs.plan import batch_of, parse_plan
+from foretell.training.step import evaluate
 from tests.builders import make_network, make_scenario
 
 FASTER = (0.25, 0.5, 0.8, 1.0, 1.3, 2.0, 4.0, 16.0)

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from foretell.answer import answer_of
-from foretell.estimate import evaluate_rows
 from foretell.network.collectives import ring_step_s
 from foretell.specs.model import TokenPrediction
 from foretell.specs.plan import batch_of, parse_plan
 from foretell.specs.scenario import Scenario
-from foretell.tables import tables_of
+from foretell.training.answer import answer_of
+from foretell.training.step import evaluate_rows
+from foretell.training.tables import tables_of
 from tests.builders import MOE, make_model, make_scenario
 from tests.properties.played import played_and_closed
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from foretell.answer import answer_of
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
-from foretell.estimate import evaluate
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
+from foretell.training.answer import answer_of
+from foretell.training.step import evaluate
 from tests.builders import make_scenario
 
 WORDS = (

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from foretell.errors import BadInput
-from foretell.estimate import evaluate, evaluate_rows
-from foretell.plan_checks import check_choices
+from foretell.search.plan_checks import check_choices
 from foretell.specs.plan import Plan, Plans, batch_of, parse_plan
-from foretell.tables import tables_of
+from foretell.training.step import evaluate, evaluate_rows
+from foretell.training.tables import tables_of
 from tests.builders import make_scenario
 
 WORDS = {

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from foretell.answer import answer_of
 from foretell.sharding.pipeline import sizes_by_cost
 from foretell.specs.plan import Plan
 from foretell.specs.result import Estimate
+from foretell.training.answer import answer_of
 from tests.builders import make_chip, make_scenario
 
 

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
-from foretell.answer import answer_of
 from foretell.catalog import system as catalog_system
 from foretell.errors import Infeasible
-from foretell.estimate import evaluate, stages_of_plans
 from foretell.network.placement import FOLDED, group_counts
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken
 from foretell.specs.plan import ContextMode, Plan, Plans, batch_of, parse_plan
 from foretell.specs.scenario import Scenario
-from foretell.tables import tables_of
+from foretell.training.answer import answer_of
+from foretell.training.step import evaluate, stages_of_plans
+from foretell.training.tables import tables_of
 from foretell.workload.parameters import count
 from tests.builders import STACKS, make_scenario
 from tests.properties.test_estimate import faster

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.estimate import evaluate
-from foretell.exchanges import exchanges_of, in_pieces
 from foretell.network.placement import group_counts
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken
 from foretell.specs.plan import Plan, batch_of, parse_plan
-from foretell.tables import tables_of
-from foretell.tensor_exchanges import _split_loss, region_ends
+from foretell.training.exchanges import exchanges_of, in_pieces
+from foretell.training.step import evaluate
+from foretell.training.tables import tables_of
+from foretell.training.tensor_exchanges import _split_loss, region_ends
 from tests.builders import make_scenario
 
 CASES = [("dense", 16, 32), ("moe", 16, 16), ("hybrid", 8, 16)]

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from foretell.estimate import evaluate_rows, stages_of_plans
-from foretell.simulate.schedules.rules import all_broken
+from foretell.schedules.rules import all_broken
+from foretell.simulation.memory_timeline import StepMemory, step_memory
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.scenario import Scenario
-from foretell.tables import tables_of
-from foretell.timeline import StepMemory, step_memory
+from foretell.training.step import evaluate_rows, stages_of_plans
+from foretell.training.tables import tables_of
 from tests.builders import make_chip, make_scenario
 
 GPUS = 32

@@ -4,7 +4,7 @@ Source: outputs of the public code of arXiv 2410.00273 (systems A100-NVS4, H200-
 global batch 4096). Seconds, GB of 1e9 bytes, TFLOP; figures as printed there.
 """
 
-from foretell.reference.rows import Row
+from foretell.lab.reference.rows import Row
 
 GOLDEN: list[Row] = [
     {

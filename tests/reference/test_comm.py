@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.reference import CHIPS, Quirks
-from foretell.reference.comm import Kind, Links, collective_s, links_of, stage_hop_s
+from foretell.lab.reference import CHIPS, Quirks
+from foretell.lab.reference.comm import Kind, Links, collective_s, links_of, stage_hop_s
 from tests.reference.scalar_oracle import divisors
 
 KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")

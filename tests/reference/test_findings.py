@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from foretell.reference import Quirks
-from foretell.reference.claims import Claim
-from foretell.reference.findings import SECTION, all_sections, claims_table, quick_sections, update
-from foretell.reference.tables import best_of, figure, markdown, span
+from foretell.lab.reference import Quirks
+from foretell.lab.reference.claims import Claim
+from foretell.lab.reference.findings import (
+    SECTION,
+    all_sections,
+    claims_table,
+    quick_sections,
+    update,
+)
+from foretell.lab.reference.tables import best_of, figure, markdown, span
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.reference import CHIPS, MODELS, Quirks, evaluate, render, render_study, search, study
-from foretell.reference.check import MAX_GPUS
-from foretell.reference.rows import COLUMNS
+from foretell.lab.reference import (
+    CHIPS,
+    MODELS,
+    Quirks,
+    evaluate,
+    render,
+    render_study,
+    search,
+    study,
+)
+from foretell.lab.reference.check import MAX_GPUS
+from foretell.lab.reference.rows import COLUMNS
 
 JOB: dict[str, Any] = {
     "model": "gpt3",
@@ -172,7 +181,7 @@ def test_study_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import import_module
 
     # The package's `study` is the function, so the module is fetched by name.
-    module = import_module("foretell.reference.study")
+    module = import_module("foretell.lab.reference.study")
     monkeypatch.setattr(module, "STUDY_FAST_DOMAINS", (4,))
     monkeypatch.setattr(module, "STUDY_MODELS", ("gpt3_1T",))
     result = module.study(tmp_path / "new" / "folder", workers=1, quirks=Quirks())

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.reference import CHIPS, MODELS, STRATEGIES, Quirks, StudyModel, evaluate, search
-from foretell.reference.iteration import distinct
-from foretell.reference.space import divisors, enumerate_space, expand
+from foretell.lab.reference import CHIPS, MODELS, STRATEGIES, Quirks, StudyModel, evaluate, search
+from foretell.lab.reference.iteration import distinct
+from foretell.lab.reference.space import divisors, enumerate_space, expand
 from tests.reference import scalar_oracle
 from tests.reference.worlds import World, oracle_of, row_of, worlds
 
@@ -148,8 +148,8 @@ def test_chunks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     job = {"model": "gpt3", "strategy": "2d", "chip": "h200", "fast_domain": 8, "gpus": 64}
     whole = search(**job)  # type: ignore[arg-type]
     # The package's `search` is the function, so the modules are fetched by name.
-    monkeypatch.setattr(import_module("foretell.reference.search"), "CHUNK_ROWS", 97)
-    monkeypatch.setattr(import_module("foretell.reference.space"), "BLOCK_CELLS", 50)
+    monkeypatch.setattr(import_module("foretell.lab.reference.search"), "CHUNK_ROWS", 97)
+    monkeypatch.setattr(import_module("foretell.lab.reference.space"), "BLOCK_CELLS", 50)
     assert search(**job) == whole  # type: ignore[arg-type]
     assert whole.feasible > 97
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from foretell.reference import CHIPS, MODELS, Quirks, evaluate, search
-from foretell.reference.rows import COLUMNS, Row, plans_of
-from foretell.reference.study import COUNT_COLUMNS, StudyResult, run_study, study
+from foretell.lab.reference import CHIPS, MODELS, Quirks, evaluate, search
+from foretell.lab.reference.rows import COLUMNS, Row, plans_of
+from foretell.lab.reference.study import COUNT_COLUMNS, StudyResult, run_study, study
 from tests.reference.golden_plans import GOLDEN
 from tests.reference.worlds import oracle_of
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.reference import CHIPS, Quirks, StudyChip, evaluate, search
-from foretell.reference.rows import Row
+from foretell.lab.reference import CHIPS, Quirks, StudyChip, evaluate, search
+from foretell.lab.reference.rows import Row
 from tests.reference.worlds import World, row_of, worlds
 
 DEGREES: Row = {"pp": 8, "dp": 16, "mbs": 1}

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from foretell.reference import STRATEGIES, Quirks, StudyChip, StudyModel
-from foretell.reference.check import MAX_FAST_DOMAIN
-from foretell.reference.rows import Row
+from foretell.lab.reference import STRATEGIES, Quirks, StudyChip, StudyModel
+from foretell.lab.reference.check import MAX_FAST_DOMAIN
+from foretell.lab.reference.rows import Row
 from tests.reference.scalar_oracle import Oracle, divisors
 
 

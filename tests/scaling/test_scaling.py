@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import foretell
 from foretell.errors import BadInput, Infeasible
-from foretell.scaling.asked import common_batch, gpu_counts, plan_texts, strategy_texts
-from foretell.scaling.evaluate import BANDWIDTHS, structure
-from foretell.scaling.records import Curve, Point, Scaling
-from foretell.scaling.run import curve_of, scaling
-from foretell.scaling.study import study
+from foretell.studies.scaling.evaluate import BANDWIDTHS, structure
+from foretell.studies.scaling.question import common_batch, gpu_counts, plan_texts, strategy_texts
+from foretell.studies.scaling.records import Curve, Point, Scaling
+from foretell.studies.scaling.run import curve_of, scaling
+from foretell.studies.scaling.study import study
 from tests.surfaces.command import foretell as command
 
 SMALL, SYSTEM = "gpt3-350m", "polaris-ss10"
@@ -80,7 +80,7 @@ def test_what_is_sent_is_what_is_played(plan: str) -> None:
 @pytest.mark.parametrize("zero", [1, 3])
 def test_buckets_join_messages(zero: int) -> None:
     """The same bytes in fewer messages: less latency, and more held at once."""
-    from foretell.programs.collectives import step_collectives
+    from foretell.simulation.programs.collectives import step_collectives
 
     asked = {"system": SYSTEM, "gpus": 64, "global_batch": 64}
     found = []

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from foretell.answer import fits
 from foretell.errors import BadInput
-from foretell.estimate import evaluate
+from foretell.schedules.rules import all_broken
 from foretell.search.choices import NAMES, bases_of, over_names
 from foretell.search.search import search_plans
 from foretell.search.space import ORDERS, enumerate_plans
 from foretell.sharding.rules import layers_of
-from foretell.simulate.schedules.rules import all_broken
 from foretell.specs.model import Stack
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
+from foretell.training.answer import fits
+from foretell.training.step import evaluate
 from tests.builders import DENSE, make_chip, make_scenario
 from tests.search.test_search import first_of_its_placement
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import foretell
-from foretell.answer import answer_of
-from foretell.api import best_plan, fixed_fields
+from foretell.api.training import best_plan, fixed_fields
 from foretell.errors import BadInput, Infeasible
+from foretell.inputs.question import plan_of
 from foretell.network.placement import group_counts
-from foretell.question import plan_of
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import rank, search_plans
 from foretell.search.space import ORDERS, divisors, enumerate_plans
@@ -19,6 +18,7 @@ from foretell.sharding.rules import broken, layers_of
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.training.answer import answer_of
 from tests.builders import make_chip, make_model, make_network, make_scenario
 
 

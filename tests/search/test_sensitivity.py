@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
-from foretell import exchanges
-from foretell.answer import answer_of
-from foretell.cost import op_times as op_times_module
 from foretell.errors import BadInput
-from foretell.question import ask, plan_of
+from foretell.inputs.question import ask, plan_of
+from foretell.kernels import op_times as op_times_module
 from foretell.search import sensitivity as module
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -27,6 +25,8 @@ from foretell.search.sensitivity import (
 )
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
+from foretell.training import exchanges
+from foretell.training.answer import answer_of
 from tests.builders import make_scenario
 
 QUESTIONS = [
@@ -170,7 +170,7 @@ def renamed(scenario: Scenario) -> Scenario:
 def scale_software(patch: pytest.MonkeyPatch, by: float) -> None:
     """Fixed times of kernels and of the framework, times a factor."""
     # The package's name for it is the function.
-    spine = import_module("foretell.estimate")
+    spine = import_module("foretell.training.step")
     choose, framework = op_times_module.coefficients, spine.framework
 
     def chosen(*args: Any) -> Any:

@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from foretell.answer import fits
-from foretell.api import fixed_fields
-from foretell.estimate import evaluate
-from foretell.question import plan_of
+from foretell.api.training import fixed_fields
+from foretell.inputs.question import plan_of
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import search_plans
 from foretell.search.space import ORDERS, context_degrees, enumerate_plans
@@ -16,6 +14,8 @@ from foretell.sharding.rules import broken, layers_of
 from foretell.specs.model import Stack
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
+from foretell.training.answer import fits
+from foretell.training.step import evaluate
 from tests.builders import DENSE, MOE, make_chip, make_scenario
 from tests.search.test_search import first_of_its_placement
 

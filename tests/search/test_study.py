@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.question import ask, plan_of
-from foretell.search.axes import spaced
-from foretell.search.flags import FLAGS
-from foretell.search.plan_words import plan_texts, word_of
-from foretell.search.points import columns, point_count
+from foretell.inputs.question import ask, plan_of
 from foretell.search.space import enumerate_plans
-from foretell.search.study import read_study, text_of
 from foretell.specs.plan import parse_plan
 from foretell.specs.study import Study
-from foretell.sweep.run import trial_problems
+from foretell.studies.axes import spaced
+from foretell.studies.flags import FLAGS
+from foretell.studies.plan_words import plan_texts, word_of
+from foretell.studies.points import columns, point_count
+from foretell.studies.study_file import read_study, text_of
+from foretell.studies.sweep.run import trial_problems
 
 TRAINING: dict[str, Any] = {
     "study": {"kind": "training"},

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
-from foretell.bills import Payment, RunQuestion, paid_hour, run_cost
+from foretell.api.cost import Payment, RunQuestion, paid_hour, run_cost
 from foretell.errors import BadInput, Infeasible
 from foretell.search.search import search_plans
 from foretell.search.what_if import (
@@ -19,8 +19,8 @@ from foretell.search.what_if import (
     replanned,
     varied_numbers,
 )
-from foretell.sensitivities.records import Sensitivities
 from foretell.specs.plan import Plan
+from foretell.studies.sensitivity.records import Sensitivities
 from tests.builders import make_scenario
 
 JOB: dict[str, Any] = {"system": "h100-sxm", "gpus": 64, "global_batch": 256}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from foretell.question import ask
+from foretell.inputs.question import ask
 from foretell.serving.clock import SampledClock
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment

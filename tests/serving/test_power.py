@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import foretell
 from foretell.catalog import chip, model, system
 from foretell.catalog.engines import profiles
-from foretell.cost.power import chip_power
+from foretell.kernels.power import chip_power
 from foretell.serving.steps import StepLoad, step_times
 from foretell.specs.deployment import Deployment
 

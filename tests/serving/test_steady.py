@@ -12,13 +12,13 @@ from foretell.catalog.engines import profiles
 from foretell.serving.arrivals import with_rate
 from foretell.serving.memory import memory_of
 from foretell.serving.percentiles import first_token_s, normal_points, percentiles_ms, token_s
+from foretell.serving.requests.levels import levels
+from foretell.serving.requests.run import play
 from foretell.serving.serve import ServeQuestion
-from foretell.serving.simulated import Play, fleet_of, requests_of, with_lengths
+from foretell.serving.simulation import Play, fleet_of, requests_of, with_lengths
 from foretell.serving.static import offline_tokens_per_s, static_batch
 from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
-from foretell.simulate.requests.levels import levels
-from foretell.simulate.requests.run import play
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.prices import Prices
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from foretell.shapes import Shape, graph_parts, shapes_of
 from foretell.sharding.context import context_parallel, context_traffic
 from foretell.specs.plan import ContextMode, Plan
+from foretell.training.shapes import Shape, graph_parts, shapes_of
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph
 from tests.builders import STACKS, make_model

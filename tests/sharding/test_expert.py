@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from foretell.shapes import Shape, Shapes, shapes_of
 from foretell.sharding.expert import distinct_share
 from foretell.specs.plan import Plan
+from foretell.training.shapes import Shape, Shapes, shapes_of
 from foretell.workload.ops import Gemm, Op
 from tests.builders import make_model
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.cost.calls import calls_of
-from foretell.cost.memory import kept_bytes
+from foretell.kernels.calls import calls_of
+from foretell.kernels.memory import kept_bytes
 from foretell.sharding.lora import (
     adapter,
     backward_products,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.cost.memory import kept_bytes
+from foretell.kernels.memory import kept_bytes
 from foretell.sharding.recompute import again, blended, full_share, waits_again
 from foretell.specs.plan_forms import MODULES
 from foretell.workload.build import build

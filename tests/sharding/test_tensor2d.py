@@ -7,13 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.answer import answer_of
 from foretell.errors import BadInput
-from foretell.estimate import evaluate, stages_of_plans
-from foretell.reference.ops import Comm, LayerBatch, layer_ops
-from foretell.reference.ops import Op as PublishedOp
-from foretell.reference.records import Quirks, StudyModel
-from foretell.shapes import Shape, graph_parts, shapes_of
+from foretell.lab.reference.ops import Comm, LayerBatch, layer_ops
+from foretell.lab.reference.ops import Op as PublishedOp
+from foretell.lab.reference.records import Quirks, StudyModel
 from foretell.sharding.context import context_traffic
 from foretell.sharding.rules import broken
 from foretell.sharding.tensor2d import Grid, grid_parallel, grid_traffic, panel_count
@@ -21,7 +18,10 @@ from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Stack
 from foretell.specs.plan import Plan, batch_of, parse_plan
-from foretell.tables import tables_of
+from foretell.training.answer import answer_of
+from foretell.training.shapes import Shape, graph_parts, shapes_of
+from foretell.training.step import evaluate, stages_of_plans
+from foretell.training.tables import tables_of
 from foretell.workload.build import build
 from foretell.workload.graph import LayerGraph
 from foretell.workload.ops import Gemm

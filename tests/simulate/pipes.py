@@ -3,9 +3,9 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from foretell.simulate.events import ChunkTimes
-from foretell.simulate.schedules import Schedule, schedule_named
-from foretell.simulate.schedules.base import Array, Pipe, RankTimes
+from foretell.schedules import Schedule, schedule_named
+from foretell.schedules.base import Array, Pipe, RankTimes
+from foretell.simulation.events import ChunkTimes
 
 NAMES = ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe")
 SECONDS = st.floats(0.01, 3.0)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.simulate.allocator import LARGE_SEGMENT, ROUND, SMALL_SEGMENT, Allocator
+from foretell.simulation.allocator import LARGE_SEGMENT, ROUND, SMALL_SEGMENT, Allocator
 
 MIB = 2**20
 SIZES = st.one_of(st.integers(1, 4 * MIB), st.integers(1, 200 * MIB))

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.simulate.requests.arrivals import KINDS, SHAPES, Arrivals, Lengths, drawn, read_trace
-from foretell.simulate.requests.levels import levels
-from foretell.simulate.requests.records import Played, Series
+from foretell.serving.requests.arrivals import KINDS, SHAPES, Arrivals, Lengths, drawn, read_trace
+from foretell.serving.requests.levels import levels
+from foretell.serving.requests.records import Played, Series
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 2**32 - 1))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.simulate.chance import (
+from foretell.simulation.chance import (
     Chance,
     Meeting,
     chance_problems,

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.simulate.events import Timeline, even_chunks, play
-from foretell.simulate.schedules import Schedule, schedule_named
-from foretell.simulate.schedules.base import Array, Task, routes
+from foretell.schedules import Schedule, schedule_named
+from foretell.schedules.base import Array, Task, routes
+from foretell.simulation.events import Timeline, even_chunks, play
 from tests.simulate.pipes import NAMES, chunk_times, closed_s, on_ranks, pipe, rank_times, sizes
 
 

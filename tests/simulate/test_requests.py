@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.simulate.requests.records import Fleet, Played, Requests, Rules
-from foretell.simulate.requests.run import play
+from foretell.serving.requests.records import Fleet, Played, Requests, Rules
+from foretell.serving.requests.run import play
 from tests.simulate.token_loop import Loop
 
 
@@ -110,8 +110,8 @@ def test_every_request_is_answered_once_and_the_cache_never_overflows(
 
 def test_an_empty_replica_holds_nothing() -> None:
     """What comes into the cache goes out of it: prefixes, preemptions and answers leave no rest."""
-    from foretell.simulate.requests.records import Series
-    from foretell.simulate.requests.replica import Replica
+    from foretell.serving.requests.records import Series
+    from foretell.serving.requests.replica import Replica
 
     requests = Requests(
         isl=[50] * 40, osl=[30] * 40, concurrency=40, prefix=[i % 2 for i in range(40)],

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.simulate import reserved
-from foretell.simulate.memory import LayerTensors, RankTensors
-from foretell.simulate.schedules import schedule_named
-from foretell.simulate.schedules.base import Task
+from foretell.schedules import schedule_named
+from foretell.schedules.base import Task
+from foretell.simulation import reservation as reserved
+from foretell.simulation.memory import LayerTensors, RankTensors
 
 SIZES = st.integers(512, 200 * 2**20).map(float)
 LAYERS = st.builds(

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.cost.memory import in_flight
 from foretell.errors import BadInput
-from foretell.simulate.events import even_chunks, play
-from foretell.simulate.pipeline import fill_and_drain_s
-from foretell.simulate.schedules import SCHEDULES, schedule_named
-from foretell.simulate.schedules.base import WEIGHT_SHARE, Pipe, RankTimes
+from foretell.kernels.memory import in_flight
+from foretell.schedules import SCHEDULES, schedule_named
+from foretell.schedules.base import WEIGHT_SHARE, Pipe, RankTimes
+from foretell.schedules.pipeline import fill_and_drain_s
+from foretell.simulation.events import even_chunks, play
 from foretell.specs import plan as plan_words
 from tests.simulate.pipes import (
     NAMES,

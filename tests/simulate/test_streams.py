@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.simulate.events import play
-from foretell.simulate.program import Chunk, Message, Pass, Program, cut, held_back, needed
-from foretell.simulate.schedules import Schedule, schedule_named
-from foretell.simulate.schedules.base import routes
-from foretell.simulate.streams import PlayedStep, play_step
+from foretell.schedules import Schedule, schedule_named
+from foretell.schedules.base import routes
+from foretell.simulation.events import play
+from foretell.simulation.program import Chunk, Message, Pass, Program, cut, held_back, needed
+from foretell.simulation.streams import PlayedStep, play_step
 from tests.simulate.pipes import (
     NAMES,
     chunk_times,

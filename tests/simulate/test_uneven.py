@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foretell.schedules import schedule_named
+from foretell.schedules.base import Array
 from foretell.sharding.pipeline import chunk_sizes, chunk_waiting, stage_table, stages_of
-from foretell.simulate.events import play
-from foretell.simulate.schedules import schedule_named
-from foretell.simulate.schedules.base import Array
+from foretell.simulation.events import play
 from tests.simulate.pipes import (
     NAMES,
     SECONDS,

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from foretell.simulate.requests.records import Clock, Requests, Rules
+from foretell.serving.requests.records import Clock, Requests, Rules
 
 WATERMARK = 0.01
 

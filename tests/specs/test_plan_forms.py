@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.plan_checks import check_choices
+from foretell.search.plan_checks import check_choices
 from foretell.specs.plan import Plan, batch_of, parse_plan, plan_problems, recompute_code
 from foretell.specs.plan_forms import (
     FORMS,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import foretell
-from foretell.bills import RunQuestion, TokenQuestion, run_cost, token_cost
-from foretell.collective import collective
+from foretell.api.cost import RunQuestion, TokenQuestion, run_cost, token_cost
+from foretell.api.network import collective
 from foretell.economics.ask_system import SystemQuestion, system_cost
 
 SMALL: dict[str, Any] = {"system": "h100-sxm", "gpus": 8, "global_batch": 32, "seq_len": 2048}

@@ -100,7 +100,7 @@ def test_a_deployment_that_is_read() -> None:
 
 
 def test_fractions_turned_around_leave_the_same_cache() -> None:
-    from foretell.serve import question_of
+    from foretell.api.serving import question_of
 
     load = {"isl": 1, "osl": 1, "concurrency": 1, "rate": None, "price": None, "spread": 1.0}
     q, _ = question_of(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foretell.collective import bus_factor, collective
+from foretell.api.network import bus_factor, collective
 from foretell.errors import BadInput
 from tests.surfaces.command import foretell
 

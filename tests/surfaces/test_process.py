@@ -51,16 +51,16 @@ def loaded(env: dict[str, str], *arguments: str) -> set[str]:
 
 def test_what_is_not_needed_is_not_loaded(env: dict[str, str]) -> None:
     said = loaded(env, "--help")
-    assert not said & {"numpy", "pydantic", "foretell.api"}
+    assert not said & {"numpy", "pydantic", "foretell.api.training"}
     told = loaded(env, *LLAMA, PLAN, "--json")
     assert not told & {
-        "foretell.explain",
-        "foretell.simulation",
+        "foretell.search.explain",
+        "foretell.simulation.answer",
         "foretell.serving",
         "numpy.random",
     }
-    assert {"numpy", "foretell.api"} <= told
-    assert not told & {"rich", "pydantic", "foretell.reference", "foretell.report"}
+    assert {"numpy", "foretell.api.training"} <= told
+    assert not told & {"rich", "pydantic", "foretell.lab.reference", "foretell.report"}
     assert "rich" in loaded(env, *LLAMA, PLAN)
 
 
@@ -165,7 +165,7 @@ def test_text_that_the_stream_cannot_hold(env: dict[str, str]) -> None:
 
 
 BROKEN = """
-import foretell.api
+import foretell.api.training
 
 def broken(*args, **more):
     raise KeyError("on\\npurpose")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from foretell.catalog import parsed
+from foretell.catalog import cache as parsed
 from foretell.cli.app import VERBS, make_app
 from foretell.report import doctor as looked
 from tests.surfaces.command import foretell

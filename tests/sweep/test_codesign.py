@@ -10,12 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
-from foretell.bills import Payment, RunQuestion, TokenQuestion, estimate_bill, run_cost, token_cost
+from foretell.api.cost import (
+    Payment,
+    RunQuestion,
+    TokenQuestion,
+    estimate_bill,
+    run_cost,
+    token_cost,
+)
 from foretell.economics.ask_system import SystemQuestion, system_cost
-from foretell.search.study import read_study
-from foretell.sweep.codesign import codesign, designs
-from foretell.sweep.frames import shard_frame
-from foretell.sweep.run import sweep
+from foretell.studies.study_file import read_study
+from foretell.studies.sweep.codesign import codesign, designs
+from foretell.studies.sweep.frames import shard_frame
+from foretell.studies.sweep.run import sweep
 from tests.surfaces.command import foretell as command
 
 ROOT = Path(__file__).parents[2]

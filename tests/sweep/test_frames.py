@@ -9,9 +9,9 @@ from polars.testing import assert_frame_equal
 import foretell
 from foretell.economics.ask import PackageQuestion, package_cost
 from foretell.economics.ask_system import SystemQuestion, system_cost
-from foretell.search.study import read_study
-from foretell.sweep.columns import all_columns, batch_axes
-from foretell.sweep.frames import shard_frame
+from foretell.studies.study_file import read_study
+from foretell.studies.sweep.columns import all_columns, batch_axes
+from foretell.studies.sweep.frames import shard_frame
 
 BASE = {"model": "llama-3.1-8b", "system": "h100-sxm", "global_batch": 64}
 

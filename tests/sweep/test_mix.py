@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.search.study import read_study
-from foretell.sweep.codesign import of_frame
-from foretell.sweep.frames import shard_frame
-from foretell.sweep.mix import Mixed, chosen, is_rate, mixed, shares, together
+from foretell.studies.study_file import read_study
+from foretell.studies.sweep.codesign import of_frame
+from foretell.studies.sweep.frames import shard_frame
+from foretell.studies.sweep.mix import Mixed, chosen, is_rate, mixed, shares, together
 
 COLUMNS = ("usd_per_million_work_tokens", "work_tokens_per_s_per_gpu", "peak_watts")
 STUDY = {

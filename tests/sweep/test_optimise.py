@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import foretell
-from foretell.sweep import optimise as module
-from foretell.sweep.optimise import optimise
-from foretell.sweep.trials import BATCH
+from foretell.studies.sweep import optimise as module
+from foretell.studies.sweep.optimise import optimise
+from foretell.studies.sweep.trials import BATCH
 from tests.surfaces.command import foretell as command
 
 ROOT = Path(__file__).parents[2]

@@ -17,11 +17,11 @@ import pytest
 
 import foretell
 from foretell.errors import BadInput
-from foretell.sweep import run as runs
-from foretell.sweep import shards
-from foretell.sweep.executors import run_shards, where
-from foretell.sweep.export import export, results
-from foretell.sweep.run import resume, status, sweep
+from foretell.studies.sweep import run as runs
+from foretell.studies.sweep import shards
+from foretell.studies.sweep.executors import run_shards, where
+from foretell.studies.sweep.export import export, results
+from foretell.studies.sweep.run import resume, status, sweep
 from tests.surfaces.command import foretell as command
 
 SMALL: dict[str, Any] = {
@@ -54,7 +54,7 @@ gpus = [16]
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of three points, so that a small study has several."""
-    from foretell.sweep import frames
+    from foretell.studies.sweep import frames
 
     monkeypatch.setattr(frames, "SHARD_POINTS", dict.fromkeys(frames.SHARD_POINTS, 3))
 
@@ -110,7 +110,7 @@ import sys
 
 if "--multiprocessing-fork" in sys.orig_argv:
     import time
-    from foretell.sweep import shards
+    from foretell.studies.sweep import shards
 
     real = shards.shard_bytes
 
@@ -308,7 +308,7 @@ def test_a_killed_worker_of_a_pool_is_replaced(tmp_path: Path) -> None:
     """The first worker to come kills itself; a new pool does what it had on its hands."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from foretell.sweep.executors import Where, _as_it_is
+    from foretell.studies.sweep.executors import Where, _as_it_is
 
     class Dying(ThreadPoolExecutor):
         def submit(self, *_: Any, **__: Any) -> Any:
@@ -364,7 +364,7 @@ def test_no_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_example_is_a_study_of_many_shards(root: Path) -> None:
-    from foretell.sweep.frames import shard_count
+    from foretell.studies.sweep.frames import shard_count
 
     study = runs.read_study(root / "examples" / "sweep_small.toml")
     assert runs.trial_problems(study) == []

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.translate.synthetic import make_pairs
-from foretell.translate.text import (
+from foretell.lab.translate.synthetic import make_pairs
+from foretell.lab.translate.text import (
     END,
     LEAST_VOCAB,
     PAD,

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from foretell.errors import BadInput
-from foretell.translate.models import Sizes, resized, with_form
-from foretell.translate.synthetic import make_pairs
+from foretell.lab.translate.models import Sizes, resized, with_form
+from foretell.lab.translate.synthetic import make_pairs
 from tests.surfaces.command import foretell
 
 torch = pytest.importorskip("torch", reason="torch is not installed: there is nothing to train")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed: there are no byte pairs")
-from foretell.translate import folder as run_files  # noqa: E402
-from foretell.translate.run import Translator, exact_match  # noqa: E402
-from foretell.translate.settings import Settings  # noqa: E402
-from foretell.translate.train import train  # noqa: E402
+from foretell.lab.translate import folder as run_files  # noqa: E402
+from foretell.lab.translate.run import Translator, exact_match  # noqa: E402
+from foretell.lab.translate.settings import Settings  # noqa: E402
+from foretell.lab.translate.train import train  # noqa: E402
 
 TINY = Sizes(width=16, layers=1, heads=2, ffn=32, vocab=300)
 
@@ -156,7 +156,7 @@ def test_a_learned_text_is_said_back(tmp_path: Path) -> None:
 
 
 def _held_out(folder: Path, pairs: list[tuple[str, str]]) -> set[str]:
-    from foretell.translate.text import split
+    from foretell.lab.translate.text import split
 
     return {a for a, _ in split(pairs * 30, 0.3, 0).held_out}
 

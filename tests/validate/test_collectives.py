@@ -6,7 +6,7 @@ import json
 import pytest
 
 from foretell.errors import BadInput
-from foretell.validate.collectives import SIZES, score_collectives
+from foretell.lab.validate.collectives import SIZES, score_collectives
 
 HEAD = (
     "system,fabric,nccl,env_setup,op,nodes,gpus_per_node,gpus,size_bytes,time_us_out_of_place,"
@@ -138,7 +138,7 @@ def test_a_system_left_out_of_the_fit(data_dir):
 
 def test_logs_in_print_on_other_fabrics_are_met():
     """What the fit says of itself; the source of every row stands in the file."""
-    from foretell.calibrate.collectives import PRINTED
+    from foretell.lab.calibrate.collectives import PRINTED
 
     found = score_collectives(PRINTED).to_dict()
     assert found["scored"] == found["rows"] > 200
@@ -153,7 +153,7 @@ def test_logs_in_print_on_other_fabrics_are_met():
 
 def test_all_reduces_of_gigabytes_in_the_switches_are_met():
     """16 GiB on eight B200 at 482 GB/s, 4 GiB on 72 GB200 at 425 (logs in print)."""
-    from foretell.collective import collective
+    from foretell.api.network import collective
 
     for system, group, size, rate in (
         ("dgx-b200", 8, "16GiB", 482e9),

@@ -7,7 +7,7 @@ import pytest
 
 from foretell.economics.actuary import package_columns, process_of
 from foretell.errors import BadInput
-from foretell.validate.cost import partition_of, score_cost
+from foretell.lab.validate.cost import partition_of, score_cost
 
 DIE = "node_nm,wafer_usd,D0_per_cm2,die_mm2,dies_per_wafer,Y_negbin_alpha10,kgd_usd_alpha10\n"
 PACKAGE = (

@@ -6,13 +6,13 @@ from statistics import median
 
 import pytest
 
-from foretell.cost.kernels.choose import catalogue_surfaces
-from foretell.validate.collectives import score_collectives
-from foretell.validate.kept import kept_rows
-from foretell.validate.own_runs import with_steps
-from foretell.validate.pages import serving_scores, training_scores, with_sections
-from foretell.validate.published import runs, with_runs, with_table
-from foretell.validate.training import score_training
+from foretell.kernels.families.choose import catalogue_surfaces
+from foretell.lab.validate.collectives import score_collectives
+from foretell.lab.validate.own_runs import with_steps
+from foretell.lab.validate.pages import serving_scores, training_scores, with_sections
+from foretell.lab.validate.published import runs, with_runs, with_table
+from foretell.lab.validate.stored_steps import kept_rows
+from foretell.lab.validate.training import score_training
 
 LEAST = 200
 """Published figures that the table must have."""
@@ -20,12 +20,12 @@ LEAST = 200
 
 def test_the_readme_has_the_table_of_today(root: Path) -> None:
     page = (root / "README.md").read_text()
-    assert page == with_table(page), "run `python -m foretell.validate.published`"
+    assert page == with_table(page), "run `python -m foretell.lab.validate.published`"
 
 
 def test_the_page_has_the_runs_of_today(root: Path) -> None:
     page = (root / "docs" / "accuracy.md").read_text()
-    assert page == with_runs(page), "run `python -m foretell.validate.published`"
+    assert page == with_runs(page), "run `python -m foretell.lab.validate.published`"
 
 
 def test_the_kept_rows_are_those_of_today() -> None:
@@ -33,7 +33,7 @@ def test_the_kept_rows_are_those_of_today() -> None:
     for row, run in zip(kept, runs(), strict=True):
         for name, value in (asdict(run) | {"error": run.error}).items():
             wanted = pytest.approx(value, rel=1e-5, abs=1e-5) if type(value) is float else value
-            assert row[name] == wanted, "run `python -m foretell.validate.published`"
+            assert row[name] == wanted, "run `python -m foretell.lab.validate.published`"
 
 
 def test_there_are_many_runs_from_many_sources() -> None:
@@ -106,9 +106,11 @@ def test_the_readme_tells_the_errors_of_collectives(root: Path, data_dir: Path) 
 
 def test_pages_tell_our_own_steps_as_predicted_today(root: Path) -> None:
     for page, text in with_steps(root).items():
-        assert page.read_text() == text, f"{page.name}: python -m foretell.validate.published"
+        assert page.read_text() == text, f"{page.name}: python -m foretell.lab.validate.published"
 
 
 def test_pages_tell_the_errors_of_today(root: Path, data_dir: Path) -> None:
     for page, text in with_sections(root, data_dir).items():
-        assert page.read_text() == text, f"{page.name}: python -m foretell.validate.published DATA"
+        assert page.read_text() == text, (
+            f"{page.name}: python -m foretell.lab.validate.published DATA"
+        )

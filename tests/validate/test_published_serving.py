@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from foretell.catalog.engines import profiles
-from foretell.validate.published_serving import (
+from foretell.lab.validate.published_serving import (
     ROWS_START,
     START,
     Service,

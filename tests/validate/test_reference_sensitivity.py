@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from foretell.errors import BadInput
-from foretell.reference.records import CHIPS
-from foretell.report import reference_sensitivity as report
-from foretell.report.figures.reference import memory_maps, ratios, sensitivity_lines
-from foretell.validate import reference_sensitivity as module
-from foretell.validate.reference_sensitivity import (
+from foretell.lab.reference.records import CHIPS
+from foretell.lab.validate import reference_sensitivity as module
+from foretell.lab.validate.reference_sensitivity import (
     CHANGES,
     POWER,
     WORKLOADS,
@@ -18,6 +16,8 @@ from foretell.validate.reference_sensitivity import (
     our_scenario,
     sensitivity_cells,
 )
+from foretell.report import reference_sensitivity as report
+from foretell.report.figures.reference import memory_maps, ratios, sensitivity_lines
 
 GPT, VIT = WORKLOADS
 PUBLISHED = {

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from foretell.calibrate.serving_rows import read_rows
 from foretell.errors import BadInput
-from foretell.validate.serving import score_rows, score_serving
-from foretell.validate.serving_played import PLAYED
+from foretell.lab.calibrate.serving_rows import read_rows
+from foretell.lab.validate.serving import score_rows, score_serving
+from foretell.lab.validate.serving_simulation import PLAYED
 from tests.surfaces.command import foretell
 
 BARS = {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from foretell.simulation import overlaps, with_step
-from foretell.validate.training import Told, score_rows, score_training, simulated, told_of
-from foretell.validate.training_rows import Row, read_rows
+from foretell.lab.validate.training import Told, score_rows, score_training, simulated, told_of
+from foretell.lab.validate.training_rows import Row, read_rows
+from foretell.simulation.answer import overlaps, with_step
 from tests.surfaces.command import foretell
 from tests.validate.test_training import make_row
 

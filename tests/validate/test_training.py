@@ -10,15 +10,15 @@ from foretell.catalog import chip
 from foretell.catalog.files import read_table
 from foretell.catalog.frameworks import FILE, fitted_values, framework, frameworks
 from foretell.errors import BadInput
+from foretell.lab.validate.training import score_rows, score_training, source_label, told_of
+from foretell.lab.validate.training_model import Unsupported, model_of
+from foretell.lab.validate.training_plan import laid_out, seq_len_of
+from foretell.lab.validate.training_rows import Row, read_rows, row_of
+from foretell.lab.validate.training_system import system_of
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention
 from foretell.specs.plan import parse_plan
 from foretell.specs.plan_words import FRAMEWORKS
-from foretell.validate.training import score_rows, score_training, source_label, told_of
-from foretell.validate.training_model import Unsupported, model_of
-from foretell.validate.training_plan import laid_out, seq_len_of
-from foretell.validate.training_rows import Row, read_rows, row_of
-from foretell.validate.training_system import system_of
 from foretell.workload.parameters import count
 from tests.surfaces.command import foretell
 
@@ -581,5 +581,5 @@ def test_a_strange_row_says_fault_and_not_a_traceback(monkeypatch: pytest.Monkey
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr("foretell.validate.training.answer_of", broken)
+    monkeypatch.setattr("foretell.lab.validate.training.answer_of", broken)
     assert told_of(make_row()) == "fault: ZeroDivisionError: by nothing"

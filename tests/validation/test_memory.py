@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 
 from foretell.catalog import chip
-from foretell.cost.memory import StageMemory
-from foretell.estimate import evaluate_rows
+from foretell.kernels.memory import StageMemory
+from foretell.lab.validate.memory import score_memory_rows
+from foretell.lab.validate.memory_rows import read_memory_rows
+from foretell.lab.validate.training import memory_of, told_of
+from foretell.lab.validate.training_rows import Row
 from foretell.specs.ffn import Dense
 from foretell.specs.job import Job
 from foretell.specs.mixers import Attention
@@ -25,11 +28,8 @@ from foretell.specs.plan import batch_of, parse_plan
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
-from foretell.tables import tables_of
-from foretell.validate.memory import score_memory_rows
-from foretell.validate.memory_rows import read_memory_rows
-from foretell.validate.training import memory_of, told_of
-from foretell.validate.training_rows import Row
+from foretell.training.step import evaluate_rows
+from foretell.training.tables import tables_of
 from tests.builders import make_network
 
 GIB = 2.0**30

@@ -7,9 +7,9 @@ which a layer of large products does not hold: predictions may be a fifth too sh
 import numpy as np
 import pytest
 
-from foretell.parts import part_table
-from foretell.question import ask, plan_of
-from foretell.shapes import Shape
+from foretell.inputs.question import ask, plan_of
+from foretell.training.layer_costs import part_table
+from foretell.training.shapes import Shape
 
 MEASURED = (
     (4096, 14336, 8, 2, 4096, 5.41, 15.57, 5.80, 16.66),

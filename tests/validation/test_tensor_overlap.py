@@ -6,8 +6,8 @@ node, tokens/s per GPU. What the option saves is a difference of two steps, so t
 
 import pytest
 
-from foretell.answer import answer_of
-from foretell.question import ask, plan_of
+from foretell.inputs.question import ask, plan_of
+from foretell.training.answer import answer_of
 
 CASES = [
     ("llama-3.1-70b", 256, 512, "dp32 mbs16 recompute=full", 597.3, 652.4),

@@ -214,7 +214,7 @@ def test_lists_are_the_command_lines(api: TestClient) -> None:
 
 
 def test_published_runs_are_the_accuracy_pages(api: TestClient) -> None:
-    from foretell.validate.published import runs
+    from foretell.lab.validate.published import runs
 
     rows = api.get("/api/validate/published").json()
     for row, run in zip(rows, runs(), strict=True):

@@ -285,7 +285,7 @@ def test_an_answer_to_an_earlier_question_is_not_shown(watched: Watched) -> None
 
 
 def test_accuracy_is_searchable_down_to_a_row(watched: Watched) -> None:
-    from foretell.validate.published import runs
+    from foretell.lab.validate.published import runs
 
     page = watched.open("view=accuracy")
     assert page.locator("#rows tbody tr").count() == len(runs())

@@ -148,7 +148,7 @@ def test_fused_attention_differs_by_the_masks_pairs_alone(window: int | None) ->
 
 
 def zoo_mask(window: int | None) -> object:
-    from foretell.zoo.parts import visible
+    from foretell.zoo.layers import visible
 
     return visible(LENGTH, torch.device("cpu"), causal=True, window=window, chunked=False)
 

@@ -17,7 +17,7 @@ from foretell import zoo  # noqa: E402
 from foretell.zoo.attention import SoftmaxAttention  # noqa: E402
 from foretell.zoo.feedforward import MixtureOfExperts  # noqa: E402
 from foretell.zoo.latent import MultiHeadLatent  # noqa: E402
-from foretell.zoo.parts import Carry, Options  # noqa: E402
+from foretell.zoo.layers import Carry, Options  # noqa: E402
 from foretell.zoo.recurrent import (  # noqa: E402
     CausalConvolution,
     DeltaNetMixer,

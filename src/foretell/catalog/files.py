@@ -4,7 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from foretell.catalog.parsed import stored
+from foretell.catalog.cache import stored
 from foretell.errors import BadInput, Problem
 
 Table = dict[str, Any]

@@ -17,9 +17,9 @@ from foretell.catalog.files import ROOT, read_table
 from foretell.records import dataclass
 
 FILE = ROOT / "spreads.toml"
-"""Written by validate/training_spreads.py."""
+"""Written by lab/validate/training_spreads.py."""
 MEMORY_FILE = ROOT / "memory_spreads.toml"
-"""Written by validate/memory_spreads.py."""
+"""Written by lab/validate/memory_spreads.py."""
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles that are kept of a source."""
 ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.23, 0.77), "p90": (0.04, 0.96)}

@@ -44,8 +44,8 @@ def measure(
     json: Json = False,
 ) -> int:
     """Time GEMMs, attention, norms, copies, layers and steps here; under torchrun, collectives."""
-    from foretell.calibrate.measure.run import first_rank
-    from foretell.calibrate.measure.run import measure as run
+    from foretell.lab.calibrate.measure.run import first_rank
+    from foretell.lab.calibrate.measure.run import measure as run
 
     found = run(
         out,
@@ -91,8 +91,8 @@ def fit(
     json: Json = False,
 ) -> int:
     """Fit the kernels' surfaces to measurements; print what they miss, write the chip's file."""
-    from foretell.calibrate import fit_file, fit_report
-    from foretell.calibrate.fit import calibrate
+    from foretell.lab.calibrate import fit_file, fit_report
+    from foretell.lab.calibrate.fit import calibrate
     from foretell.report.fit_plot import fit_picture
     from foretell.report.picture_files import write
 

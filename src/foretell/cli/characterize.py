@@ -46,8 +46,8 @@ def run(
     json: Json = False,
 ) -> int:
     """Train real models under torchrun, point by point, and lay predictions beside."""
-    from foretell.characterize.launch import Place
-    from foretell.characterize.run import characterize
+    from foretell.lab.characterize.launch import Place
+    from foretell.lab.characterize.run import characterize
     from foretell.report.characterize import characterized_text
 
     with _watched() as tell:

@@ -13,7 +13,7 @@ from foretell.cli.plots import plot_file
 from foretell.cli.sweep import Folder, Runner, Study, Yes, watched
 
 if TYPE_CHECKING:
-    from foretell.sweep.codesign import Codesign
+    from foretell.studies.sweep.codesign import Codesign
 
 Kept = Annotated[
     str | None,
@@ -32,7 +32,7 @@ def codesign(
     json: Json = False,
 ) -> int:
     """The points of a study that no other beats: architecture, performance and cost together."""
-    from foretell.sweep.codesign import codesign as run
+    from foretell.studies.sweep.codesign import codesign as run
 
     check_plot(plot)
     with ExitStack() as stack:
@@ -45,7 +45,7 @@ def codesign(
 
 def front(folder: Folder, *, plot: Plot = None, json: Json = False) -> int:
     """The points of a sweep that no other beats in the study's objectives, within its limits."""
-    from foretell.sweep.codesign import designs
+    from foretell.studies.sweep.codesign import designs
 
     check_plot(plot)
     return told(designs(folder, wanted=True), Path(folder).name, plot, json)

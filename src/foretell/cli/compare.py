@@ -123,7 +123,7 @@ def compare(
     json: Json = False,
 ) -> int:
     """The best cluster of each kind for the money and the work, and whether the order is certain."""
-    from foretell.procure.compare import compare as run
+    from foretell.studies.procurement.compare import compare as run
 
     file = plot_file(plot)
     with no_as_json(json):

@@ -89,7 +89,7 @@ def run(
     json: Json = False,
 ) -> int:
     """A training run: money, energy and carbon, each part by part; compute-optimal without --tokens."""
-    from foretell.bills import RunQuestion, run_cost
+    from foretell.api.cost import RunQuestion, run_cost
 
     named, given = asked(model, by_name(question), import_, plain=True)
     whole = RunQuestion(model=named, **given, **by_name(conditions), **by_name(paid))
@@ -107,7 +107,7 @@ def token(
     json: Json = False,
 ) -> int:
     """A million answered tokens at a steady load: money, energy and carbon, each part by part."""
-    from foretell.bills import TokenQuestion, token_cost
+    from foretell.api.cost import TokenQuestion, token_cost
 
     named, given = asked(model, by_name(service), import_, serving=True, plain=True)
     given["engine"] = given["engine"] or "vllm"

@@ -30,7 +30,7 @@ def estimate(
     json: Json = False,
 ) -> int:
     """Time, rate and memory of one training step; the best plan where none is given."""
-    from foretell import api
+    from foretell.api import training as api
     from foretell.interop.launch import TRAINING
 
     check_tool(export, TRAINING)

@@ -64,8 +64,8 @@ def asked(
         return model, dict(given)
     from dataclasses import replace
 
+    from foretell.api.launches import merged, read_launch, serving_only
     from foretell.catalog import model as catalog_model
-    from foretell.launches import merged, read_launch, serving_only
 
     launch = read_launch(source, model=model or None)
     serving_only(launch, serving)
@@ -91,7 +91,7 @@ def _converted(
     words = [word for word in launch.plan.split() if word.startswith("memory_fraction=")]
     if engine == launch.tool or not words or "memory_fraction=" in mine:
         return []
-    from foretell.serve import fraction_between
+    from foretell.api.serving import fraction_between
 
     place = (result.get("system"), result.get("gpus"))
     share = fraction_between(model, *place, result["plan"], (launch.tool, engine))

@@ -21,7 +21,7 @@ def explain(
     json: Json = False,
 ) -> int:
     """Where time and memory go, largest first, what bounds each share, and what would move it."""
-    from foretell import api
+    from foretell.api import training as api
     from foretell.report.explain import explain_picture, explain_text
 
     file = plot_file(plot, drawn=True)
@@ -49,7 +49,7 @@ def compare_plans(
     json: Json = False,
 ) -> int:
     """Why one plan beats another, leaf by leaf, and whether that is certain."""
-    from foretell import api
+    from foretell.api import training as api
 
     file = plot_file(plot)
     with no_as_json(json):

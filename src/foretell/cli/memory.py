@@ -11,7 +11,7 @@ from foretell.cli.output import write_json
 from foretell.cli.plots import plot_file, write_plot
 
 if TYPE_CHECKING:
-    from foretell.memory_answer import MemoryAnswer
+    from foretell.simulation.memory_answer import MemoryAnswer
 
 NOTHING_SET = Question()
 
@@ -33,7 +33,7 @@ def memory(
     json: Json = False,
 ) -> int:
     """Memory of every pipeline stage over one step: what it holds, its peak, and when."""
-    from foretell import api
+    from foretell.api import training as api
 
     file = plot_file(out, "out", drawn=True)
     named, given = asked(model, question.arguments(), import_)

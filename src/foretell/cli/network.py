@@ -53,7 +53,7 @@ def network(
     json: Json = False,
 ) -> int:
     """Time, bandwidths, the algorithm taken and why, and a table over sizes."""
-    from foretell.collective import collective as ask
+    from foretell.api.network import collective as ask
 
     file = plot_file(plot)
     found = ask(

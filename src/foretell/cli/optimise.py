@@ -41,7 +41,7 @@ def optimise(
     json: Json = False,
 ) -> int:
     """Search a study's fields, anything between two ends among them, for its objectives within its limits."""
-    from foretell.sweep.optimise import optimise as run
+    from foretell.studies.sweep.optimise import optimise as run
 
     check_plot(plot)
     with watched("optimise") as progress:

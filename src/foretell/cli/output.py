@@ -19,7 +19,7 @@ def write_json(record: Mapping[str, Any] | Sequence[Any]) -> None:
 
 def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, Any]:
     """The answer no: `fits` and why, on top of what was computed all the same."""
-    from foretell.report import no  # a plain answer starts without it
+    from foretell.report import refusal as no  # a plain answer starts without it
 
     return no.no_as_dict(problems, answer)
 

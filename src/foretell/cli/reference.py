@@ -37,7 +37,7 @@ def search(
     json: Json = False,
 ) -> int:
     """The fastest plans of one published search."""
-    from foretell import reference
+    from foretell.lab import reference
 
     asked = {
         "model": model,
@@ -64,7 +64,7 @@ def search(
 
 def _complete(asked: Mapping[str, Any]) -> None:
     """BadInput with every flag that is missing, and what is wrong with the others at the same time."""
-    from foretell.reference.check import check_search
+    from foretell.lab.reference.check import check_search
 
     missing = [
         Problem(path=f"--{name.replace('_', '-')}", value=None, message="missing")
@@ -90,7 +90,7 @@ def study(
     json: Json = False,
 ) -> int:
     """All 54 published searches, each over 13 GPU counts, into two tables."""
-    from foretell import reference
+    from foretell.lab import reference
 
     with late_bar("searches") as progress:
         result = reference.study(out, workers=number(workers), progress=progress)
@@ -117,8 +117,8 @@ def sensitivity(
     json: Json = False,
 ) -> int:
     """The study's sensitivities by the published model and by ours: some minutes on one core."""
+    from foretell.lab.validate.reference_sensitivity import sensitivity_cells
     from foretell.report.reference_sensitivity import checked, table_text, write_all
-    from foretell.validate.reference_sensitivity import sensitivity_cells
 
     folder, counts = checked(out, gpus)
     with late_bar("parts") as progress:

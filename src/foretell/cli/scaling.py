@@ -91,7 +91,7 @@ def scaling(
 
     file = picture_file("picture", picture) if picture else None
     if study:
-        from foretell.scaling.study import study as run_study
+        from foretell.studies.scaling.study import study as run_study
 
         if models or system is not None:
             message = "has models and systems of its own"
@@ -100,7 +100,7 @@ def scaling(
         drawn, record, told = study_picture(whole), whole.to_dict(), study_text(whole)
         fits = True
     else:
-        from foretell.scaling.run import scaling as run
+        from foretell.studies.scaling.run import scaling as run
 
         found = run(
             *map(names.own_path, models),

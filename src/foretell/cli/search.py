@@ -34,7 +34,7 @@ def search(
     json: Json = False,
 ) -> int:
     """Every plan ranked, best first; --plan fixes what it names."""
-    from foretell import api
+    from foretell.api import training as api
     from foretell.interop.launch import TRAINING
 
     check_tool(export, TRAINING)

@@ -76,7 +76,7 @@ def sensitivity(
     json: Json = False,
 ) -> int:
     """How time, cost and energy answer to every number of hardware, software and price."""
-    from foretell.sensitivities import sensitivities
+    from foretell.studies.sensitivity import sensitivities
 
     file = plot_file(plot)
     asked = question.arguments() | load.arguments()

@@ -119,10 +119,10 @@ def serve(
     json: Json = False,
 ) -> int:
     """TTFT, TPOT, throughput, memory, cost, energy of one deployment; the best layout where none is given."""
+    from foretell.api.serving import DEFAULT_ENGINE, launch_command
+    from foretell.api.serving import serve as answer
     from foretell.cli.flags import number
     from foretell.interop.launch import SERVING
-    from foretell.serve import DEFAULT_ENGINE, launch_command
-    from foretell.serve import serve as answer
 
     check_tool(export, SERVING)
     lines = lines_file(jsonl)

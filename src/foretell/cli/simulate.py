@@ -10,7 +10,7 @@ from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 
 if TYPE_CHECKING:
-    from foretell.simulation import Simulation
+    from foretell.simulation.answer import Simulation
 
 NOTHING_SET = Question()
 
@@ -55,7 +55,7 @@ def simulate(
     json: Json = False,
 ) -> int:
     """One training step played event by event, beside the closed form."""
-    from foretell import api
+    from foretell.api import training as api
 
     file = plot_file(plot)
     with no_as_json(json):

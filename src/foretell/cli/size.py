@@ -68,9 +68,9 @@ def size(
     json: Json = False,
 ) -> int:
     """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""
+    from foretell.api.size import size as answer
     from foretell.cli.flags import number
     from foretell.interop.launch import SERVING
-    from foretell.size import size as answer
 
     check_tool(export, SERVING)
     lines = lines_file(jsonl)

@@ -12,7 +12,7 @@ from foretell.cli.flags import Json, Workers, number
 from foretell.cli.output import write_json
 
 if TYPE_CHECKING:
-    from foretell.sweep.run import SweepStatus
+    from foretell.studies.sweep.run import SweepStatus
 
 Study = Annotated[str, Parameter(metavar="STUDY.toml", help="The study's file (docs/sweep.md).")]
 Folder = Annotated[str, Parameter(metavar="DIR", help="The folder that `sweep --out` wrote.")]
@@ -51,7 +51,7 @@ def sweep(
     json: Json = False,
 ) -> int:
     """Ask every point of a study; killed, it goes on where it was."""
-    from foretell.sweep.run import sweep as run
+    from foretell.studies.sweep.run import sweep as run
 
     with watched() as progress:
         found = run(
@@ -68,7 +68,7 @@ def resume(
     json: Json = False,
 ) -> int:
     """Go on with a sweep from its folder; what is whole is kept, what is corrupt is done again."""
-    from foretell.sweep.run import resume as run
+    from foretell.studies.sweep.run import resume as run
 
     with watched() as progress:
         found = run(folder, workers=number(workers), executor=executor, progress=progress)
@@ -77,14 +77,14 @@ def resume(
 
 def status(folder: Folder, *, json: Json = False) -> int:
     """How far a sweep is, how fast, and whether its shards are whole."""
-    from foretell.sweep.run import status as look
+    from foretell.studies.sweep.run import status as look
 
     return _told(look(folder), json)
 
 
 def export(folder: Folder, *, out: OutFile, sql: Sql = None, json: Json = False) -> int:
     """The results as one file, sorted by point, or what an SQL query makes of them."""
-    from foretell.sweep.export import export as write
+    from foretell.studies.sweep.export import export as write
 
     found = write(folder, out=out, sql=sql)
     if not found.complete:

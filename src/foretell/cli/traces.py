@@ -41,20 +41,20 @@ def trace(
     json: Json = False,
 ) -> int:
     """Where the time of each step and rank went, and the prediction of the same job beside it."""
-    from foretell.characterize.traces.run import characterize_trace
+    from foretell.lab.characterize.traces.run import characterize_trace
     from foretell.report.picture_files import picture_file, write
 
     file = picture_file("picture", picture) if picture else None
     found = characterize_trace(files, model=model, step=step, **question.arguments())
     if file is not None:
-        from foretell.report.traced_picture import traced_picture
+        from foretell.report.trace_timeline import traced_picture
 
         write(file, traced_picture(found))
     if json:
         write_json(found.to_dict())
     else:
         from foretell.report.console import show
-        from foretell.report.traced import traced_text
+        from foretell.report.trace_breakdown import traced_text
 
         show(traced_text(found))
     return 0

@@ -63,9 +63,9 @@ def train(
     json: Json = False,
 ) -> int:
     """Train on two line-aligned files; the same command goes on with a run that was ended."""
-    from foretell.translate.models import Sizes
-    from foretell.translate.settings import Settings
-    from foretell.translate.train import train as run
+    from foretell.lab.translate.models import Sizes
+    from foretell.lab.translate.settings import Settings
+    from foretell.lab.translate.train import train as run
 
     settings = Settings(
         source=source,
@@ -128,7 +128,7 @@ def run(
     json: Json = False,
 ) -> int:
     """Translate lines by the likeliest token at each place."""
-    from foretell.translate.run import Translator
+    from foretell.lab.translate.run import Translator
 
     translator = Translator(folder, device=device, last=last)
     lines = _given(file)
@@ -153,8 +153,8 @@ def make_text(
 ) -> int:
     """Write line-aligned text in two made-up languages with grammar."""
     from foretell.errors import BadInput, Problem
-    from foretell.translate.folder import write_text
-    from foretell.translate.synthetic import make_pairs
+    from foretell.lab.translate.folder import write_text
+    from foretell.lab.translate.synthetic import make_pairs
 
     problems = [
         Problem(path=name, value=value, message="is out of range", allowed="1 or more")
@@ -184,7 +184,7 @@ def make_text(
 
 def _given(file: str) -> list[str]:
     """The lines of a file or of standard input."""
-    from foretell.translate.folder import bad
+    from foretell.lab.translate.folder import bad
 
     try:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()

@@ -9,7 +9,7 @@ from foretell.cli.flags import Json
 from foretell.cli.output import write_json
 
 if TYPE_CHECKING:
-    from foretell.validate.scores import Scores
+    from foretell.lab.validate.scores import Scores
 
 Table = Annotated[
     str, Parameter(metavar="FILE", help="A table: .csv or .csv.gz (docs/command-line.md).")
@@ -33,7 +33,7 @@ def collectives(
     json: Json = False,
 ) -> int:
     """Score a table of NCCL tests, or of a single-node NCCL or custom all-reduce."""
-    from foretell.validate.collectives import score_collectives
+    from foretell.lab.validate.collectives import score_collectives
 
     scores = score_collectives(
         Path(file), chip=chip, software=software, leave_one_out=leave_one_out
@@ -53,7 +53,7 @@ def kernels(
     json: Json = False,
 ) -> int:
     """Score a table of matrix products, attention, experts or element-wise kernels."""
-    from foretell.validate.kernels import score_kernels
+    from foretell.lab.validate.kernels import score_kernels
 
     scores = score_kernels(Path(file), chip=chip, software=software, leave_one_out=leave_one_out)
     return show(scores, json)
@@ -77,7 +77,7 @@ def training(
     json: Json = False,
 ) -> int:
     """Score a table of published training runs: step time, and peak memory apart."""
-    from foretell.validate.training import score_training
+    from foretell.lab.validate.training import score_training
 
     found = score_training(Path(file), leave_one_out=leave_one_out, simulate=simulate)
     return show(found, json)
@@ -85,7 +85,7 @@ def training(
 
 def memory(file: Table, *, json: Json = False) -> int:
     """Say of every run of a table whether it fits: runs that ran, or that ran out of memory."""
-    from foretell.validate.memory import score_memory
+    from foretell.lab.validate.memory import score_memory
 
     found = score_memory(Path(file)).to_dict()
     if json:
@@ -114,7 +114,7 @@ def serving(
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
-    from foretell.validate.serving import score_serving
+    from foretell.lab.validate.serving import score_serving
 
     found = score_serving(Path(file), leave_one_out=leave_one_out, simulate=simulate)
     return show(found, json)
@@ -122,7 +122,7 @@ def serving(
 
 def cost(file: Table, *, json: Json = False) -> int:
     """Score a table of published die or package costs: every cell, to the digits it prints."""
-    from foretell.validate.cost import score_cost
+    from foretell.lab.validate.cost import score_cost
 
     return show(score_cost(Path(file)), json)
 

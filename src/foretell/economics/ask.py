@@ -19,7 +19,7 @@ from foretell.economics.products import package_of_chip, package_of_design, part
 from foretell.economics.settings import set_prices
 from foretell.economics.tree import Branch, central
 from foretell.errors import BadInput, Infeasible, Problem
-from foretell.overrides import apply_settings, parse_settings
+from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.records import dataclass
 from foretell.specs.check import problems_of
 from foretell.specs.cost import CostAnswer

@@ -24,9 +24,9 @@ from foretell.economics.settings import set_prices
 from foretell.economics.tree import central
 from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
 from foretell.errors import BadInput, Problem
+from foretell.inputs.overrides import Setting, apply_settings, parse_settings
+from foretell.inputs.question import designed
 from foretell.network.topologies import unknown
-from foretell.overrides import Setting, apply_settings, parse_settings
-from foretell.question import designed
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.cost import CostAnswer, Figure

@@ -11,7 +11,7 @@ from foretell import units
 from foretell.catalog.money import NAMED, SINGLE, Sheet, kind_of
 from foretell.catalog.values import field_plan
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.overrides import Setting
+from foretell.inputs.overrides import Setting
 from foretell.specs.check import check_value
 from foretell.specs.cost import Figure
 

@@ -26,11 +26,11 @@ from foretell.economics.packages import Priced, priced, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf, renamed, times, total
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.intervals import Intervals, watts_cause
 from foretell.specs._base import Num
 from foretell.specs.cost import CostAnswer, Figure
 from foretell.specs.package import Package
 from foretell.specs.system import System
+from foretell.uncertainty.intervals import Intervals, watts_cause
 
 HOURS_OF_WORK = "work.gpu_hours"
 """Figure of the hours of chips."""

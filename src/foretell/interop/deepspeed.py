@@ -8,7 +8,7 @@ neither fp16 nor bf16 is enabled weights stay as the script made them: 32 bits, 
 import json
 from typing import Any
 
-from foretell.interop.given import Given
+from foretell.interop.arguments import Given
 from foretell.interop.keys import Keys, plan_words, world_size
 from foretell.interop.launch import Launch, Training, Written
 from foretell.specs.plan import WIDE_PRECISIONS, Plan

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.interop.given import Given
+from foretell.interop.arguments import Given
 
 LARGEST = 10**9
 """Degrees, batches and lengths above this are a typing error."""

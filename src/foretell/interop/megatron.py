@@ -8,7 +8,7 @@ expert_tensor_parallel_size is given; sequence parallelism is off unless asked f
 cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 """
 
-from foretell.interop.given import Given
+from foretell.interop.arguments import Given
 from foretell.interop.keys import Keys, plan_words, world_size
 from foretell.interop.launch import Launch
 from foretell.interop.megatron_model import KEYS as MODEL_KEYS

@@ -5,7 +5,7 @@ Without that switch --dp-size is whole copies of the engine. --mem-fraction-stat
 cache together.
 """
 
-from foretell.interop.given import Given
+from foretell.interop.arguments import Given
 from foretell.interop.keys import Keys, plan_words
 from foretell.interop.launch import Launch
 from foretell.interop.serving_words import CACHES, QUANTISATIONS, Serving, command, quantisation

@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from foretell.errors import BadInput, Problem
 from foretell.interop import deepspeed, megatron, megatron_write, sglang, torchtitan, trtllm, vllm
-from foretell.interop.given import Given, read_given
+from foretell.interop.arguments import Given, read_given
 from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, Training, Written
 from foretell.interop.serving_words import Serving
 from foretell.specs.deployment import Deployment

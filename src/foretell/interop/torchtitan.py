@@ -8,7 +8,7 @@ torchtitan/config/{job_config,training,parallelism}.py.
 
 from math import ceil
 
-from foretell.interop.given import Given
+from foretell.interop.arguments import Given
 from foretell.interop.keys import Keys, plan_words, world_size
 from foretell.interop.launch import Launch, Training, Written
 from foretell.specs.plan import WIDE_PRECISIONS

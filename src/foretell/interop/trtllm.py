@@ -4,7 +4,7 @@ Its tp is all chips of a stage; with `enable_attention_dp` each of them has sequ
 --max_batch_size counts for one. Its memory fraction is of what is left once weights and buffers are there.
 """
 
-from foretell.interop.given import Given
+from foretell.interop.arguments import Given
 from foretell.interop.keys import Keys, plan_words
 from foretell.interop.launch import Launch
 from foretell.interop.serving_words import CACHES, Serving, command

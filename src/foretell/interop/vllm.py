@@ -6,7 +6,7 @@ so that an instance holds dp times as many.
 
 import json
 
-from foretell.interop.given import Given
+from foretell.interop.arguments import Given
 from foretell.interop.keys import Keys, plan_words
 from foretell.interop.launch import Launch
 from foretell.interop.serving_words import CACHES, QUANTISATIONS, Serving, command, quantisation

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from foretell.characterize.predict import HELD
-from foretell.characterize.table import SHARES, measured_of
+from foretell.lab.characterize.predict import HELD
+from foretell.lab.characterize.table import SHARES, measured_of
 
 if TYPE_CHECKING:
-    from foretell.characterize.run import Characterized, Row
+    from foretell.lab.characterize.run import Characterized, Row
 
 DEFAULT_WORDS = ("pp1", "tp1", "no-fused", "recompute=none", "framework=pytorch-eager")
 """Words of a plan that say what is usual here."""

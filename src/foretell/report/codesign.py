@@ -9,14 +9,14 @@ from foretell.report.cost import number
 from foretell.report.figures.look import Figure
 from foretell.report.figures.pareto import pareto
 from foretell.report.svg import Picture
-from foretell.search.axes import unit_of
+from foretell.studies.axes import unit_of
 from foretell.units import format as with_unit
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from foretell.sweep.codesign import Codesign
+    from foretell.studies.sweep.codesign import Codesign
 
 MOST_ROWS = 40
 """Points of a front that are shown as text; the JSON has all."""

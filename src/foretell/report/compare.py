@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from foretell.procure.ranked import Ranking
+    from foretell.studies.procurement.ranking import Ranking
 
 
 def compare_text(found: "Ranking") -> "RenderableType":

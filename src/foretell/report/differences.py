@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from foretell.differences import Comparison, Difference
 from foretell.report.console import table
 from foretell.report.estimate import bullets, gib
+from foretell.search.differences import Comparison, Difference
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

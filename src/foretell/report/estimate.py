@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from foretell.cost.memory import CLOSE_SHARE
+from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import bar, table
 from foretell.specs.result import Estimate, Leaf
 from foretell.specs.run import Run

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from foretell.explain import Explanation, OpShare, Share
 from foretell.report.bars import Bar, Panel, bar_panels
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, gib, headline
 from foretell.report.svg import Picture
+from foretell.search.explain import Explanation, OpShare, Share
 from foretell.search.sensitivity import Sensitivity
 from foretell.units import format as show
 

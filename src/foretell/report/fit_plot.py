@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from foretell.calibrate.fit import Calibration
+from foretell.lab.calibrate.fit import Calibration
 from foretell.report.svg import (
     COLOURS,
     FRAME,

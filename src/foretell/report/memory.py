@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from foretell.memory_answer import MemoryAnswer, of_stage
 from foretell.report.console import table
 from foretell.report.estimate import fit_words, gib, headline, ninety
-from foretell.timeline import StageLine
+from foretell.simulation.memory_answer import MemoryAnswer, of_stage
+from foretell.simulation.memory_timeline import StageLine
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

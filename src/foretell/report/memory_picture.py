@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.memory_answer import MemoryAnswer, of_stage, thinned
 from foretell.report.figures.look import HELD
 from foretell.report.svg import (
     FRAME,
@@ -23,7 +22,8 @@ from foretell.report.svg import (
     ticks,
     y_ticks,
 )
-from foretell.timeline import StageLine
+from foretell.simulation.memory_answer import MemoryAnswer, of_stage, thinned
+from foretell.simulation.memory_timeline import StageLine
 
 Array = NDArray[np.float64]
 

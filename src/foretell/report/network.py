@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from foretell import units
-from foretell.collective import CollectiveAnswer
+from foretell.api.network import CollectiveAnswer
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, ninety
 

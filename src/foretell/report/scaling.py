@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from foretell.report.console import table
 from foretell.report.estimate import bullets, gib
-from foretell.scaling.evaluate import BANDWIDTHS
-from foretell.scaling.measured import Compared, median_error
-from foretell.scaling.records import Curve, Point, Scaling
-from foretell.scaling.study import Study
+from foretell.studies.scaling.evaluate import BANDWIDTHS
+from foretell.studies.scaling.published import Compared, median_error
+from foretell.studies.scaling.records import Curve, Point, Scaling
+from foretell.studies.scaling.study import Study
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -20,8 +20,8 @@ from foretell.report.svg import (
     x_ticks,
     y_ticks,
 )
-from foretell.scaling.records import Curve, Point, Scaling
-from foretell.scaling.study import Study
+from foretell.studies.scaling.records import Curve, Point, Scaling
+from foretell.studies.scaling.study import Study
 
 WIDE, HIGH, BAR = 300.0, 210.0, 22.0
 """Pixels of a panel: across, of its curves, of one of its bars."""

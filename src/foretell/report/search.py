@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from foretell.cost.memory import CLOSE_SHARE
+from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import table
 from foretell.report.estimate import CONVENTIONS, bullets, gib
 from foretell.search.search import Search

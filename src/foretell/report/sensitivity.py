@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from foretell.report.console import table
 from foretell.report.estimate import bullets
-from foretell.sensitivities.records import Moved, Sensitivities, WhatIf, strength
+from foretell.studies.sensitivity.records import Moved, Sensitivities, WhatIf, strength
 from foretell.units import format as show
 
 if TYPE_CHECKING:

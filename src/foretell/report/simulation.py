@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from foretell.report.console import table
 from foretell.report.estimate import bullets, gib, headline, ninety
-from foretell.simulation import Simulation
+from foretell.simulation.answer import Simulation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

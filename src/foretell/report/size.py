@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from foretell.api.size import Choice, Sizing
 from foretell.report.charts import Line, line_chart
 from foretell.report.console import table
 from foretell.report.estimate import bullets
 from foretell.report.svg import Picture
-from foretell.size import Choice, Sizing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem
-from foretell.programs import Laid
 from foretell.report.trace_leaves import (
     COMPUTE,
     COPY,
@@ -28,10 +27,11 @@ from foretell.report.trace_leaves import (
     Leaves,
     placed,
 )
-from foretell.simulate.rank import Slice
-from foretell.simulate.schedules.base import Task
-from foretell.simulate.streams import PlayedStep
-from foretell.simulation import DETAILS, held_bytes, played_step, rank_stride
+from foretell.schedules.base import Task
+from foretell.simulation.answer import DETAILS, held_bytes, played_step, rank_stride
+from foretell.simulation.programs import Laid
+from foretell.simulation.rank import Slice
+from foretell.simulation.streams import PlayedStep
 from foretell.specs.result import Estimate
 
 Event = dict[str, Any]

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foretell.programs import Laid
-from foretell.simulate.program import EXCHANGES, Pass
-from foretell.simulate.rank import Knot
-from foretell.simulate.schedules.base import Task
+from foretell.schedules.base import Task
+from foretell.simulation.program import EXCHANGES, Pass
+from foretell.simulation.programs import Laid
+from foretell.simulation.rank import Knot
 from foretell.workload.ops import Op
 
 STREAMS = ("compute", "tp-comm", "cp-comm", "ep-comm", "pp-comm", "dp-comm", "copy", "host")

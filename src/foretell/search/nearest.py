@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from foretell.cost.memory import CLOSE_SHARE
-from foretell.estimate import evaluate
+from foretell.kernels.memory import CLOSE_SHARE
 from foretell.search.space import all_orders, enumerate_plans, spelled
 from foretell.specs.plan import Plan, recompute_code
 from foretell.specs.scenario import Scenario
+from foretell.training.step import evaluate
 
 WEIGHTS = {"tp": 1.0, "pp": 1.0, "cp": 1.0, "ep": 0.7, "etp": 0.7, "micro_batch": 0.7, "vpp": 0.5}
 """Cost of doubling or halving a degree; changing a choice costs a half, and a plan that is

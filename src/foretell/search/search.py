@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.answer import answer_of
-from foretell.cost.memory import CLOSE_SHARE
 from foretell.errors import Infeasible, Problem
-from foretell.estimate import evaluate
+from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.search.choices import bases_of, worth_trying
 from foretell.search.interrupts import end_at_once, interrupts_held
@@ -21,6 +19,8 @@ from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
+from foretell.training.answer import answer_of
+from foretell.training.step import evaluate
 from foretell.units import format as show
 
 Array = NDArray[np.float64]

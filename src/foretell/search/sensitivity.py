@@ -19,16 +19,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.answer import energies
-from foretell.cost.op_times import required_dtypes
-from foretell.estimate import Rows, evaluate_rows
+from foretell.kernels.op_times import required_dtypes
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import Network, System, Tier
-from foretell.tables import Tables, tables_of
+from foretell.training.answer import energies
+from foretell.training.step import Rows, evaluate_rows
+from foretell.training.tables import Tables, tables_of
 from foretell.units import field_unit
 
 Array = NDArray[np.float64]

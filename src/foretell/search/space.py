@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from foretell.network.placement import tier_counts, units
 from foretell.records import dataclass
+from foretell.schedules import schedule_named
+from foretell.schedules.base import Pipe
+from foretell.schedules.rules import ALL_RULES
 from foretell.sharding.rules import ENDS, Cuts, cuts_of, layers_of
-from foretell.simulate.schedules import schedule_named
-from foretell.simulate.schedules.base import Pipe
-from foretell.simulate.schedules.rules import ALL_RULES
 from foretell.specs.plan import (
     BATCH_FIELDS,
     RECOMPUTE,

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.answer import answer_of, fits
 from foretell.search.search import search_plans
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -30,6 +29,7 @@ from foretell.specs.plan import Plan
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.training.answer import answer_of, fits
 
 Array = NDArray[np.float64]
 Side = Literal["better", "worse"]

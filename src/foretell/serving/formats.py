@@ -1,6 +1,6 @@
 """Formats as kernels run them: what a chip lacks is widened on the way."""
 
-from foretell.cost.kernels.base import DTYPES
+from foretell.kernels.families.base import DTYPES
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import Deployment, Format
 from foretell.specs.ffn import Experts

@@ -1,6 +1,6 @@
 """Kernels as engines run them in a step: seconds and joules of lists of operations.
 
-The same surfaces as everywhere (cost/kernels), less what only a table of single kernels has: keys that a
+The same surfaces as everywhere (kernels/families), less what only a table of single kernels has: keys that a
 repeated kernel finds in the cache, casts that are launched by themselves.
 """
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.names import exists
-from foretell.cost.calls import CallStack, stacked
-from foretell.cost.fusion import passes
-from foretell.cost.kernels.base import DTYPES, attainable, engine_of
-from foretell.cost.kernels.choose import Chosen, catalogue_surfaces, choose
-from foretell.cost.kernels.experts import experts_seconds
-from foretell.cost.kernels.transfer import SAME_UNITS
-from foretell.cost.power import (
+from foretell.kernels.calls import CallStack, stacked
+from foretell.kernels.families.base import DTYPES, attainable, engine_of
+from foretell.kernels.families.choose import Chosen, catalogue_surfaces, choose
+from foretell.kernels.families.experts import experts_seconds
+from foretell.kernels.families.transfer import SAME_UNITS
+from foretell.kernels.fusion import passes
+from foretell.kernels.power import (
     BITS,
     ChipPower,
     Load,
@@ -277,7 +277,7 @@ class Kernels:
         """Operations that follow each other under the chip's own limit, which may not be the usual one.
 
         Tables of kernels were taken under the usual limit; what another one makes of times and joules is
-        the quotient of two solutions of the same equation (cost/power.py), 1 where the limit is as it was.
+        the quotient of two solutions of the same equation (kernels/power.py), 1 where the limit is as it was.
         `waiting_s` is what the chip waits for others between.
         """
         usual = usual_power(self.chip)

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.engines import knows_kind
-from foretell.cost.power import chip_power
 from foretell.errors import Infeasible, Problem
+from foretell.kernels.power import chip_power
 from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
 from foretell.serving.formats import mixture_of

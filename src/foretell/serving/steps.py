@@ -17,8 +17,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.cost.kernels.base import p_norm
-from foretell.cost.power import chip_power
+from foretell.kernels.families.base import p_norm
+from foretell.kernels.power import chip_power
 from foretell.records import dataclass
 from foretell.serving.lookup import along, read
 from foretell.serving.memory import kv_bytes
@@ -46,7 +46,7 @@ Reader = Callable[[Array], Array]
 
 EAGER_LAYER_S = 1.5e-4
 """Host time of one layer without a graph, where an engine has none of its own: some ten kernels of fused
-code at 13 us each, as on the host of one H200 (cost/fusion.py)."""
+code at 13 us each, as on the host of one H200 (kernels/fusion.py)."""
 SIDE_BY_SIDE = 4.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 

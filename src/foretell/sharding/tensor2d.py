@@ -14,7 +14,7 @@ ranks of a column theirs of w; backward both again, and the gradients are reduce
 
 Norms sum two numbers a token over m1, their weights' gradients come on top; attention has heads / m1 and
 queries / m2 and gathers keys and values over m2. These are the equations of the published 2024 model
-(reference/ops.py; tests/sharding/test_tensor2d.py holds the volumes to it), with its norms over e / m1.
+(lab/reference/ops.py; tests/sharding/test_tensor2d.py holds the volumes to it), with its norms over e / m1.
 
 Its other grid, 2-D sequence parallelism, cuts only tokens by the second dimension: that is tensor
 parallelism beside context parallelism that gathers, and `tp_mode=sequence` is read as these.

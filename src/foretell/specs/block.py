@@ -118,7 +118,7 @@ def block_kinds() -> dict[str, type[Block]]:
     from pkgutil import iter_modules
 
     # Found by name, since blocks stand on the op graph and the core stands on no block.
-    folder = import_module("foretell.blocks")
+    folder = import_module("foretell.workload.blocks")
     modules = [import_module(f"{folder.__name__}.{m.name}") for m in iter_modules(folder.__path__)]
     modules += [point.load() for point in entry_points(group="foretell.blocks")]
     return {

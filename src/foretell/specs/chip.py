@@ -44,7 +44,7 @@ class Chip:
     host_bytes_per_s: NotNegative = 0.0
     """Link to the host's memory, one direction; 0 where unknown."""
     host_speed: Positive = 1.0
-    """How fast its host starts kernels, over the host of the measured machine (cost/fusion.py)."""
+    """How fast its host starts kernels, over the host of the measured machine (kernels/fusion.py)."""
     tdp_watts: Positive
     """Power limit."""
     idle_watts: NotNegative = 0.0

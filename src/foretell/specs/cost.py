@@ -136,7 +136,7 @@ class CostAnswer(Told):
     def intervals(self) -> dict[str, Any]:
         """p50 and p90 of every number with a range, by its name (foretell/intervals.py)."""
         whole = {"usd": self.usd, "low_usd": self.low_usd, "high_usd": self.high_usd}
-        ranges = import_module("foretell.intervals").of_ranges({**whole, **self.facts})
+        ranges = import_module("foretell.uncertainty.intervals").of_ranges({**whole, **self.facts})
         return {**self.work_intervals, **ranges}
 
     def to_dict(self) -> dict[str, Any]:

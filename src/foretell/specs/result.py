@@ -119,19 +119,19 @@ class Estimate:
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
         """p50 and p90 of every predicted number, by its name (foretell/intervals.py)."""
         found: dict[str, dict[str, tuple[float, float]]]
-        found = import_module("foretell.intervals").of_estimate(self)
+        found = import_module("foretell.uncertainty.intervals").of_estimate(self)
         return found
 
     @property
     def fit_probability(self) -> float | None:
         """How probable it is that the peak is within the chip's memory, by the peak's interval."""
-        found: float | None = import_module("foretell.intervals").fit_of(self)
+        found: float | None = import_module("foretell.uncertainty.intervals").fit_of(self)
         return found
 
     def explain(self) -> Any:
         """Where time and memory go, and what would have to change to move them (foretell/explain.py)."""
         # By name: records stand below all that computes.
-        return import_module("foretell.api").explain_estimate(self)
+        return import_module("foretell.api.training").explain_estimate(self)
 
     def to_chrome_trace(self, path: str | Path, detail: str = "auto") -> Path:
         """Play the step and write it as a Chrome trace, gzipped where the name ends in .gz.
@@ -141,8 +141,8 @@ class Estimate:
         return Path(import_module("foretell.report.trace").write_estimate(self, path, detail))
 
     def export(self, tool: str) -> Any:
-        """The plan as arguments of megatron, torchtitan or deepspeed: text and notes (exports.py)."""
-        return import_module("foretell.exports").export_plan(self, tool)
+        """The plan as arguments of megatron, torchtitan or deepspeed: text and notes (api/exports.py)."""
+        return import_module("foretell.api.exports").export_plan(self, tool)
 
     def to_flat(self) -> dict[str, float]:
         """Numbers under slash-separated keys such as perf/mfu, for experiment trackers."""

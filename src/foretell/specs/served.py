@@ -124,7 +124,7 @@ class Served:
     @property
     def intervals(self) -> dict[str, Interval]:
         """p50 and p90 of every predicted number, of the mean of a latency (foretell/intervals.py)."""
-        found: dict[str, Interval] = import_module("foretell.intervals").of_served(self)
+        found: dict[str, Interval] = import_module("foretell.uncertainty.intervals").of_served(self)
         return found
 
     def to_flat(self) -> dict[str, float]:

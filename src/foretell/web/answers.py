@@ -25,7 +25,7 @@ OF_TRAINING = ("global_batch", "seq_len", "target_len")
 
 def estimate(given: Given, limits: Limits) -> Answer:
     """`foretell estimate`."""
-    from foretell import api
+    from foretell.api import training as api
     from foretell.interop.launch import TRAINING
 
     export = _tool(given, TRAINING)
@@ -35,9 +35,9 @@ def estimate(given: Given, limits: Limits) -> Answer:
 
 def search(given: Given, limits: Limits) -> Answer:
     """`foretell search`; too many plans are turned away as soon as they have been counted."""
-    from foretell import api
+    from foretell.api import training as api
     from foretell.interop.launch import TRAINING
-    from foretell.report.no import no_as_dict
+    from foretell.report.refusal import no_as_dict
 
     export = _tool(given, TRAINING)
 
@@ -54,35 +54,35 @@ def search(given: Given, limits: Limits) -> Answer:
 
 def explain(given: Given, limits: Limits) -> Answer:
     """`foretell explain`."""
-    from foretell import api
+    from foretell.api import training as api
 
     return api.explain(**given).to_dict()
 
 
 def memory(given: Given, limits: Limits) -> Answer:
     """`foretell memory`."""
-    from foretell import api
+    from foretell.api import training as api
 
     return {**api.memory(**given).to_dict(), "out": None}
 
 
 def simulate(given: Given, limits: Limits) -> Answer:
     """`foretell simulate`, without a file."""
-    from foretell import api
+    from foretell.api import training as api
 
     return {**api.simulate(**given).to_dict(), "trace": None}
 
 
 def compare_plans(given: Given, limits: Limits) -> Answer:
     """`foretell compare-plans`."""
-    from foretell import api
+    from foretell.api import training as api
 
     return api.compare_plans(given.pop("a"), given.pop("b"), **given).to_dict()
 
 
 def sensitivity(given: Given, limits: Limits) -> Answer:
     """`foretell sensitivity`: of a training step, or with a load of a service."""
-    from foretell.sensitivities import LOAD, sensitivities
+    from foretell.studies.sensitivity import LOAD, sensitivities
 
     if any(name in given for name in LOAD):
         wrong = [name for name in (*OF_TRAINING, "rent") if name in given]
@@ -95,9 +95,9 @@ def sensitivity(given: Given, limits: Limits) -> Answer:
 
 def serve(given: Given, limits: Limits) -> Answer:
     """`foretell serve`."""
+    from foretell.api.serving import DEFAULT_ENGINE, launch_command
+    from foretell.api.serving import serve as ask
     from foretell.interop.launch import SERVING
-    from foretell.serve import DEFAULT_ENGINE, launch_command
-    from foretell.serve import serve as ask
 
     export = _tool(given, SERVING)
     played = {name: given.pop(name) for name in PLAYING if name in given}
@@ -122,8 +122,8 @@ def serve(given: Given, limits: Limits) -> Answer:
 
 def size(given: Given, limits: Limits) -> Answer:
     """`foretell size`."""
+    from foretell.api.size import size as ask
     from foretell.interop.launch import SERVING
-    from foretell.size import size as ask
 
     export = _tool(given, SERVING)
     found = ask(**given)
@@ -132,7 +132,7 @@ def size(given: Given, limits: Limits) -> Answer:
 
 def compare(given: Given, limits: Limits) -> Answer:
     """`foretell compare`."""
-    from foretell.procure.compare import compare as ask
+    from foretell.studies.procurement.compare import compare as ask
 
     if "workload" in given:
         given["workload"] = safe_study(given["workload"])
@@ -141,8 +141,8 @@ def compare(given: Given, limits: Limits) -> Answer:
 
 def scaling(given: Given, limits: Limits) -> Answer:
     """`foretell scaling`, of models or with `study` the study of our documentation."""
-    from foretell.scaling.run import scaling as ask
-    from foretell.scaling.study import study
+    from foretell.studies.scaling.run import scaling as ask
+    from foretell.studies.scaling.study import study
 
     if given.pop("study", False):
         if given:
@@ -155,9 +155,9 @@ def scaling(given: Given, limits: Limits) -> Answer:
 
 def codesign(given: Given, limits: Limits) -> Answer:
     """`foretell codesign`, in this process; nothing is written."""
-    from foretell.search.points import point_count
-    from foretell.search.study import read_study
-    from foretell.sweep.codesign import codesign as ask
+    from foretell.studies.points import point_count
+    from foretell.studies.study_file import read_study
+    from foretell.studies.sweep.codesign import codesign as ask
 
     study = safe_study(given["study"])
     check_points(lambda: point_count(read_study(study)))
@@ -166,7 +166,7 @@ def codesign(given: Given, limits: Limits) -> Answer:
 
 def optimise(given: Given, limits: Limits) -> Answer:
     """`foretell optimise`, with trials in memory."""
-    from foretell.sweep.optimise import optimise as ask
+    from foretell.studies.sweep.optimise import optimise as ask
 
     return ask(safe_study(given.pop("study")), **given).to_dict()
 
@@ -186,7 +186,7 @@ def _written(found: Any) -> Answer:
 
 def network(given: Given, limits: Limits) -> Answer:
     """`foretell network`."""
-    from foretell.collective import collective as ask
+    from foretell.api.network import collective as ask
 
     return ask(size=given.pop("bytes"), **given).to_dict()
 
@@ -214,14 +214,14 @@ def cost_system(given: Given, limits: Limits) -> Answer:
 
 def cost_run(given: Given, limits: Limits) -> Answer:
     """`foretell cost run`."""
-    from foretell.bills import RunQuestion, run_cost
+    from foretell.api.cost import RunQuestion, run_cost
 
     return _cost(run_cost, RunQuestion, given)
 
 
 def cost_token(given: Given, limits: Limits) -> Answer:
     """`foretell cost token`."""
-    from foretell.bills import TokenQuestion, token_cost
+    from foretell.api.cost import TokenQuestion, token_cost
 
     return _cost(token_cost, TokenQuestion, given)
 

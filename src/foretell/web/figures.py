@@ -48,8 +48,8 @@ def of_answers(name: str, found: Sequence[Answer], given: Mapping[str, Any]) -> 
 
 def answered(verb: str, question: Mapping[str, Any], limits: Limits) -> Answer:
     """The answer to one question; the answer no where that is it."""
-    from foretell.question import as_texts
-    from foretell.report.no import no_as_dict
+    from foretell.inputs.question import as_texts
+    from foretell.report.refusal import no_as_dict
 
     check_work(question)
     flags = safe(question)
@@ -162,7 +162,7 @@ def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Bars of one of the trees of a cost."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.drawn.costs import cost_bars
+        from foretell.web.page_figures.costs import cost_bars
 
         return cost_bars(found, names, tree)
 
@@ -205,10 +205,10 @@ def _timeline(found: Sequence[Answer], names: Sequence[str]) -> Answer:
 
 def _played(given: dict[str, Any], limits: Limits) -> Answer:
     """The events of a played step, by tasks: what a screen can show."""
-    from foretell import api
+    from foretell.api import training as api
     from foretell.errors import BadInput
     from foretell.report.trace import trace_events
-    from foretell.simulation import played_step
+    from foretell.simulation.answer import played_step
 
     question = {name: given[name] for name in given if name in PLACE}
     result = api.estimate(**question)

@@ -14,7 +14,7 @@ MOST_TRACE_BYTES = 32 * 2**20
 
 def trace(given: dict[str, Any], limits: Limits) -> Reply:
     """The Chrome trace of `foretell simulate`, gzipped: ui.perfetto.dev opens it."""
-    from foretell import api
+    from foretell.api import training as api
     from foretell.web.limits import TooMuch, too_much
 
     with tempfile.TemporaryDirectory() as folder:

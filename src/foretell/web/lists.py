@@ -34,7 +34,7 @@ def shown(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def published(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every published step of the package's own table beside ours: rows of the accuracy page."""
-    from foretell.validate.kept import kept_rows
+    from foretell.lab.validate.stored_steps import kept_rows
 
     return kept_rows()
 
@@ -42,7 +42,7 @@ def published(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 def published_figure(rows: Sequence[Mapping[str, Any]], find: str, theme: Theme) -> dict[str, Any]:
     """The same as a figure, of the rows that have all words of `find`."""
     from foretell.report.figures.look import template
-    from foretell.web.drawn.lines import beside
+    from foretell.web.page_figures.lines import beside
 
     words = find.lower().split()
     made = beside([row for row in rows if all(word in row_text(row) for word in words)])

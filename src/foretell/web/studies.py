@@ -73,8 +73,8 @@ def check_points(count: Callable[[], int]) -> None:
 
 def check_counts(given: Mapping[str, Any]) -> None:
     """Raise TooMuch where a scaling study has too many points, or too many chips."""
-    from foretell.scaling.asked import gpu_counts, strategy_texts
-    from foretell.scaling.run import DEFAULT_GPUS, DEFAULT_STRATEGIES
+    from foretell.studies.scaling.question import gpu_counts, strategy_texts
+    from foretell.studies.scaling.run import DEFAULT_GPUS, DEFAULT_STRATEGIES
 
     try:
         counts = gpu_counts(given.get("gpus", DEFAULT_GPUS))

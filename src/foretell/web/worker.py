@@ -56,7 +56,7 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
     except (BadInput, TooMuch) as error:
         return errors_reply(422, error)
     except Infeasible as error:
-        from foretell.report.no import no_as_dict
+        from foretell.report.refusal import no_as_dict
 
         return json_reply(200, no_as_dict(error.problems, error.answer))
     except (MemoryError, RecursionError):
@@ -105,7 +105,7 @@ def _besides(verb: str, given: Mapping[str, Any], limits: Limits) -> list[Proble
 
 def _answered(verb: str, flags: dict[str, Any], limits: Limits) -> Reply:
     """The verb's answer to flags that name nothing but what is known."""
-    from foretell.question import as_texts
+    from foretell.inputs.question import as_texts
     from foretell.web import answers, files
 
     if "set" in flags:
@@ -123,7 +123,7 @@ def json_reply(status: int, record: object) -> Reply:
 
 def errors_reply(status: int, error: ProblemsError) -> Reply:
     """What is wrong, as a list."""
-    from foretell.report.no import problem_as_dict
+    from foretell.report.refusal import problem_as_dict
 
     return json_reply(status, {"errors": [problem_as_dict(p) for p in error.problems]})
 

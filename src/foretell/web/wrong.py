@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from foretell import units
 from foretell.errors import Problem, nearest_name
-from foretell.report.no import problem_as_dict
+from foretell.report.refusal import problem_as_dict
 
 SHOWN = 200
 """Longest text of a value that is sent back."""

@@ -6,7 +6,7 @@ from torch import Tensor
 from foretell.specs.block import MapShape
 from foretell.specs.mixers import Attention, Indexer
 from foretell.specs.model import NormKind
-from foretell.zoo.parts import (
+from foretell.zoo.layers import (
     Carry,
     GroupedLinear,
     Module,

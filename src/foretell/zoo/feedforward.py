@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from foretell.specs.block import MapShape
 from foretell.specs.ffn import Dense, Experts
-from foretell.zoo.parts import Module, Norm, linear, map_module, spare
+from foretell.zoo.layers import Module, Norm, linear, map_module, spare
 
 
 def activate(name: str, x: Tensor, gated: bool) -> Tensor:

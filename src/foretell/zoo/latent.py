@@ -5,7 +5,7 @@ from torch import Tensor
 
 from foretell.specs.mixers import LatentAttention
 from foretell.zoo.attention import IndexerModule
-from foretell.zoo.parts import (
+from foretell.zoo.layers import (
     Carry,
     Module,
     Norm,

@@ -18,7 +18,7 @@ from foretell.specs.model import Embedding, Head, Layer, Model, Stack, TokenPred
 from foretell.zoo.attention import SoftmaxAttention
 from foretell.zoo.feedforward import DenseFeedForward, MixtureOfExperts
 from foretell.zoo.latent import MultiHeadLatent
-from foretell.zoo.parts import (
+from foretell.zoo.layers import (
     Carry,
     Module,
     Norm,

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from foretell.zoo.parts import Module
+from foretell.zoo.layers import Module
 
 Weights = Mapping[str, tuple[tuple[int, ...], float | str]]
 """Name -> shape and standard deviation (0: zeros), or `orthogonal`."""

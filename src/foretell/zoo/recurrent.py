@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from foretell.specs.mixers import DeltaNet, Mamba2
-from foretell.zoo.parts import Carry, Module, Norm, linear
+from foretell.zoo.layers import Carry, Module, Norm, linear
 
 
 class CausalConvolution(Module):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.base import attainable, engine_of
-from foretell.cost.kernels.choose import catalogue_surfaces, choose
-from foretell.cost.kernels.transfer import SAME_UNITS, placed
+from foretell.kernels.families.base import attainable, engine_of
+from foretell.kernels.families.choose import catalogue_surfaces, choose
+from foretell.kernels.families.transfer import SAME_UNITS, placed
 
 AITER = [
     ("mi300x", "fp8-block", 128, 7168, 2048, 13.59),

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.base import MOST_SHARE, USUAL_SHARE, attainable, best_share, engine_of
-from foretell.cost.kernels.choose import choose
+from foretell.kernels.families.base import (
+    MOST_SHARE,
+    USUAL_SHARE,
+    attainable,
+    best_share,
+    engine_of,
+)
+from foretell.kernels.families.choose import choose
 
 SIZE = {name: np.array(8192.0) for name in ("m", "n", "k")}
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.base import engine_of
-from foretell.cost.kernels.choose import catalogue_surfaces, choose, family_named, of_kin
-from foretell.cost.kernels.gemm import Gemm
-from foretell.cost.kernels.spread import spread_of
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.families.choose import catalogue_surfaces, choose, family_named, of_kin
+from foretell.kernels.families.gemm import Gemm
+from foretell.kernels.families.spread import spread_of
 from foretell.specs.surface import Surface
 
 

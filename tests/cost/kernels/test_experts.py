@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.base import engine_of
-from foretell.cost.kernels.choose import choose
-from foretell.cost.kernels.experts import (
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.families.choose import choose
+from foretell.kernels.families.experts import (
     FAMILY,
     TILES,
     Experts,
@@ -18,7 +18,7 @@ from foretell.cost.kernels.experts import (
     experts_seconds,
     grouped_times,
 )
-from foretell.cost.kernels.experts_loads import QUANTILES, SHARES, loads_of
+from foretell.kernels.families.experts_loads import QUANTILES, SHARES, loads_of
 
 ENGINE = engine_of(catalogue_chip("h100-sxm"), "bf16")
 SHAPES = ((4096, 14336, 2, 8), (7168, 2048, 8, 256), (2048, 768, 8, 128))

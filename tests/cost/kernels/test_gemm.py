@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT
-from foretell.cost.kernels.base import DTYPES, Engine, engine_of
-from foretell.cost.kernels.gemm import FAMILY, Gemm, seconds
+from foretell.kernels.families.base import DTYPES, Engine, engine_of
+from foretell.kernels.families.gemm import FAMILY, Gemm, seconds
 
 CHIPS = sorted(path.stem for path in (ROOT / "chips").glob("*.toml"))
 FORMATS = sorted(DTYPES)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels import prefill
-from foretell.cost.kernels.base import Array, engine_of
-from foretell.cost.kernels.latent import (
+from foretell.kernels.families import prefill
+from foretell.kernels.families.base import Array, engine_of
+from foretell.kernels.families.latent import (
     DECODE,
     DECODE_DIMS,
     PREFILL,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import foretell
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT, read_table
-from foretell.cost.calls import load_elements
-from foretell.cost.kernels.base import engine_of
-from foretell.cost.kernels.gemm import Gemm, seconds
+from foretell.kernels.calls import load_elements
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.families.gemm import Gemm, seconds
 
 SIZE = st.integers(1, 20_000).map(float)
 MEASURED = (

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.base import engine_of
-from foretell.cost.kernels.choose import catalogue_surfaces
-from foretell.cost.kernels.pointwise import (
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.families.choose import catalogue_surfaces
+from foretell.kernels.families.pointwise import (
     COPY_LAUNCH_S,
     COPY_SHARE,
     STREAMING,

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.calibrate.attention_rows import causal_pairs
 from foretell.catalog.chips import catalogue_chip
-from foretell.cost.kernels.base import Array, Engine, engine_of
-from foretell.cost.kernels.prefill import (
+from foretell.kernels.families.base import Array, Engine, engine_of
+from foretell.kernels.families.prefill import (
     DIMS,
     FAMILY,
     LIBRARIES,
@@ -23,6 +22,7 @@ from foretell.cost.kernels.prefill import (
     start,
     tiles,
 )
+from foretell.lab.calibrate.attention_rows import causal_pairs
 
 CHIPS = ("a100-sxm-80gb", "h200-sxm", "b200-sxm", "l40s", "mi300x")
 SETS = (

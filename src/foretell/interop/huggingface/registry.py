@@ -67,7 +67,7 @@ FAMILIES: dict[str, str] = {
         ("gemma3", "paligemma", "mistral3", "llava", "llava_next", "llava_onevision", "internvl",
          "internvl_chat",
          "idefics3", "smolvlm", "qwen2_audio", "voxtral", "glm4v", "glm4v_moe"),
-        "wrapped",
+        "tower_models",
     ),
     **dict.fromkeys(
         ("ernie4_5_moe", "bailing_moe", "bailing_moe_v2", "dots1", "exaone_moe", "solar_open"),

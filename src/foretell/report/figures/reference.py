@@ -8,7 +8,7 @@ from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, fig
 from foretell.report.figures.panels import panels
 
 Cells = Sequence[Mapping[str, Any]]
-"""JSON of validate/reference_sensitivity.py."""
+"""JSON of lab/validate/reference_sensitivity.py."""
 
 SIDES = {"reference": "the published model", "ours": "Foretell"}
 """Columns of a figure, and what they are called."""

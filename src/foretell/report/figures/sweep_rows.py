@@ -10,10 +10,10 @@ from foretell.errors import Infeasible, Problem
 from foretell.report.figures.look import Figure
 from foretell.report.figures.sweep import FALLBACK, chosen_columns, sweep_figure, wish
 from foretell.search.pareto import pareto_front
-from foretell.sweep.columns import POINT
-from foretell.sweep.export import results
-from foretell.sweep.run import needs_polars
-from foretell.sweep.shards import read_manifest
+from foretell.studies.sweep.columns import POINT
+from foretell.studies.sweep.export import results
+from foretell.studies.sweep.run import needs_polars
+from foretell.studies.sweep.shards import read_manifest
 
 MOST_ROWS = 20_000
 """Rows that a figure is made of; of more, the front and every so many of the others."""

@@ -1,0 +1,1 @@
+"""One file per verb, question to answer: the only place that joins engines."""

@@ -1,0 +1,326 @@
+"""Records in, records out: `foretell.serve`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from foretell import units
+from foretell.api.exports import export_deployment
+from foretell.catalog.engines import knows_kind, profiles_named
+from foretell.catalog.engines import profile as profile_for
+from foretell.catalog.names import exists
+from foretell.catalog.price_files import rent_in
+from foretell.catalog.prices import price as catalogue_price
+from foretell.errors import BadInput, Problem
+from foretell.inputs.overrides import apply_settings, parse_settings
+from foretell.inputs.question import as_texts, ask, collect, of_system
+from foretell.interop.launch import Written
+from foretell.network.assumptions import network_said
+from foretell.network.library_catalog import inner_tiers
+from foretell.network.topologies import unknown
+from foretell.serving.formats import mixture_of, stored_formats
+from foretell.serving.layouts import best_layout
+from foretell.serving.memory import fraction_for, memory_of
+from foretell.serving.serve import ServeQuestion, serve_one
+from foretell.serving.simulation import serve_simulated
+from foretell.serving.simulation_options import read_play
+from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.deployment_text import deployment_problems, parse_deployment
+from foretell.specs.engine import EngineProfile
+from foretell.specs.model import Model
+from foretell.specs.prices import Prices
+from foretell.specs.scenario import Scenario
+from foretell.specs.served import Served
+from foretell.specs.system import System
+
+DEFAULT_ENGINE = "vllm"
+"""Engine where none is named: the newest profile of it for the chip."""
+DEFAULT_CONCURRENCY = 32.0
+"""Requests in flight where neither a concurrency nor a rate is given."""
+STEADY = 1e12
+"""Waves of requests: so many that how the first one began does not show."""
+LARGEST = 1e7
+"""Lengths and loads above this are a typing error."""
+
+
+def serve(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    isl: float = 1024,
+    osl: float = 1024,
+    concurrency: float | None = None,
+    rate: float | None = None,
+    plan: str | Deployment | None = None,
+    engine: str = DEFAULT_ENGINE,
+    price: float | None = None,
+    prices: str | Path = "",
+    spread: float = 1.0,
+    set: Mapping[str, object] | Sequence[str] = (),
+    simulate: bool | Mapping[str, Any] = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Served:
+    """One deployment under one load; the best layout where no plan is given.
+
+    `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` plays
+    requests through the engine: True, or what is known of them (serving/simulation_options.py).
+
+    Raises BadInput for what cannot be understood and Infeasible where the answer is no.
+    """
+    question, given = question_of(
+        model, system=system, gpus=gpus, plan=plan, engine=engine, settings=as_texts(set),
+        load={"isl": isl, "osl": osl, "concurrency": concurrency, "rate": rate, "price": price,
+              "prices": prices, "spread": spread},
+    )  # fmt: skip
+    if simulate is not False:
+        return play_of(question, given, {} if simulate is True else simulate, progress)
+    return closed_form(question, given)
+
+
+def closed_form(question: ServeQuestion, given: bool) -> Served:
+    """The deployment asked for, or the best one."""
+    if given:
+        return serve_one(question)
+    tiers = question.system.network.tiers
+    inner = inner_tiers(tuple(tier.name for tier in tiers))
+    return best_layout(question, round(prod(float(tier.size) for tier in tiers[:inner])))
+
+
+def play_of(
+    question: ServeQuestion,
+    given: bool,
+    options: Mapping[str, Any],
+    progress: Callable[[int, int], None] | None,
+) -> Served:
+    """The same with latencies of played requests; a layout that was not given is the closed form's best."""
+    how, trace = read_play(options, question)
+    if not given and how.prefill is not None:
+        message = "prompts apart need a layout for the answers too"
+        raise BadInput([Problem(path="plan", value=None, message=message, allowed='as in "tp4"')])
+    if not given:
+        best = closed_form(question, given)
+        layout = parse_deployment(best.plan, question.deployment)
+        question = replace(question, deployment=layout, plan_chosen=True)
+    return serve_simulated(question, how, trace, progress)
+
+
+def question_of(
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None,
+    gpus: int | str | None,
+    plan: str | Deployment | None,
+    engine: str,
+    settings: Sequence[str],
+    load: Mapping[str, Any],
+) -> tuple[ServeQuestion, bool]:
+    """The question, and whether its layout was given; every problem of the load is reported at once."""
+    problems = load_problems(load)
+    problems += [
+        Problem(path="--set", value=text, message="has no effect on serving: use --plan")
+        for text in settings
+        if text.split(".", 1)[0].strip() in ("plan", "job")
+    ]
+    try:
+        scenario = ask(model=model, system=system, gpus=gpus, settings=settings)
+    except BadInput as error:
+        problems = [*error.problems, *problems]
+        collect(lambda: profiles_named(engine), problems)
+        collect(lambda: parse_deployment(plan if isinstance(plan, str) else ""), problems)
+        raise BadInput(problems) from None
+    profile, deployment, given = choices_of(scenario, plan, engine, problems, load["osl"])
+    rate, asked = load["rate"], load["concurrency"]
+    chip = scenario.system.chip
+    said = [
+        *scenario.model.assumptions,
+        *network_said(
+            scenario.system,
+            of_system(scenario.system, parse_settings(settings)),
+            scenario.overrides,
+        ),
+        *said_of(profile, chip.architecture, mixture=mixture_of(scenario.model)),
+    ]
+    if rate is None and asked is None:
+        asked = DEFAULT_CONCURRENCY
+        said.append(f"{asked:g} requests in flight: neither a concurrency nor a rate was given")
+    said += unheeded(scenario.model, deployment, float(load["isl"]) + float(load["osl"]))
+    prices = rent_of(chip.id, load["price"], settings, load.get("prices", ""))
+    if not isinstance(plan, str) or "weights=" not in plan:
+        said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
+    traffic = Traffic(
+        isl=float(load["isl"]), osl=float(load["osl"]), concurrency=float(asked or 1.0),
+        least=float(load["spread"]), waves=STEADY,
+    )  # fmt: skip
+    return ServeQuestion(
+        model=scenario.model,
+        system=scenario.system,
+        gpus=scenario.job.gpus,
+        deployment=deployment,
+        profile=profile,
+        traffic=traffic,
+        rate=None if rate is None else float(rate),
+        prices=prices,
+        assumptions=tuple(said),
+        overrides=tuple(scenario.overrides.items()),
+    ), given
+
+
+def choices_of(
+    scenario: Scenario,
+    plan: str | Deployment | None,
+    engine: str,
+    problems: list[Problem],
+    osl: float,
+) -> tuple[EngineProfile, Deployment, bool]:
+    """Profile, deployment, and whether its layout was given; BadInput with all problems so far."""
+    parts: list[Any] = []
+    chip = scenario.system.chip
+    problems += unknown(scenario.system.network.tiers)
+    mixture = mixture_of(scenario.model)
+    for make in (
+        lambda: profile_for(engine, chip, mixture=mixture),
+        lambda: deployed(scenario.model, plan),
+    ):
+        try:
+            parts.append(make())
+        except BadInput as error:
+            problems += error.problems
+    if problems:
+        raise BadInput(problems)
+    profile, deployment = parts
+    given = plan is not None and (isinstance(plan, Deployment) or names_layout(plan))
+    if given:
+        problems += deployment_problems(deployment, scenario.job.gpus)
+    if scenario.model.kind == "encoder" and osl > 1:
+        message = f"{scenario.model.id} writes no answers"
+        problems.append(Problem(path="osl", value=osl, message=message, allowed="1"))
+    if problems:
+        raise BadInput(problems)
+    return profile, deployment, given
+
+
+def deployed(model: Model, plan: str | Deployment | None) -> Deployment:
+    """The plan on top of the checkpoint's own formats."""
+    if isinstance(plan, Deployment):
+        return plan
+    weights, experts = stored_formats(model)
+    return parse_deployment(plan or "", Deployment(weights=weights, experts=experts))
+
+
+def names_layout(plan: str) -> bool:
+    """Whether a plan's words fix the layout: any degree is named."""
+    return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
+
+
+def launch_command(
+    tool: str,
+    found: Served,
+    model: str | Path | Model,
+    *,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    engine: str = DEFAULT_ENGINE,
+    set: Mapping[str, object] | Sequence[str] = (),
+) -> Written:
+    """The command that starts one instance of an answered deployment; the question as of `serve`."""
+    question = _asked_again(model, system, gpus, found.plan, engine, as_texts(set))
+    return export_deployment(question, tool)
+
+
+def fraction_between(
+    model: str | Path | Model,
+    system: str | Path | System | None,
+    gpus: int | str | None,
+    plan: str,
+    engines: tuple[str, str],
+) -> float:
+    """The memory fraction by a second engine's rule that leaves the cache as large as a first one's."""
+    first, second = (_asked_again(model, system, gpus, plan, name, ()) for name in engines)
+    memory = memory_of(first.model, first.system, first.deployment, first.profile)
+    return round(fraction_for(second.profile.memory_rule, memory), 4)
+
+
+def _asked_again(
+    model: str | Path | Model,
+    system: str | Path | System | None,
+    gpus: int | str | None,
+    plan: str,
+    engine: str,
+    settings: Sequence[str],
+) -> ServeQuestion:
+    """The question of a deployment, whatever the load."""
+    load = {"isl": 1.0, "osl": 1.0, "concurrency": None, "rate": None, "price": None, "spread": 1.0}
+    return question_of(
+        model, system=system, gpus=gpus, plan=plan, engine=engine, settings=settings, load=load
+    )[0]
+
+
+def unheeded(model: Model, d: Deployment, longest: float) -> list[str]:
+    """Words that say nothing of this model, and requests beyond what it was made for."""
+    said = []
+    if not mixture_of(model) and (d.ep > 1 or d.experts != d.weights):
+        said.append(f"{model.id} has no experts: ep and experts= change nothing")
+    if model.kind == "decoder" and longest > model.max_positions:
+        said.append(
+            f"requests of {longest:.0f} tokens are beyond the model's own {model.max_positions}"
+        )
+    return said
+
+
+def said_of(profile: EngineProfile, architecture: str, *, mixture: bool) -> list[str]:
+    """What is to be known of the profile."""
+    said = [f"engine profile {profile.id}"]
+    if profile.architectures and architecture not in profile.architectures:
+        said.append(
+            f"{profile.id} was fitted on {', '.join(profile.architectures)}, not on {architecture}"
+        )
+    if not knows_kind(profile, mixture=mixture):
+        kind = "a mixture of experts" if mixture else "a dense one"
+        said.append(
+            f"{profile.id} was fitted on {' and '.join(profile.families)} models, not on {kind}"
+        )
+    return said
+
+
+def rent_of(
+    chip: str, given: float | None, settings: Sequence[str] = (), listed: str | Path = ""
+) -> Prices:
+    """The catalogue's rent, a price list's, or the one given by hand; chips of one's own have none."""
+    found = Prices(source=f"no rent of {chip} is known")
+    if exists(chip, ("chip",)):
+        offers = rent_in(listed, chip) if listed and given is None else None
+        found = catalogue_price(chip, listed=offers)
+    alone: dict[str, Any] = {"low_usd_per_chip_hour": 0.0, "high_usd_per_chip_hour": 0.0}
+    if given is not None:
+        return replace(found, usd_per_chip_hour=float(given), source="given by hand", **alone)
+    held = apply_settings(found, parse_settings(settings), "prices")
+    by_hand = held.usd_per_chip_hour != found.usd_per_chip_hour
+    return replace(held, **alone) if by_hand else held
+
+
+def load_problems(load: Mapping[str, Any]) -> list[Problem]:
+    """Numbers that are none, or out of range; two loads at once."""
+    problems = []
+    limits = {
+        "isl": (1.0, LARGEST), "osl": (1.0, LARGEST), "concurrency": (1.0, LARGEST),
+        "rate": (1e-9, LARGEST), "price": (0.0, LARGEST), "spread": (0.01, 1.0),
+    }  # fmt: skip
+    for name, (low, high) in limits.items():
+        value = load[name]
+        if value is None:
+            continue
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        if not plain or not low <= value <= high:
+            problems.append(
+                Problem(path=name, value=value, message="not a usable number",
+                        allowed=f"a number from {low:g} to {high:g}", nearest=units.meant(value))
+            )  # fmt: skip
+    if load["concurrency"] is not None and load["rate"] is not None:
+        problems.append(
+            Problem(path="rate", value=load["rate"], message="given beside a concurrency",
+                    allowed="one of --concurrency and --rate")
+        )  # fmt: skip
+    return problems

@@ -1,0 +1,1 @@
+"""Texts, files, flags and overrides to records; every problem at once."""

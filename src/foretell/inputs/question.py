@@ -1,0 +1,357 @@
+"""From names, files and flags to a scenario: defaults are filled in and said, problems collected."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from foretell import units
+from foretell.catalog import model as catalog_model
+from foretell.catalog import model_table
+from foretell.catalog import system as catalog_system
+from foretell.catalog.systems import no_design
+from foretell.errors import BadInput, Problem
+from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
+from foretell.specs.check import field_types, problems_of
+from foretell.specs.job import Job
+from foretell.specs.model import Model
+from foretell.specs.plan import Plan, PrecisionName, parse_plan, plan_problems
+from foretell.specs.prices import Prices
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
+
+DEFAULT_STEP_TOKENS = 4 * 2**20
+"""Tokens of a step where no global batch is given."""
+DEFAULT_SEQ_LEN = 4096
+"""Longest sequence taken where none is given."""
+LARGEST = 10**9
+"""Chips, batches and lengths above this are a typing error."""
+LARGEST_SYSTEM = 10**15
+"""Chips that a network may join: above this, counts are no longer exact."""
+_CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
+"""`512`, and `512xH100`, which names the system too."""
+
+_TURNED = re.compile(r"([A-Za-z][\w.-]*?)\s*[:xX*\u00d7]\s*([0-9]{1,12})")
+"""`H100:8` and the like, which is said to be 8xH100."""
+DESIGN = "chip.design."
+"""How a path begins that sets a field of the design that a chip is built from."""
+
+T = TypeVar("T")
+Settings = Mapping[str, object] | Sequence[str]
+"""`path=value` texts, or a mapping of paths to values."""
+
+
+def ask(
+    *,
+    model: str | Path | Model,
+    system: str | Path | System | None = None,
+    gpus: int | str | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    plan: str | Plan | None = None,
+    settings: Sequence[str] = (),
+) -> Scenario:
+    """A scenario; every problem of every argument, the plan's words included, is reported at once."""
+    problems: list[Problem] = []
+    chosen = collect(lambda: parse_settings(settings), problems) or ()
+    count, named = _gpus(gpus, problems)
+    if system is not None and named is not None and system != named:
+        problems.append(
+            Problem(path="gpus", value=gpus, message=f"names another system than system, {system}")
+        )
+    system = system if system is not None else named
+    if system is None:
+        problems.append(
+            Problem(
+                path="system",
+                value=None,
+                message="missing",
+                allowed="a system, a chip, a TOML file, or --gpus 512xH100",
+            )
+        )
+    seen: dict[str, object] = {}
+    the_model = collect(lambda: _model(model, chosen, seen), problems)
+    the_system = (
+        None if system is None else collect(lambda: system_of(system, chosen, seen), problems)
+    )
+    collect(lambda: _prices(chosen, seen), problems)
+    collect(lambda: apply_settings(_plan(plan), chosen, "plan"), problems)
+    numbers = {"global_batch": global_batch, "seq_len": seq_len, "target_len": target_len}
+    for name, value in numbers.items():
+        problems += _whole(name, value)
+    if problems or the_model is None or the_system is None:
+        raise BadInput(problems)
+    job, said = _job(the_model, the_system, count, numbers)
+    job = apply_settings(job, chosen, "job", seen)
+    late = [p for name in ("gpus", *numbers) for p in _whole(f"job.{name}", getattr(job, name))]
+    if the_model.kind != "encoder-decoder" and (target_len or job.target_len) is not None:
+        message = f"{the_model.id} is no encoder-decoder: it has no target"
+        late.append(Problem(path="target_len", value=target_len or job.target_len, message=message))
+    late += _too_long(the_model, job, said)
+    if late:
+        raise BadInput(late)
+    seen |= {setting.path: setting.text for setting in chosen if setting.root == "plan"}
+    return Scenario(
+        model=the_model,
+        system=the_system,
+        job=job,
+        assumptions=(*the_model.assumptions, *of_system(the_system, chosen), *said),
+        overrides=seen,
+    )
+
+
+def of_system(system: System, settings: Sequence[Setting]) -> list[str]:
+    """What was assumed of the system; where its numbers were set by hand, that this came before."""
+    by_hand = [s for s in settings if not s.path.startswith(DESIGN)]
+    touched = any(s.root in ("chip", "system", "network") for s in by_hand)
+    return [f"before --set: {text}" if touched else text for text in system.assumptions]
+
+
+def plan_of(scenario: Scenario, text: str | Plan | None, settings: Sequence[str] = ()) -> Plan:
+    """A plan for the scenario: parsed, with the chip's precision and the settings applied."""
+    chosen = parse_settings(settings)
+    if isinstance(text, Plan):
+        plan = text
+    else:
+        plan = parse_plan(text or "", scenario.job.gpus, default_precision(scenario.system))
+    plan = apply_settings(plan, chosen, "plan")
+    problems = _wrong_in(plan)
+    if problems:
+        raise BadInput(problems)
+    return plan
+
+
+@lru_cache(maxsize=4096)
+def _wrong_in(plan: Plan) -> tuple[Problem, ...]:
+    """What is wrong with a plan by itself; remembered, since a record never changes."""
+    return tuple(problems_of(plan, "plan") or plan_problems(plan))
+
+
+def default_precision(system: System) -> PrecisionName:
+    """bf16 where the chip has it, else fp16."""
+    return "bf16" if "bf16" in system.chip.matrix_flop_per_s else "fp16"
+
+
+def collect(make: Callable[[], T], problems: list[Problem]) -> T | None:
+    """The value, or None with its problems added to the list."""
+    try:
+        return make()
+    except BadInput as error:
+        problems += error.problems
+        return None
+
+
+def _model(given: Any, settings: Sequence[Setting], seen: dict[str, object]) -> Model:
+    """The model, with settings applied to the keys of its file first and to the record then."""
+    names = field_types(Model)
+    keys = [s for s in settings if s.root == "model" and s.steps[0] not in names]
+    fields = [s for s in settings if s not in keys]
+    if isinstance(given, Model):
+        fields, keys = list(settings), []
+        model = given
+    elif keys:
+        table = apply_to_table(model_table(given), keys, [*names], seen)
+        model = replace(catalog_model(table), id=catalog_model(given).id)
+    else:
+        model = catalog_model(given)
+    changed = apply_settings(model, fields, "model", seen)
+    if changed is not model:
+        _check_model(changed)
+    return changed
+
+
+def _check_model(model: Model) -> None:
+    """Refuse of a model that was changed by hand what our own form of it would refuse."""
+    import tomllib
+
+    from foretell.interop.own_model import read_table, write_toml
+
+    try:
+        read_table(tomllib.loads(write_toml(model)), id=model.id, name="model")
+    except BadInput as error:
+        raise BadInput(
+            replace(problem, path=problem.path.replace("model: ", "model.", 1))
+            for problem in error.problems
+        ) from None
+    except ValueError:  # a text with characters that no file may hold
+        problem = Problem(path="model", value=None, message="has a text that cannot be printed")
+        raise BadInput([problem]) from None
+
+
+def designed(
+    given: Any, settings: Sequence[Setting], seen: dict[str, object]
+) -> tuple[System, list[Setting]]:
+    """The system with its chip's design changed as settings of `chip.design` say, and the other settings."""
+    changes = {s.path.removeprefix(DESIGN): s.text for s in settings if s.path.startswith(DESIGN)}
+    beside = [s.path for s in settings if s.path.startswith("system.design.")]
+    if beside:
+        message = "a design is set where its chip is built"
+        allowed = "chip.design."
+        raise BadInput(
+            [
+                Problem(path=f"--set {p}", value=None, message=message, allowed=allowed)
+                for p in beside
+            ]
+        )
+    if isinstance(given, System):
+        if changes:
+            raise BadInput(no_design(changes))
+        return given, list(settings)
+    system = catalog_system(given, design=changes)
+    seen |= {f"{DESIGN}{name}": text for name, text in changes.items()}
+    return system, [s for s in settings if not s.path.startswith(DESIGN)]
+
+
+def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
+    system, settings = designed(given, every, seen)
+    if settings:
+        chip = apply_settings(system.chip, settings, "chip", seen)
+        network = apply_settings(system.network, settings, "network", seen)
+        system = replace(system, chip=chip, network=network)
+        system = _checked(apply_settings(system, settings, "system", seen), "system", settings)
+    allowed = f"a whole number, all tiers together at most {LARGEST_SYSTEM:.0e} chips"
+    problems, chips = [], 1.0
+    for tier in system.network.tiers:
+        chips *= float(tier.size)
+        if float(tier.size) % 1 or not 1 <= chips <= LARGEST_SYSTEM:
+            path = f"network.{tier.name}.size"
+            problems.append(
+                Problem(path=path, value=tier.size, message="no such size", allowed=allowed)
+            )
+    if problems:
+        raise BadInput(problems)
+    return system
+
+
+def _plan(given: str | Plan | None) -> Plan:
+    return given if isinstance(given, Plan) else parse_plan(given or "")
+
+
+def _prices(settings: Sequence[Setting], seen: dict[str, object]) -> Prices:
+    return _checked(apply_settings(Prices(), settings, "prices", seen), "prices", settings)
+
+
+def _checked(record: T, root: str, settings: Sequence[Setting]) -> T:
+    """The record, looked over again where something in it was set by hand."""
+    if settings:
+        problems = problems_of(record, root)
+        if problems:
+            raise BadInput(problems)
+    return record
+
+
+def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None, str | None]:
+    """Chips, and the system that a text such as 512xH100 names."""
+    if given is None:
+        return None, None
+    number: object = given
+    named: str | None = None
+    if isinstance(given, str) and (match := _CHIPS.fullmatch(given.strip())):
+        number, named = int(match[1]), match[2]
+    found = _whole("gpus", number)
+    turned = _TURNED.fullmatch(given.strip()) if isinstance(given, str) else None
+    if turned:
+        found = [replace(p, nearest=f"{turned[2]}x{turned[1]}") for p in found]
+    problems += found
+    return (number if isinstance(number, int) and not found else None), named
+
+
+def _whole(name: str, value: object) -> list[Problem]:
+    """A whole number from 1, or None."""
+    if value is None:
+        return []
+    message = "not a whole number"
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 1 <= value <= LARGEST:
+            return []
+        message = "out of range"
+    allowed = f"a whole number from 1 to {LARGEST:,}".replace(",", " ")
+    near = units.meant(value)
+    return [Problem(path=name, value=value, message=message, allowed=allowed, nearest=near)]
+
+
+def _job(
+    model: Model, system: System, gpus: int | None, given: dict[str, int | None]
+) -> tuple[Job, list[str]]:
+    """The job, and a sentence for each number that was not given."""
+    said: list[str] = []
+    if gpus is None:
+        gpus = max(round(float(system.chips_per_node)), 1)
+        said.append(f"{gpus} chips, one node: no number was given")
+    seq_len = given["seq_len"]
+    if seq_len is None:
+        seq_len = min(_frames(model) or model.max_positions, DEFAULT_SEQ_LEN)
+        said.append(f"sequence length {seq_len}: the model's own up to {DEFAULT_SEQ_LEN}")
+    target_len = given["target_len"]
+    if model.kind == "encoder-decoder" and target_len is None:
+        target_len = min(seq_len, model.max_positions) if _frames(model) else seq_len
+        why = "as the source" if target_len == seq_len else "the model's own"
+        said.append(f"target length {target_len}: {why}")
+    if model.kind != "encoder-decoder":
+        target_len = None
+    batch = given["global_batch"]
+    if batch is None:
+        batch = default_batch(gpus, seq_len + (target_len or 0))
+        tokens = batch * (seq_len + (target_len or 0))
+        said.append(
+            f"global batch {batch} sequences, {tokens / 1e6:.3g} million tokens: as near to "
+            f"{DEFAULT_STEP_TOKENS / 1e6:.2g} million as the number of chips allows"
+        )
+    return Job(gpus=gpus, global_batch=batch, seq_len=seq_len, target_len=target_len), said
+
+
+def _too_long(model: Model, job: Job, said: list[str]) -> list[Problem]:
+    """A sequence beyond a learned table of positions is an error, beyond another limit a remark."""
+    if model.kind == "encoder-decoder":
+        return _beyond_frames(model, job)
+    length = job.seq_len
+    if length <= model.max_positions:
+        return []
+    if model.embedding.positions and length > model.embedding.positions:
+        message = f"{model.id} has a learned table of {model.embedding.positions} positions"
+        allowed = f"at most {model.max_positions}"
+        return [Problem(path="seq_len", value=length, message=message, allowed=allowed)]
+    said.append(f"sequence length {length} is beyond the model's own {model.max_positions}")
+    return []
+
+
+def _frames(model: Model) -> int:
+    """Positions of an encoder that reads frames, not tokens (Whisper's 1,500); 0 for all others."""
+    read = model.encoder_embedding
+    return 0 if read is None or read.vocab else read.positions
+
+
+def _beyond_frames(model: Model, job: Job) -> list[Problem]:
+    """Sequences beyond the stored positions of an encoder of frames, or of its decoder."""
+    if not _frames(model):
+        return []
+    limits = (("seq_len", job.seq_len, _frames(model)),
+              ("target_len", job.target_len or 0, model.embedding.positions))  # fmt: skip
+    return [
+        Problem(
+            path=path,
+            value=length,
+            message=f"{model.id} has a stored table of {limit} positions here",
+            allowed=f"at most {limit}",
+        )
+        for path, length, limit in limits
+        if limit and length > limit
+    ]
+
+
+def default_batch(gpus: int, tokens_per_sequence: int) -> int:
+    """About DEFAULT_STEP_TOKENS, as a power of two times the odd part of the chips (so that dp divides)."""
+    odd = gpus // (gpus & -gpus)
+    wanted = DEFAULT_STEP_TOKENS / tokens_per_sequence / odd
+    return int(odd * 2 ** max(round(math.log2(max(wanted, 1.0))), 0))
+
+
+def as_texts(settings: Settings) -> tuple[str, ...]:
+    """Settings as `path=value` texts, also where they come as a mapping."""
+    if isinstance(settings, Mapping):
+        return tuple(f"{path}={value}" for path, value in settings.items())
+    return tuple(settings)

@@ -1,0 +1,299 @@
+"""Operations as calls of kernels: which families, of which sizes, forward and backward.
+
+A linear layer is one product forward and two backward (data and weight gradients); fused attention one kernel
+each way; attention that stores its scores products and passes over the square; experts grouped products;
+everything else a pass over memory. Calls of one family are stacked on an axis and evaluated at once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.families.gemm import WHOLE_LOAD
+from foretell.kernels.fusion import kind_of
+from foretell.records import dataclass
+from foretell.specs._base import Num, changed
+from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Work
+
+Array = NDArray[np.float64]
+Sizes = Mapping[str, Num]
+
+KEPT_HIGH = ("head.", "moe.router", "embedding.")
+"""Products that low-precision recipes leave in 16 bits."""
+PADDED = "head."
+"""Products whose outputs, a vocabulary, frameworks and engines fill up to whole loads or more."""
+APART = {".qkv": 3.0, "ffn.up": 2.0}
+"""Ends of the names of products that some frameworks run as several -> how many."""
+ADAPTERS = (".lora_a", ".lora_b")
+"""Ends of the names of low-rank adapters, which stay in 16 bits too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How a framework writes down what others leave to one kernel."""
+
+    apart: bool = False
+    """Maps of one input are products of their own."""
+    repeated: bool = False
+    """Keys and values that heads share are written out for every head."""
+
+
+PLAINLY = Written()
+"""Nothing of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One kernel of an operation."""
+
+    family: str
+    """gemm, grouped, prefill, prefill-backward, pointwise or scan."""
+    linear: bool
+    """Whether a low-precision recipe runs it in its narrow format."""
+    row: int
+    """The operation's place in the stack."""
+    sizes: Sizes
+    """Its sizes; numbers or (shapes,)."""
+    work: Work
+    """Its work, for energy and for passes over memory."""
+    kind: str = ""
+    """Of a pass over memory: norm, residual, act, ... (kernels/fusion.py)."""
+    backward: bool = False
+    """Which pass it is of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStack:
+    """Calls of one family and format; arrays are (calls, shapes)."""
+
+    family: str
+    """The family."""
+    linear: bool
+    """Whether a low-precision recipe runs them in its narrow format."""
+    rows: NDArray[np.intp]
+    """The operation of each call: forward ones first, then the backward ones; (calls,)."""
+    kinds: tuple[tuple[str, bool], ...]
+    """Kind of each call's pass over memory, and whether it is of the backward pass."""
+    sizes: Mapping[str, Array]
+    """Sizes by name."""
+    matrix_flop: Array
+    """Operations of the matrix products."""
+    vector_flop: Array
+    """Plain operations."""
+    activation_elements: Array
+    """Activations read and written."""
+    weight_elements: Array
+    """Weights read, and weight gradients written."""
+
+
+def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) -> list[Call]:
+    """The kernels of one operation in one pass."""
+    if isinstance(op, Gemm):
+        maps = maps_of(op) if written.apart else (op,)
+        calls = [c for one in maps for c in _products(one, row, backward, 1.0 / len(maps))]
+        return calls + _sums(op, row, backward)
+    if isinstance(op, AttentionCore):
+        calls = _attention(op, row, backward)
+        if op.flash and written.repeated:
+            moved = Work(activation_elements=_repeated(op, backward))
+            calls.append(over_memory(row, moved, "repeat", backward))
+        return calls
+    work = op.backward() if backward else op.forward()
+    family = "scan" if op.family == "scan" else "pointwise"
+    calls = [over_memory(row, work, kind_of(op), backward, family)]
+    if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
+        # Both factors of a gated part are halves of one product: their gradients are read and joined.
+        halves = Work(activation_elements=4.0 * op.elements)
+        calls.append(over_memory(row, halves, "halves", backward))
+    return calls
+
+
+def over_memory(row: int, work: Work, kind: str, backward: bool, family: str = "pointwise") -> Call:
+    """A pass over memory."""
+    return Call(
+        family=family, linear=False, row=row, sizes={}, work=work, kind=kind, backward=backward
+    )
+
+
+def _products(op: Gemm, row: int, backward: bool, cast: float) -> list[Call]:
+    """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own.
+
+    `cast` is the share of casting x that falls to this product: several maps of one input share it.
+    """
+    linear = not op.name.startswith(KEPT_HIGH) and not op.name.endswith(ADAPTERS)
+    work = op.forward()
+    grouped = op.family == "grouped-gemm"
+    inner = op.k / op.panels
+    many = {"groups" if grouped else "batch": op.groups * op.panels}
+    if not grouped:
+        many["load"] = WHOLE_LOAD if op.name.startswith(PADDED) else load_elements(op.n, inner)
+
+    def call(m: Num, n: Num, k: Num, cast: float, held: float = 1.0) -> Call:
+        narrow = {} if grouped else {"cast": cast, "held": held}
+        sizes = {"m": m, "n": n, "k": k, **many, **narrow}
+        family = "grouped" if grouped else "gemm"
+        return Call(
+            family=family, linear=linear, row=row, sizes=sizes, work=work, backward=backward
+        )
+
+    if not backward:
+        return [call(op.m, op.n, inner, cast)]
+    return [call(op.m, inner, op.n, 1.0), call(inner, op.n, op.m, cast, held=0.0)]
+
+
+def maps_of(op: Gemm) -> tuple[Gemm, ...]:
+    """Queries, keys and values, or both halves of a gated part, as products of their own; else itself."""
+    if op.family == "grouped-gemm" or not op.name.endswith(tuple(APART)):
+        return (op,)
+    if not np.any(op.n_kv) and op.name.endswith(".qkv"):
+        return (op,)  # keys and values are another layer's
+    if op.name.endswith("ffn.up"):
+        return (changed(op, n=0.5 * op.n),) * 2
+    pair = changed(op, n=0.5 * op.n_kv, n_kv=0.0)
+    return changed(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
+
+
+def _sums(op: Gemm, row: int, backward: bool) -> list[Call]:
+    """Passes over memory beside the products, backward."""
+    calls: list[Call] = []
+    apart = next((many for end, many in APART.items() if op.name.endswith(end)), 1.0)
+    if backward and op.family != "grouped-gemm" and apart > 1.0:
+        # Each of several maps of one input has a gradient for it: these are read, and their sum written.
+        joined = Work(activation_elements=(apart + 1.0) * op.m * op.k)
+        calls.append(over_memory(row, joined, "join", backward))
+    if backward and op.name.endswith(".qkv"):
+        # Slices of one product: the gradients of queries, keys and values are read and joined.
+        calls.append(
+            over_memory(row, Work(activation_elements=2.0 * op.m * op.n), "heads", backward)
+        )
+    if backward and op.bias:
+        # The gradient of a bias is a sum over the rows of the outputs' gradient.
+        summed = Work(activation_elements=op.groups * op.m * op.n)
+        calls.append(over_memory(row, summed, "bias", backward))
+    return calls
+
+
+def load_elements(*rows: Num) -> Num:
+    """Elements of 16 bits that one load takes of rows so long: 8, 2 or 1.
+
+    A row must begin at a multiple of the load, so its length has to be one. Rows of 8 bytes are read by the
+    kernels for 4: on one H200, products whose n or k was a multiple of 4 ran as fast as of 2, and their m
+    made no difference in any pass (docs/decisions.md, 2026-11-15).
+    """
+    whole, pairs = (
+        np.all([np.mod(row, many) == 0.0 for row in np.broadcast_arrays(*rows)], axis=0)
+        for many in (WHOLE_LOAD, 2.0)
+    )
+    return np.where(whole, WHOLE_LOAD, np.where(pairs, 2.0, 1.0))
+
+
+def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
+    work = op.backward() if backward else op.forward()
+    if op.flash:
+        sizes = {
+            "batch": op.batch,
+            "heads": op.heads,
+            "kv_heads": op.kv_heads,
+            "q_len": op.q_len,
+            "kv_len": op.kv_len,
+            "pairs": op.pairs,
+            "qk_dim": op.qk_dim,
+            "v_dim": op.v_dim,
+        }
+        family = "prefill-backward" if backward else "prefill"
+        return [
+            Call(family=family, linear=False, row=row, sizes=sizes, work=work, backward=backward)
+        ]
+    return _stored_scores(op, row, work, backward)
+
+
+def _repeated(op: AttentionCore, backward: bool) -> Num:
+    """Elements of keys and values that heads share, written out for every head: read, and written; backward
+    the gradients that heads have of their own are written too, read and added up."""
+    shared = op.batch * op.kv_heads * op.kv_len * (op.qk_dim + op.v_dim)
+    every = shared * op.heads / op.kv_heads
+    moved = 2.0 * every if backward else every + shared
+    return np.where(np.asarray(op.heads) > op.kv_heads, moved, 0.0)
+
+
+def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> list[Call]:
+    """Products over the whole square and, between them, passes over the scores."""
+    heads = op.batch * op.heads
+    forms = [(op.q_len, op.kv_len, op.qk_dim), (op.q_len, op.v_dim, op.kv_len)]
+    if backward:
+        forms = [
+            (op.q_len, op.kv_len, op.v_dim),
+            (op.kv_len, op.v_dim, op.q_len),
+            (op.q_len, op.qk_dim, op.kv_len),
+            (op.kv_len, op.qk_dim, op.q_len),
+        ]
+    calls = []
+    for m, n, k in forms:
+        flop = 2.0 * heads * m * n * k
+        load = load_elements(op.kv_len, op.qk_dim, op.v_dim)
+        sizes = {"m": m, "n": n, "k": k, "batch": heads, "load": load, "cast": 1.0, "held": 0.0}
+        each = Work(matrix_flop=flop, activation_elements=heads * (m * k + k * n + m * n))
+        calls.append(
+            Call(family="gemm", linear=False, row=row, sizes=sizes, work=each, backward=backward)
+        )
+    # The products have read and written the scores once each; softmax and mask pass over them besides.
+    moved = (4.0 if backward else 3.0) * op.scores
+    softmax = Work(vector_flop=work.vector_flop, activation_elements=moved)
+    calls.append(over_memory(row, softmax, "softmax", backward))
+    return calls
+
+
+def backward_calls(op: Op, row: int, products: int, *, written: Written = PLAINLY) -> list[Call]:
+    """The kernels of the backward pass: of a matrix's two gradients the first `products`; 0: none."""
+    calls = calls_of(op, row, backward=True, written=written if products == 2 else PLAINLY)
+    if products == 0:
+        return []
+    return calls[:1] if products == 1 and isinstance(op, Gemm) else calls
+
+
+def both_gradients(op: Op) -> int:
+    """What trained operations run backward."""
+    return 2
+
+
+def stacked(
+    ops: Sequence[Op],
+    width: int,
+    products: Callable[[Op], int] = both_gradients,
+    *,
+    written: Written = PLAINLY,
+) -> tuple[CallStack, ...]:
+    """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops))."""
+    many = len(ops)
+    calls = [
+        c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False, written=written)
+    ]
+    for i, op in enumerate(ops):
+        calls += backward_calls(op, i + many, products(op), written=written)
+    kinds = sorted({(c.family, c.linear) for c in calls})
+    return tuple(
+        _stack([c for c in calls if (c.family, c.linear) == kind], width) for kind in kinds
+    )
+
+
+def _stack(calls: Sequence[Call], width: int) -> CallStack:
+    first = calls[0]
+
+    def rows(value: Callable[[Call], Num]) -> Array:
+        table = np.empty((len(calls), width))
+        for line, call in zip(table, calls, strict=True):
+            line[...] = value(call)
+        return table
+
+    return CallStack(
+        family=first.family,
+        linear=first.linear,
+        rows=np.array([c.row for c in calls], dtype=np.intp),
+        kinds=tuple((c.kind, c.backward) for c in calls),
+        sizes={name: rows(lambda c, n=name: c.sizes[n]) for name in first.sizes},  # type: ignore[misc]
+        matrix_flop=rows(lambda c: c.work.matrix_flop),
+        vector_flop=rows(lambda c: c.work.vector_flop),
+        activation_elements=rows(lambda c: c.work.activation_elements),
+        weight_elements=rows(lambda c: c.work.weight_elements),
+    )

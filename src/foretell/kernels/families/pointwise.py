@@ -1,0 +1,85 @@
+"""Memory-bound kernels, and copies between host and device.
+
+Element-wise, norms, rope, activation, residual, softmax and cross-entropy, embedding, permutation, casts,
+optimizer update:
+
+    t = kernels x launch + max(memory, flop / (share x vector peak))
+    memory = (bytes - cached x (1 - 1 / gain)) / (share x bandwidth)
+
+where up to `cache_share` of the last-level cache is served `cache_gain` times as fast as memory; bytes
+fetched by index (embedding rows) have a share of their own.
+"""
+
+import numpy as np
+
+from foretell.kernels.families.base import Array, Dims, Engine, Family
+from foretell.records import dataclass
+from foretell.specs._base import Num
+
+STREAMING = 0.88
+"""Most of the memory bandwidth that long vectors reach: 0.85 on one H200, 0.84 on an A100. Tables of tensors
+that the last-level cache holds a good part of, read over and over, cannot tell it from memory: up to 0.97."""
+COPY_LAUNCH_S = 10e-6
+"""Seconds of starting a copy between host and device."""
+COPY_SHARE = 0.85
+"""Share of the host link that a copy from or to pinned memory reaches (PCIe: 24 to 28 of 31.5 GB/s)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointwise:
+    """Coefficients of memory-bound kernels."""
+
+    launch_s: float = 2e-6
+    """Seconds of a kernel with next to nothing to do, replayed from a graph; a host takes 5e-6 and more."""
+    memory_share: float = STREAMING
+    """Share of the memory bandwidth that long vectors reach."""
+    cache_share: float = 0.5
+    """Share of the last-level cache that still holds what an earlier kernel wrote."""
+    cache_gain: float = 1.6
+    """How much faster than memory that is read and written."""
+    gather_share: float = 0.17
+    """Share of the memory bandwidth that rows fetched by index reach."""
+    vector_share: float = 0.3
+    """Share of the plain units' peak that such kernels reach."""
+
+
+def pointwise_seconds(dims: Dims, c: Pointwise, engine: Engine) -> Array:
+    """Seconds of kernels that read and write these bytes once.
+
+    dims: bytes_read, bytes_written, flop, kernels (launches: 1 where all is fused, 0 where it is part of
+    another kernel). Optional: bytes_gathered (fetched and written by index, beside the others).
+    """
+    moved = dims["bytes_read"] + dims["bytes_written"]
+    gathered = np.asarray(dims.get("bytes_gathered", 0.0))
+    cached = np.minimum(moved, c.cache_share * engine.l2_bytes) * (1.0 - 1.0 / c.cache_gain)
+    memory = ((moved - cached) / c.memory_share + gathered / c.gather_share) / engine.bytes_per_s
+    vector = dims["flop"] / (c.vector_share * engine.vector_flop_per_s)
+    return np.asarray(dims["kernels"] * c.launch_s + np.maximum(memory, vector))
+
+
+def copy_seconds(copied_bytes: Num, host_bytes_per_s: Num, copies: Num = 1.0) -> Array:
+    """Seconds of copies between host and device memory; endless where the link is unknown (0).
+
+    launch x copies + bytes / (share x link).
+    """
+    copied = np.asarray(copied_bytes, dtype=np.float64)
+    link = COPY_SHARE * np.asarray(host_bytes_per_s, dtype=np.float64)
+    flowing = np.divide(
+        copied, link, out=np.full(np.broadcast(copied, link).shape, np.inf), where=link > 0.0
+    )
+    return np.asarray(np.where(copied > 0.0, COPY_LAUNCH_S * np.asarray(copies) + flowing, 0.0))
+
+
+FAMILY = Family(
+    name="pointwise",
+    dims=("bytes_read", "bytes_written", "flop", "kernels"),
+    record=Pointwise,
+    bounds={
+        "launch_s": (5e-7, 2e-4),
+        "memory_share": (0.1, STREAMING),
+        "cache_share": (0.05, 1.5),
+        "cache_gain": (1.0, 4.0),
+        "gather_share": (0.03, 1.0),
+    },
+    seconds=pointwise_seconds,
+)

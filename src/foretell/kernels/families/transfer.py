@@ -1,0 +1,122 @@
+"""Coefficients for a chip without measurements of its own, from those of its kin.
+
+Chips of the same or the nearest architecture generation and the same software weigh most. What tiles and
+splits a library has on an architecture is a choice, not a fit: families that know such choices
+(`Family.discrete`) begin with them on an architecture that was never measured. In formats with a quantisation
+pass, what the library sets (`Family.library`) comes from the same library where it was measured anywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.families.base import DTYPES, Family
+from foretell.specs.chip import Chip
+from foretell.specs.surface import Surface
+
+Array = NDArray[np.float64]
+
+GENERATION: Mapping[str, float] = {
+    "volta": 0.0,
+    "turing": 0.5,
+    "ampere": 1.0,
+    "ada": 1.4,
+    "hopper": 2.0,
+    "blackwell": 3.0,
+    "blackwell-ultra": 3.2,
+    "rubin": 4.0,
+}
+"""Architectures in the order of their kernels: what is near in it is carried over first."""
+NEAR = 0.3
+"""Generations over which a surface's weight falls by e."""
+OTHER_SOFTWARE = 0.3
+"""Weight of what other software measured, against the same."""
+SAME = 0.3
+"""Generations within which kernels are the same code."""
+SAME_UNITS: Mapping[str, str] = {
+    "tpu-v3": "tpu-v5e",
+    "tpu-v4": "tpu-v5e",
+    "tpu-v5e": "tpu-v5e",
+    "tpu-v5p": "tpu-v5e",
+    "tpu-v6e": "tpu-v6e",
+    "tpu-v7x": "tpu-v7x",
+    "cdna3": "cdna3",
+    "cdna4": "cdna4",
+    "gaudi": "gaudi",
+}
+"""Architectures outside that order, and the one whose matrix units and software theirs are like: systolic
+arrays whose products a compiler places, and AMD's cores under AMD's libraries. What NVIDIA's libraries do
+tells nothing of them."""
+SOFTWARE_KIN: Mapping[str, str] = {"sglang": "vllm"}
+"""Software that runs the attention and expert kernels of another."""
+
+
+def twins_of(surfaces: Sequence[Surface], chip: Chip, software: Sequence[str]) -> list[Surface]:
+    """Surfaces of the same software on chips of the same generation."""
+    place = GENERATION.get(chip.architecture)
+    if place is None:
+        return []
+    names = with_kin(software)
+    near = [s for s in surfaces if abs(_place(s, 99.0) - place) <= SAME]
+    return [s for s in near if s.software in names]
+
+
+def placed(surfaces: Sequence[Surface], chip: Chip) -> list[list[Surface]]:
+    """Surfaces of the same kind of matrix units where there are any, then those of NVIDIA's GPUs."""
+    units = SAME_UNITS.get(chip.architecture)
+    own = [s for s in surfaces if units is not None and s.architecture == units]
+    others = [s for s in surfaces if s.architecture not in SAME_UNITS]
+    return [own, others] if own else [others]
+
+
+def with_kin(software: Sequence[str]) -> list[str]:
+    """Software, and what it shares kernels with."""
+    return [*software, *(SOFTWARE_KIN[name] for name in software if name in SOFTWARE_KIN)]
+
+
+def carried(
+    formula: Family, surfaces: Sequence[Surface], chip: Chip, dtype: str, software: Sequence[str]
+) -> tuple[Any, tuple[Surface, ...]] | None:
+    """Coefficients from surfaces of one family and format, none of them the one wanted; None of none."""
+    names = with_kin(software)
+    plain = [s for s in surfaces if "-" not in s.software or s.software in names] or list(surfaces)
+    if not plain:
+        return None
+    place = GENERATION.get(chip.architecture)
+    far = np.array([0.0 if place is None else abs(_place(s, place) - place) for s in plain])
+    same = np.array([s.software in names for s in plain])
+    if formula.discrete:
+        twins = (far <= SAME) & (same | (not names)) & (place is not None)
+        if not twins.any():
+            return formula.begin(chip.architecture, names[0] if names else "", dtype), ()
+        kin = [s for s, twin in zip(plain, twins, strict=True) if twin]
+        return _mean(formula, kin, np.ones(len(kin))), tuple(kin)
+    near = np.exp(-(far - far.min()) / NEAR)
+    weight = near * np.where(same, 1.0, OTHER_SOFTWARE)
+    mean = _mean(formula, plain, weight)
+    if formula.library and DTYPES[dtype].quantised and same.any():
+        own = _mean(formula, plain, near * same)
+        mean = replace(mean, **{name: getattr(own, name) for name in formula.library})
+    heavy = weight > 0.05 * weight.max()
+    return mean, tuple(s for s, much in zip(plain, heavy, strict=True) if much)
+
+
+def _place(surface: Surface, otherwise: float) -> float:
+    return GENERATION.get(surface.architecture, otherwise)
+
+
+def _mean(formula: Family, surfaces: Sequence[Surface], weight: Array) -> Any:
+    """The weighted geometric mean of what was fitted; what was chosen is the heaviest surface's."""
+    heaviest = surfaces[int(np.argmax(weight))].coefficients
+    if len(surfaces) == 1:
+        return formula.record(**heaviest)
+    share = weight / weight.sum()
+    values = dict(heaviest)
+    for name in formula.bounds:
+        column = np.array([s.coefficients[name] for s in surfaces])
+        if (column > 0.0).all():
+            values[name] = float(np.exp(share @ np.log(column)))
+    return formula.record(**values)

@@ -1,0 +1,155 @@
+"""Bytes held on one rank of a stage: weights, gradients, states, activations, and what is lost.
+
+    weights     W w / (weight parts)          W weights of the stage on this rank, w bytes each
+    gradients   W g / (gradient parts)
+    states      W (master + n states) / (state parts)
+    activations in-flight micro-batches x what the layers keep (by recomputation)
+    buffers     the larger of the scores and of one layer computed again; gathered weights, messages, the
+                libraries' workspaces
+    allocated   the sum of these: what tensors take
+    allocator   what it reserves beyond them, by rounding and fragmentation: `simulation/allocator.py`
+    reserved    allocated and allocator: what the framework has taken of the device
+    framework   what it never sees: driver context, buffers of the communicators
+
+Every sum is the largest over a step: `simulation/memory_timeline.py` plays the step,
+tests/properties/test_timeline.py holds one to the other. A stage i of pp has min(micro-batches, pp - i)
+micro-batches in flight with 1F1B; interleaving keeps min(mu v, 2 (pp - i - 1) + (v - 1) pp + 1) chunks of
+1/v of the stage each (Narayanan et al. 2021).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.optimizer import held_bytes
+from foretell.kernels.software import software
+from foretell.records import dataclass
+from foretell.sharding.recompute import wide
+from foretell.specs._base import Num
+from foretell.specs.plan import DTYPE_BYTES, Plan
+from foretell.workload.graph import LayerGraph, Saved
+
+Array = NDArray[np.float64]
+
+CONTEXT_BYTES = 0.5 * 2**30
+"""Driver context and loaded kernels of one process; some 0.5 GiB on data-centre GPUs (recalled)."""
+COMMUNICATOR_BYTES = 0.2 * 2**30
+"""Buffers of one communicator: 24 channels of 4 MiB (NCCL_BUFFSIZE) to each of two neighbours."""
+WORKSPACE_BYTES = 0.25 * 2**30
+"""Workspaces that matrix and attention libraries keep allocated: 32 MiB for each of cuBLAS's streams and as
+much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond their tensors is 0.24 GiB."""
+ALLOCATOR_SHARE = 0.05
+"""Reserved beyond allocated. Fused modules: 3 to 7 % in 30 runs of Megatron-LM on B200 that print both. Plain
+modules take and give back a tensor with every operation, and leave more holes: `plain_share` in software.py,
+for nanotron what 971 of its runs on H100 reserve."""
+CLOSE_SHARE = 0.9
+"""Above this share of the chip's memory the answer is too close to call."""
+LOSS = "head.loss"
+"""The saved tensor that a fused loss makes smaller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBytes:
+    """What one layer keeps for one micro-batch, by recomputation choice."""
+
+    whole: Num
+    """Everything that the backward pass reads."""
+    selective: Num
+    """Without the attention core's scores."""
+    input: Num
+    """The layer's input alone."""
+    scores: Num
+    """Scores of the head; elements."""
+    gradient: Num
+    """Gradient of the largest tensor: what the backward pass of the layer holds besides."""
+
+
+def kept_bytes(
+    graph: LayerGraph,
+    input_parts: Num,
+    width: Callable[[Saved], float] = wide,
+    element_bytes: float = 2.0,
+) -> KeptBytes:
+    """Sizes of the saved tensors of a layer on one rank; `input_parts` ranks share its input, and `width` is
+    in bytes per element, `element_bytes` that of a plain activation."""
+    whole: Num = 0.0
+    core: Num = 0.0
+    scores: Num = 0.0
+    gradient: Num = 0.0
+    for tensor in graph.saved:
+        size = tensor.elements * width(tensor)
+        whole = whole + size
+        core = core + (size if tensor.core else 0.0)
+        scores = scores + (tensor.elements if tensor.name == LOSS else 0.0)
+        gradient = np.maximum(gradient, element_bytes * tensor.elements)
+    return KeptBytes(
+        whole=whole,
+        selective=whole - core,
+        input=graph.input_elements * element_bytes / input_parts,
+        scores=scores,
+        gradient=gradient,
+    )
+
+
+def in_flight(micro_batches: Num, pp: Num, vpp: Num, position: Num) -> Array:
+    """Micro-batches (in units of the whole stage) whose activations are held at the peak."""
+    plain = np.minimum(micro_batches, pp - position)
+    chunks = np.minimum(micro_batches * vpp, 2.0 * (pp - position - 1.0) + (vpp - 1.0) * pp + 1.0)
+    return np.where(np.asarray(vpp) > 1, chunks / vpp, plain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Bytes on one rank of each stage; arrays are (plans, stages)."""
+
+    weights: Array
+    """Working weights."""
+    gradients: Array
+    """Gradients."""
+    states: Array
+    """Master copy and optimizer states."""
+    activations: Array
+    """Activations kept for the backward pass."""
+    buffers: Array
+    """Scores of the head or a recomputed layer, gathered weights, messages, workspaces."""
+    allocator: Array
+    """Allocator rounding and fragmentation."""
+    framework: Array
+    """Driver context and communicators, which no allocator counts."""
+
+    @property
+    def allocated(self) -> Array:
+        """What tensors take."""
+        held = self.weights + self.gradients + self.states
+        return np.asarray(held + self.activations + self.buffers)
+
+    @property
+    def reserved(self) -> Array:
+        """What the framework's allocator has taken of the device."""
+        return np.asarray(self.allocated + self.allocator)
+
+    @property
+    def lost(self) -> Array:
+        """What no tensor takes."""
+        return np.asarray(self.allocator + self.framework)
+
+    @property
+    def total(self) -> Array:
+        """All of it: what the device must have."""
+        return np.asarray(self.reserved + self.framework)
+
+
+def weight_bytes(plan: Plan) -> tuple[float, float, float]:
+    """Bytes per weight of working copy, gradient, and master copy with states."""
+    return DTYPE_BYTES[plan.weights], DTYPE_BYTES[plan.gradients], held_bytes(plan)
+
+
+def allocator_share(plan: Plan) -> float:
+    """What the allocator reserves beyond what tensors take, as a share of that."""
+    return ALLOCATOR_SHARE if plan.fused else software(plan.framework).plain_share
+
+
+def framework_bytes(groups: Num) -> Array:
+    """What a process takes beside its allocator, with communicators over so many groups."""
+    return np.asarray(CONTEXT_BYTES + COMMUNICATOR_BYTES * groups)

@@ -1,0 +1,300 @@
+"""Seconds and joules of stacked operations: kernels by their surfaces, at the clock of short bursts.
+
+Every family is one call for all operations and shapes. What falls with the clock under a power limit is kept
+apart (`clocked_s`, `core_joules`), so that a second pass over whole steps can find the clock they hold.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.frameworks import framework
+from foretell.kernels.calls import CallStack
+from foretell.kernels.families.base import DTYPES, Engine, attainable, engine_of
+from foretell.kernels.families.choose import Chosen, choose, of_kin
+from foretell.kernels.families.experts import grouped_times
+from foretell.kernels.families.gemm import Gemm
+from foretell.kernels.families.spread import spread_of
+from foretell.kernels.fusion import (
+    COMPILED_SORTS,
+    COMPLEX_ROTARY,
+    COMPOSED_NORM,
+    HOSTS,
+    JOINED,
+    PLAIN,
+    REPEATED,
+    SPREAD_SORTS,
+    Passes,
+    passes,
+)
+from foretell.kernels.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
+from foretell.kernels.precision import cast_passes, casts_anew, linear_format, plain_format
+from foretell.kernels.software import narrow_loss, plain_where_cut
+from foretell.kernels.wide import in_wide
+from foretell.records import dataclass
+from foretell.specs.chip import Chip
+from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.result import Evidence
+
+Array = NDArray[np.float64]
+
+SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
+"""Whose kernels stand for training's, the nearest first."""
+LIBRARY = ("torch", "trtllm")
+"""Whose products are the vendor library's, as training's are; vLLM brings its own in narrow formats."""
+ATTENTION = {"fa1": "torch-fa1", "fa2": "torch-fa2", "fa3": "torch-fa3", "cudnn": "torch-cudnn"}
+"""Library of a plan's attention -> the software its kernels were measured under."""
+BEST_ATTENTION = {
+    "hopper": "cudnn",
+    "blackwell": "cudnn",
+    "blackwell-ultra": "cudnn",
+    "rubin": "cudnn",
+}
+"""The fastest library of an architecture; fa2 elsewhere."""
+ROW_PRODUCTS = 0.73
+"""Share of the vendor library's rate that products with a scale a row reach: by CUTLASS, in PyTorch as in
+vLLM, whose fp8 table on Blackwell tops out at 0.55 of the peak where the library's has 0.757."""
+CAST_LAUNCH_S = 3e-6
+"""Launch of a product whose operands are already narrow."""
+SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
+"""Shares of the matrix and plain peaks that recurrences in chunked form reach."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpTimes:
+    """Times of stacked operations, forward and then backward; arrays are (2 x operations, shapes)."""
+
+    seconds: Array
+    """At the clock of short bursts."""
+    clocked_s: Array
+    """What of it stretches when the clock falls."""
+    core_joules: Array
+    """What the cores spend, at that clock."""
+    memory_joules: Array
+    """What the device memory spends."""
+    memory_bound: NDArray[np.bool_]
+    """Where moving bytes takes longer than arithmetic."""
+    host_s: Array
+    """What the host spends to start the kernels."""
+    grounds: Mapping[str, tuple[Evidence, tuple[float, ...]]]
+    """Family -> what its coefficients stand on, and the spread of their residuals."""
+    notes: tuple[str, ...]
+    """Where the coefficients come from."""
+
+
+def op_times(
+    stacks: Sequence[CallStack],
+    ops: int,
+    chip: Chip,
+    plan: Plan,
+    cut: NDArray[np.bool_] | bool = False,
+) -> OpTimes:
+    """Times of all operations in both passes; `cut` says where the vocabulary is; (shapes,)."""
+    width = stacks[0].matrix_flop.shape[1]
+    table = np.zeros((6, 2 * ops, width))
+    grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
+    notes: list[str] = []
+    power = chip_power(chip)
+    for stack in [with_recasts(stack, plan) for stack in stacks]:
+        dtype = call_dtype(stack, plan)
+        chosen = coefficients(stack.family, dtype, chip, plan)
+        engine = engine_of(chip, dtype)
+        engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
+        engine = in_wide(engine, stack, chip, dtype)
+        grounds[stack.family] = (chosen.evidence, spread_of(chosen))
+        notes.append(chosen.note)
+        moved = (
+            stack.activation_elements * activation_bytes(plan)
+            + stack.weight_elements * DTYPE_BYTES[plan.weights]
+        )
+        factor, kernels = _passes(stack, plan, np.asarray(cut))
+        moved = moved * factor
+        seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
+        some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
+        seconds = np.where(some, seconds, 0.0)
+        load = Load(
+            seconds=seconds,
+            clock_share=clock_share(arithmetic_s, seconds),
+            matrix_flop=stack.matrix_flop,
+            bits=BITS[engine.dtype.peak],
+            vector_flop=stack.vector_flop,
+            memory_bytes=moved,
+        )
+        values = (
+            seconds,
+            seconds * load.clock_share,
+            core_joules(load, power.coefficients),
+            memory_joules(load, power.coefficients),
+            np.minimum(arithmetic_s, seconds),
+            some * _host_s(stack, kernels, plan.fused) / chip.host_speed,
+        )
+        for target, value in zip(table, values, strict=True):
+            np.add.at(target, stack.rows, value)
+    return OpTimes(
+        seconds=table[0],
+        clocked_s=table[1],
+        core_joules=table[2],
+        memory_joules=table[3],
+        memory_bound=table[4] < 0.5 * table[0],
+        host_s=table[5],
+        grounds=grounds,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _passes(stack: CallStack, plan: Plan, cut: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Traffic over the least, and kernels, of each call; (calls, 1), or (calls, shapes) where a loss is plain
+    over a cut vocabulary alone."""
+    if stack.family != "pointwise":
+        return np.ones((len(stack.kinds), 1)), np.ones((len(stack.kinds), 1))
+    apart = _passes_apart(plan)
+    told = [(apart.get(kind) or passes(kind, plan.fused), back) for kind, back in stack.kinds]
+    factor = [p.backward if backward else p.forward for p, backward in told]
+    kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
+    found = np.array(factor)[:, None], np.array(kernels)[:, None]
+    if plan.fused and plain_where_cut(plan.framework) and cut.any():
+        plain = passes("loss", fused=False)
+        more = [plain.backward if b else plain.forward for _, b in stack.kinds]
+        loss = np.array([kind == "loss" for kind, _ in stack.kinds])[:, None]
+        found = np.where(loss & cut, np.array(more)[:, None], found[0]), found[1]
+    return found
+
+
+def traffic_factor(kind: str, backward: bool, plan: Plan, *, cut: bool = False) -> float:
+    """Bytes that a kind of pass over memory moves, over the least; `cut`: over a cut vocabulary."""
+    told = _passes_apart(plan).get(kind) or passes(kind, plan.fused)
+    if kind == "loss" and cut and plan.fused and plain_where_cut(plan.framework):
+        told = passes("loss", fused=False)
+    return told.backward if backward else told.forward
+
+
+def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
+    """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
+    weights that are kept in 16 bits have a loss in 16 bits, and where all is in 32, nothing is cast."""
+    software = framework(plan.framework)
+    fused = (plan.fused and not software.loss_plain) or software.loss_fused
+    uncast = narrow_loss(plan) or plan.precision in WIDE_PRECISIONS
+    found = {"loss": passes("loss16" if uncast else "loss", fused)}
+    if software.maps_apart:
+        found["join"] = JOINED
+    if software.complex_rotary:
+        found["rotate"] = COMPLEX_ROTARY
+    if software.repeats_keys:
+        found["repeat"] = REPEATED
+    if not plan.fused:
+        found["heads"] = Passes(forward=0.0, backward=software.joins_heads)
+        found["halves"] = Passes(forward=0.0, backward=software.joins_halves)
+        return {**found, "norm": COMPOSED_NORM} if software.norms_composed else found
+    if software.plain_experts:
+        found["expert-bias"] = PLAIN["expert-bias"]
+        found["clamp"] = PLAIN["clamp"]
+    if software.plain_experts and plan.dispatch == "alltoall":
+        found["routing"] = SPREAD_SORTS
+    if software.compiled:
+        found["routing"] = COMPILED_SORTS
+    return found
+
+
+def _host_s(stack: CallStack, kernels: Array, fused: bool) -> Array:
+    """Host time of each call; (calls, 1)."""
+    host = HOSTS[fused]
+    slower = np.where([backward for _, backward in stack.kinds], host.backward, 1.0)[:, None]
+    return np.asarray((host.operation_s + host.kernel_s * kernels) * slower)
+
+
+def required_dtypes(plan: Plan) -> tuple[str, ...]:
+    """Matrix peaks that the chip must have for this plan."""
+    low = linear_format(plan)
+    return (plain_format(plan), DTYPES[low].peak) if low else (plain_format(plan),)
+
+
+def call_dtype(stack: CallStack, plan: Plan) -> str:
+    """The format in which a stack's products run."""
+    return (linear_format(plan) if stack.linear else None) or plain_format(plan)
+
+
+def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
+    """The surface of a family, without its own view of the power limit: the second pass has that."""
+    if family in ("prefill", "prefill-backward"):
+        name = BEST_ATTENTION.get(chip.architecture, "fa2")
+        name = name if plan.attention == "auto" else plan.attention
+        name = "fa2" if dtype in WIDE_PRECISIONS else name  # what kernels/wide.py compares with
+        found = choose(chip, family, dtype, (ATTENTION[name],))
+        return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
+    if family == "grouped":
+        return library_products(chip, "experts", dtype)
+    if family == "gemm":
+        found = library_products(chip, "gemm", dtype)
+        record = replace(found.record, fade=0.0)
+        return replace(
+            found, record=fused_cast(record, plan) if DTYPES[dtype].quantised else record
+        )
+    return choose(chip, "pointwise", "bf16", SOFTWARE)
+
+
+def library_products(chip: Chip, family: str, dtype: str) -> Chosen:
+    """Products of the vendor's library: the chip's own tables of it, those of its generation, any."""
+    names = (dtype, "fp8") if dtype == "mxfp8" else (dtype,)
+    for name in names:
+        found = of_kin(chip, family, name, LIBRARY)
+        if found is not None:
+            return found
+    return choose(chip, family, dtype, SOFTWARE)
+
+
+def fused_cast(record: Gemm, plan: Plan) -> Gemm:
+    """Products in a narrow format as training runs them: casts fused into what comes before.
+
+    Serving's tables launch the cast by itself and scale row by row; training casts a tensor in one pass
+    that reads 16 bits and writes the format twice, as it is and transposed (4 bytes a value in fp8).
+    """
+    by_row = plan.precision == "fp8" and plan.scaling == "row"
+    return replace(
+        record,
+        compute=record.compute * (ROW_PRODUCTS if by_row else 1.0),
+        launch_s=np.minimum(record.launch_s, CAST_LAUNCH_S),
+        quantise=cast_passes(plan),
+        row_s=0.0,
+        ragged=0.0,
+    )
+
+
+def with_recasts(stack: CallStack, plan: Plan) -> CallStack:
+    """Products whose weights are cast for every use, where the framework does so."""
+    if stack.family != "gemm" or not stack.linear or not casts_anew(plan):
+        return stack
+    sizes = {**stack.sizes, "recast": cast_passes(plan) * stack.sizes["held"]}
+    return replace(stack, sizes=sizes)
+
+
+def kernel_seconds(
+    stack: CallStack, chosen: Chosen, engine: Engine, passed: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Seconds of each call, and what its arithmetic alone would take; `passed` are bytes and kernels."""
+    record: Any = chosen.record
+    products_s = stack.matrix_flop / engine.flop_per_s
+    plain_s = stack.vector_flop / (VECTOR_SHARE * engine.vector_flop_per_s)
+    if stack.family == "grouped":
+        return grouped_times(stack.sizes, record, engine)
+    if stack.family == "gemm":
+        return chosen.family.seconds(stack.sizes, record, engine), products_s / record.compute
+    if stack.family in ("prefill", "prefill-backward"):
+        cached = np.asarray(engine.dtype.activation_bytes)
+        sizes = {**stack.sizes, "kv_bytes": cached}
+        found = chosen.family.seconds(sizes, record, engine)
+        return found, np.maximum(found - record.launch_s, 0.0)
+    half = 0.5 * passed[0]
+    dims = {
+        "bytes_read": half,
+        "bytes_written": half,
+        "flop": stack.vector_flop,
+        "kernels": passed[1],
+    }
+    found = chosen.family.seconds(dims, record, engine)
+    if stack.family == "scan":
+        products_s = products_s / SCAN_SHARE
+        return np.maximum(found, products_s + plain_s), products_s + plain_s
+    return found, plain_s

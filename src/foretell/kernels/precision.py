@@ -1,0 +1,100 @@
+"""Recipes of low precision: which format products run in, what a cast moves, what is kept besides.
+
+    precision  scaling   format      one scale for          casts move (over one read and one write)
+    fp8        tensor    fp8         a tensor               4/3: read 16 bits, write it and its transpose;
+                                                            2 where the scale is found first (torchao)
+    fp8        row       fp8         a row, a column        2: the transpose has other scales, read again
+    fp8        block     fp8-block   1 x 128 and 128 x 128  4/3: both directions from one tile
+    mxfp8                mxfp8       32 values              4/3
+    nvfp4                nvfp4       16 values, a tensor    2: the tensor's largest value is found first
+
+Attention, head, table, router, norms and sums stay in 16 or 32 bits in every recipe; gradients, master copy
+and states are choices of their own. Beside the 16-bit weights lie copies in the format, as long as a step's
+micro-batches use them: one for each direction in which products read a matrix, the same one twice where the
+chip's units take it transposed (Blackwell, scaled by tensor).
+"""
+
+from collections.abc import Mapping
+
+from foretell.catalog.frameworks import framework
+from foretell.kernels.calls import KEPT_HIGH
+from foretell.kernels.families.base import DTYPES
+from foretell.kernels.software import software
+from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.workload.graph import Saved
+from foretell.workload.ops import Gemm, Op
+
+LOW_PRECISION: Mapping[str, str] = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
+"""Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
+CAST_PASSES, ROW_CAST_PASSES = 4.0 / 3.0, 2.0
+"""Traffic of a cast over one read and one write: the format written twice, as it is and transposed; and where
+16 bits are read twice, for two casts or for the largest value and the cast."""
+EITHER_WAY = ("blackwell", "blackwell-ultra", "rubin")
+"""Architectures whose fp8 units read an operand in both orders."""
+NARROW_KEPT = ("region.in", "moe.in", "ffn.act", "moe.act", "moe.shared.act")
+"""Saved tensors that are inputs of linear layers and of nothing else that the backward pass reads."""
+KEPT_TWICE = ("attention.out", "cross.out")
+"""Inputs of linear layers that the fused attention's backward pass reads too, in 16 bits."""
+
+
+def linear_format(plan: Plan) -> str | None:
+    """Format of the linear layers' products; None where they run as all others do."""
+    if plan.precision == "fp8" and plan.scaling == "block":
+        return "fp8-block"
+    return LOW_PRECISION.get(plan.precision)
+
+
+def plain_format(plan: Plan) -> str:
+    """Format of the products that no low-precision recipe narrows."""
+    return plan.precision if plan.precision in ("fp16", *WIDE_PRECISIONS) else "bf16"
+
+
+def cast_passes(plan: Plan) -> float:
+    """Traffic of a cast over one read of 16 bits and one write of the format."""
+    by_row = plan.precision == "fp8" and plan.scaling == "row"
+    anew = plan.precision == "fp8" and plan.scaling == "tensor" and casts_anew(plan)
+    return ROW_CAST_PASSES if by_row or anew or plan.precision == "nvfp4" else CAST_PASSES
+
+
+def casts_anew(plan: Plan) -> bool:
+    """Whether the framework finds scales, and casts weights, for every use."""
+    return framework(plan.framework).casts_anew
+
+
+def is_narrow(op: Op) -> bool:
+    """Whether a low-precision recipe runs an operation in its format."""
+    return isinstance(op, Gemm) and not op.name.startswith(KEPT_HIGH)
+
+
+def is_linear(op: Op) -> bool:
+    """Whether an operation is one matrix on all tokens, not one of many experts'."""
+    return isinstance(op, Gemm) and op.family != "grouped-gemm"
+
+
+def copy_bytes(plan: Plan, architecture: str) -> float:
+    """Bytes per weight of a linear layer of the copies in the format, beside the working weights."""
+    name = linear_format(plan)
+    if name is None or not software(plan.framework).narrow:
+        return 0.0
+    either = plan.precision == "fp8" and plan.scaling == "tensor" and architecture in EITHER_WAY
+    copies = 1.0 if either else 2.0
+    # Working weights that are in the format already are one of the copies.
+    copies -= 1.0 if plan.weights == "fp8" and plan.precision == "fp8" else 0.0
+    return copies * DTYPES[name].weight_bytes
+
+
+def kept_width(tensor: Saved, plan: Plan) -> float:
+    """Bytes per element of a saved tensor.
+
+    What fused kernels compute again is not kept; inputs of linear layers are kept as their products read
+    them where the software does so.
+    """
+    own, name = tensor.bytes_per_element or activation_bytes(plan), linear_format(plan)
+    if tensor.fused_away and plan.fused:
+        return 0.0
+    if name is None or not software(plan.framework).narrow:
+        return own
+    narrow = DTYPES[name].activation_bytes
+    if tensor.name in KEPT_TWICE and plan.flash:
+        return own + narrow
+    return narrow if tensor.name in NARROW_KEPT else own

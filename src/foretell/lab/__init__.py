@@ -1,0 +1,1 @@
+"""Measuring, fitting, scoring, and the published models."""

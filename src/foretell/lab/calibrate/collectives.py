@@ -1,0 +1,374 @@
+"""Fit the collective library's coefficients to measured tables and write them to the catalogue.
+
+    python -m foretell.lab.calibrate.collectives DATA_DIR [OUT_DIR]
+
+A link generation's coefficients come from the single-node rows of its chips, a fabric's from the rows that
+leave a node, all transports of the fabric at once: what is the library's (chunk sizes, steps inside a node)
+is one number for all of them. The loss is robust (soft-L1, then Cauchy) on the logarithm of
+predicted / measured, with a weak prior that holds each coefficient near its start, so that
+what the data does not tell stays physical.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.lab.calibrate.collectives_rows import Row, read_rows, tables_of
+from foretell.lab.calibrate.collectives_sites import (
+    Batch,
+    Coefficients,
+    batches,
+    catalogue_coefficients,
+    predict,
+    site_of,
+)
+from foretell.lab.calibrate.collectives_start import (
+    BETWEEN_FREE,
+    CUSTOM_FREE,
+    CUSTOM_START,
+    FAMILIES,
+    IN_NETWORK_HELD,
+    INSIDE_FREE,
+    INSIDE_START,
+    KIN,
+    SHARED,
+    TRANSPORT_START,
+    VERSIONED,
+    Free,
+)
+from foretell.network.library import Custom, Inside
+from foretell.records import dataclass
+
+Array = NDArray[np.float64]
+PRINTED = Path(__file__).parent / "published_collectives.csv"
+"""Collectives over nodes from logs in print, by hand; the source stands in each row."""
+SMALL_BYTES, LARGE_BYTES = 65536.0, 16.0 * 2**20
+SPREAD, PRIOR = 0.12, 1.0
+"""Residual, in logarithms, that counts as one; and how far a coefficient may lightly leave its start."""
+SMALL_WEIGHT = 0.3
+"""Weight of messages below 64 KiB: they are mostly launch noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Fitted coefficients with how well they fit."""
+
+    coefficients: Coefficients
+    """Those fitted, over those of the start."""
+    points: Mapping[str, int]
+    """Rows by link or `fabric/transport`."""
+    errors: Mapping[str, tuple[float, float, float]]
+    """Median absolute error by link or `fabric/transport`: below 64 KiB, to 16 MiB, from 16 MiB on."""
+
+
+def fit(rows: Sequence[Row]) -> Fit:
+    """Coefficients of every link and fabric that the rows are of; of others the start or the catalogue's."""
+    told = [
+        (i, row, site) for i, row in enumerate(rows) if not isinstance(site := site_of(row), str)
+    ]
+    full = [part for part in batches(told) if np.any(part.size_bytes > 0.0)]
+    parts = [_sent(part) for part in full]
+    start = catalogue_coefficients()
+    now = replace(
+        start,
+        inside={**start.inside, **INSIDE_START},
+        custom={**start.custom, **CUSTOM_START},
+        between={**start.between, **TRANSPORT_START},
+        hop_factor={**start.hop_factor, **{fabric: {} for fabric in VERSIONED}},
+    )
+    near = [part for part in parts if not part.spans and not part.site.custom]
+    for link in sorted({part.site.link for part in near} & INSIDE_START.keys()):
+        mine = [part for part in near if part.site.link == link]
+        now = _solve(now, _inside_free(now, link), mine)
+    now = _kin(now, {part.site.link for part in near})
+    own = [part for part in parts if part.site.custom]
+    for link in sorted({part.site.link for part in own} & CUSTOM_START.keys()):
+        mine = [part for part in own if part.site.link == link]
+        now = _solve(now, [(f"custom:{link}", free) for free in CUSTOM_FREE], mine)
+    now = _kin_custom(now, {part.site.link for part in own})
+    # Where the links of a node were never measured, what is theirs would pass for the fabric's.
+    far = [part for part in parts if part.spans and part.site.link in INSIDE_START]
+    for fabric in sorted({part.site.fabric for part in far} & SHARED.keys()):
+        mine = [part for part in far if part.site.fabric == fabric]
+        now = _solve(_from_kin(now, fabric), _fabric_free(fabric, mine), mine)
+    now = _empty(now, batches(told))
+    return _judged(now, parts)
+
+
+def _kin(now: Coefficients, fitted: set[str]) -> Coefficients:
+    """An NVLink generation without rows is the geometric mean of those with rows."""
+    known = [now.inside[link] for link in sorted(fitted) if link.startswith("nvlink")]
+    if not known:
+        return now
+    inside = dict(now.inside)
+    for link in INSIDE_START.keys() - fitted:
+        if link.startswith("nvlink"):
+            means: dict[str, Any] = {item.field: _mean(item.field, known) for item in INSIDE_FREE}
+            if not np.isfinite(INSIDE_START[link].in_network_base_s):
+                means["in_network_base_s"] = np.inf
+            inside[link] = replace(INSIDE_START[link], **means)
+    return replace(now, inside=inside)
+
+
+def _kin_custom(now: Coefficients, fitted: set[str]) -> Coefficients:
+    """The same for a serving engine's own kernels."""
+    known = [now.custom[link] for link in sorted(fitted & CUSTOM_START.keys())]
+    custom = dict(now.custom)
+    for link in CUSTOM_START.keys() - fitted:
+        if known:
+            means: dict[str, Any] = {item.field: _mean(item.field, known) for item in CUSTOM_FREE}
+            custom[link] = replace(CUSTOM_START[link], **means)
+    return replace(now, custom=custom)
+
+
+def _from_kin(now: Coefficients, fabric: str) -> Coefficients:
+    """A fabric that has a kin starts where that one's fit ended, with its own share of large messages."""
+    kin = KIN.get(fabric, fabric)
+    begun = {
+        name: replace(
+            now.between[f"{kin}/{name.split('/')[1]}"], id=name, efficiency=own.efficiency
+        )
+        for name, own in now.between.items()
+        if name.startswith(f"{fabric}/")
+    }
+    return replace(now, between={**now.between, **begun})
+
+
+def _mean(field: str, links: Sequence[Inside | Custom]) -> float | tuple[float, ...]:
+    """Geometric mean of a field over links, leaving out what they do not have."""
+    values = np.array([np.atleast_1d(getattr(link, field)) for link in links], float)
+    logs = np.where(np.isfinite(values), np.log(values), np.nan)
+    some = np.isfinite(logs).any(axis=0)
+    means = np.exp(np.nanmean(np.where(some, logs, 0.0), axis=0))
+    found = tuple(float(v) for v in np.where(some, means, np.inf))
+    return found if isinstance(getattr(links[0], field), tuple) else found[0]
+
+
+def _sent(part: Batch) -> Batch:
+    """The rows that send something."""
+    keep = part.size_bytes > 0.0
+    return replace(
+        part,
+        index=part.index[keep],
+        counts=part.counts[:, keep],
+        size_bytes=part.size_bytes[keep],
+        measured_s=part.measured_s[keep],
+    )
+
+
+def _inside_free(now: Coefficients, link: str) -> list[tuple[str, Free]]:
+    """Free coefficients of a link: those of in-network reduction only where it has one."""
+    held: set[str] = set()
+    if link in IN_NETWORK_HELD or not np.isfinite(now.inside[link].in_network_base_s):
+        held |= {"in_network_base", "in_network_share"}
+    return [(f"inside:{link}", item) for item in INSIDE_FREE if item.name not in held]
+
+
+def _fabric_free(fabric: str, parts: Sequence[Batch]) -> list[tuple[str, Free]]:
+    """Free coefficients of a fabric: shared by all its transports, by a family of them, or one's own."""
+    names = sorted({part.site.transport for part in parts})
+    shared, family, held = SHARED[fabric]
+    free: list[tuple[str, Free]] = []
+    for item in BETWEEN_FREE:
+        if item.name in held:
+            continue
+        if item.name in shared:
+            free.append((f"between:{fabric}/*", item))
+        elif item.name in family:
+            kinds = sorted({FAMILIES[name] for name in names})
+            free += [(f"between:{fabric}/@{kind}", item) for kind in kinds]
+        else:
+            free += [(f"between:{fabric}/{name}", item) for name in names]
+    seen = {".".join(part.site.version.split(".")[:2]) for part in parts}
+    return free + [
+        (f"version:{fabric}/{version}", Free(name="hop_factor", field="hop_factor", start=1.0))
+        for version in sorted(seen & set(VERSIONED.get(fabric, ())))
+    ]
+
+
+def _solve(
+    start: Coefficients, free: Sequence[tuple[str, Free]], parts: Sequence[Batch]
+) -> Coefficients:
+    """The coefficients with those that are free moved to where the rows are met best."""
+    from scipy.optimize import least_squares
+
+    starts = [_value(start, target, item) for target, item in free]
+
+    def at(z: Array) -> Coefficients:
+        now = start
+        for (target, item), value, move in zip(free, starts, z, strict=True):
+            now = _with(now, target, item, value * float(np.exp(move)))
+        return now
+
+    def residuals(some: Sequence[Batch], now: Coefficients) -> Array:
+        return np.concatenate([_residuals(part, now) for part in some])
+
+    def function(z: Array) -> Array:
+        return np.concatenate([residuals(parts, at(z)), z / PRIOR])
+
+    def jacobian(z: Array) -> Array:
+        """Differences, each over the batches that its coefficient touches."""
+        ends = np.cumsum([0, *(len(part.index) for part in parts)])
+        matrix = np.zeros((ends[-1] + len(z), len(z)))
+        matrix[ends[-1] :, :] = np.eye(len(z)) / PRIOR
+        base = [_residuals(part, at(z)) for part in parts]
+        for j, (target, _) in enumerate(free):
+            moved = z.copy()
+            moved[j] += 1e-5
+            now = at(moved)
+            for i, part in enumerate(parts):
+                if _touches(target, part):
+                    change = (_residuals(part, now) - base[i]) / 1e-5
+                    matrix[ends[i] : ends[i + 1], j] = change
+        return matrix
+
+    high = np.array(
+        [np.log(item.most / value) for (_, item), value in zip(free, starts, strict=True)]
+    )
+    z = np.minimum(0.0, high - 1e-6)
+    # First a loss that forgives far rows, then one that forgets them: some tables have two modes.
+    for loss in ("soft_l1", "cauchy"):
+        solved = least_squares(
+            function,
+            z,
+            jac=jacobian,
+            bounds=(-6.0, np.maximum(high, 1e-6)),
+            loss=loss,
+            max_nfev=60,
+        )
+        z = solved.x
+    return at(z)
+
+
+def _residuals(part: Batch, now: Coefficients) -> Array:
+    found: Array = _weights(part) * np.log(predict(part, now) / part.measured_s) / SPREAD
+    return found
+
+
+def _weights(part: Batch) -> Array:
+    """Rows of one group and octave of sizes count as at most two, however densely a table samples."""
+    octave = np.floor(np.log2(part.size_bytes))
+    keys = np.column_stack([part.counts.T, octave])
+    _, place, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    small = np.where(part.size_bytes < SMALL_BYTES, SMALL_WEIGHT, 1.0)
+    weight: Array = small * np.sqrt(np.minimum(1.0, 2.0 / count[place.ravel()]))
+    return weight
+
+
+def _targets(target: str, names: Sequence[str]) -> list[str]:
+    """The `fabric/transport` keys that a target such as `slingshot-11/@sockets` means."""
+    fabric, _, transport = target.partition("/")
+    mine = [name for name in names if name.startswith(f"{fabric}/")]
+    if transport == "*":
+        return mine
+    if transport.startswith("@"):
+        return [name for name in mine if FAMILIES.get(name.split("/")[1]) == transport[1:]]
+    return [target]
+
+
+def _touches(target: str, part: Batch) -> bool:
+    kind, _, name = target.partition(":")
+    if kind == "between":
+        key = f"{part.site.fabric}/{part.site.transport}"
+        return key in _targets(name, [key])
+    if kind == "version":
+        return part.kind == "all-reduce" and part.site.version.startswith(name.split("/")[1])
+    return True
+
+
+def _value(now: Coefficients, target: str, item: Free) -> float:
+    """A free coefficient's start."""
+    kind, _, name = target.partition(":")
+    if kind == "version":
+        return item.start
+    records: Mapping[str, object] = getattr(now, kind)
+    key = name if kind != "between" else _targets(name, list(now.between))[0]
+    held = getattr(records[key], item.field)
+    return float(held if item.place is None else held[item.place])
+
+
+def _with(now: Coefficients, target: str, item: Free, value: float) -> Coefficients:
+    """The coefficients with one of them changed, in every record that shares it."""
+    kind, _, name = target.partition(":")
+    if kind == "version":
+        fabric, _, version = name.partition("/")
+        factors = {**now.hop_factor, fabric: {**now.hop_factor[fabric], version: value}}
+        return replace(now, hop_factor=factors)
+    records = dict(getattr(now, kind))
+    for key in [name] if kind != "between" else _targets(name, list(records)):
+        held = getattr(records[key], item.field)
+        if item.place is not None:
+            held = tuple(value if i == item.place else v for i, v in enumerate(held))
+        else:
+            held = value
+        records[key] = replace(records[key], **{item.field: held})
+        if item.also is not None:
+            records[key] = replace(records[key], **item.also(value))
+    return replace(now, **{kind: records})
+
+
+def _empty(now: Coefficients, parts: Sequence[Batch]) -> Coefficients:
+    """Time per peer of an exchange of nothing: the median over the rows that send nothing."""
+    found: dict[str, list[float]] = {}
+    for part in parts:
+        if part.kind == "all-to-all" and part.spans:
+            base = now.inside[part.site.link].base_s[0]
+            peers = np.prod(part.counts, axis=0) - 1.0
+            none = part.size_bytes == 0.0
+            each = (part.measured_s[none] - base) / peers[none]
+            found.setdefault(f"{part.site.fabric}/{part.site.transport}", []).extend(each)
+    moved = {
+        key: replace(now.between[key], empty_peer_s=float(np.median(values)))
+        for key, values in found.items()
+        if values
+    }
+    return replace(now, between={**now.between, **moved})
+
+
+def _judged(now: Coefficients, parts: Sequence[Batch]) -> Fit:
+    """Rows and median absolute errors by link or `fabric/transport`."""
+    pieces: dict[str, list[tuple[Array, Array]]] = {}
+    for part in parts:
+        key = f"{part.site.fabric}/{part.site.transport}" if part.spans else part.site.link
+        key = f"custom:{key}" if part.site.custom else key
+        error = np.abs(predict(part, now) / part.measured_s - 1.0)
+        pieces.setdefault(key, []).append((part.size_bytes, error))
+    points, errors = {}, {}
+    for key, some in pieces.items():
+        size, error = (np.concatenate([piece[i] for piece in some]) for i in (0, 1))
+        edges = (
+            size < SMALL_BYTES,
+            (size >= SMALL_BYTES) & (size < LARGE_BYTES),
+            size >= LARGE_BYTES,
+        )
+        points[key] = len(size)
+        low, middle, high = (float(np.median(error[e])) if e.any() else float("nan") for e in edges)
+        errors[key] = (low, middle, high)
+    return Fit(coefficients=now, points=points, errors=errors)
+
+
+def read_all(folder: Path) -> list[Row]:
+    """Every row of a folder of published data, and of the logs in print that were compiled by hand."""
+    return [row for path in (*tables_of(folder), PRINTED) for row in read_rows(path)]
+
+
+def main(arguments: Sequence[str], write: Callable[[str], object] = sys.stdout.write) -> int:
+    """Fit all that the folder holds, write the catalogue's files, print the errors."""
+    from foretell.catalog.files import ROOT
+    from foretell.lab.calibrate.collectives_files import write_files
+
+    found = fit(read_all(Path(arguments[0])))
+    write_files(found, Path(arguments[1]) if len(arguments) > 1 else ROOT / "fabrics")
+    for key in sorted(found.points):
+        low, middle, high = found.errors[key]
+        write(f"{key:40s} {found.points[key]:6d} rows  {low:6.1%} {middle:6.1%} {high:6.1%}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""Copies within the device, and between host and device; reads and writes alone.
+
+bytes_moved counts bytes read and bytes written: twice the size for a copy within the device, once for one
+over the link between host and device.
+"""
+
+from collections.abc import Callable, Iterator
+
+from foretell.lab.calibrate.measure.bench import Bench, free_host_bytes
+from foretell.lab.calibrate.measure.clock import Work
+from foretell.lab.calibrate.measure.point import Host, Point
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SIZES: tuple[tuple[int, ...], ...] = (
+    (MIB, 64 * MIB, GIB),
+    (64 * KIB, 8 * MIB, 256 * MIB, 4 * GIB),
+    (4 * KIB, 256 * KIB, 4 * MIB, 16 * MIB, 32 * MIB, 128 * MIB),
+)
+"""Bytes by level."""
+LINK_SIZES: tuple[tuple[int, ...], ...] = (
+    (MIB, 256 * MIB),
+    (64 * KIB, 16 * MIB, GIB),
+    (4 * KIB, 4 * MIB, 64 * MIB),
+)
+CPU_SIZES: tuple[tuple[int, ...], ...] = ((MIB, 64 * MIB), (64 * KIB, 8 * MIB, 256 * MIB))
+WITHIN = ("copy", "copy-cached", "read", "write")
+"""Forms within a device; copy-cached stays on one pair of buffers, which a cache may serve."""
+ACROSS = ("to-device-pinned", "to-host-pinned", "to-device-pageable", "to-host-pageable")
+"""Forms between host and device."""
+
+
+def points(host: Host) -> list[Point]:
+    """Coarse to fine."""
+    if host.short:
+        return [_point(host, form, 16 * MIB, 0) for form in ("copy", "read")]
+    if host.device == "cpu":
+        return list(_all(host, WITHIN, CPU_SIZES))
+    long = Point(
+        group="copies",
+        family="copy",
+        variant="copy",
+        dims={"bytes": GIB},
+        dtype="bytes",
+        mode="sustained",
+        launch="graph",
+        memory_bytes=5.0 * GIB,
+        cost_s=2.6,
+    )
+    return [*_all(host, WITHIN, SIZES), *_all(host, ACROSS, LINK_SIZES), long]
+
+
+def _all(host: Host, forms: tuple[str, ...], sizes: tuple[tuple[int, ...], ...]) -> Iterator[Point]:
+    for level, some in enumerate(sizes):
+        for form in forms:
+            for size in some:
+                yield _point(host, form, size, level)
+
+
+def _point(host: Host, form: str, size: int, level: int) -> Point:
+    across = form in ACROSS
+    return Point(
+        group="copies",
+        family="host_copy" if across else "copy",
+        variant=form,
+        dims={"bytes": size},
+        dtype="bytes",
+        launch="eager" if across else host.bare,
+        level=level,
+        memory_bytes=(2.0 if across else 4.0) * size + 6e8,
+        cost_s=0.5 if across else 0.1,
+    )
+
+
+def work(point: Point, bench: Bench) -> Work:
+    """Buffers and calls of a point."""
+    size, form = point.dims["bytes"], point.variant
+    if form in ACROSS:
+        return _across(bench, size, form)
+    moved = size * (2.0 if form.startswith("copy") else 1.0)
+    if form == "copy-cached":
+        calls = [_within(bench, size, form)]
+    else:
+        calls = bench.rotate(moved, lambda: _within(bench, size, form))
+    return Work(calls=calls, bytes_moved=moved, rotated_bytes=moved * len(calls))
+
+
+def _within(bench: Bench, size: int, form: str) -> Callable[[], object]:
+    source = bench.random(size // 4, dtype="fp32")
+    if form == "read":
+        return lambda: bench.torch.sum(source)
+    if form == "write":
+        return lambda: source.fill_(1.0)
+    target = bench.torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
+def _across(bench: Bench, size: int, form: str) -> Work:
+    if 4.0 * size > free_host_bytes():
+        raise MemoryError(f"the host has no room for a buffer of {size} bytes")
+    pinned = form.endswith("pinned")
+    away = bench.torch.empty(size // 4, dtype=bench.torch.float32).normal_()
+    away = away.pin_memory() if pinned else away
+    near = bench.random(size // 4, dtype="fp32")
+    to, of = (near, away) if form.startswith("to-device") else (away, near)
+    return Work(
+        calls=[lambda: to.copy_(of, non_blocking=pinned)],
+        bytes_moved=float(size),
+        rotated_bytes=float(size),
+        timed_by="device" if pinned else "host-end",
+    )

@@ -1,0 +1,269 @@
+"""Matrix products of linear layers: forward, and the two of the backward pass; batched; grouped by expert.
+
+Dims are always those of the forward product y[m,n] = x[m,k] W[n,k]^T. dgrad is dx[m,k] = dy[m,n] W[n,k];
+wgrad is dW[n,k] = dy[m,n]^T x[m,k]: the same operations in other layouts.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from foretell.lab.calibrate.measure.bench import Bench
+from foretell.lab.calibrate.measure.clock import Work
+from foretell.lab.calibrate.measure.point import FULL, HALF, Host, Mode, Pass, Point
+
+SITES: tuple[tuple[tuple[int, int], ...], ...] = (
+    ((4096, 4096), (28672, 4096), (4096, 14336), (8192, 8192)),
+    (
+        *((6144, 4096), (10240, 8192), (57344, 8192), (8192, 28672)),
+        *((1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584)),
+    ),
+    (
+        *((2304, 768), (768, 768), (3072, 768), (768, 3072), (4800, 1600), (6400, 1600)),
+        *((1600, 6400), (36864, 12288), (12288, 12288), (49152, 12288), (12288, 49152)),
+        *((1536, 7168), (24576, 1536), (576, 7168), (32768, 512), (7168, 16384)),
+        *((4096, 7168), (7168, 2048), (36864, 7168), (7168, 18432), (128256, 4096)),
+        *((50304, 768), (2048, 2048), (16384, 2048), (2048, 8192)),
+    ),
+)
+"""(n, k) by level: Llama 8B and 70B, then its rest and its eighths, then GPT-2, GPT-3 and DeepSeek-V3."""
+ROWS: tuple[tuple[int, ...], ...] = (
+    (1, 16, 256, 4096),
+    (4, 64, 1024, 16384),
+    (2, 8, 32, 128, 512, 2048, 8192, 1152, 3000, 32768),
+)
+"""m by level; two are no multiple of a tile times the cores, to show waves."""
+Shape = tuple[int, int, int]
+SUSTAINED: tuple[tuple[Shape, ...], ...] = (
+    ((8192, 28672, 4096), (8192, 8192, 8192)),
+    ((8192, 4096, 14336), (4096, 57344, 8192), (16384, 6144, 4096)),
+    ((16384, 8192, 28672), (16384, 12288, 12288), (8192, 8192, 1024), (2048, 4096, 4096)),
+)
+"""(m, n, k) run for seconds, in all three passes."""
+LIGHT_SUSTAINED = ((16, 28672, 4096), (128, 28672, 4096), (512, 28672, 4096))
+"""Forward products run for seconds that memory bounds, or half: watts against traffic."""
+CPU_SUSTAINED: tuple[tuple[Shape, ...], ...] = (((1024, 3072, 768),),)
+CPU_SITES: tuple[tuple[tuple[int, int], ...], ...] = (
+    ((768, 768), (3072, 768), (768, 3072)),
+    ((2048, 2048), (1536, 512), (8192, 1024)),
+    ((256, 256), (4096, 4096), (50304, 768)),
+)
+CPU_ROWS: tuple[tuple[int, ...], ...] = ((1, 128, 1024), (16, 512), (4, 64, 256, 2048))
+EXPERTS = (
+    (8, 28672, 4096),
+    (8, 4096, 14336),
+    (32, 4096, 7168),
+    (32, 7168, 2048),
+    (128, 1536, 2048),
+)
+"""(experts held, n, k): Mixtral's, DeepSeek-V3's on one of eight ranks, Qwen3-30B-A3B's."""
+SHORT_SITES, SHORT_ROWS = ((256, 192), (512, 384)), (1, 128)
+PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")
+LEAST_TRAINING_ROWS = 128
+"""Backward products are measured from so many rows."""
+LEAST_GROUPED_ROWS = 4096
+"""Those of experts, whose rows are dealt among them."""
+SUSTAINED_COST_S = 2.6
+BYTES = {"bf16": HALF, "fp16": HALF, "fp32": FULL, "fp8": 1.0}
+
+
+def points(host: Host) -> list[Point]:
+    """Coarse to fine."""
+    if host.short:
+        shapes = [(m, n, k) for n, k in SHORT_SITES for m in SHORT_ROWS]
+        return [_point(host, shape, "fp32", passed, 0) for shape in shapes for passed in PASSES]
+    found = [*_bursts(host), *_sustained(host)]
+    if host.device == "cuda":
+        found += [*_batched(host), *_grouped(host)]
+    return found
+
+
+def _point(
+    host: Host, shape: Shape, form: str, passed: Pass, level: int, mode: Mode = "burst"
+) -> Point:
+    """A product; `form` is its dtype and, behind a stroke, how it is scaled."""
+    (m, n, k), (dtype, _, variant) = shape, form.partition("/")
+    one = (m * k + n * k) * BYTES[dtype] + m * n * max(BYTES[dtype], HALF)
+    return Point(
+        group="gemm",
+        family="gemm",
+        variant=variant,
+        dims={"m": m, "n": n, "k": k},
+        dtype=dtype,
+        passed=passed,
+        mode=mode,
+        launch=host.bare,
+        level=level,
+        memory_bytes=2.0 * one + 6e8,
+        cost_s=SUSTAINED_COST_S if mode == "sustained" else 0.15,
+    )
+
+
+def _bursts(host: Host) -> Iterator[Point]:
+    cpu = host.device == "cpu"
+    sites, rows = (CPU_SITES, CPU_ROWS) if cpu else (SITES, ROWS)
+    for site_level, pairs in enumerate(sites):
+        for row_level, counts in enumerate(rows):
+            for n, k in pairs:
+                for m in counts:
+                    level = max(site_level, row_level) + (1 if site_level and row_level else 0)
+                    yield from _at(host, (m, n, k), level)
+
+
+def _at(host: Host, shape: Shape, level: int) -> Iterator[Point]:
+    for passed in PASSES:
+        if passed == "forward" or shape[0] >= LEAST_TRAINING_ROWS:
+            later = 0 if passed == "forward" or shape[0] == 4096 else 1
+            yield _point(host, shape, host.main, passed, level + later)
+    if host.fp8:
+        yield _point(host, shape, "fp8/tensor", "forward", level + 1)
+        if level <= 1:
+            yield _point(host, shape, "fp8/row", "forward", 2)
+    other = "bf16" if host.device == "cpu" else "fp16"
+    if level == 0 and other != host.main:
+        yield _point(host, shape, other, "forward", 3)
+
+
+def _sustained(host: Host) -> Iterator[Point]:
+    shapes = CPU_SUSTAINED if host.device == "cpu" else SUSTAINED
+    for level, some in enumerate(shapes):
+        for shape in some:
+            for passed in PASSES:
+                yield _point(host, shape, host.main, passed, level, "sustained")
+            if host.fp8 and level == 0:
+                yield _point(host, shape, "fp8/tensor", "forward", 1, "sustained")
+    if host.device == "cuda":
+        for rank, shape in enumerate(LIGHT_SUSTAINED):
+            yield _point(host, shape, host.main, "forward", 1 + rank // 2, "sustained")
+
+
+def _batched(host: Host) -> Iterator[Point]:
+    shapes = (
+        (64, 2048, 2048, 128),
+        (64, 2048, 128, 2048),
+        (256, 1024, 1024, 64),
+        (128, 1, 128, 512),
+    )
+    for batch, m, n, k in shapes:
+        yield Point(
+            group="gemm",
+            family="batched_gemm",
+            dims={"batch": batch, "m": m, "n": n, "k": k},
+            dtype=host.main,
+            launch="graph",
+            level=1,
+            memory_bytes=4.0 * batch * (m * k + n * k + m * n) + 6e8,
+        )
+
+
+def _grouped(host: Host) -> Iterator[Point]:
+    for experts, n, k in EXPERTS:
+        for m, level in ((1024, 1), (16384, 1), (64, 2), (256, 2), (4096, 2), (65536, 2)):
+            for passed in PASSES if m >= LEAST_GROUPED_ROWS else PASSES[:1]:
+                yield Point(
+                    group="gemm",
+                    family="grouped_gemm",
+                    dims={"experts": experts, "m": m, "n": n, "k": k},
+                    dtype=host.main,
+                    passed=passed,
+                    launch="graph",
+                    level=level,
+                    memory_bytes=4.0 * (2 * experts * n * k + m * (n + k)) + 6e8,
+                )
+
+
+def work(point: Point, bench: Bench) -> Work:
+    """Buffers and calls of a point."""
+    if point.family == "batched_gemm":
+        return _batched_work(point, bench)
+    if point.family == "grouped_gemm":
+        return _grouped_work(point, bench)
+    m, n, k = (point.dims[name] for name in ("m", "n", "k"))
+    width = BYTES[point.dtype]
+    one = (m * k + n * k) * width + m * n * max(width, HALF)
+    if point.dtype == "fp8":
+        calls = bench.rotate(one, lambda: _scaled(point, bench))
+    else:
+        calls = bench.rotate(one, lambda: _plain(point, bench))
+    return Work(
+        calls=calls,
+        flop=2.0 * m * n * k,
+        bytes_moved=one,
+        rotated_bytes=one * len(calls),
+    )
+
+
+def _plain(point: Point, bench: Bench) -> Callable[[], object]:
+    """One of the three products, its operands laid out as training has them."""
+    m, n, k, dtype = *(point.dims[name] for name in ("m", "n", "k")), point.dtype
+    sizes = {"forward": (m, n), "dgrad": (m, k), "wgrad": (n, k)}
+    out = bench.torch.empty(*sizes[point.passed], dtype=bench.dtype(dtype), device=bench.device)
+    if point.passed == "forward":
+        left, right = bench.random(m, k, dtype=dtype), bench.random(n, k, dtype=dtype).t()
+    elif point.passed == "dgrad":
+        left, right = bench.random(m, n, dtype=dtype), bench.random(n, k, dtype=dtype)
+    else:
+        left, right = bench.random(m, n, dtype=dtype).t(), bench.random(m, k, dtype=dtype)
+    product = bench.torch.mm
+    return lambda: product(left, right, out=out)
+
+
+def _scaled(point: Point, bench: Bench) -> Callable[[], object]:
+    """fp8 with one scale for each tensor, or for each row and column; operands already in fp8."""
+    m, n, k = (point.dims[name] for name in ("m", "n", "k"))
+    x, weight = bench.random(m, k, dtype="fp8"), bench.random(n, k, dtype="fp8").t()
+    rows = point.variant == "row"
+    ones = bench.torch.ones
+    scale_x = ones((m, 1) if rows else (), device=bench.device)
+    scale_w = ones((1, n) if rows else (), device=bench.device)
+    product: Any = bench.torch._scaled_mm
+    form = bench.torch.bfloat16
+    return lambda: product(
+        x, weight, scale_a=scale_x, scale_b=scale_w, out_dtype=form, use_fast_accum=True
+    )
+
+
+def _batched_work(point: Point, bench: Bench) -> Work:
+    batch, m, n, k = (point.dims[name] for name in ("batch", "m", "n", "k"))
+    one = batch * (m * k + n * k + m * n) * BYTES[point.dtype]
+
+    def make() -> Callable[[], object]:
+        left = bench.random(batch, m, k, dtype=point.dtype)
+        right = bench.random(batch, n, k, dtype=point.dtype).transpose(1, 2)
+        return lambda: bench.torch.bmm(left, right)
+
+    calls = bench.rotate(one, make)
+    return Work(
+        calls=calls,
+        flop=2.0 * batch * m * n * k,
+        bytes_moved=one,
+        rotated_bytes=one * len(calls),
+    )
+
+
+def _grouped_work(point: Point, bench: Bench) -> Work:
+    """Rows dealt to experts evenly at random, as a router without preference deals them."""
+    torch = bench.torch
+    experts, m, n, k = (point.dims[name] for name in ("experts", "m", "n", "k"))
+    product = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
+    one = (experts * n * k + m * (n + k)) * BYTES[point.dtype]
+
+    def make() -> Callable[[], object]:
+        counts = torch.bincount(bench.integers(experts, m), minlength=experts)
+        ends = counts.cumsum(0).to(torch.int32)
+        if point.passed == "wgrad":
+            slope, x = (bench.random(m, width, dtype=point.dtype) for width in (n, k))
+            return lambda: product(slope.t(), x, offs=ends)
+        weight = bench.random(experts, n, k, dtype=point.dtype)
+        forward = point.passed == "forward"
+        rows = bench.random(m, k if forward else n, dtype=point.dtype)
+        right = weight.transpose(1, 2) if forward else weight
+        return lambda: product(rows, right, offs=ends)
+
+    calls = bench.rotate(one, make)
+    return Work(
+        calls=calls,
+        flop=2.0 * m * n * k,
+        bytes_moved=one,
+        rotated_bytes=one * len(calls),
+        facts={"routing": "uniform"},
+    )

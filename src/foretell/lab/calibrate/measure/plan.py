@@ -1,0 +1,109 @@
+"""Which points there are and in which order: every group gets its share of the time, coarse points first."""
+
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+
+from foretell.lab.calibrate.measure import (
+    attention,
+    collectives,
+    copies,
+    experts,
+    gemm,
+    launch,
+    layers,
+    pointwise,
+    steps,
+)
+from foretell.lab.calibrate.measure.point import Host, Point
+
+GROUPS: Mapping[str, ModuleType] = {
+    "launch": launch,
+    "copies": copies,
+    "gemm": gemm,
+    "attention": attention,
+    "pointwise": pointwise,
+    "layers": layers,
+    "experts": experts,
+    "steps": steps,
+    "collectives": collectives,
+}
+"""Groups by name; each has `points(host)`, and all but collectives `work(point, bench)`."""
+SHARES: Mapping[str, float] = {
+    "launch": 0.02,
+    "copies": 0.05,
+    "gemm": 0.24,
+    "attention": 0.17,
+    "pointwise": 0.13,
+    "layers": 0.14,
+    "experts": 0.08,
+    "steps": 0.17,
+    "collectives": 1.0,
+}
+"""Share of the time; what a group does not need goes to the others."""
+
+
+def points(host: Host, only: Iterable[str] = ()) -> list[Point]:
+    """All points of some groups, or of all that go together.
+
+    Several processes measure collectives. Groups that are named they measure too, all at the same time: what
+    a kernel takes while the neighbours are busy.
+    """
+    alone = set(GROUPS) - {"collectives"}
+    wanted = set(only) or ({"collectives"} if host.world > 1 else alone)
+    if host.world < 2:
+        wanted &= alone
+    found = [
+        point
+        for name, module in GROUPS.items()
+        if name in wanted
+        for point in module.points(host)
+        if not _deadly(point, host)
+    ]
+    return list({point.key: point for point in reversed(found)}.values())[::-1]
+
+
+def _deadly(point: Point, host: Host) -> bool:
+    """Instructions that a host may lack end a process, and with it all the others: they are left out."""
+    return host.world > 1 and host.device == "cpu" and point.dtype != "fp32"
+
+
+class Queue:
+    """What is left to measure, and which group is next."""
+
+    def __init__(self, todo: Iterable[Point], spent_s: Mapping[str, float]) -> None:
+        self._todo: dict[str, list[Point]] = {}
+        for point in sorted(todo, key=lambda point: (point.level, point.mode == "sustained")):
+            self._todo.setdefault(point.group, []).append(point)
+        self.spent_s = {name: spent_s.get(name, 0.0) for name in GROUPS}
+        self._seen_s: dict[tuple[str, str, str], float] = {}
+        self._late = 0
+
+    def __len__(self) -> int:
+        """Points not taken, for want of time too."""
+        return self._late + sum(len(some) for some in self._todo.values())
+
+    def next(self, left_s: float) -> Point | None:
+        """The next point of the group that is furthest behind its share, if it is likely to end in time."""
+        while self._todo:
+            name = min(self._todo, key=lambda group: self.spent_s[group] / SHARES[group])
+            for index, point in enumerate(self._todo[name]):
+                if self._likely_s(point) <= left_s:
+                    del self._todo[name][index]
+                    if not self._todo[name]:
+                        del self._todo[name]
+                    return point
+            self._late += len(self._todo.pop(name))
+        return None
+
+    def _likely_s(self, point: Point) -> float:
+        return max(point.cost_s, self._seen_s.get(_kind(point), 0.0))
+
+    def took(self, point: Point, seconds: float) -> None:
+        """Note what a point took."""
+        self.spent_s[point.group] += seconds
+        if point.launch != "compiled":  # there the first of a kind pays for its fellows
+            self._seen_s[_kind(point)] = seconds
+
+
+def _kind(point: Point) -> tuple[str, str, str]:
+    return (point.family, point.mode, point.launch)

@@ -1,0 +1,258 @@
+"""Measure: a supervisor that shows progress and restarts a worker that hangs or dies."""
+
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.lab.calibrate.measure import file
+from foretell.lab.calibrate.measure.plan import GROUPS
+from foretell.lab.calibrate.measure.progress import Bar, bar
+from foretell.lab.calibrate.measure.worker import AGAIN, Task
+from foretell.records import dataclass
+
+MOST_LOST = 8
+"""Workers that may hang or die before we give up."""
+START_S, GRACE_S = 180.0, 60.0
+"""How long a worker may take to say hello; how far the last point may run over the time."""
+MODULE = "foretell.lab.calibrate.measure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a run did."""
+
+    file: str
+    """The file of measurements."""
+    chip: str
+    """What was measured."""
+    software: str
+    """With what."""
+    groups: Mapping[str, Mapping[str, int]]
+    """Points of the file, done and failed, by group."""
+    skipped: int
+    """Points that would have taken too much memory."""
+    left: int
+    """Points that there was no time for; the same command goes on with them."""
+    stopped: str
+    """Why it ended before its time, if it did."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        names = ("file", "chip", "software", "groups", "skipped", "left", "stopped")
+        return {name: getattr(self, name) for name in names}
+
+
+def measure(
+    out: str | Path,
+    *,
+    minutes: float = 8.0,
+    only: tuple[str, ...] = (),
+    device: Literal["auto", "cuda", "cpu"] = "auto",
+    short: bool = False,
+    memory_share: float = 0.85,
+    retry_failed: bool = False,
+) -> Measured:
+    """Measure for so many minutes, appending to a file; points that it already has are not repeated."""
+    path = Path(out)
+    _check(path, minutes, only, device, memory_share)
+    task = Task(
+        out=str(path),
+        seconds=60.0 * minutes,
+        only=only,
+        device=device,
+        short=short,
+        memory_share=memory_share,
+        retry_failed=retry_failed,
+    )
+    # Of several processes the first shows how far they are.
+    with bar(task.seconds, wanted=first_rank()) as shown:
+        state = _Supervisor(task, shown)
+        state.run()
+    counts = file.summary(list(file.lines(path))) if path.exists() else {}
+    return Measured(
+        file=str(path),
+        chip=state.where.get("chip", ""),
+        software=state.where.get("software", ""),
+        groups=counts,
+        skipped=state.skipped,
+        left=state.left,
+        stopped=state.error if state.lost >= MOST_LOST else "",
+    )
+
+
+def _check(
+    path: Path, minutes: float, only: tuple[str, ...], device: str, memory_share: float
+) -> None:
+    problems: list[Problem] = []
+
+    def wrong(name: str, value: object, message: str, **more: str | None) -> None:
+        problems.append(Problem(path=name, value=value, message=message, **more))
+
+    if not (math.isfinite(minutes) and minutes > 0.0):
+        wrong("minutes", minutes, "not a time", allowed="more than 0")
+    if not 0.0 < memory_share <= 1.0:
+        wrong("memory_share", memory_share, "not a share", allowed="above 0, up to 1")
+    for name in only:
+        if name not in GROUPS:
+            near = nearest_name(name, GROUPS)
+            wrong("only", name, "no such group", allowed=", ".join(GROUPS), nearest=near)
+    if device not in ("auto", "cuda", "cpu"):
+        wrong("device", device, "no such device", allowed="auto, cuda, cpu")
+    if find_spec("torch") is None:
+        wrong("torch", None, "measuring needs PyTorch", allowed="pip install torch")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        wrong(
+            "out", str(path), "no file can be written there", allowed="a file in a folder there is"
+        )
+    elif path.exists() and path.stat().st_size and not _ours(path):
+        wrong("out", str(path), "is a file of something else", allowed="a new file, or one of ours")
+    if problems:
+        raise BadInput(problems)
+
+
+def _ours(path: Path) -> bool:
+    """Whether a file begins with an environment."""
+    return next(file.lines(path), {}).get("kind") == "environment"
+
+
+def first_rank() -> bool:
+    """Whether this process speaks for all that torchrun started."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+class _Supervisor:
+    """Watches workers until the time is over or nothing is left."""
+
+    def __init__(self, task: Task, shown: Bar) -> None:
+        self.task, self.bar = task, shown
+        self.begin = time.monotonic()
+        self.where: dict[str, str] = {}
+        self.spent_s: dict[str, float] = {}
+        self.skipped = self.left = self.done = self.todo = self.lost = 0
+        self.error = ""
+
+    def run(self) -> None:
+        """Start workers until one ends well, or the time is over, or too many have not."""
+        alone = int(os.environ.get("WORLD_SIZE", "1")) < 2
+        while self.lost < (MOST_LOST if alone else 1):
+            left_s = self.task.seconds - (time.monotonic() - self.begin)
+            if left_s <= 0.0:
+                return
+            task = replace(self.task, seconds=left_s, spent_s=self.spent_s)
+            if self._watch(task):
+                return
+            # What failed just now is not tried again by the next worker.
+            self.task = replace(self.task, retry_failed=False)
+            if not self.where:  # it never came to say hello: another try would end as this one
+                break
+        self.left = self.todo - self.done
+        if not self.spent_s:
+            problem = Problem(path="", value=None, message=f"nothing was measured: {self.error}")
+            raise BadInput([problem])
+
+    def _watch(self, task: Task) -> bool:
+        """Follow one worker; whether it came to its end."""
+        current: dict[str, Any] | None = None
+        with _worker(task) as (process, messages):
+            guard_s = START_S
+            while True:
+                # The last point may run over the time, but not without end.
+                over_s = self.task.seconds + GRACE_S - (time.monotonic() - self.begin)
+                try:
+                    message = messages.get(timeout=max(min(guard_s, over_s), 0.1))
+                except queue.Empty:
+                    if over_s <= guard_s and self.where:
+                        self.left = self.todo - self.done
+                        return True
+                    self._lost(current, f"no answer within {guard_s:.0f} s")
+                    return False
+                if message is None:
+                    code = process.wait()
+                    if code == AGAIN:
+                        return False
+                    self._lost(current, f"the worker ended with code {code}", fatal=code < 0)
+                    return False
+                match message["what"]:
+                    case "end":
+                        self.skipped, self.left = message["skipped"], message["left"]
+                        return True
+                    case "start":
+                        current, guard_s = message["point"], message["guard_s"]
+                        self.bar.point(message["text"])
+                    case _:
+                        current = None
+                        self._hear(message)
+
+    def _hear(self, message: Mapping[str, Any]) -> None:
+        if message["what"] == "hello":
+            self.where = {"chip": message["chip"], "software": message["software"]}
+            self.done, self.todo = 0, message["todo"]
+            self.bar.hello(f"{message['chip']}, {message['software']}", message["todo"])
+        elif message["what"] == "error":
+            self.error = message["why"]
+        elif message["what"] == "done":
+            group = message["group"]
+            self.spent_s[group] = self.spent_s.get(group, 0.0) + message["took_s"]
+            self.done += 1
+            self.bar.done(self.done, self.todo, message["status"])
+
+    def _lost(self, point: Mapping[str, Any] | None, why: str, fatal: bool = False) -> None:
+        """A worker is gone: its point failed, so that the next worker does not try it again.
+
+        Where the system ended it, the next worker leaves out all points of that sort.
+        """
+        self.error = self.error or why
+        self.lost += 1
+        if point is not None and first_rank():
+            line = file.failed_line(point, self.where, why)
+            file.append(Path(self.task.out), {**line, "fatal": fatal})
+
+
+@contextmanager
+def _worker(task: Task) -> Iterator[tuple[subprocess.Popen[str], "queue.Queue[Any]"]]:
+    """A worker process in a group of its own, and its messages; None is its end."""
+    root = str(Path(__file__).resolve().parents[4])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    process = subprocess.Popen(
+        [sys.executable, "-m", MODULE, "--worker", task.to_json()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        start_new_session=True,
+    )
+    messages: queue.Queue[Any] = queue.Queue()
+    listener = threading.Thread(target=_listen, args=(process, messages), daemon=True)
+    listener.start()
+    try:
+        yield process, messages
+    finally:
+        with suppress(subprocess.TimeoutExpired):  # one that is done goes by itself
+            process.wait(timeout=0.5)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        listener.join()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _listen(process: "subprocess.Popen[str]", messages: "queue.Queue[Any]") -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        messages.put(json.loads(line))
+    messages.put(None)

@@ -1,0 +1,249 @@
+"""The process that measures: takes points in turn, writes a line for each, tells its supervisor."""
+
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from foretell.lab.calibrate.measure import collectives, file, plan
+from foretell.lab.calibrate.measure.bench import Bench, open_bench
+from foretell.lab.calibrate.measure.clock import Work
+from foretell.lab.calibrate.measure.environment import environment
+from foretell.lab.calibrate.measure.point import Launch, Point
+from foretell.records import dataclass
+
+SICK, AGAIN = 75, 76
+"""Exit codes of a worker whose device no longer answers, and of one that is fine but must be replaced."""
+GUARD_S, GUARD_TIMES = 45.0, 5.0
+"""A point may take this long, or this many times what it is likely to take, before it counts as hung."""
+SETTLE_S = 0.3
+"""Pause between a long run and a burst, so that the burst finds a card at rest."""
+HEAVY = ("layers", "steps")
+"""Groups whose modules leave cycles behind, which must go before the next point."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a worker is told."""
+
+    out: str
+    """The file."""
+    seconds: float
+    """When to stop, from now."""
+    only: tuple[str, ...] = ()
+    """Groups, or none for all."""
+    device: Literal["auto", "cuda", "cpu"] = "auto"
+    """Where."""
+    short: bool = False
+    """Whether a handful of small points will do."""
+    memory_share: float = 0.85
+    """Share of the free memory that one point may take."""
+    retry_failed: bool = False
+    """Whether points that failed are tried again."""
+    spent_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that groups had before."""
+
+    def to_json(self) -> str:
+        """As one argument."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def of_json(text: str) -> "Task":
+        """Back from `to_json`."""
+        told = json.loads(text)
+        return Task(**{**told, "only": tuple(told["only"])})
+
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+def main(text: str) -> int:
+    """Measure; standard output is the line to the supervisor, and what libraries print goes to stderr."""
+    line = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    task = Task.of_json(text)
+    tell = _teller(line)
+    try:
+        return _run(task, tell)
+    except (ImportError, RuntimeError, OSError, AssertionError) as error:
+        tell({"what": "error", "why": f"{type(error).__name__}: {error}"})
+        return SICK
+
+
+def _teller(line: TextIO) -> Tell:
+    def tell(message: Mapping[str, Any]) -> None:
+        line.write(json.dumps(message) + "\n")
+        line.flush()
+
+    return tell
+
+
+def _end_with_supervisor() -> None:
+    """Standard input ends when the supervisor does, however it ends; compilers' helpers go too."""
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _run(task: Task, tell: Tell) -> int:
+    begin = time.monotonic()
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    bench = open_bench(task.device, task.short, ranks)
+    world = collectives.World(bench) if ranks > 1 else None
+    first = world is None or world.rank == 0
+    path = Path(task.out) if first else None
+    everything = plan.points(bench.host, task.only)
+    queue = plan.Queue(_todo(everything, task, bench, path), task.spent_s)
+    told = {"chip": bench.host.chip, "software": bench.host.software, "todo": len(queue)}
+    tell({"what": "hello", **told})
+    by_key = {point.key: point for point in everything}
+    eager = file.uncaptured(path) if path is not None else set()
+    skipped = 0
+    while True:
+        point = queue.next(task.seconds - (time.monotonic() - begin))
+        if world is not None:
+            key = world.agree(point.key if point is not None else None)
+            point = by_key[key] if key is not None else None
+        if point is None:
+            break
+        if point.memory_bytes > task.memory_share * bench.free_bytes() and world is None:
+            skipped += 1
+            continue
+        launch = "eager" if file.sort_of(point.identity()) in eager else point.launch
+        took_s, healthy = _one(Aim(point=point, launch=launch, world=world, path=path), bench, tell)
+        queue.took(point, took_s)
+        if not healthy or bench.clock.spoiled:
+            return AGAIN if healthy else SICK
+    tell({"what": "end", "skipped": skipped, "left": len(queue)})
+    if world is not None:
+        world.dist.destroy_process_group()
+    return 0
+
+
+def _todo(everything: list[Point], task: Task, bench: Bench, path: Path | None) -> list[Point]:
+    """What the file lacks; its environment is written first. Other processes than the first have none."""
+    if path is None:
+        return []
+    host = bench.host
+    done = file.finished(path, host.chip, host.software, task.retry_failed)
+    deadly = set() if task.retry_failed else file.fatal(path)
+    todo = [
+        point
+        for point in everything
+        if point.key not in done and file.sort_of(point.identity()) not in deadly
+    ]
+    if todo or not path.exists():
+        file.append(path, environment(bench))
+    return todo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """A point about to be measured."""
+
+    point: Point
+    """The point."""
+    launch: Launch
+    """How to launch it: one by one where a graph of its sort failed before."""
+    world: collectives.World | None
+    """The other processes, or None where there are none."""
+    path: Path | None
+    """Where its line goes; None where another process writes it."""
+
+
+def _one(aim: Aim, bench: Bench, tell: Tell) -> tuple[float, bool]:
+    """Measure a point and write its line; seconds taken, and whether the device still answers."""
+    point = aim.point
+    guard_s = max(GUARD_S, GUARD_TIMES * point.cost_s)
+    told = {"group": point.group, **point.identity()}
+    tell({"what": "start", "point": told, "text": str(point), "guard_s": guard_s})
+    where = {"chip": bench.host.chip, "software": bench.host.software}
+    begin = time.monotonic()
+    healthy = True
+    try:
+        found = measured(aim, bench)
+        line = file.done_line(point, where, found)
+    except Exception as error:  # noqa: BLE001 - whatever a backend throws: it is told, and we go on
+        line = file.failed_line(told, where, f"{type(error).__name__}: {error}")
+        healthy = _answers(bench)
+        gc.collect()
+    took_s = time.monotonic() - begin
+    if aim.path is not None:
+        file.append(aim.path, {**line, "took_s": round(took_s, 3), "at": _now()})
+    tell(
+        {
+            "what": "done",
+            "group": point.group,
+            "took_s": took_s,
+            "status": line["status"],
+            "seconds": line.get("seconds"),
+        }
+    )
+    _tidy(point, bench)
+    return took_s, healthy
+
+
+def measured(aim: Aim, bench: Bench) -> dict[str, Any]:
+    """What the line of a point tells beside the point."""
+    point = aim.point
+    if point.group == "collectives":
+        assert aim.world is not None
+        return collectives.measure(point, bench, aim.world)
+    torch = bench.torch
+    if bench.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    work: Work = plan.GROUPS[point.group].work(point, bench)
+    limit = _sustained_s(point)
+    found = bench.clock.measure(work, point.mode, aim.launch, limit)
+    seconds = found["seconds"]
+    if not seconds > 0.0:
+        raise ValueError("no time passed")
+    if "tokens" in work.facts:
+        found["tokens_per_s"] = work.facts["tokens"] / seconds
+    if bench.device == "cuda":
+        found["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
+    sizes = {"flop": work.flop, "bytes": work.bytes_moved, "rotated_bytes": work.rotated_bytes}
+    return {**found, **sizes, "timed_by": work.timed_by, **work.facts}
+
+
+def _sustained_s(point: Point) -> float | None:
+    """How long the group runs without pause; None for the pace's own."""
+    module = plan.GROUPS[point.group]
+    own = getattr(module, "SUSTAINED_S", None)
+    return own.get(point.family) if isinstance(own, dict) else own
+
+
+def _tidy(point: Point, bench: Bench) -> None:
+    """Free what the point held, and let a card that ran hot come to rest."""
+    if point.group in HEAVY and not bench.host.short:
+        gc.collect()
+    if bench.device == "cuda":
+        kept = bench.torch.cuda.memory_reserved() - bench.torch.cuda.memory_allocated()
+        if point.group in HEAVY or kept > 0.25 * bench.host.memory_bytes:
+            bench.torch.cuda.empty_cache()
+        if point.mode == "sustained":
+            time.sleep(SETTLE_S)
+
+
+def _answers(bench: Bench) -> bool:
+    """Whether the device still works after a failure."""
+    try:
+        bench.clock.sync()
+        bench.random(16, dtype="fp32").sum().item()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

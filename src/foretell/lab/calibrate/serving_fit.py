@@ -1,0 +1,264 @@
+"""Fit engine profiles to measured serving results; judge them with whole groups left out; write them down.
+
+What a fit moves are a few overheads of an engine: host time, factor and floor of steps with prompts, fixed
+latencies. Kernels, collectives and memory rules are not touched. The loss is Cauchy's on
+ln(predicted / measured), each metric in its own unit of error, with a weak pull to where a fit begins, so
+that what rows do not tell stays as it is.
+
+A group is a model on a chip under an engine. Left out, its rows are predicted by a profile fitted to all
+other groups, each counting as one however many rows it has, those of the same engine a little more.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.engines import profiles, usual
+from foretell.catalog.files import toml_value
+from foretell.lab.calibrate.serving_cases import (
+    Case,
+    Unsupported,
+    blank,
+    case_of,
+    in_their_unit,
+    measured,
+    predicted_all,
+)
+from foretell.lab.calibrate.serving_rows import Row
+from foretell.records import dataclass
+from foretell.specs.engine import EngineProfile, Fit
+
+Array = NDArray[np.float64]
+
+MOVED: Mapping[str, tuple[float, float, float]] = {
+    "host_step_s": (0.0, 4e-3, 4e-4),
+    "host_sequence_s": (0.0, 4e-5, 3e-6),
+    "layer_s": (0.0, 6e-5, 4e-6),
+    "exchange_s": (0.0, 4e-5, 2e-6),
+    "eager_layer_s": (0.0, 2e-3, 1e-4),
+    "eager_sequence_s": (0.0, 2e-3, 1e-4),
+    "prefill_factor": (0.7, 2.5, 0.1),
+    "prefill_expert_factor": (0.5, 4.0, 0.4),
+    "prefill_layer_s": (0.0, 3e-3, 4e-4),
+    "prefill_mixture_s": (0.0, 4e-3, 6e-4),
+    "prefill_step_s": (0.0, 2e-2, 3e-3),
+    "latency_s": (0.0, 0.1, 8e-3),
+    "latency_s_per_token": (0.0, 2e-5, 2e-6),
+    "expert_layer_s": (0.0, 6e-5, 1e-5),
+    "reserve_bytes": (0.0, 3e10, 1e9),
+}
+"""Field -> least, most, and how far it lightly leaves its start."""
+LOOP = (
+    "host_step_s", "host_sequence_s", "prefill_factor", "prefill_expert_factor", "prefill_layer_s",
+    "prefill_mixture_s", "prefill_step_s",
+    "latency_s", "latency_s_per_token", "expert_layer_s",
+)  # fmt: skip
+"""What is moved for engines under load."""
+FITTED: Mapping[str, tuple[str, ...]] = {
+    "trtllm-1-blackwell": LOOP,
+    "vllm-0.11-blackwell": LOOP,
+    "vllm-0.18-hopper": LOOP,
+    "trtllm-1-hopper": LOOP,
+    "sglang-0.5-hopper": LOOP,
+    "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor", "reserve_bytes"),
+    "trtllm-0.5": ("host_step_s", "prefill_factor", "prefill_layer_s"),
+    "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor", "exchange_s"),
+    "nemo-2023": ("layer_s", "exchange_s"),
+    "torch-2.11": ("prefill_factor",),
+}
+"""Profile -> what is moved."""
+UNIT: Mapping[str, float] = {"tpot": 0.04, "ttft": 0.06, "e2e": 0.05, "throughput": 0.06}
+"""Error of a metric that counts as one."""
+PULL = 1.0
+"""Weight of the pull to the start."""
+FIRM = 4.0
+"""Weight of the pull in a fit to other groups: versions and chips differ more than their rows tell."""
+OWN, OTHER = 3.0, 2.0
+"""Weight of all rows of a group together where another group is predicted by them: of the same engine, and
+of another one. Rows of a group tell one thing about other groups, however many they are."""
+EVALS = 10
+"""Most steps of a fit."""
+LEAST = 1e-3
+"""Values below this share of their scale are none."""
+LOADED = ("online_concurrency", "online_serving")
+"""Kinds whose throughput is derived from their latencies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """ln(predicted / measured) of rows, and what they are of."""
+
+    metric: tuple[str, ...]
+    """Metric of each."""
+    error: Array
+    """The logarithms."""
+    case: NDArray[np.intp]
+    """Place of each one's row among the rows asked for."""
+
+    def median(self, metric: str) -> float | None:
+        """Median of |predicted / measured - 1|; None of no rows."""
+        mine = np.array([name == metric for name in self.metric], bool)
+        return float(np.median(np.abs(np.expm1(self.error[mine])))) if mine.any() else None
+
+
+def cases_of(rows: Sequence[Row]) -> list[Case]:
+    """Rows that can be understood and have something to be held against."""
+    found = []
+    for row in rows:
+        try:
+            case = case_of(row)
+        except Unsupported:
+            continue
+        if measured(row):
+            found.append(case)
+    return found
+
+
+def targets(row: Row) -> dict[str, float]:
+    """What a row is fitted to: first and further tokens; the whole, and rates under load, follow."""
+    told = measured(row)
+    if "ttft" in told and "tpot" in told:
+        told.pop("e2e", None)
+    if row.kind in LOADED and len(told) > 1:
+        told.pop("throughput", None)
+    return told
+
+
+def errors_of(cases: Sequence[Case], profile: EngineProfile) -> Errors:
+    """Errors of all rows under one profile."""
+    names: list[str] = []
+    errors: list[float] = []
+    places: list[int] = []
+    found = predicted_all(cases, lambda case: profile)
+    for place, (case, figures) in enumerate(zip(cases, found, strict=True)):
+        if isinstance(figures, str):
+            continue
+        ours = in_their_unit(case, figures)
+        for name, value in targets(case.row).items():
+            if name in ours:
+                names.append(name)
+                errors.append(float(np.log(ours[name] / value)))
+                places.append(place)
+    return Errors(metric=tuple(names), error=np.array(errors), case=np.array(places, dtype=np.intp))
+
+
+def fit_profile(
+    start: EngineProfile,
+    cases: Sequence[Case],
+    names: Sequence[str],
+    pull: float = PULL,
+    weights: Array | None = None,
+) -> EngineProfile:
+    """The profile that meets the rows best, each with its weight."""
+    from scipy.optimize import least_squares
+
+    low, high, scale = (np.array([MOVED[name][i] for name in names]) for i in range(3))
+    first = np.clip([getattr(start, name) for name in names], low, high)
+
+    def at(x: Array) -> EngineProfile:
+        return replace(start, **dict(zip(names, (x * scale).tolist(), strict=True)))
+
+    def residuals(x: Array) -> Array:
+        found = errors_of(cases, at(x))
+        loss = loss_of(found) if weights is None else loss_of(found) * weights[found.case]
+        return np.concatenate([loss, pull * (x - first / scale)])
+
+    found = least_squares(
+        residuals, first / scale, bounds=(low / scale, high / scale), diff_step=1e-3, max_nfev=EVALS
+    )
+    # What ends at its bound of nothing is nothing.
+    return at(np.where(found.x < LEAST, 0.0, found.x))
+
+
+def loss_of(found: Errors) -> Array:
+    """Errors in their units; beyond one by the logarithm: a few strange rows do not turn a fit."""
+    loss = found.error / np.array([UNIT[name] for name in found.metric])
+    return np.asarray(np.sign(loss) * np.sqrt(np.log1p(loss**2)))
+
+
+def fit_all(rows: Sequence[Row]) -> dict[str, EngineProfile]:
+    """Every profile fitted to its rows, with its errors and those with groups left out."""
+    cases = cases_of(rows)
+    found: dict[str, EngineProfile] = {}
+    for name, start in profiles().items():
+        mine = [c for c in cases if c.profile.id == name and not blank(c.row)]
+        if not mine or name not in FITTED:
+            found[name] = start
+            continue
+        fitted = fit_profile(start, mine, FITTED[name])
+        told = errors_of(mine, fitted)
+        out = left_out_errors(mine, cases)
+        found[name] = replace(
+            fitted,
+            fit=Fit(
+                rows=len(mine),
+                tpot_ape=rounded(told.median("tpot")),
+                ttft_ape=rounded(told.median("ttft")),
+                throughput_ape=rounded(told.median("throughput") or told.median("e2e")),
+                left_out_tpot_ape=rounded(out.median("tpot")),
+                left_out_ttft_ape=rounded(out.median("ttft")),
+            ),
+        )
+    return found
+
+
+def left_out_errors(mine: Sequence[Case], cases: Sequence[Case]) -> Errors:
+    """Errors of rows under load, each group without its own rows in the fit."""
+    names: list[str] = []
+    errors: list[float] = []
+    loaded = [case for case in cases if case.row.kind in LOADED]
+    for group in dict.fromkeys(case.group for case in mine if case.row.kind in LOADED):
+        out = [case for case in mine if case.group == group and case.row.kind in LOADED]
+        told = errors_of(out, left_out_profile(out[0], group, loaded))
+        names += told.metric
+        errors += told.error.tolist()
+    return Errors(metric=tuple(names), error=np.array(errors), case=np.zeros(0, dtype=np.intp))
+
+
+def left_out_profile(case: Case, group: str, loaded: Sequence[Case]) -> EngineProfile:
+    """A row's profile fitted without its group, to all other groups, each as one."""
+    rest = [one for one in loaded if one.group != group]
+    many = Counter(one.group for one in rest)
+    engine = case.profile.engine
+    weights = [
+        (OWN if one.profile.engine == engine else OTHER) / np.sqrt(many[one.group]) for one in rest
+    ]
+    return fit_profile(usual(case.profile), rest, LOOP, FIRM, np.array(weights))
+
+
+def rounded(value: float | None) -> float | None:
+    """Four digits are enough of an error."""
+    return None if value is None else round(value, 4)
+
+
+def written(found: Mapping[str, EngineProfile]) -> str:
+    """The profiles as the catalogue's file has them: what is not at its default."""
+    lines = [
+        "# Engine profiles: what of a step, of the memory and of the waiting belongs to a serving engine.",
+        "# Seconds and bytes. Fitted values are written by foretell.lab.calibrate.serving_fit.",
+    ]
+    default = {f.name: f.default for f in fields(EngineProfile)}
+    for profile in found.values():
+        lines += ["", "[[profile]]"]
+        for name, value in asdict(profile).items():
+            if name == "fit" or value == default[name]:
+                continue
+            shown = float(f"{value:.4g}") if isinstance(value, float) else value
+            lines.append(f"{name} = {toml_value(shown)}")
+        lines.append("[profile.fit]")
+        told = {k: v for k, v in asdict(profile.fit).items() if v is not None}
+        lines += [f"{name} = {toml_value(value)}" for name, value in told.items()]
+    return "\n".join(lines) + "\n"
+
+
+def refit(tables: Sequence[Path], target: Path) -> dict[str, EngineProfile]:
+    """Fit all profiles to some tables and write the catalogue's file anew."""
+    from foretell.lab.calibrate.serving_rows import read_rows
+
+    found = fit_all([row for table in tables for row in read_rows(table)])
+    target.write_text(written(found))
+    return found

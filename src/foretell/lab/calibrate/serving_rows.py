@@ -1,0 +1,189 @@
+"""Published serving results: the rows of a table as records, blank where nothing is known.
+
+Two shapes are read: the columns of ../shared/data/README.md (one row a result, of any kind), and a table of
+end-to-end latencies of single batches (device, model, tp, batch, in, out, measured_e2e_s).
+"""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+from foretell.catalog.files import unzipped
+from foretell.errors import BadInput, Problem
+from foretell.lab.calibrate.cells import LARGEST
+from foretell.records import dataclass
+
+KINDS = (
+    "max_throughput", "online_concurrency", "online_serving", "online_sharegpt", "online_trace",
+    "static_batch_latency", "static_batch_throughput", "first_token_latency",
+    "prefill_tokens_per_gpu_s", "decode_tokens_per_gpu_s", "decode_step", "prefill",
+)  # fmt: skip
+"""What a row may be of."""
+LATENCIES = "static_batch_latency"
+"""The kind of the rows of a table of latencies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One result as a table has it; None or an empty text is a blank cell, or one that is no number."""
+
+    id: str
+    """The row's id, or its number in the file."""
+    kind: str
+    """One of the kinds."""
+    model: str
+    """Mostly a Hugging Face id."""
+    gpu: str
+    """What the source calls the chip."""
+    n_gpus: int | None
+    """Chips of all instances."""
+    precision: str
+    """Of the weights: fp16, bf16, fp8, fp4, int4, ..."""
+    kv_precision: str
+    """Of the cache."""
+    framework: str
+    """The engine."""
+    version: str
+    """Its version."""
+    tp: int | None
+    """Tensor-parallel ranks."""
+    pp: int | None
+    """Stages."""
+    dp: int | None
+    """Ranks with attention of their own."""
+    ep: int | None
+    """Expert-parallel ranks."""
+    batch: float | None
+    """Sequences of a batch, or requests in flight."""
+    rate: float | None
+    """Requests a second."""
+    isl: float | None
+    """Tokens of a prompt."""
+    osl: float | None
+    """Tokens of an answer."""
+    tokens_per_s: float | None
+    """Output tokens a second, all chips."""
+    tokens_per_s_per_gpu: float | None
+    """The same of one chip."""
+    ttft_ms: float | None
+    """Time to the first token."""
+    tpot_ms: float | None
+    """Time per output token, or between them."""
+    e2e_ms: float | None
+    """Time of a whole request."""
+    notes: str
+    """What else the source tells."""
+    source: str
+    """Where it stands."""
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Every row of a table, of either shape."""
+    table = read_table(path)
+    names = set(table[0]) if table else set()
+    if not table:
+        raise BadInput([Problem(path="file", value=str(path), message="has no rows")])
+    if {"kind", "model", "gpu"} <= names:
+        return [_row(number, cells) for number, cells in enumerate(table)]
+    if {"device", "model", "measured_e2e_s"} <= names:
+        return [_latency(number, cells) for number, cells in enumerate(table)]
+    message = "is no table of serving results: columns kind, model and gpu are missing"
+    raise BadInput([Problem(path="file", value=str(path), message=message)])
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The cells of a CSV file, zipped or not."""
+    try:
+        text = unzipped(Path(path)).decode("utf-8-sig")
+        found = list(csv.DictReader(io.StringIO(text)))
+    except FileNotFoundError:
+        message = "there is no such file"
+    except (OSError, EOFError, csv.Error) as error:
+        message = f"cannot be read: {error}"
+    except UnicodeDecodeError:
+        message = "is not text in UTF-8"
+    else:
+        return [
+            # A short row lacks its last cells, a long one has a list of cells under no name.
+            {name: (value or "").strip() for name, value in row.items() if name}
+            for row in found
+        ]
+    raise BadInput([Problem(path=str(path), value=None, message=message)])
+
+
+def _row(number: int, cells: Mapping[str, str]) -> Row:
+    def value(name: str) -> float | None:
+        return number_of(cells.get(name, ""))
+
+    def whole(name: str) -> int | None:
+        found = value(name)
+        return None if found is None or found < 1 or found != int(found) else int(found)
+
+    return Row(
+        id=cells.get("id") or str(number + 1),
+        kind=cells["kind"],
+        model=cells["model"],
+        gpu=cells["gpu"],
+        n_gpus=whole("n_gpus"),
+        precision=cells.get("precision", ""),
+        kv_precision=cells.get("kv_precision", ""),
+        framework=cells.get("framework", ""),
+        version=cells.get("fw_version", ""),
+        tp=whole("tp"),
+        pp=whole("pp"),
+        dp=whole("dp_attn"),
+        ep=whole("ep"),
+        batch=value("batch_or_concurrency"),
+        rate=value("request_rate_qps"),
+        isl=value("isl"),
+        osl=value("osl"),
+        tokens_per_s=value("out_tok_s_total"),
+        tokens_per_s_per_gpu=value("out_tok_s_per_gpu"),
+        ttft_ms=value("ttft_ms"),
+        tpot_ms=value("tpot_or_itl_ms"),
+        e2e_ms=value("e2e_ms"),
+        notes=cells.get("notes", ""),
+        source=cells.get("source", ""),
+    )
+
+
+def _latency(number: int, cells: Mapping[str, str]) -> Row:
+    """A row of a table of latencies; ids are model, degree and place."""
+    seconds = number_of(cells["measured_e2e_s"])
+    tp = number_of(cells.get("tp", "")) or 1.0
+    return Row(
+        id=cells.get("id") or f"{cells['model']} tp{tp:g} #{number + 1}",
+        kind=LATENCIES,
+        model=cells["model"],
+        gpu=cells["device"],
+        n_gpus=int(tp),
+        precision=cells.get("precision", "") or "fp16",
+        kv_precision="",
+        framework=cells.get("framework", "") or "NeMo",
+        version=cells.get("fw_version", "") or "2023",
+        tp=int(tp),
+        pp=1,
+        dp=1,
+        ep=1,
+        batch=number_of(cells.get("batch", "")) or 1.0,
+        rate=None,
+        isl=number_of(cells.get("in", "")),
+        osl=number_of(cells.get("out", "")),
+        tokens_per_s=None,
+        tokens_per_s_per_gpu=None,
+        ttft_ms=None,
+        tpot_ms=None,
+        e2e_ms=None if seconds is None else 1e3 * seconds,
+        notes=cells.get("status", ""),
+        source=cells.get("source", ""),
+    )
+
+
+def number_of(text: str) -> float | None:
+    """A number above zero that a table can have, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0.0 < value <= LARGEST else None

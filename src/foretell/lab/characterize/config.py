@@ -1,0 +1,355 @@
+"""From a TOML file to the points of a characterisation; every problem at once.
+
+    [run]          how: device, system, steps, warmup, timeout_s, profile, overlap
+    [base]         what every point has: model, plan, processes, nodes, micro_batch, micro_batches, seq_len
+    [vary]         the same names with lists: every combination
+    [[point]]      further points, each [base] with its own values
+    [model.NAME]   sizes of a model; other names are the catalogue's
+
+A plan is the text that every verb takes, and what it says is what runs; `allowed_plan` has what can.
+"""
+
+import hashlib
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.lab.characterize.models import STYLES, Sizes, sizes_of
+from foretell.lab.characterize.plans import plan_of, plan_problems
+from foretell.records import dataclass
+from foretell.specs.plan import Plan, parse_plan
+
+Device = Literal["auto", "cuda", "cpu"]
+TABLES = ("run", "base", "vary", "point", "model")
+WHOLE = ("processes", "nodes", "micro_batch", "micro_batches", "seq_len")
+"""Names of a point that are whole numbers."""
+TEXTS = ("model", "plan")
+"""Names of a point that are texts."""
+DEFAULTS: Mapping[str, Any] = {"plan": "", "processes": 1, "nodes": 1, "micro_batches": 1}
+MOST_POINTS = 10_000
+"""More points than anyone runs: a typing error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How points are run."""
+
+    device: Device = "auto"
+    """cuda (NCCL), cpu (gloo), or whichever there is."""
+    system: str = ""
+    """What predictions run with: an id of the catalogue, or a file of `calibrate fit`; empty: none."""
+    steps: int = 5
+    """Steps measured of each point, at least."""
+    seconds: float = 0.0
+    """How long steps are measured, at least."""
+    warmup: int = 3
+    """Steps before these, at least."""
+    warmup_s: float = 0.0
+    """How long a lone process warms up, at least: a card at its power limit holds another clock."""
+    timeout_s: float = 300.0
+    """Longest time without a sign of life before a run counts as hung."""
+    profile: bool = False
+    """Whether one more step of each point is traced by PyTorch's profiler."""
+    overlap: bool = True
+    """Whether data-parallel messages run behind the passes."""
+    memory_share: float = 1.0
+    """Share of the device's memory that a predicted point may take before it is left out."""
+    share_gpus: bool = False
+    """Whether processes may take turns on a GPU: messages and memory are as on several, times are not."""
+    threads: int = 0
+    """Threads of each process on a CPU; 0: the cores divided by the processes."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One training job to be measured."""
+
+    model: str
+    """The model's name."""
+    sizes: Sizes
+    """Its sizes."""
+    plan: Plan
+    """What runs, all degrees filled in."""
+    processes: int
+    """Processes of all nodes together."""
+    nodes: int
+    """Nodes that they stand on."""
+    micro_batches: int
+    """Micro-batches of each replica and step."""
+    seq_len: int
+    """Tokens of a sequence."""
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences of a step."""
+        return self.plan.dp * self.plan.micro_batch * self.micro_batches
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step."""
+        return self.global_batch * self.seq_len
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, the plan as its text."""
+        return {**_plain(self), "plan": str(self.plan), "sizes": asdict(self.sizes)}
+
+    @staticmethod
+    def of_dict(table: Mapping[str, Any]) -> "Point":
+        """Back from `to_dict`."""
+        return Point(
+            **{**table, "plan": parse_plan(table["plan"]), "sizes": Sizes(**table["sizes"])}
+        )
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        batch = f"{self.global_batch} x {self.seq_len}"
+        return f"{self.model}, {self.processes} processes, {batch}, {self.plan}"
+
+    def key(self, settings: Settings) -> str:
+        """What a finished point is known by: itself and all that changes what is measured."""
+        names = (
+            "device",
+            "steps",
+            "seconds",
+            "warmup",
+            "warmup_s",
+            "overlap",
+            "share_gpus",
+            "threads",
+        )
+        how = {n: getattr(settings, n) for n in names}
+        text = json.dumps([self.to_dict(), how], sort_keys=True)
+        return f"{self.model}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in fields(record)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A whole file."""
+
+    settings: Settings
+    """How."""
+    points: tuple[Point, ...]
+    """What, in the file's order; no point twice."""
+
+
+def read_config(given: str | Path | Mapping[str, Any]) -> Config:
+    """The points of a file or of its table; BadInput with all that is wrong."""
+    folder = Path.cwd()
+    if not isinstance(given, Mapping):
+        folder, given = Path(given).absolute().parent, _table(Path(given))
+    return _Reader(given, folder).config()
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+    except UnicodeDecodeError:
+        message = "is not UTF-8 text"
+    except (ValueError, RecursionError) as error:
+        message = f"is not TOML: {error}"
+    raise BadInput([Problem(path="config", value=str(path), message=message)])
+
+
+class _Reader:
+    """One reading, and what is wrong so far."""
+
+    def __init__(self, table: Mapping[str, Any], folder: Path) -> None:
+        self.table, self.folder = table, folder
+        self.problems: list[Problem] = []
+        self.known: dict[str, Sizes | None] = {}
+
+    def config(self) -> Config:
+        """The whole, or BadInput."""
+        for name, value in self.table.items():
+            if name not in TABLES:
+                self._bad(name, None, "no such table", TABLES)
+            elif not isinstance(value, list if name == "point" else Mapping):
+                self._bad(name, value, "is not a table" if name != "point" else "is not a list")
+        if self.problems:
+            raise BadInput(self.problems)
+        for name, sizes in self.table.get("model", {}).items():
+            self.known[name] = self._sizes(f"model.{name}", sizes)
+        settings = self._settings()
+        points = [p for path, row in self._rows() if (p := self._point(path, row)) is not None]
+        if not points and not self.problems:
+            self._bad("vary", None, "there is no point: [base], [vary] or [[point]] must name one")
+        if self.problems:
+            raise BadInput(self.problems)
+        return Config(settings=settings, points=tuple(dict.fromkeys(points)))
+
+    def _bad(
+        self, path: str, value: object, message: str, names: Sequence[str] | str | None = None
+    ) -> None:
+        near = None
+        if names is not None and not isinstance(names, str):
+            word = value if isinstance(value, str) else path.rpartition(".")[2]
+            near, names = nearest_name(word, names), ", ".join(names)
+        self.problems.append(
+            Problem(path=path, value=value, message=message, allowed=names, nearest=near)
+        )
+
+    def _settings(self) -> Settings:
+        given = dict(self.table.get("run", {}))
+        named = {f.name: f.default for f in fields(Settings)}
+        for name in [n for n in given if n not in named]:
+            self._bad(f"run.{name}", given.pop(name), "no such key", list(named))
+        for name, value in list(given.items()):
+            if not _fits(name, value, named[name]):
+                self._bad(f"run.{name}", given.pop(name), "not a usable value", _wants(name))
+        system = given.get("system", "")
+        if system and (self.folder / system).is_file():
+            given["system"] = str((self.folder / system).resolve())
+        return Settings(**given)
+
+    def _rows(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every combination of [vary] on [base], then the single points."""
+        base, vary = dict(self.table.get("base", {})), dict(self.table.get("vary", {}))
+        for name, values in list(vary.items()):
+            if not isinstance(values, list) or not values:
+                self._bad(f"vary.{name}", vary.pop(name), "is not a list of values")
+        if math.prod(len(v) for v in vary.values()) > MOST_POINTS:
+            self._bad("vary", None, f"more than {MOST_POINTS} points")
+            return []
+        rows = []
+        if vary or not self.table.get("point"):
+            rows = [
+                ("vary", {**base, **dict(zip(vary, values, strict=True))})
+                for values in itertools.product(*vary.values())
+            ]
+        for index, own in enumerate(self.table.get("point", [])):
+            if isinstance(own, Mapping):
+                rows.append((f"point[{index}]", {**base, **own}))
+            else:
+                self._bad(f"point[{index}]", own, "is not a table")
+        return rows
+
+    def _point(self, path: str, row: dict[str, Any]) -> Point | None:
+        before = len(self.problems)
+        for name, value in row.items():
+            if name not in (*WHOLE, *TEXTS):
+                self._bad(f"{path}.{name}", value, "no such key", (*TEXTS, *WHOLE))
+            elif name in TEXTS and not isinstance(value, str):
+                self._bad(f"{path}.{name}", value, "not a text")
+            elif name in WHOLE and (type(value) is not int or not 1 <= value <= 10**9):
+                self._bad(f"{path}.{name}", value, "not a whole number", "1 to 1e9")
+        for name in ("model", "seq_len"):
+            if name not in row:
+                self._bad(f"{path}.{name}", None, "missing")
+        if len(self.problems) > before:
+            return None
+        row = {**DEFAULTS, **row}
+        sizes = self._model(path, row["model"])
+        try:
+            plan = plan_of(row["plan"], row["processes"], row.get("micro_batch"))
+        except BadInput as error:
+            self.problems += error.problems
+            return None
+        if sizes is None:
+            return None
+        if row["processes"] % row["nodes"]:
+            self._bad(f"{path}.nodes", row["nodes"], f"do not divide {row['processes']} processes")
+        wrong = plan_problems(plan, sizes, row["processes"], row["seq_len"])
+        self.problems += [
+            Problem(path=f"{path}.{p.path}", value=p.value, message=p.message, allowed=p.allowed)
+            for p in wrong
+        ]
+        if len(self.problems) > before:
+            return None
+        names = ("model", "processes", "nodes", "micro_batches", "seq_len")
+        return Point(sizes=sizes, plan=plan, **{name: row[name] for name in names})
+
+    def _model(self, path: str, name: str) -> Sizes | None:
+        if name not in self.known:
+            self.known[name] = self._of_catalogue(path, name)
+        return self.known[name]
+
+    def _of_catalogue(self, path: str, name: str) -> Sizes | None:
+        from foretell.catalog import model
+
+        try:
+            found = sizes_of(model(name))
+        except BadInput as error:
+            self.problems += error.problems
+            return None
+        if found is None:
+            message = "is no plain decoder with a head of its own, which is what the runner builds"
+            self._bad(f"{path}.model", name, message, "a table [model.NAME] of sizes")
+        return found
+
+    def _sizes(self, path: str, table: Any) -> Sizes | None:
+        before = len(self.problems)
+        if not isinstance(table, Mapping):
+            self._bad(path, table, "is not a table")
+            return None
+        given = {"kv_heads": table.get("heads"), **table}
+        style = given.setdefault("style", "llama")
+        if style == "gpt":
+            given.setdefault("positions", 1024)
+        names = [f.name for f in fields(Sizes)]
+        for name, value in given.items():
+            if name not in names:
+                self._bad(f"{path}.{name}", value, "no such key", names)
+            elif name == "style" and value not in STYLES:
+                self._bad(f"{path}.style", value, "no such style", STYLES)
+            elif name != "style" and (type(value) is not int or not 1 <= value <= 10**9):
+                self._bad(f"{path}.{name}", value, "not a whole number", "1 to 1e9")
+        for name in ("hidden", "layers", "heads", "ffn", "vocab"):
+            if name not in given:
+                self._bad(f"{path}.{name}", None, "missing")
+        if len(self.problems) > before:
+            return None
+        sizes = Sizes(**given)
+        if sizes.hidden % (2 * sizes.heads):
+            self._bad(f"{path}.heads", sizes.heads, f"{sizes.hidden} is no even width for each")
+        if sizes.heads % sizes.kv_heads:
+            self._bad(f"{path}.kv_heads", sizes.kv_heads, f"{sizes.heads} heads cannot share them")
+        if sizes.positions and style == "llama":
+            self._bad(f"{path}.positions", sizes.positions, "llama's are rotary: it has no table")
+        return sizes if len(self.problems) == before else None
+
+
+def _fits(name: str, value: object, default: object) -> bool:
+    match name:
+        case "device":
+            return value in ("auto", "cuda", "cpu")
+        case "timeout_s" | "memory_share" | "seconds" | "warmup_s":
+            least = 0.0 if default == 0.0 else 1e-9
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            return number and least <= value < 1e6  # type: ignore[operator]
+        case "steps":
+            return type(value) is int and 1 <= value <= 10_000
+        case "warmup" | "threads":
+            return type(value) is int and 0 <= value <= 10_000
+    return isinstance(value, type(default))
+
+
+def _wants(name: str) -> str:
+    wants = {
+        "device": "auto, cuda, cpu",
+        "timeout_s": "seconds above 0",
+        "seconds": "seconds",
+        "warmup_s": "seconds",
+        "memory_share": "a share above 0",
+        "system": "an id or a file's name",
+        "steps": "a whole number from 1",
+    }
+    return wants.get(
+        name, "a whole number from 0" if name in ("warmup", "threads") else "true or false"
+    )

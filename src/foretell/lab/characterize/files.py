@@ -1,0 +1,82 @@
+"""The folder of a run: one file for each finished or failed point, and what processes are told.
+
+points/KEY.json     a finished point: every rank, every step
+failed/KEY.json     a point that failed, and why
+traces/             profiler traces, where asked for
+results.parquet     measured beside predicted, made from points/
+log.txt             what processes printed
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from foretell.lab.characterize.config import Settings
+from foretell.records import dataclass
+
+POINTS, FAILED = "points", "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the processes of one launch are told."""
+
+    out: str
+    """The folder."""
+    events: str
+    """The file of lines for the supervisor."""
+    settings: Settings
+    """How."""
+    points: tuple[Mapping[str, Any], ...]
+    """`key` and `point` of each."""
+
+    def write(self, path: Path) -> None:
+        """To a file."""
+        table = {
+            "out": self.out,
+            "events": self.events,
+            "settings": self.settings.to_dict(),
+            "points": list(self.points),
+        }
+        write_whole(path, json.dumps(table))
+
+    @staticmethod
+    def read(path: Path) -> "Task":
+        """Back from `write`."""
+        table = json.loads(path.read_text())
+        return Task(
+            out=table["out"],
+            events=table["events"],
+            settings=Settings(**table["settings"]),
+            points=tuple(table["points"]),
+        )
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write under another name and rename when it is on the disk."""
+    beside = path.with_name(f".{path.name}.part")
+    with beside.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def finished(folder: Path, key: str) -> dict[str, Any] | None:
+    """A finished point, or None; a torn file is none."""
+    return _table(folder / POINTS / f"{key}.json")
+
+
+def failed(folder: Path, key: str) -> dict[str, Any] | None:
+    """Why a point failed, or None."""
+    return _table(folder / FAILED / f"{key}.json")
+
+
+def _table(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

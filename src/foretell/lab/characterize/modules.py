@@ -1,0 +1,340 @@
+"""A decoder in pieces, plain or cut by tensor parallelism: table, layers, head with loss.
+
+Linear maps are cut by columns, then by rows, attention by heads, table and head by the vocabulary; entering
+and leaving such a region sends what sharding/tensor.py says. Weights that are wider than what products run in
+are cast where they are used, and the copy is not kept. torch is imported with this file.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from foretell.kernels.software import narrow_loss
+from foretell.lab.calibrate.measure.modules import angles, rotated
+from foretell.lab.characterize.groups import Groups
+from foretell.lab.characterize.models import Sizes
+from foretell.lab.characterize.shards import computing
+
+Angles = tuple[Tensor, Tensor]
+
+
+class Cut:
+    """The tensor-parallel ranks as modules see them."""
+
+    def __init__(self, groups: Groups) -> None:
+        plan = groups.plan
+        self.groups, self.parts, self.tokens = groups, plan.tp, plan.sp and plan.tp > 1
+        self.rank = groups.at["tp"]
+
+    def reduced(self, x: Tensor, what: str) -> Tensor:
+        """Added up over the ranks, in a tensor of its own."""
+        x = x.contiguous().clone()
+        self.groups.wait(self.groups.all_reduce("tp", what, x))
+        return x
+
+    def gathered(self, x: Tensor, what: str) -> Tensor:
+        """All tokens of all ranks: (batch, tokens, width)."""
+        part = x.transpose(0, 1).contiguous()
+        whole = part.new_empty((part.shape[0] * self.parts, *part.shape[1:]))
+        self.groups.wait(self.groups.all_gather("tp", what, part, whole))
+        return whole.transpose(0, 1)
+
+    def scattered(self, x: Tensor, what: str) -> Tensor:
+        """Added up over the ranks, this rank's tokens alone."""
+        whole = x.transpose(0, 1).contiguous()
+        part = whole.new_empty((whole.shape[0] // self.parts, *whole.shape[1:]))
+        self.groups.wait(self.groups.reduce_scatter("tp", what, whole, part))
+        return part.transpose(0, 1)
+
+
+class _Enter(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """Into a region without sequence parallelism: gradients are added up on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cut: Cut) -> Tensor:
+        """As it is."""
+        ctx.cut = cut
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
+        """Added up."""
+        return ctx.cut.reduced(slope, "activations back"), None
+
+
+class _Leave(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """Out of a region without sequence parallelism."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cut: Cut, what: str) -> Tensor:
+        """Added up."""
+        return cut.reduced(x, what)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
+        """As it is."""
+        return slope, None, None
+
+
+class _GatherLinear(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """Into a region with sequence parallelism: the gathered input is not kept but gathered again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, cut: Cut) -> Tensor:
+        """Gather, multiply."""
+        ctx.save_for_backward(x, weight)
+        ctx.cut, ctx.biased = cut, bias is not None
+        return functional.linear(cut.gathered(x, "activations"), *_cast(x, weight, bias))
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
+        """Gather again for the weight's gradient; the input's is scattered."""
+        x, weight = ctx.saved_tensors
+        whole = ctx.cut.gathered(x, "activations again")
+        dx = ctx.cut.scattered(slope @ weight.to(slope.dtype), "activations back")
+        rows = slope.flatten(0, 1)
+        dw = (rows.t() @ whole.flatten(0, 1)).to(weight.dtype)
+        return dx, dw, rows.sum(0).to(weight.dtype) if ctx.biased else None, None
+
+
+def _cast(x: Tensor, *weights: Tensor | None) -> list[Tensor | None]:
+    """Weights as their product with `x` takes them."""
+    return [None if weight is None else weight.to(x.dtype) for weight in weights]
+
+
+class _CastLinear(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """A linear map with weights wider than its products: the narrow copy is made again on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Cast, multiply."""
+        ctx.save_for_backward(x, weight)
+        ctx.biased = bias is not None
+        return functional.linear(x, *_cast(x, weight, bias))
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Gradients of weights in the weights' dtype."""
+        x, weight = ctx.saved_tensors
+        rows = slope.flatten(0, -2)
+        dw = (rows.t() @ x.flatten(0, -2)).to(weight.dtype)
+        dx = slope @ weight.to(slope.dtype)
+        return dx, dw, rows.sum(0).to(weight.dtype) if ctx.biased else None
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x times the weight, in the dtype of x."""
+    if weight.dtype == x.dtype:
+        return functional.linear(x, weight, bias)
+    return _CastLinear.apply(x, weight, bias)
+
+
+class _LeaveTokens(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """Out of a region with sequence parallelism."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cut: Cut) -> Tensor:
+        """Added up, own tokens kept."""
+        ctx.cut = cut
+        return cut.scattered(x, "activations")
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
+        """Gathered."""
+        return ctx.cut.gathered(slope, "activations back"), None
+
+
+def leave(x: Tensor, cut: Cut) -> Tensor:
+    """The end of a region."""
+    if cut.parts == 1:
+        return x
+    return _LeaveTokens.apply(x, cut) if cut.tokens else _Leave.apply(x, cut, "activations")
+
+
+class Columns(nn.Module):  # type: ignore[misc, unused-ignore]
+    """A linear map cut by its outputs, at the start of a region."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool, cut: Cut) -> None:
+        super().__init__()
+        self.cut = cut
+        self.weight = nn.Parameter(torch.empty(outputs // cut.parts, inputs))
+        self.bias = nn.Parameter(torch.empty(outputs // cut.parts)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Enter and multiply."""
+        if self.cut.tokens:
+            return _GatherLinear.apply(x, self.weight, self.bias, self.cut)
+        if self.cut.parts > 1:
+            x = _Enter.apply(x, self.cut)
+        return linear(x, self.weight, self.bias)
+
+
+class Rows(nn.Module):  # type: ignore[misc, unused-ignore]
+    """A linear map cut by its inputs, at the end of a region."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool, cut: Cut) -> None:
+        super().__init__()
+        self.cut = cut
+        self.weight = nn.Parameter(torch.empty(outputs, inputs // cut.parts))
+        self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply and leave."""
+        if self.cut.parts == 1:
+            return linear(x, self.weight, self.bias)
+        y = leave(linear(x, self.weight), self.cut)
+        return y if self.bias is None else y + self.bias.to(y.dtype)
+
+
+class _Rms(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """RMS norm that keeps its input and one number a token, as the fused kernel of GPUs does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, least: float) -> Tensor:
+        """x / sqrt(mean(x^2)) w."""
+        wide = x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + least)
+        ctx.save_for_backward(x, scale, weight)
+        return (wide * scale).to(x.dtype) * weight.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, None]:
+        """n = x s: dw = sum g n, dx = s (g w - n mean(g w n))."""
+        x, scale, weight = ctx.saved_tensors
+        normed, slope = x.float() * scale, slope.float()
+        dw = (slope * normed).flatten(0, -2).sum(0)
+        slope = slope * weight
+        dx = scale * (slope - normed * (slope * normed).mean(-1, keepdim=True))
+        return dx.to(x.dtype), dw.to(weight.dtype), None
+
+
+class Rms(nn.Module):  # type: ignore[misc, unused-ignore]
+    """RMS norm; PyTorch has one kernel for it on GPUs alone."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Over the last dim."""
+        if x.is_cuda:
+            return functional.rms_norm(x, (x.shape[-1],), self.weight.to(x.dtype), 1e-5)
+        return _Rms.apply(x, self.weight, 1e-5)
+
+
+class LayerNorm(nn.LayerNorm):  # type: ignore[misc, unused-ignore]
+    """PyTorch's, which on GPUs wants weights in the dtype of its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Over the last dim."""
+        weight, bias = _cast(x, self.weight, self.bias)
+        return functional.layer_norm(x, self.normalized_shape, weight, bias)
+
+
+def norm_of(sizes: Sizes) -> nn.Module:
+    """The model's normalisation."""
+    return Rms(sizes.hidden) if sizes.style == "llama" else LayerNorm(sizes.hidden)
+
+
+class Block(nn.Module):  # type: ignore[misc, unused-ignore]
+    """One layer."""
+
+    def __init__(self, sizes: Sizes, cut: Cut) -> None:
+        super().__init__()
+        self.llama = sizes.style == "llama"
+        self.heads, self.kv_heads = sizes.heads // cut.parts, sizes.kv_heads // cut.parts
+        self.width = sizes.head_dim
+        bias, wide = not self.llama, (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
+        self.first, self.second = norm_of(sizes), norm_of(sizes)
+        self.qkv = Columns(sizes.hidden, wide, bias, cut)
+        self.out = Rows(sizes.hidden, sizes.hidden, bias, cut)
+        self.up = Columns(sizes.hidden, sizes.ffn * (2 if self.llama else 1), bias, cut)
+        self.down = Rows(sizes.ffn, sizes.hidden, bias, cut)
+
+    def forward(self, x: Tensor, turns: Angles) -> Tensor:
+        """(batch, tokens, hidden) -> the same."""
+        x = x + self.out(self.attend(self.qkv(self.first(x)), turns))
+        inside = self.up(self.second(x))
+        if self.llama:
+            gate, value = inside.chunk(2, dim=-1)
+            return x + self.down(functional.silu(gate) * value)
+        return x + self.down(functional.gelu(inside, approximate="tanh"))
+
+    def attend(self, qkv: Tensor, turns: Angles) -> Tensor:
+        """Causal attention of this rank's heads."""
+        batch, tokens, _ = qkv.shape
+        heads, kv = self.heads, self.kv_heads
+        split = qkv.view(batch, tokens, heads + 2 * kv, self.width).transpose(1, 2)
+        q, k, v = split.split((heads, kv, kv), dim=1)
+        if self.llama:
+            # Rotated queries and keys are new tensors. So are the values: the joint product can go.
+            q, k, v = rotated(q, turns), rotated(k, turns), v.contiguous()
+        mixed = functional.scaled_dot_product_attention(
+            q, k, v, is_causal=True, enable_gqa=heads != kv
+        )
+        return mixed.transpose(1, 2).reshape(batch, tokens, heads * self.width)
+
+
+class Table(nn.Module):  # type: ignore[misc, unused-ignore]
+    """Token ids to hidden states."""
+
+    def __init__(self, sizes: Sizes, cut: Cut) -> None:
+        super().__init__()
+        self.cut, self.rows = cut, sizes.vocab // cut.parts
+        self.form = computing(cut.groups.plan)
+        self.weight = nn.Parameter(torch.empty(self.rows, sizes.hidden))
+        some = sizes.positions
+        self.positions = nn.Parameter(torch.empty(some, sizes.hidden)) if some else None
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Own rows, then those of the other ranks."""
+        cut = self.cut
+        if cut.parts == 1:
+            x = functional.embedding(ids, self.weight).to(self.form)
+        else:
+            own = ids - cut.rank * self.rows
+            here = (own >= 0) & (own < self.rows)
+            x = functional.embedding(own.clamp(0, self.rows - 1), self.weight).to(self.form)
+            x = leave(x * here[..., None], cut)
+        if self.positions is None:
+            return x
+        first = cut.rank * x.shape[1] if cut.tokens else 0
+        return x + self.positions[first : first + x.shape[1]].to(x.dtype)
+
+
+class Head(nn.Module):  # type: ignore[misc, unused-ignore]
+    """Last norm, scores, mean cross-entropy: in 32 bits where weights or a copy are, else as the scores."""
+
+    def __init__(self, sizes: Sizes, cut: Cut) -> None:
+        super().__init__()
+        self.cut, self.rows = cut, sizes.vocab // cut.parts
+        self.wide = not narrow_loss(cut.groups.plan)
+        self.norm = norm_of(sizes)
+        self.scores = Columns(sizes.hidden, sizes.vocab, False, cut)
+
+    def forward(self, x: Tensor, targets: Tensor) -> Tensor:
+        """The loss of a micro-batch."""
+        scores = self.scores(self.norm(x)).flatten(0, 1)
+        scores = scores.float() if self.wide else scores
+        if self.cut.parts == 1:
+            return functional.cross_entropy(scores, targets.flatten())
+        return self._cut_loss(scores, targets.flatten())
+
+    def _cut_loss(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """The same where every rank has some of the scores: three numbers a token are exchanged."""
+        cut = self.cut
+        most = scores.detach().amax(-1)
+        cut.groups.wait(cut.groups.all_reduce("tp", "loss", most, largest=True))
+        scores = scores - most[:, None]
+        total = _Leave.apply(scores.exp().sum(-1), cut, "loss")
+        own = targets - cut.rank * self.rows
+        here = (own >= 0) & (own < self.rows)
+        found = scores.gather(1, own.clamp(0, self.rows - 1)[:, None])[:, 0] * here
+        return (total.log() - _Leave.apply(found, cut, "loss")).mean()
+
+
+def turns_of(sizes: Sizes, seq_len: int, like: Tensor) -> Angles:
+    """Cosines and sines of positions."""
+    return angles(seq_len, sizes.head_dim, 0, like)

@@ -1,0 +1,154 @@
+"""What `foretell.estimate` says of a point: the step and its shares, memory, every message."""
+
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from foretell.api.training import estimate
+from foretell.errors import BadInput, Infeasible, Problem
+from foretell.kernels.memory import weight_bytes
+from foretell.lab.characterize.config import Point
+from foretell.lab.characterize.models import spec_of
+from foretell.records import dataclass
+from foretell.simulation.programs.collectives import Collective, step_collectives
+from foretell.simulation.programs.dealing import dealt_of
+from foretell.specs.plan import Plan, batch_of
+from foretell.specs.result import Estimate, Fits
+from foretell.specs.scenario import Scenario
+from foretell.training.late_gradients import is_late
+from foretell.training.step import evaluate_rows, stages_of_plans
+from foretell.training.tables import Stages, tables_of
+
+HELD = ("weights", "gradients", "states", "activations")
+"""What both sides count tensor by tensor; activations are those that layers keep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One rank of one pipeline stage."""
+
+    held_bytes: dict[str, float]
+    """Bytes at the peak: `HELD`, and buffers, allocator, framework."""
+    collectives: tuple[Collective, ...]
+    """Messages of a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """A point as predicted."""
+
+    step_s: float
+    """Time of a step."""
+    shares_s: dict[str, float]
+    """What it is made of on the slowest rank: forward, backward, optimizer, data, pipeline, other."""
+    low_s: float
+    """Low end of the 90 % interval."""
+    high_s: float
+    """High end."""
+    fits: Fits
+    """Whether it fits."""
+    peak_bytes: float
+    """What a chip must have."""
+    capacity_bytes: float
+    """What a chip has."""
+    allocated_bytes: float
+    """Of it, what tensors take."""
+    stages: tuple[Stage, ...]
+    """One rank of each pipeline stage."""
+    intervals: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """p50 and p90 of the step and of the peak."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, less the stages."""
+        names = (
+            "step_s",
+            "low_s",
+            "high_s",
+            "fits",
+            "peak_bytes",
+            "capacity_bytes",
+            "allocated_bytes",
+            "intervals",
+        )
+        return {**{n: getattr(self, n) for n in names}, "shares_s": dict(self.shares_s)}
+
+
+def predict(point: Point, system: str) -> Prediction:
+    """The point on a system, whether it fits or not."""
+    try:
+        found = estimate(
+            spec_of(point.sizes, point.model),
+            system=Path(system) if Path(system).is_file() else system,
+            gpus=point.processes,
+            global_batch=point.global_batch,
+            seq_len=point.seq_len,
+            plan=point.plan,
+        )
+    except Infeasible as error:
+        if not isinstance(error.answer, Estimate):
+            raise BadInput(error.problems) from None
+        found = error.answer
+    if found.scenario is None:
+        raise BadInput([Problem(path="", value=None, message="the estimate lacks its question")])
+    return _prediction(found, found.scenario, point)
+
+
+def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction:
+    plans = batch_of([point.plan])
+    tables = tables_of(scenario, plans)
+    rows = evaluate_rows(scenario, plans, tables)
+    stages = stages_of_plans(plans, tables)
+    many, slow = float(rows.micro_batches[0]), int(rows.slowest[0])
+    sends_s = many * float(rows.send_s[0, 0]) * (point.plan.pp > 1)
+    shares = {
+        "forward": many * float(stages.forward_s[0, slow]),
+        "backward": many * float(stages.backward_s[0, slow] + rows.sums_s[0, slow]),
+        "optimizer": float(rows.optimizer_s[0, slow]),
+        "data": float(rows.data_s[0, slow]),
+        "pipeline": sends_s + float(rows.bubble_s[0]),
+    }
+    shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
+    _, order = dealt_of(scenario, point.plan, tables, rows)
+    held = [_held(rows.memory, row) for row in order]
+    late = is_late(stages.late, plans, rows.micro_batches)
+    shown = [
+        {**h, **_largest(stages, row, point.plan, h)} if late else h
+        for h, row in zip(held, order, strict=True)
+    ]
+    sent = step_collectives(scenario, point.plan)
+    interval = found.interval
+    low, high = interval["p90"] if interval is not None else (found.step_s, found.step_s)
+    return Prediction(
+        step_s=found.step_s,
+        shares_s=shares,
+        low_s=float(low),
+        high_s=float(high),
+        fits=found.fits,
+        peak_bytes=found.peak_memory_bytes,
+        capacity_bytes=found.memory_capacity_bytes,
+        allocated_bytes=max(
+            sum(v for k, v in h.items() if k not in ("allocator", "framework")) for h in held
+        ),
+        stages=tuple(
+            Stage(held_bytes=h, collectives=tuple(c)) for h, c in zip(shown, sent, strict=True)
+        ),
+        intervals={
+            {"peak_memory_bytes": "peak_bytes"}.get(name, name): ends
+            for name, ends in found.intervals.items()
+            if name in ("step_s", "peak_memory_bytes")
+        },
+    )
+
+
+def _held(memory: Any, row: int) -> dict[str, float]:
+    names = (*HELD, "buffers", "allocator", "framework")
+    return {name: float(getattr(memory, name)[0, row]) for name in names}
+
+
+def _largest(stages: Stages, row: int, plan: Plan, held: dict[str, float]) -> dict[str, float]:
+    """Activations and gradients at their own peaks, which where gradients are made late is not the step's."""
+    gradients = weight_bytes(plan)[1] * float(stages.trained[0, row])
+    return {
+        "activations": max(held["activations"], float(stages.kept_bytes[0, row])),
+        "gradients": max(held["gradients"], gradients),
+    }

@@ -1,0 +1,219 @@
+"""What is kept of a trace's events, as columns: a few numbers each, whatever the event's text was."""
+
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from foretell.lab.characterize.traces.intervals import Times
+
+KEPT = ("kernel", "gpu_memcpy", "gpu_memset")
+"""Categories of what an accelerator runs."""
+LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime")
+"""Categories of calls into its driver."""
+OLD = {
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Operator": "cpu_op",
+    "Runtime": "cuda_runtime",
+}
+"""What releases of 2021 called their categories."""
+GPU_NOTE = "gpu_user_annotation"
+NOTE = "user_annotation"
+HOST_OP = "cpu_op"
+OWN_STREAMS = (
+    "compute", "tp-comm", "cp-comm", "ep-comm", "pp-comm", "dp-comm", "copy", "host",
+)  # fmt: skip
+"""Categories of traces that `foretell simulate` writes."""
+
+
+FARTHEST_US = 4e15
+"""Beyond this (a hundred years and more) a time is none; sums of two fit into 64 bits of nanoseconds."""
+
+
+class Table:
+    """Events of one kind: times, names and one more number each."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.starts, self.ends = array("q"), array("q")
+        self.names, self.threads, self.keys = array("q"), array("q"), array("q")
+
+    def add(self, start: int, end: int, name: int, thread: int, key: int) -> int:
+        """One more event, and its place."""
+        self.starts.append(start)
+        self.ends.append(end)
+        self.names.append(name)
+        self.threads.append(thread)
+        self.keys.append(key)
+        return len(self.starts) - 1
+
+    def column(self, name: str) -> Times:
+        """One of the columns."""
+        return np.asarray(np.frombuffer(getattr(self, name), np.int64))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+class Columns:
+    """One rank's events."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.names: dict[str, int] = {}
+        self.threads: dict[tuple[object, object], int] = {}
+        self.work, self.launches, self.ops = Table(), Table(), Table()
+        self.notes, self.gpu_notes, self.host = Table(), Table(), Table()
+        self.tables = {
+            HOST_OP: self.ops,
+            NOTE: self.notes,
+            GPU_NOTE: self.gpu_notes,
+            **dict.fromkeys(LAUNCHES, self.launches),
+        }
+        self.kinds = array("b")
+        """Of each piece of work, the place of its category in KEPT."""
+        self.dims: dict[int, tuple[int, int, int]] = {}
+        """Key of an operation -> rows, inputs and outputs of its matrix product."""
+        self.args: dict[int, Mapping[str, Any]] = {}
+        """Place of a collective in `work` or `notes` -> what the trace says of it."""
+        self.families: dict[int, str] = {}
+        """Place of work of our own traces -> family."""
+        self.passes: dict[int, str] = {}
+        """The same -> pass."""
+
+    def name(self, text: str) -> int:
+        """The number of a name."""
+        return self.names.setdefault(text, len(self.names))
+
+    def thread(self, event: Mapping[str, Any]) -> int:
+        """The number of an event's thread or stream."""
+        key = _plain(event.get("pid")), _plain(event.get("tid"))
+        return self.threads.setdefault(key, len(self.threads))
+
+    @property
+    def texts(self) -> list[str]:
+        """Names by number."""
+        return list(self.names)
+
+
+def _plain(value: Any) -> object:
+    """A process or thread as the trace names it; what is neither number nor text, as its text."""
+    return value if isinstance(value, int | str) else str(value)
+
+
+def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an event says of itself."""
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _key(value: Any) -> int:
+    """A number that events refer to each other by; -1 where it is none."""
+    usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    return value if usable else -1
+
+
+def nanoseconds(value: Any) -> int | None:
+    """A time of a trace, in microseconds, as whole nanoseconds; None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not -FARTHEST_US < value < FARTHEST_US:
+        return None
+    return round(value * 1000.0)
+
+
+def take(columns: Columns, event: Mapping[str, Any]) -> bool:
+    """Keep an event of the PyTorch profiler; False where it has no usable times."""
+    category = str(event.get("cat"))
+    category = OLD.get(category, category)
+    if category in KEPT:
+        return _take_work(columns, event, KEPT.index(category))
+    table = columns.tables.get(category)
+    if table is None:
+        return True
+    times = _times(event)
+    if times is None:
+        return False
+    args, name = _args(event), str(event.get("name", ""))
+    key = _key(args.get("correlation" if table is columns.launches else "External id"))
+    place = table.add(*times, columns.name(name), columns.thread(event), key)
+    if name in PRODUCTS and table is columns.ops:
+        dims = product_dims(name, args.get("Input Dims"))
+        if dims is not None:
+            columns.dims[key] = dims
+    elif table is columns.notes and _is_sent(name):
+        columns.args[place] = _sent_args(args)
+    return True
+
+
+def _take_work(columns: Columns, event: Mapping[str, Any], kind: int) -> bool:
+    times = _times(event)
+    if times is None:
+        return False
+    args = _args(event)
+    key = _key(args.get("correlation"))
+    name = columns.name(str(event.get("name", "")))
+    place = columns.work.add(*times, name, columns.thread(event), key)
+    columns.kinds.append(kind)
+    if "Collective name" in args:
+        columns.args[place] = _sent_args(args)
+    return True
+
+
+def take_own(columns: Columns, event: Mapping[str, Any]) -> bool:
+    """Keep an event of a trace of our own; False where it has no usable times."""
+    times = _times(event)
+    if times is None:
+        return False
+    category, name = event["cat"], columns.name(str(event.get("name", "")))
+    thread, args = columns.thread(event), _args(event)
+    if category == "host":
+        columns.host.add(*times, name, thread, -1)
+        return True
+    place = columns.work.add(*times, name, thread, OWN_STREAMS.index(category))
+    columns.kinds.append(1 if category == "copy" else 0)
+    if "family" in args:
+        columns.families[place] = str(args["family"])
+    if "pass" in args:
+        columns.passes[place] = str(args["pass"])
+    return True
+
+
+def _times(event: Mapping[str, Any]) -> tuple[int, int] | None:
+    start, length = nanoseconds(event.get("ts")), nanoseconds(event.get("dur", 0.0))
+    if start is None or length is None:
+        return None
+    # The profiler writes a length below zero for what it did not see the end of.
+    return start, start + max(length, 0)
+
+
+def _is_sent(name: str) -> bool:
+    return name.startswith("gloo:")
+
+
+PRODUCTS = {"aten::mm": 0, "aten::addmm": 1, "aten::_scaled_mm": 0}
+"""Operations that are a product of two matrices, and which of their inputs is the first of these."""
+SENT_KEYS = (
+    "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype", "Process Group Name",
+    "Process Group Description", "Input Dims", "Input type",
+)  # fmt: skip
+"""What the profiler says of a collective (torch/csrc/profiler/kineto_shim, saveNcclMeta)."""
+
+
+def _sent_args(args: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: args[key] for key in SENT_KEYS if key in args}
+
+
+def product_dims(name: str, dims: Any) -> tuple[int, int, int] | None:
+    """Rows, inputs and outputs of a matrix product, from the shapes that `record_shapes` leaves."""
+    first = PRODUCTS.get(name)
+    if first is None or not isinstance(dims, list) or len(dims) < first + 2:
+        return None
+    a, b = dims[first], dims[first + 1]
+    sides = [*a, *b] if isinstance(a, list) and isinstance(b, list) else []
+    if len(sides) != 4 or not all(isinstance(side, int) for side in sides):
+        return None
+    return sides[0], sides[1], sides[3]

@@ -1,0 +1,27 @@
+"""The published 2024 analytic model of transformer training (arXiv 2410.00273), exactly.
+
+It stands alone, as a baseline and as an oracle: `search` ranks the plans of one job, `evaluate`
+times given plans, `study` runs the whole published study, `render` shows a result as text. What the
+published code does differently from what it means is kept, named and switchable in `Quirks`.
+"""
+
+from foretell.lab.reference.records import CHIPS, MODELS, STRATEGIES, Quirks, StudyChip, StudyModel
+from foretell.lab.reference.report import render, render_study
+from foretell.lab.reference.search import SearchResult, evaluate, search
+from foretell.lab.reference.study import StudyResult, study
+
+__all__ = [
+    "CHIPS",
+    "MODELS",
+    "STRATEGIES",
+    "Quirks",
+    "SearchResult",
+    "StudyChip",
+    "StudyModel",
+    "StudyResult",
+    "evaluate",
+    "render",
+    "render_study",
+    "search",
+    "study",
+]

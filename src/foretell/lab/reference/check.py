@@ -1,0 +1,216 @@
+"""Arguments to a checked question: names resolved, numbers in range, every problem at once."""
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.lab.reference.iteration import Question
+from foretell.lab.reference.records import (
+    CHIPS,
+    MODELS,
+    Ints,
+    Quirks,
+    Strategy,
+    StudyChip,
+    StudyModel,
+)
+from foretell.lab.reference.rows import PLAN_COLUMNS, Cell, plans_of
+from foretell.lab.reference.space import Candidates
+
+MAX_GPUS = 1 << 20
+"""Largest job; beyond it ring latencies alone make the model meaningless, and products stay in
+int64."""
+MAX_FAST_DOMAIN = 1 << 16
+"""Largest fast domain."""
+MAX_GLOBAL_BATCH = 1 << 30
+"""Largest global batch in samples."""
+MAX_TOP = 1 << 20
+"""Most plans returned."""
+
+STRATEGY_NAMES: dict[str, Strategy] = {
+    "1d": "1d",
+    "2d": "2d",
+    "seqp": "2d-seqp",
+    "2d-seqp": "2d-seqp",
+}
+"""Strategies by the names that the command line shows, and by the published spelling."""
+
+MODEL_NAMES: dict[str, StudyModel] = {
+    name.lower().replace("_", "-"): model for name, model in MODELS.items()
+}
+"""Models by the names that the command line shows."""
+CHIP_NAMES: dict[str, StudyChip] = {name.lower(): chip for name, chip in CHIPS.items()}
+"""Chips by the names that the command line shows."""
+
+Bools = npt.NDArray[np.bool_]
+"""One answer for each plan."""
+_Value = TypeVar("_Value")
+
+
+def check_search(
+    *,
+    model: str | StudyModel,
+    strategy: str,
+    chip: str | StudyChip,
+    fast_domain: int,
+    gpus: int,
+    global_batch: int,
+    top: int,
+    quirks: Quirks | None,
+) -> tuple[Question, int, int]:
+    """The question, the GPU count and the number of plans wanted, or BadInput with all problems."""
+    problems: list[Problem] = []
+    found_model = _model(model, problems)
+    found_chip = _chip(chip, problems)
+    found_strategy = named("strategy", strategy, STRATEGY_NAMES, problems)
+    domain = whole("fast_domain", fast_domain, MAX_FAST_DOMAIN, problems)
+    count = whole("gpus", gpus, MAX_GPUS, problems)
+    batch = whole("global_batch", global_batch, MAX_GLOBAL_BATCH, problems)
+    kept = whole("top", top, MAX_TOP, problems)
+    check_quirks(quirks, problems)
+    if domain and count > domain and count % domain:
+        problems.append(_partial_domain(count, domain))
+    if problems or found_model is None or found_chip is None or found_strategy is None:
+        raise BadInput(problems)
+    question = Question(
+        model=found_model,
+        strategy=found_strategy,
+        chip=found_chip,
+        fast_domain=domain,
+        global_batch=batch,
+        quirks=quirks or Quirks(),
+    )
+    return question, count, kept
+
+
+def check_plans(question: Question, rows: Sequence[Mapping[str, Cell]]) -> Candidates:
+    """The rows as plans, or BadInput with everything that cannot be in any of them."""
+    problems: list[Problem] = []
+    for i, row in enumerate(rows):
+        for name in PLAN_COLUMNS:
+            cell = row.get(name)
+            number = int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+            if number is not None:
+                whole(f"plans.{i}.{name}", number, MAX_GLOBAL_BATCH, problems)
+    if problems:
+        raise BadInput(problems)
+    plans = plans_of(rows, question.strategy)
+    model, batch = question.model, question.global_batch
+    rules: list[tuple[str, Ints, Bools, str]] = [
+        ("pp", plans.pp, model.layers % plans.pp == 0, f"does not divide {model.layers} layers"),
+        ("tp", plans.m1, model.heads % plans.m1 == 0, f"does not divide {model.heads} heads"),
+        ("tp", plans.m1, model.embed % plans.m1 == 0, f"does not divide a width of {model.embed}"),
+        ("tp2", plans.m2, plans.m2 <= model.seq_len, f"is more than {model.seq_len} tokens"),
+        ("mbs", plans.b, plans.dp * plans.b <= batch, f"times dp is more than a batch of {batch}"),
+        ("nv_tp", plans.t1, plans.m1 % plans.t1 == 0, "does not divide its group"),
+        ("nv_tp2", plans.t2, plans.m2 % plans.t2 == 0, "does not divide its group"),
+        ("nv_dp", plans.nv_dp, plans.dp % plans.nv_dp == 0, "does not divide its group"),
+        ("nv_pp", plans.nv_pp, plans.pp % plans.nv_pp == 0, "does not divide its group"),
+    ]
+    problems = [
+        Problem(path=f"plans.{i}.{name}", value=int(values[i]), message=message)
+        for name, values, kept, message in rules
+        for i in np.nonzero(~kept)[0].tolist()
+    ]
+    if problems:
+        raise BadInput(problems)
+    return plans
+
+
+def whole(path: str, value: object, largest: int, problems: list[Problem]) -> int:
+    """A whole number from 1 to `largest`; 0 and a problem where it is not one."""
+    allowed = f"whole numbers from 1 to {largest}"
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # what is no integer raises
+    except TypeError:
+        number = 0
+    if isinstance(value, bool) or not 1 <= number <= largest:
+        problems.append(
+            Problem(path=path, value=value, message="is not a usable count", allowed=allowed)
+        )
+        return 0
+    return number
+
+
+def check_quirks(quirks: object, problems: list[Problem]) -> None:
+    """A Quirks record or nothing."""
+    if quirks is not None and not isinstance(quirks, Quirks):
+        problems.append(
+            Problem(path="quirks", value=quirks, message="is not a Quirks record", allowed="Quirks")
+        )
+
+
+def _partial_domain(gpus: int, fast_domain: int) -> Problem:
+    """A job larger than its domain must fill whole domains: placements multiply to the domain
+    exactly."""
+    near = max(round(gpus / fast_domain), 1) * fast_domain
+    return Problem(
+        path="gpus",
+        value=gpus,
+        message=f"does not fill whole fast domains of {fast_domain}",
+        allowed=f"at most {fast_domain}, or a multiple of it",
+        nearest=str(near),
+    )
+
+
+def named(
+    path: str, word: object, table: Mapping[str, _Value], problems: list[Problem]
+) -> _Value | None:
+    """What the word names, case and punctuation forgiven; None and a problem where it names
+    nothing."""
+    if isinstance(word, str):
+        plain = {_plain(name): value for name, value in table.items()}
+        if _plain(word) in plain:
+            return plain[_plain(word)]
+    problems.append(
+        Problem(
+            path=path,
+            value=word,
+            message="is not a name of the reference study",
+            allowed=", ".join(table),
+            nearest=nearest_name(word, table) if isinstance(word, str) else None,
+        )
+    )
+    return None
+
+
+def _plain(word: str) -> str:
+    """Lower case without dashes, underscores and blanks."""
+    return word.lower().translate({ord(ch): None for ch in "-_ "})
+
+
+def _model(model: object, problems: list[Problem]) -> StudyModel | None:
+    """A named model, or a record of whole positive sizes."""
+    if not isinstance(model, StudyModel):
+        return named("model", model, MODEL_NAMES, problems)
+    for name in ("seq_len", "embed", "heads", "layers"):
+        whole(f"model.{name}", getattr(model, name), MAX_GPUS, problems)
+    return model
+
+
+def _chip(chip: object, problems: list[Problem]) -> StudyChip | None:
+    """A named chip, or a record of positive finite rates; only latencies may be zero."""
+    if not isinstance(chip, StudyChip):
+        return named("chip", chip, CHIP_NAMES, problems)
+    for field in fields(chip):
+        value = getattr(chip, field.name)
+        if field.name == "name":
+            continue
+        may_be_zero = field.name.endswith("_s") and not field.name.endswith("_per_s")
+        number = isinstance(value, int | float) and math.isfinite(value)
+        if not number or value < 0 or (value == 0 and not may_be_zero):
+            problems.append(
+                Problem(
+                    path=f"chip.{field.name}",
+                    value=value,
+                    message="is not a usable number",
+                    allowed="finite and positive",
+                )
+            )
+    return chip

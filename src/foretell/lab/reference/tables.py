@@ -1,0 +1,119 @@
+"""The study's best plans, and the small helpers that the pages of findings share."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from foretell.lab.reference.records import Quirks
+from foretell.lab.reference.report import days
+from foretell.lab.reference.rows import Row
+from foretell.lab.reference.study import STUDY_CHIPS, STUDY_FAST_DOMAINS, STUDY_GPUS, run_study
+from foretell.records import dataclass
+
+GPT, VIT = "gpt3_1T", "vit_era5"
+"""The two models, as the published tables spell them."""
+ORDER = ("1d", "2d", "2d-seqp")
+"""Strategies in the order that tables show them."""
+SYSTEMS: tuple[tuple[str, int], ...] = tuple(
+    (chip, domain) for chip in STUDY_CHIPS for domain in STUDY_FAST_DOMAINS
+)
+"""The nine systems: a chip and its fast domain."""
+
+Key = tuple[str, str, str, int, int]
+"""Model, strategy, chip, fast domain, GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The fastest plan of every search of one study that found any."""
+
+    rows: dict[Key, Row]
+    """Rows by model, strategy, chip, fast domain and GPUs."""
+
+    def days(self, model: str, strategy: str, chip: str, domain: int, gpus: int) -> float | None:
+        """Days of the run with the fastest plan; None where nothing fits."""
+        row = self.rows.get((model, strategy, chip, domain, gpus))
+        return None if row is None else days(row)
+
+    def winner(self, model: str, chip: str, domain: int, gpus: int) -> tuple[float, str] | None:
+        """Days and name of the fastest strategy; None where nothing fits."""
+        found = [
+            (value, strategy)
+            for strategy in ORDER
+            if (value := self.days(model, strategy, chip, domain, gpus)) is not None
+        ]
+        return min(found, default=None)
+
+    def best(self, model: str, chip: str, domain: int, gpus: int) -> float:
+        """Days of the fastest strategy; infinite where nothing fits."""
+        found = self.winner(model, chip, domain, gpus)
+        return float("inf") if found is None else found[0]
+
+    def places(self, model: str) -> list[tuple[str, int, int]]:
+        """Chip, domain and GPUs of every job of the model that some strategy can run."""
+        return [
+            (chip, domain, gpus)
+            for chip, domain in SYSTEMS
+            for gpus in STUDY_GPUS
+            if self.winner(model, chip, domain, gpus)
+        ]
+
+
+def best_of(quirks: Quirks | None = None, workers: int = 2) -> Best:
+    """Run the whole study and keep the fastest plan of each search."""
+    rows = run_study(workers=workers, quirks=quirks, top=1).plans
+    return Best(rows={key_of(row): row for row in rows})
+
+
+def key_of(row: Row) -> Key:
+    """Which search a row answers."""
+    return (
+        str(row["model"]),
+        str(row["strategy"]),
+        str(row["system"]),
+        whole(row["nvs"]),
+        whole(row["n_gpus"]),
+    )
+
+
+def whole(cell: object) -> int:
+    """A cell that holds a whole number."""
+    assert isinstance(cell, int)
+    return cell
+
+
+def real(cell: object) -> float:
+    """A cell that holds a number."""
+    assert isinstance(cell, int | float)
+    return float(cell)
+
+
+def system_name(chip: str, domain: int) -> str:
+    """As the published outputs name their systems."""
+    return f"{chip}-NVS{domain}"
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def figure(value: float | None) -> str:
+    """Four significant digits, or a dash for what does not exist."""
+    return "–" if value is None else f"{value:#.4g}".rstrip(".")
+
+
+def span(values: Iterable[float], form: Callable[[float], str] = "{:.2f}".format) -> str:
+    """Smallest to largest."""
+    found = sorted(values)
+    low, high = form(found[0]), form(found[-1])
+    return low if low == high else f"{low}–{high}"
+
+
+def days_cell(best: Best, model: str, chip: str, domain: int, gpus: int) -> str:
+    """Days of the three strategies, the fastest in bold."""
+    winner = best.winner(model, chip, domain, gpus)
+    cells = []
+    for strategy in ORDER:
+        text = figure(best.days(model, strategy, chip, domain, gpus))
+        cells.append(f"**{text}**" if winner and strategy == winner[1] else text)
+    return " / ".join(cells)

@@ -1,0 +1,354 @@
+"""Training on line-aligned text: loss and perplexity on held-out lines, stopped and gone on at will.
+
+Defaults are the published settings of Anthe's code (arXiv 2305.10991): Adam (0.9, 0.98, 1e-9) at a
+constant rate of 3.16e-5, dropout 0.1, byte pairs of 32,000, at most 100 source and 101 target tokens,
+a tenth of the lines held out, stop after ten evaluations without a better loss, no label smoothing.
+Losses are means over tokens, padding left out; perplexity is their exponential.
+"""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretell.catalog.models import model as catalogue_model
+from foretell.interop.own_model import write_toml
+from foretell.lab.translate import folder as files
+from foretell.lab.translate.models import resized, with_form
+from foretell.lab.translate.settings import LATER, Settings, check
+from foretell.lab.translate.text import (
+    PAD,
+    Batch,
+    Encoded,
+    batches,
+    encode,
+    need_tokenizers,
+    need_torch,
+    read_pairs,
+    split,
+    train_tokenizer,
+)
+from foretell.specs.model import Model
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Report = Callable[[int, int], None]
+"""Called with the steps done and the most there can be."""
+Say = Callable[[str], None]
+"""Called with a line for who watches."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """How far a run is; what a checkpoint holds beside tensors."""
+
+    step: int = 0
+    """Steps done."""
+    epoch: int = 0
+    """The pass over the text that is under way."""
+    batch: int = 0
+    """Batches of it that are done."""
+    worse: int = 0
+    """Evaluations since the best one."""
+    best: float = math.inf
+    """Least held-out loss."""
+    seconds: float = 0.0
+    """Training time, evaluations left out."""
+    tokens: int = 0
+    """Target tokens trained on."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """Evaluations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What a run came to."""
+
+    folder: str
+    """Where it is."""
+    model: str
+    """The model's id."""
+    parameters: int
+    """Its weights."""
+    device: str
+    """Where it was trained."""
+    lines: dict[str, int]
+    """Pairs trained on, held out, blank and too long."""
+    vocab: int
+    """Byte pairs."""
+    steps: int
+    """Steps done."""
+    epochs: int
+    """Whole passes over the text."""
+    stopped: str
+    """Why it ended: steps, epochs or patience."""
+    held_out_loss: float
+    """Of the best evaluation, nats per token."""
+    perplexity: float
+    """Its exponential."""
+    train_s: float
+    """Time in training steps."""
+    target_tokens_per_s: float
+    """Target tokens trained on per second."""
+    history: list[dict[str, Any]]
+    """Every evaluation: step, train_loss, held_out_loss, perplexity."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+def train(
+    settings: Settings, out: Path, report: Report | None = None, say: Say | None = None
+) -> Trained:
+    """Train into a folder; where it has a run of the same settings, go on with that."""
+    check(settings)
+    need_torch()
+    need_tokenizers()
+    files.make_folder(out)
+    pairs = read_pairs(Path(settings.source), Path(settings.target))
+    parts = split(pairs, settings.held_out, settings.seed)
+    model, tokenizer = _prepared(settings, out, pairs, parts.train)
+    held_out = encode(tokenizer, parts.held_out, settings.max_source, settings.max_target)
+    text = encode(tokenizer, parts.train, settings.max_source, settings.max_target)
+    if not len(text) or not len(held_out):
+        what = "no line is short enough to train or to measure on"
+        raise files.bad("max_source", settings.max_source, what, "a larger limit")
+    lines = {
+        "train": len(text),
+        "held_out": len(held_out),
+        "blank": parts.blank,
+        "too_long": text.too_long + held_out.too_long,
+    }
+    run = Run(settings, out, model)
+    try:
+        stopped = run.through(text, held_out, report, say or (lambda line: None))
+    except KeyboardInterrupt:
+        run.save()
+        raise
+    return run.told(lines, stopped)
+
+
+def _prepared(
+    settings: Settings,
+    out: Path,
+    pairs: list[tuple[str, str]],
+    training: tuple[tuple[str, str], ...],
+) -> tuple[Model, "Tokenizer"]:
+    """Model and byte pairs of a new folder, or those of the run that it has."""
+    asked = {**asdict(settings), "text": _digest(pairs)}
+    before = files.read_settings(out)
+    if before is not None:
+        other = [k for k in asked if k not in LATER and asked[k] != before.get(k)]
+        if other:
+            what = f"has a run with other settings: {', '.join(other)}"
+            raise files.bad("out", str(out), what, "the same settings, or another folder")
+        return files.read_model(out), files.read_tokenizer(out)
+    vocab = settings.sizes.vocab
+    record = with_form(resized(catalogue_model(settings.model), settings.sizes), settings.form)
+    tokenizer = train_tokenizer(training, vocab or record.embedding.vocab)
+    files.written(out / files.TOKENIZER, lambda beside: tokenizer.save(str(beside)))
+    files.write_text(out / files.MODEL, write_toml(record))
+    files.write_json(out / files.SETTINGS, asked)
+    return record, tokenizer
+
+
+def _digest(pairs: list[tuple[str, str]]) -> str:
+    found = hashlib.sha256()
+    for pair in pairs:
+        found.update("\n".join(pair).encode() + b"\n")
+    return found.hexdigest()
+
+
+class Run:
+    """A run under way: module, optimizer and place."""
+
+    def __init__(self, settings: Settings, out: Path, model: Model) -> None:
+        import torch
+
+        from foretell import zoo
+
+        self.settings, self.out, self.record = settings, out, model
+        self.device = chosen_device(settings.device)
+        torch.manual_seed(settings.seed)
+        self.module = zoo.build(model, fused=True, dropout=settings.dropout).to(self.device)
+        self.optimizer = torch.optim.Adam(
+            self.module.parameters(), lr=settings.rate, betas=(0.9, 0.98), eps=1e-9
+        )
+        self.place, self._losses = Place(), list[tuple[float, int]]()
+        if (out / files.CHECKPOINT).exists():
+            self._load()
+
+    def save(self) -> None:
+        """A checkpoint of everything that the rest of the run depends on."""
+        import torch
+
+        record = {
+            "module": self.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "place": asdict(self.place),
+            "losses": self._losses,
+            "random": torch.get_rng_state(),
+            "cuda_random": torch.cuda.get_rng_state() if self.device == "cuda" else None,
+        }
+        files.save_tensors(self.out / files.CHECKPOINT, record)
+
+    def _load(self) -> None:
+        import torch
+
+        path = self.out / files.CHECKPOINT
+        found = files.load_tensors(path, self.device)
+        try:
+            self.module.load_state_dict(found["module"])
+            self.optimizer.load_state_dict(found["optimizer"])
+            self.place = Place(**found["place"])
+            self._losses = [(float(a), int(b)) for a, b in found["losses"]]
+            torch.set_rng_state(found["random"].cpu())
+            if self.device == "cuda" and found["cuda_random"] is not None:
+                torch.cuda.set_rng_state(found["cuda_random"].cpu())
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            raise files.bad("checkpoint", str(path), f"does not fit the run: {error}") from None
+
+    def through(self, text: Encoded, held_out: Encoded, report: Report | None, say: Say) -> str:
+        """Train until steps, epochs or patience end; gives which."""
+        s, place = self.settings, self.place
+        each = math.ceil(len(text) / s.batch)
+        most = min(s.steps or s.epochs * each, s.epochs * each)
+        while place.step < most:
+            if place.worse >= s.patience:
+                return "patience"
+            for batch in self._rest_of_epoch(text):
+                self._losses.append(self._step(batch))
+                place.step, place.batch = place.step + 1, place.batch + 1
+                if report is not None:
+                    report(place.step, most)
+                ended = place.batch == each
+                due = ended if s.evaluate_every is None else place.step % s.evaluate_every == 0
+                if due or place.step == most:
+                    self._evaluated(held_out, say)
+                if place.step % s.checkpoint_every == 0:
+                    self.save()
+                if place.step == most or place.worse >= s.patience:
+                    break
+            if place.batch == each:
+                place.epoch, place.batch = place.epoch + 1, 0
+        self.save()
+        if place.worse >= s.patience:
+            return "patience"
+        return "steps" if s.steps is not None and place.step >= s.steps else "epochs"
+
+    def _rest_of_epoch(self, text: Encoded) -> Iterator[Batch]:
+        order = self.settings.seed * 1_000_003 + self.place.epoch
+        yield from islice(batches(text, self.settings.batch, order), self.place.batch, None)
+
+    def _step(self, batch: Batch) -> tuple[float, int]:
+        """One step; (loss summed over tokens, tokens)."""
+        start = time.perf_counter()
+        self.module.train()
+        total, many = self._loss(batch)
+        (total / many).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        value = float(total.detach())
+        if not math.isfinite(value):
+            what = f"loss is {value} at step {self.place.step}: training has diverged"
+            raise files.bad("rate", self.settings.rate, what, "a smaller rate")
+        self.place.seconds += time.perf_counter() - start
+        self.place.tokens += many
+        return value, many
+
+    def _loss(self, batch: Batch) -> tuple[Any, int]:
+        """Cross-entropy summed over the target's tokens, and how many these are."""
+        import torch
+        from torch.nn import functional
+
+        source, target = (
+            torch.from_numpy(x).long().to(self.device) for x in (batch.source, batch.target)
+        )
+        half = self.settings.precision == "bf16"
+        with torch.autocast(self.device, torch.bfloat16, enabled=half):
+            scores = self.module(target[:, :-1], source, present_of(source)).scores
+        wanted = target[:, 1:].reshape(-1)
+        total = functional.cross_entropy(
+            scores.flatten(0, 1).float(), wanted, ignore_index=PAD, reduction="sum"
+        )
+        return total, int((batch.target[:, 1:] != PAD).sum())
+
+    def _evaluated(self, held_out: Encoded, say: Say) -> None:
+        """Loss on the held-out lines; the best weights are kept."""
+        place = self.place
+        loss = self.held_out_loss(held_out)
+        total, many = (sum(x) for x in zip(*self._losses, strict=True))
+        self._losses = []
+        row = {
+            "step": place.step,
+            "epoch": place.epoch,
+            "train_loss": total / many,
+            "held_out_loss": loss,
+            "perplexity": math.exp(min(loss, 700.0)),
+            "train_s": place.seconds,
+        }
+        place.history.append(row)
+        place.worse = 0 if loss < place.best else place.worse + 1
+        if loss < place.best:
+            place.best = loss
+            files.save_tensors(self.out / files.BEST, {"module": self.module.state_dict()})
+        self.save()
+        lines = "".join(json.dumps(one) + "\n" for one in place.history)
+        files.write_text(self.out / files.HISTORY, lines)
+        say(
+            f"step {place.step:,}: training loss {row['train_loss']:.3f}, held-out loss {loss:.3f}, "
+            f"perplexity {row['perplexity']:,.2f}"
+        )
+
+    def held_out_loss(self, held_out: Encoded) -> float:
+        """Mean over all tokens of the held-out lines."""
+        import torch
+
+        self.module.eval()
+        with torch.no_grad():
+            found = [self._loss(batch) for batch in batches(held_out, self.settings.batch, None)]
+        return float(sum(float(total) for total, _ in found) / sum(many for _, many in found))
+
+    def told(self, lines: dict[str, int], stopped: str) -> Trained:
+        """The answer."""
+        place = self.place
+        return Trained(
+            folder=str(self.out),
+            model=self.record.id,
+            parameters=sum(p.numel() for p in self.module.parameters()),
+            device=self.device,
+            lines=lines,
+            vocab=self.record.embedding.vocab,
+            steps=place.step,
+            epochs=place.epoch,
+            stopped=stopped,
+            held_out_loss=place.best,
+            perplexity=math.exp(min(place.best, 700.0)),
+            train_s=place.seconds,
+            target_tokens_per_s=place.tokens / max(place.seconds, 1e-9),
+            history=place.history,
+        )
+
+
+def present_of(source: Any) -> Any:
+    """Where a padded source has tokens; none where it has them everywhere, which is faster."""
+    present = source != PAD
+    return None if bool(present.all()) else present
+
+
+def chosen_device(asked: str) -> str:
+    """cuda where there is one, unless a device is named; BadInput where it is not there."""
+    import torch
+
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise files.bad("device", asked, "torch finds no GPU here", "cpu, auto")
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return asked

@@ -1,0 +1,157 @@
+"""Tables of the documentation over measured data, which is not part of the repository.
+
+`python -m foretell.lab.validate.published FOLDER` writes them: the scoreboard of docs/accuracy.md, and the
+errors of docs/memory.md, docs/serving.md and docs/model/collectives.md, each between its marks. Where the
+data is, a test holds the pages to it.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from foretell.lab.calibrate.collectives import PRINTED
+from foretell.lab.validate.collectives import score_collectives
+from foretell.lab.validate.memory import score_memory, score_memory_rows
+from foretell.lab.validate.published import Sections, with_written
+from foretell.lab.validate.serving import score_serving
+from foretell.lab.validate.training import allocated, score_training
+from foretell.lab.validate.training_rows import Row, read_rows
+
+SERVED: tuple[tuple[str, str, str], ...] = (
+    ("decode_step", "tpot", "single decode steps on one H200"),
+    ("prefill", "ttft", "single prompts on one H200"),
+    ("static_batch_latency", "ttft", "static batches: first token"),
+    ("static_batch_latency", "tpot", "static batches: further tokens"),
+    ("static_batch_latency", "e2e", "static batches: whole"),
+    ("static_batch_throughput", "throughput", "static batches: throughput"),
+    ("first_token_latency", "ttft", "first tokens of static batches by themselves"),
+    ("online_concurrency", "tpot", "fixed concurrency: time per token"),
+    ("online_concurrency", "ttft", "fixed concurrency: time to the first token"),
+    ("online_concurrency", "throughput", "fixed concurrency: throughput"),
+    ("max_throughput", "throughput", "offline maximum throughput"),
+)
+"""Kind of row, metric, and what the page calls them."""
+SIZES = {
+    "below_64kib": "below 64 KiB",
+    "64kib_to_16mib": "64 KiB to 16 MiB",
+    "from_16mib": "from 16 MiB",
+}
+"""Groups of message sizes, and what the page calls them."""
+
+
+@lru_cache(maxsize=2)
+def training_scores(data: Path) -> Mapping[str, Any]:
+    """Scores of the table of training runs."""
+    return score_training(data / "training" / "measured_runs.csv.gz").to_dict()
+
+
+@lru_cache(maxsize=2)
+def serving_scores(data: Path) -> Mapping[str, Any]:
+    """Scores of the table of services."""
+    return score_serving(data / "inference" / "measured_serving.csv.gz").to_dict()
+
+
+def scoreboard(data: Path) -> str:
+    """Every source, chip, framework, family and precision of the training runs."""
+    scores = training_scores(data)
+    said = (
+        f"{scores['scored']:,} of {scores['rows_with_target']:,} rows with a target are predicted "
+        f"({scores['supported_share']:.1%}). Over {scores['sources']} sources of grades A and B the median "
+        f"of the median errors is {scores['median_of_sources']:.1%}, their mean "
+        f"{scores['mean_of_sources']:.1%}; {scores['inside_p90']:.0%} of all rows lie in the 90 % interval."
+    )
+    lines = [said]
+    for key in ("by_source", "by_chip", "by_framework", "by_family", "by_precision"):
+        lines += ["", f"| {key.removeprefix('by_')} | rows | median error | signed | in 90 % |"]
+        lines.append("|---|---|---|---|---|")
+        lines += [
+            f"| {name} | {s['rows']:,} | {s['median_ape']:.1%} | {s['median_error']:+.1%} | "
+            f"{s['inside_p90']:.0%} |"
+            for name, s in scores[key].items()
+        ]
+    return "\n".join(lines)
+
+
+def memory_text(data: Path) -> str:
+    """Peaks that runs print beside ours, and what is said of runs that ran out of memory."""
+    rows = {row.id: row for row in read_rows(data / "training" / "measured_runs.csv.gz")}
+    groups: dict[str, list[tuple[Row, float]]] = {}
+    for one in training_scores(data)["memory_predictions"]:
+        row = rows[one["id"]]
+        if row.quality == "C":  # a trend, not a figure
+            continue
+        error = one["predicted"] / one["measured"] - 1.0
+        groups.setdefault(row.source, []).append((row, error))
+    lines = ["| runs | what they print | median error | signed |", "|---|---|---|---|"]
+    for source, some in sorted(groups.items(), key=lambda group: -len(group[1])):
+        errors = [error for _, error in some]
+        printed = "allocated" if allocated(some[0][0]) else "reserved"
+        lines.append(
+            f"| {len(some):,} of {source} | {printed} | {median(map(abs, errors)):.1%} | "
+            f"{median(errors):+.1%} |"
+        )
+    failed = score_memory(data / "training" / "out_of_memory_runs.csv.gz").to_dict()
+    ran = score_memory_rows(
+        [row for row in rows.values() if row.framework_id == "nanotron"]
+    ).to_dict()
+    said = (
+        f"Of {failed['scored']:,} nanotron runs that ran out of memory "
+        f"{failed['said_not_to_fit'] / failed['scored']:.1%} are said not to fit, of the "
+        f"{ran['scored']:,} that ran {ran['said_to_fit'] / ran['scored']:.1%} are said to fit."
+    )
+    return "\n".join([*lines, "", said])
+
+
+def serving_text(data: Path) -> str:
+    """Median errors of services by kind of row and metric."""
+    scores = serving_scores(data)
+    lines = ["| rows | what | median error | signed |", "|---|---|---|---|"]
+    for kind, metric, said in SERVED:
+        found = scores["by_kind"][kind][metric]
+        lines.append(
+            f"| {found['rows']:,} | {said} | {found['median_ape']:.1%} | {found['median_error']:+.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def collectives_text(data: Path) -> str:
+    """Median errors of collectives between nodes by size, kind and system."""
+    return _collectives(
+        data / "network" / "nccl_multinode.csv.gz", ("by_size", "by_kind", "by_system")
+    )
+
+
+def fabrics_text(data: Path) -> str:
+    """The same of logs in print on other fabrics, by size and system."""
+    del data
+    return _collectives(PRINTED, ("by_size", "by_system"))
+
+
+def _collectives(table: Path, groups: Sequence[str]) -> str:
+    scores = score_collectives(table).to_dict()
+    lines = ["| collectives | rows | median error | signed | in 90 % |", "|---|---|---|---|---|"]
+    for key in groups:
+        names = SIZES if key == "by_size" else {}
+        lines += [
+            f"| {names.get(name, name)} | {s['rows']:,} | {s['median_ape']:.1%} | "
+            f"{s['median_error']:+.1%} | {s['inside_p90']:.0%} |"
+            for name, s in scores[key].items()
+        ]
+    return "\n".join(lines)
+
+
+SECTIONS: Sections = (
+    ("docs/accuracy.md", "scoreboard", scoreboard),
+    ("docs/memory.md", "memory", memory_text),
+    ("docs/serving.md", "serving", serving_text),
+    ("docs/model/collectives.md", "collectives", collectives_text),
+    ("docs/model/collectives.md", "fabrics", fabrics_text),
+)
+"""Page, name of its section, and what writes it."""
+
+
+def with_sections(root: Path, data: Path) -> dict[Path, str]:
+    """The pages of a repository as the data gives them today."""
+    return with_written(root, SECTIONS, data)

@@ -1,0 +1,240 @@
+"""Runs in print, predicted: the table of the README and docs/accuracy.md, and the rows of the page.
+
+`python -m foretell.lab.validate.published` renders all from published.toml (the rows: stored_steps.py);
+with a folder of measured data as its argument it also renders what pages say of all of that (pages.py).
+"""
+
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from foretell.errors import ProblemsError
+from foretell.inputs.question import ask, plan_of
+from foretell.lab.validate import published_serving as served
+from foretell.lab.validate import stored_steps as kept
+from foretell.lab.validate.training_model import Cells, dense
+from foretell.records import dataclass
+from foretell.search.plan_checks import check_choices
+from foretell.specs.model import Model
+from foretell.training.answer import answer_of
+
+FILE = Path(__file__).parent / "published.toml"
+START, END = "<!-- generated: accuracy -->", "<!-- end -->"
+"""Marks in a page between which the table stands."""
+RUNS_START = "<!-- generated: runs -->"
+"""Mark in docs/accuracy.md after which every run stands."""
+Table = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One published step beside ours."""
+
+    table: str
+    """Which table it stands in."""
+    source: str
+    """Where it is printed."""
+    model: str
+    """Model id."""
+    chip: str
+    """The chip's generation and id."""
+    gpus: int
+    """Chips."""
+    global_batch: int
+    """Sequences per step."""
+    seq_len: int
+    """Tokens per sequence."""
+    plan: str
+    """The plan."""
+    measured_s: float
+    """Step time in print, or what the printed rate implies."""
+    predicted_s: float | None
+    """Ours; None where a part of the plan is not modelled."""
+
+    @property
+    def error(self) -> float | None:
+        """Signed relative error: positive where we say slower; None where we say nothing."""
+        return None if self.predicted_s is None else self.predicted_s / self.measured_s - 1.0
+
+
+@lru_cache(maxsize=1)
+def runs() -> tuple[Run, ...]:
+    """Every run of the file, predicted with its published plan."""
+    file = tomllib.loads(FILE.read_text())
+    shapes = file.get("shape", {})
+    return tuple(_predict(table, run, shapes) for table in file["table"] for run in table["runs"])
+
+
+def _predict(table: Table, run: Table, shapes: Table) -> Run:
+    seq_len = int(run.get("seq_len") or table["seq_len"])
+    model = str(run["model"])
+    scenario = ask(
+        model=shape_model(model, shapes[model], seq_len) if model in shapes else model,
+        system=str(table["system"]),
+        gpus=int(run["gpus"]),
+        global_batch=int(run["global_batch"]),
+        seq_len=seq_len,
+        settings=tuple(str(s) for s in table.get("set", ())),
+    )
+    plan = plan_of(scenario, f"{table['common']} {run['plan']}")
+    try:
+        check_choices(scenario, plan)
+        predicted: float | None = answer_of(scenario, plan, chosen=False).step_s
+    except ProblemsError:
+        predicted = None
+    measured = run.get("step_s")
+    if measured is None:
+        rate = float(run["tokens_per_s_per_gpu"]) * scenario.job.gpus
+        measured = scenario.job.tokens_per_step / rate
+    return Run(
+        table=str(table["title"]),
+        source=str(table["source"]),
+        model=model,
+        chip=f"{scenario.system.chip.architecture}: {scenario.system.chip.id}",
+        gpus=scenario.job.gpus,
+        global_batch=scenario.job.global_batch,
+        seq_len=seq_len,
+        plan=str(plan),
+        measured_s=float(measured),
+        predicted_s=predicted,
+    )
+
+
+def shape_model(name: str, shape: Table, seq_len: int) -> Model:
+    """A dense model of a published shape: layers, hidden, heads, kv_heads, ffn, vocab, gated, tied."""
+    cells = Cells(
+        name=name,
+        family="dense",
+        params_b=None,
+        layers=shape["layers"],
+        hidden=shape["hidden"],
+        heads=shape["heads"],
+        kv_heads=shape.get("kv_heads"),
+        ffn=shape.get("ffn"),
+        experts=None,
+        top_k=None,
+        vocab=shape["vocab"],
+        positions=seq_len,
+    )
+    return dense(cells, bool(shape["gated"]), bool(shape["tied"]))
+
+
+def grouped(some: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs by their table."""
+    groups: dict[str, list[Run]] = {}
+    for run in some:
+        groups.setdefault(run.table, []).append(run)
+    return groups
+
+
+def by_generation(some: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs by the generation of their chips, whose ids and sources the key counts; two sources or more."""
+    groups: dict[str, list[Run]] = {}
+    for run in some:
+        groups.setdefault(run.chip.split(":")[0], []).append(run)
+    named = {}
+    for generation, group in groups.items():
+        chips = sorted({run.chip.split(": ")[1].split("-")[0].upper() for run in group})
+        sources = len({run.source for run in group})
+        if sources > 1:
+            named[f"{', '.join(chips)} ({generation}), {sources} sources"] = group
+    return named
+
+
+def accuracy_table(groups: Mapping[str, Sequence[Run]]) -> str:
+    """A Markdown table: one line per group of runs."""
+    lines = [
+        "| published runs | runs | median error | from | to |",
+        "|---|---|---|---|---|",
+    ]
+    for title, group in groups.items():
+        errors = [run.error for run in group if run.error is not None]
+        if not errors:
+            continue
+        size = median(abs(e) for e in errors)
+        lines.append(
+            f"| {title} | {len(errors)} | {size:.0%} | {min(errors):+.0%} | {max(errors):+.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def runs_text(some: Iterable[Run]) -> str:
+    """Every run as Markdown: a table for each published one, with its citation."""
+    parts = []
+    for title, group in grouped(some).items():
+        parts += [f"### {title}", "", f"{group[0].source}.", ""]
+        parts += [
+            "| model | chips | batch x sequence | plan | in print | ours | error |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for run in group:
+            ours = "-" if run.predicted_s is None else f"{run.predicted_s:.3g} s"
+            error = "not modelled" if run.error is None else f"{run.error:+.0%}"
+            parts.append(
+                f"| {run.model} | {run.gpus} | {run.global_batch} x {run.seq_len} | `{run.plan}` | "
+                f"{run.measured_s:.3g} s | {ours} | {error} |"
+            )
+        parts.append("")
+    return "\n".join(parts).rstrip()
+
+
+def between(page: str, start: str, text: str) -> str:
+    """The page with a text between a mark and the end that follows it; as it is where the mark is not."""
+    if start not in page:
+        return page
+    before, _, rest = page.partition(start)
+    _, _, after = rest.partition(END)
+    return f"{before}{start}\n{text}\n{END}{after}"
+
+
+Sections = Sequence[tuple[str, str, Callable[[Path], str]]]
+"""Pages of a repository, names of their sections, and what writes them."""
+
+
+def with_written(root: Path, sections: Sections, given: Path) -> dict[Path, str]:
+    """The pages with what their sections say of `given` today; a page may have several sections."""
+    pages: dict[Path, str] = {}
+    for name, section, write in sections:
+        path = root / name
+        page = pages.get(path) or path.read_text()
+        pages[path] = between(page, f"<!-- generated: {section} -->", write(given))
+    return pages
+
+
+def with_table(page: str) -> str:
+    """The README with a fresh short table between its marks."""
+    return between(page, START, accuracy_table(by_generation(runs())))
+
+
+def with_runs(page: str) -> str:
+    """docs/accuracy.md with its tables of today."""
+    page = between(page, START, accuracy_table(grouped(runs())))
+    page = between(page, served.START, served.short_text(served.services()))
+    page = between(page, served.ROWS_START, served.long_text(served.services()))
+    return between(page, RUNS_START, runs_text(runs()))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Render README.md and pages of docs/ of the repository that this file stands in."""
+    root = Path(__file__).parents[4]
+    readme, page = root / "README.md", root / "docs" / "accuracy.md"
+    readme.write_text(with_table(readme.read_text()))
+    page.write_text(with_runs(page.read_text()))
+    kept.FILE.write_text(kept.kept_text(runs()), encoding="ascii")
+    from foretell.lab.validate.own_runs import with_steps
+
+    for path, text in with_steps(root).items():
+        path.write_text(text)
+    if arguments:
+        from foretell.lab.validate.pages import with_sections
+
+        for path, text in with_sections(root, Path(arguments[0])).items():
+            path.write_text(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

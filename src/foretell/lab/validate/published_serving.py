@@ -1,0 +1,146 @@
+"""Services in print, predicted: what docs/accuracy.md tells of chips, engines and formats beside the tables.
+
+`python -m foretell.lab.validate.published` renders the page from published_serving.toml, which is compiled by
+hand: model, chip, engine, formats, load and one figure of each row. Rows are understood and predicted as
+those of `foretell validate serving`.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predicted
+from foretell.lab.calibrate.serving_rows import Row
+from foretell.records import dataclass
+
+FILE = Path(__file__).parent / "published_serving.toml"
+COLUMNS = (
+    "model", "gpu", "n_gpus", "framework", "version", "precision", "kv_precision", "batch", "isl",
+    "osl", "printed",
+)  # fmt: skip
+"""What the cells of a row are."""
+METRICS: Mapping[str, str] = {
+    "tokens_per_s": "throughput", "ttft_ms": "ttft", "tpot_ms": "tpot", "e2e_ms": "e2e",
+}  # fmt: skip
+"""Field of a row that has its figure -> our name of it."""
+UNITS: Mapping[str, str] = {"throughput": "tokens/s"}
+"""Units of figures that are no milliseconds."""
+START, ROWS_START = "<!-- generated: services -->", "<!-- generated: services-rows -->"
+"""Marks in docs/accuracy.md after which the short and the long table stand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """One published figure beside ours."""
+
+    table: str
+    """Which table it stands in."""
+    source: str
+    """Where it is printed."""
+    row: Row
+    """What was served, on what and how."""
+    metric: str
+    """throughput, ttft, tpot or e2e."""
+    printed: float
+    """The figure in print: output tokens a second, or milliseconds."""
+    ours: float
+    """The same as predicted."""
+    profile: str
+    """The engine profile that it was predicted by."""
+
+    @property
+    def error(self) -> float:
+        """Signed relative error of the time: positive where we say slower."""
+        ratio = self.ours / self.printed
+        return (1.0 / ratio if self.metric == "throughput" else ratio) - 1.0
+
+
+@lru_cache(maxsize=1)
+def services() -> tuple[Service, ...]:
+    """Every row of the file, predicted."""
+    tables = tomllib.loads(FILE.read_text())["table"]
+    return tuple(_predict(table, cells) for table in tables for cells in table["rows"])
+
+
+def _predict(table: Mapping[str, Any], cells: Sequence[Any]) -> Service:
+    told = dict(zip(COLUMNS, cells, strict=True))
+    printed = float(told.pop("printed"))
+    row = _row(table, told, printed)
+    case = case_of(row)
+    metric = METRICS[table["metric"]]
+    return Service(
+        table=str(table["title"]),
+        source=str(table["source"]),
+        row=row,
+        metric=metric,
+        printed=printed,
+        ours=in_their_unit(case, predicted(case))[metric],
+        profile=case.profile.id,
+    )
+
+
+def _row(table: Mapping[str, Any], told: Mapping[str, Any], printed: float) -> Row:
+    """The cells as a row of a table of services; no batch is an endless queue."""
+    blank = dict.fromkeys(
+        ("rate", "tokens_per_s", "tokens_per_s_per_gpu", "ttft_ms", "tpot_ms", "e2e_ms")
+    )
+    values = {**blank, table["metric"]: printed, **told, "batch": told["batch"] or None}
+    return Row(
+        id=str(table["title"]),
+        kind=str(table["kind"]),
+        tp=int(table.get("chips_each", told["n_gpus"])),
+        pp=1,
+        dp=1,
+        ep=1,
+        notes="",
+        source=str(table["source"]),
+        **values,
+    )
+
+
+def grouped(some: Iterable[Service]) -> dict[str, list[Service]]:
+    """Services by their table."""
+    groups: dict[str, list[Service]] = {}
+    for one in some:
+        groups.setdefault(one.table, []).append(one)
+    return groups
+
+
+def short_text(some: Iterable[Service]) -> str:
+    """A line for each table: rows, median error without and with its sign, least and most."""
+    lines = ["| services in print | rows | median error | signed | from | to |"]
+    lines.append("|---|---|---|---|---|---|")
+    for title, group in grouped(some).items():
+        errors = [one.error for one in group]
+        size = median(abs(e) for e in errors)
+        lines.append(
+            f"| {title} | {len(errors)} | {size:.0%} | {median(errors):+.0%} | "
+            f"{min(errors):+.0%} | {max(errors):+.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def long_text(some: Iterable[Service]) -> str:
+    """Every row as Markdown: a table for each published one, with its citation."""
+    parts: list[str] = []
+    for title, group in grouped(some).items():
+        metric, unit = group[0].metric, UNITS.get(group[0].metric, "ms")
+        parts += [f"### {title}", "", f"{group[0].source}.", ""]
+        parts.append(
+            f"| model | chips | batch | in, out | profile | {metric} in print ({unit}) | ours | error |"
+        )
+        parts.append("|---|---|---|---|---|---|---|---|")
+        parts += [_line(one) for one in group] + [""]
+    return "\n".join(parts).rstrip()
+
+
+def _line(one: Service) -> str:
+    row = one.row
+    batch = "queue" if row.batch is None else f"{row.batch:g}"
+    return (
+        f"| {row.model} | {row.n_gpus} {row.gpu} | {batch} | {row.isl:g}, {row.osl:g} | "
+        f"{one.profile} | {one.printed:,.5g} | {one.ours:,.5g} | {one.error:+.0%} |"
+    )

@@ -1,0 +1,254 @@
+"""Published serving results beside our predictions: `validate serving`.
+
+One prediction for each row and metric (ttft, tpot, e2e in milliseconds; throughput in output tokens a second,
+in total, or of one chip where a row has no other), or the reason why a row is unsupported. `by_kind` tells
+kind -> metric -> rows and errors.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from foretell.catalog.engines import knows_kind, profiles
+from foretell.errors import ProblemsError
+from foretell.lab.calibrate.serving_cases import (
+    Case,
+    Unsupported,
+    case_of,
+    in_their_unit,
+    measured,
+    predicted_all,
+)
+from foretell.lab.calibrate.serving_fit import LOADED, left_out_profile
+from foretell.lab.calibrate.serving_rows import Row, read_rows
+from foretell.lab.validate.scores import Prediction, Scores, score, scores_of
+from foretell.lab.validate.serving_simulation import PLAYED, played_figures
+from foretell.serving.serve import TO_P90, expected_errors
+from foretell.specs.engine import EngineProfile
+
+THROUGHPUT_ERROR = 0.09
+"""Median error of throughputs and whole latencies where a profile has none of its own."""
+NO_SOURCE = "not told"
+"""The source of rows that name none."""
+UNKNOWN_THROUGHPUT = 0.15
+"""The same on chips of a generation that the profile was not fitted to."""
+NO_TARGET = "no target: the row has none of the figures that are scored"
+"""Why a row is not scored that could be predicted."""
+
+
+def score_serving(
+    path: Path, *, leave_one_out: Literal["group"] | None = None, simulate: bool = False
+) -> Scores:
+    """Score a table; with `leave_one_out`, rows under load by profiles fitted without their group.
+
+    With `simulate`, rows that tell their load are played, and `played` has their errors beside the closed
+    form's.
+    """
+    return score_rows(read_rows(Path(path)), leave_one_out, simulate)
+
+
+def score_rows(
+    rows: Sequence[Row], leave_one_out: Literal["group"] | None = None, simulate: bool = False
+) -> Scores:
+    """The scoreboard of some rows."""
+    cases: list[Case] = []
+    unsupported: list[tuple[str, str]] = []
+    for row in rows:
+        found = understood(row)
+        if isinstance(found, str):
+            unsupported.append((row.id, found))
+        else:
+            cases.append(found)
+    profile_of = (lambda case: case.profile) if leave_one_out is None else left_out(cases)
+    told: list[tuple[Case, Prediction]] = []
+    closed: list[Prediction] = []
+    for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):
+        if simulate and case.row.kind in PLAYED and not isinstance(figures, str):
+            closed += predictions_of(case, in_their_unit(case, figures), profile_of(case))
+            figures = played_figures(case, profile_of(case))
+        if isinstance(figures, str):
+            unsupported.append((case.row.id, figures))
+            continue
+        found_here = predictions_of(case, in_their_unit(case, figures), profile_of(case))
+        if not found_here:
+            unsupported.append((case.row.id, NO_TARGET))
+        told += [(case, prediction) for prediction in found_here]
+    return board(len(rows), told, unsupported, leave_one_out, closed)
+
+
+def beside(told: Sequence[tuple[Case, Prediction]], closed: Sequence[Prediction]) -> dict[str, Any]:
+    """Metric -> rows, and the median errors of the play and of the closed form on the same rows."""
+    played = {(p.id, p.metric): p for _, p in told}
+    found: dict[str, list[tuple[float, float]]] = {}
+    for p in closed:
+        other = played.get((p.id, p.metric))
+        if other is not None:
+            pair = tuple(abs(one.predicted / one.measured - 1.0) for one in (other, p))
+            found.setdefault(p.metric, []).append((pair[0], pair[1]))
+    return {
+        metric: {
+            "rows": len(pairs),
+            "played_median_ape": float(np.median([pair[0] for pair in pairs])),
+            "closed_median_ape": float(np.median([pair[1] for pair in pairs])),
+        }
+        for metric, pairs in sorted(found.items())
+    }
+
+
+def understood(row: Row) -> Case | str:
+    """A row understood, or the reason why it is not; never an error."""
+    try:
+        return case_of(row)
+    except Unsupported as error:
+        return str(error)
+    except ProblemsError as error:
+        return "; ".join(f"{p.path}: {p.message}" for p in error.problems)
+    except Exception as error:  # noqa: BLE001 - one strange row must not take the table with it
+        return f"fault: {type(error).__name__}: {error}"
+
+
+def left_out(cases: Sequence[Case]) -> Callable[[Case], EngineProfile]:
+    """Profiles of rows under load, each fitted without the row's group."""
+    loaded = [case for case in cases if case.row.kind in LOADED]
+    known: dict[tuple[str, str], EngineProfile] = {}
+    for case in loaded:
+        key = (case.group, case.profile.id)
+        if key not in known:
+            known[key] = left_out_profile(case, case.group, loaded)
+    return lambda case: known.get((case.group, case.profile.id), case.profile)
+
+
+def predictions_of(
+    case: Case, figures: dict[str, float], profile: EngineProfile
+) -> list[Prediction]:
+    """Our figures beside a row's, with the interval that the profile's errors tell."""
+    found = []
+    for name, theirs in measured(case.row).items():
+        ours = figures.get(name)
+        if ours is None or not np.isfinite(ours) or ours <= 0.0:
+            continue
+        width = TO_P90 * np.log1p(
+            error_of(profile, name, case.system.chip.architecture, case.mixture)
+        )
+        found.append(
+            Prediction(
+                id=case.row.id,
+                metric=name,
+                predicted=ours,
+                measured=theirs,
+                low=float(ours * np.exp(-width)),
+                high=float(ours * np.exp(width)),
+            )
+        )
+    return found
+
+
+def error_of(
+    profile: EngineProfile, metric: str, architecture: str = "", mixture: bool | None = None
+) -> float:
+    """Median error that is to be expected of a metric under a profile, on a generation of chips.
+
+    On a generation, or of a kind of model, that a profile was not fitted to nothing of its own errors holds.
+    """
+    known = not architecture or not profile.architectures or architecture in profile.architectures
+    kind = mixture is None or knows_kind(profile, mixture=mixture)
+    tpot, ttft = expected_errors(profile.fit, known=known, kind=kind)
+    if metric in ("ttft", "tpot"):
+        return ttft if metric == "ttft" else tpot
+    return (profile.fit.throughput_ape or THROUGHPUT_ERROR) if known else UNKNOWN_THROUGHPUT
+
+
+def board(
+    rows: int,
+    told: Sequence[tuple[Case, Prediction]],
+    unsupported: Sequence[tuple[str, str]],
+    leave_one_out: str | None,
+    closed: Sequence[Prediction] = (),
+) -> Scores:
+    """Groups by source, metric, profile, chip, family and group; `by_kind` beside them."""
+    labels = {
+        "by_source": [c.row.source or NO_SOURCE for c, _ in told],
+        "by_metric": [p.metric for _, p in told],
+        "by_profile": [f"{c.profile.id} {p.metric}" for c, p in told],
+        "by_chip": [f"{c.system.chip.id} {p.metric}" for c, p in told],
+        "by_family": [f"{'moe' if c.mixture else 'dense'} {p.metric}" for c, p in told],
+        "by_group": [f"{c.group} {p.metric}" for c, p in told],
+    }
+    used = {case.profile.id for case, _ in told}
+    facts = {
+        "by_kind": by_kind(told),
+        "moe_over_dense": over_dense(told),
+        **({"played": beside(told, closed)} if closed else {}),
+        "profiles": {
+            name: {"engine": p.engine, "since": p.since, "until": p.until,
+                   "architectures": list(p.architectures), "fit": fit_dict(p)}
+            for name, p in profiles().items() if name in used
+        },
+        "filled": filled(told),
+    }  # fmt: skip
+    scores = scores_of(
+        rows,
+        [p for _, p in told],
+        unsupported,
+        labels,
+        leave_one_out=leave_one_out,
+        facts=facts,
+    )
+    return replace(scores, scored=rows - len(unsupported))  # rows, of several figures each
+
+
+def by_kind(told: Sequence[tuple[Case, Prediction]]) -> dict[str, dict[str, Any]]:
+    """Kind -> metric -> rows, median_ape and median_error."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for case, p in told:
+        kind = found.setdefault(case.row.kind, {})
+        kind.setdefault(p.metric, []).append(p.predicted / p.measured - 1.0)
+    return {
+        kind: {
+            metric: {
+                "rows": len(errors),
+                "median_ape": score(np.array(errors)).median_ape,
+                "median_error": score(np.array(errors)).median_error,
+            }
+            for metric, errors in metrics.items()
+        }
+        for kind, metrics in sorted(found.items())
+    }
+
+
+def over_dense(told: Sequence[tuple[Case, Prediction]]) -> dict[str, float | None]:
+    """Kind and metric -> median error of mixtures of experts over that of dense models."""
+    found: dict[str, dict[bool, list[float]]] = {}
+    for case, p in told:
+        pair = found.setdefault(f"{case.row.kind} {p.metric}", {True: [], False: []})
+        pair[case.mixture].append(abs(p.predicted / p.measured - 1.0))
+    return {
+        key: float(np.median(pair[True]) / np.median(pair[False]))
+        for key, pair in sorted(found.items())
+        if pair[True] and pair[False]
+    }
+
+
+def filled(told: Sequence[tuple[Case, Prediction]]) -> dict[str, int]:
+    """What was filled in blank cells, and how often."""
+    count: dict[str, int] = {}
+    for case in {case.row.id: case for case, _ in told}.values():
+        for text in case.said:
+            count[text] = count.get(text, 0) + 1
+    return dict(sorted(count.items(), key=lambda item: -item[1]))
+
+
+def fit_dict(profile: EngineProfile) -> dict[str, Any]:
+    """The errors of a profile's fit."""
+    fit = profile.fit
+    return {
+        "rows": fit.rows,
+        "tpot_ape": fit.tpot_ape,
+        "ttft_ape": fit.ttft_ape,
+        "throughput_ape": fit.throughput_ape,
+        "left_out_tpot_ape": fit.left_out_tpot_ape,
+        "left_out_ttft_ape": fit.left_out_ttft_ape,
+    }

@@ -1,0 +1,275 @@
+"""Published training runs beside our predictions: `validate training`.
+
+Every row of a table is predicted, step time and peak memory, with its blank cells filled by stated rules, or
+said to be unsupported with the reason. The step time is scored against the table's, or against what its rate
+and the global batch imply. Memory stands apart.
+
+Two kinds of rows stand beside their source in `by_source`, under a name of their own: those of grade C, and
+those of the nanotron sweep that reach less than 15 % of the peak (TP over nodes, tiny work: mostly noise).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from foretell.catalog.frameworks import LEFT_OUT, fitted_values
+from foretell.errors import ProblemsError
+from foretell.lab.validate.scores import Prediction, Scores, scores_of
+from foretell.lab.validate.training_model import Unsupported, model_of
+from foretell.lab.validate.training_plan import laid_out, seq_len_of
+from foretell.lab.validate.training_rows import Row, read_rows
+from foretell.lab.validate.training_system import system_of
+from foretell.records import dataclass
+from foretell.search.plan_checks import check_choices
+from foretell.simulation.answer import overlaps, played_step, with_step
+from foretell.specs.model import Model
+from foretell.specs.plan import Plan
+from foretell.specs.result import Estimate
+from foretell.specs.scenario import Scenario
+from foretell.training.answer import answer_of
+from foretell.uncertainty.memory import held_parts, peak_interval
+
+STEP, MEMORY = "step_s", "peak_memory_bytes"
+"""What is compared."""
+NO_TARGET = "no target: neither a step time nor a rate to score against"
+"""Why a row is not scored that could be predicted."""
+LOW_MFU = 15.0
+"""Rows of the nanotron sweep below this percentage of the peak are reported beside it."""
+GIB = float(2**30)
+MANY = 10
+"""Rows from which a source counts as large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One run, predicted."""
+
+    row: Row
+    """The row."""
+    scenario: Scenario
+    """What was asked."""
+    plan: Plan
+    """The plan."""
+    answer: Estimate
+    """The estimate."""
+    said: tuple[str, ...]
+    """What was filled."""
+
+    @property
+    def measured_s(self) -> float | None:
+        """Step time of the table, or what its rate implies; None without a target."""
+        if self.row.step_s:
+            return self.row.step_s
+        job = self.scenario.job
+        return job.tokens_per_step / (self.row.rate * job.gpus) if self.row.rate else None
+
+
+def score_training(
+    path: Path, *, leave_one_out: Literal["source"] | None = None, simulate: bool = False
+) -> Scores:
+    """Score a table; with `leave_one_out`, each source without the values that were read from its runs.
+
+    `simulate` plays the rows that have a pipeline or replicas, and puts both scores side by side.
+    """
+    return score_rows(read_rows(Path(path)), leave_one_out, simulate)
+
+
+def score_rows(
+    rows: Sequence[Row], leave_one_out: Literal["source"] | None = None, simulate: bool = False
+) -> Scores:
+    """The scoreboard of some rows."""
+    told: list[Told] = []
+    unsupported: list[tuple[str, str]] = []
+    memory: list[Prediction] = []
+    for row in rows:
+        found = told_of(row, row.source if leave_one_out else "")
+        memory += [] if isinstance(found, str) else memory_of(found)
+        if not (row.step_s or row.rate):
+            unsupported.append((row.id, NO_TARGET))
+        elif isinstance(found, str):
+            unsupported.append((row.id, found))
+        else:
+            told.append(found)
+    both = [simulated(one) for one in told] if simulate else told
+    more = side_by_side(told, both) if simulate else {}
+    told = both
+    predictions = [step_of(one) for one in told]
+    scores = scores_of(
+        len(rows),
+        predictions,
+        unsupported,
+        labels_of(told),
+        leave_one_out=leave_one_out,
+        facts={**more, "memory_predictions": [one.to_dict() for one in memory]},
+    )
+    return replace(scores, facts={**summary(rows, told, scores, memory), **scores.facts})
+
+
+def told_of(row: Row, left_out: str = "") -> Told | str:
+    """A row predicted, or the reason why it is not; never an error."""
+    try:
+        return predicted(row, left_out)
+    except Unsupported as error:
+        return str(error)
+    except ProblemsError as error:
+        return "; ".join(f"{p.path}: {p.message}" for p in error.problems)
+    except Exception as error:  # noqa: BLE001 - one strange row must not take the table with it
+        return f"fault: {type(error).__name__}: {error}"
+
+
+def predicted(row: Row, left_out: str = "") -> Told:
+    """A row predicted; Unsupported or ProblemsError with the reason where it cannot be."""
+    seq_len, said = seq_len_of(row)
+    model, more = model_of(row, seq_len)
+    system, also = system_of(row)
+    laid = laid_out(row, system.chip, layers_of(model), left_out)
+    said = (*said, *more, *also, *laid.said)
+    scenario = Scenario(model=model, system=system, job=laid.job, assumptions=said)
+    check_choices(scenario, laid.plan)
+    answer = answer_of(scenario, laid.plan, chosen=False)
+    if not (np.isfinite(answer.step_s) and answer.step_s > 0.0):
+        raise Unsupported("the estimate has no finite step time")
+    return Told(
+        row=row, scenario=scenario, plan=laid.plan, answer=answer, said=tuple(dict.fromkeys(said))
+    )
+
+
+def simulated(told: Told) -> Told:
+    """A row with the step of the events, where something runs beside its passes."""
+    if not overlaps(told.plan):
+        return told
+    _, played = played_step(told.scenario, told.plan)
+    return replace(told, answer=with_step(told.answer, played.step_s))
+
+
+def side_by_side(closed: Sequence[Told], played: Sequence[Told]) -> dict[str, Any]:
+    """Scores of the rows that were played: by the closed form, and by the events."""
+    rows = [(c, e) for c, e in zip(closed, played, strict=True) if overlaps(c.plan)]
+    labels = {"by_source": [source_label(c.row) for c, _ in rows]}
+    found: dict[str, Any] = {}
+    for name, ones in (("closed", [c for c, _ in rows]), ("events", [e for _, e in rows])):
+        scores = scores_of(len(ones), [step_of(one) for one in ones], (), labels)
+        groups = scores.groups["by_source"]
+        graded = [s.median_ape for k, s in groups.items() if not k.endswith("]")]
+        medians = [m for m in graded if m is not None]
+        found[name] = {
+            "median_ape": scores.median_ape,
+            "median_of_sources": float(np.median(medians)) if medians else None,
+            "mean_of_sources": float(np.mean(medians)) if medians else None,
+            "by_source": {
+                k: {"rows": s.rows, "median_ape": s.median_ape, "median_error": s.median_error}
+                for k, s in groups.items()
+            },
+        }
+    return {"simulated_rows": len(rows), "simulated": found}
+
+
+def layers_of(model: Model) -> int:
+    """Layers that are dealt to pipeline stages."""
+    return len(model.stack.layers)
+
+
+def step_of(told: Told) -> Prediction:
+    """A row's step time beside ours."""
+    interval = (told.answer.interval or {}).get("p90")
+    return Prediction(
+        id=told.row.id,
+        metric=STEP,
+        predicted=told.answer.step_s,
+        measured=told.measured_s or float("nan"),
+        low=None if interval is None else interval[0],
+        high=None if interval is None else interval[1],
+    )
+
+
+def memory_of(told: Told) -> list[Prediction]:
+    """A row's peak memory beside ours, where the table has one."""
+    if not told.row.peak_mem_gb:
+        return []
+    assert told.answer.memory is not None
+    # A framework prints what its allocator has reserved, or what tensors took of that; never its own share.
+    without = ("allocator", "framework") if allocated(told.row) else ("framework",)
+    parts = held_parts(told.answer.memory)
+    held = {name: value for name, value in parts.items() if name not in without}
+    low, high = peak_interval(told.scenario.model, told.scenario.job.seq_len, told.plan, held)[
+        "p90"
+    ]
+    return [
+        Prediction(
+            id=told.row.id,
+            metric=MEMORY,
+            predicted=sum(held.values()),
+            measured=told.row.peak_mem_gb * GIB,
+            low=low,
+            high=high,
+        )
+    ]
+
+
+def allocated(row: Row) -> bool:
+    """Whether a table's peak is what tensors took, not what the allocator had reserved for them."""
+    notes = row.notes.lower()
+    return "peak_mem is allocated" in notes or "real reserved" in notes
+
+
+def source_label(row: Row) -> str:
+    """The source a row counts for, or the name under which it stands beside it."""
+    if row.quality == "C":
+        return f"{row.source} [grade C]"
+    if row.framework_id == "nanotron" and row.mfu is not None and row.mfu < LOW_MFU:
+        return f"{row.source} [MFU below {LOW_MFU:.0f} %]"
+    return row.source
+
+
+def labels_of(told: Sequence[Told]) -> dict[str, list[str]]:
+    """What the scoreboard is grouped by."""
+    return {
+        "by_source": [source_label(t.row) for t in told],
+        "by_chip": [t.scenario.system.chip.id for t in told],
+        "by_framework": [t.plan.framework.partition(LEFT_OUT)[0] for t in told],
+        "by_family": [t.row.family or "dense" for t in told],
+        "by_precision": [t.row.precision_id or "bf16" for t in told],
+        "by_quality": [t.row.quality or "none" for t in told],
+    }
+
+
+def summary(
+    rows: Sequence[Row], told: Sequence[Told], scores: Scores, memory: Sequence[Prediction]
+) -> dict[str, Any]:
+    """Figures over sources, support of the rows that have a target, fillings, memory."""
+    graded = {k: v for k, v in scores.groups["by_source"].items() if not k.endswith("]")}
+    medians = [s.median_ape for s in graded.values() if s.median_ape is not None]
+    targets = [row for row in rows if row.step_s or row.rate]
+    large = {k: s.median_ape for k, s in graded.items() if s.rows >= MANY and s.median_ape}
+    worst = max(large, key=lambda k: large[k], default=None)
+    fillings: dict[str, int] = {}
+    for one in told:
+        for text in one.said:
+            key = text.split(":", 1)[0].rstrip("0123456789 ")
+            fillings[key] = fillings.get(key, 0) + 1
+    off = [abs(p.predicted / p.measured - 1.0) for p in memory]
+    signed = [p.predicted / p.measured - 1.0 for p in memory]
+    return {
+        "rows_with_target": len(targets),
+        "supported_share": len(told) / len(targets) if targets else None,
+        "sources": len(graded),
+        "median_of_sources": float(np.median(medians)) if medians else None,
+        "mean_of_sources": float(np.mean(medians)) if medians else None,
+        "worst_large_source": None
+        if worst is None
+        else {"source": worst, "median_ape": large[worst]},
+        "framework_values_fitted": fitted_values(),
+        "filled": dict(sorted(fillings.items(), key=lambda item: -item[1])),
+        "memory_rows": len(memory),
+        "memory_median_ape": float(np.median(off)) if off else None,
+        "memory_median_error": float(np.median(signed)) if signed else None,
+        "memory_inside_p90": float(np.mean([_inside(p) for p in memory])) if memory else None,
+    }
+
+
+def _inside(p: Prediction) -> bool:
+    """Whether a measured peak lies in its 90 % interval."""
+    return p.low is not None and p.high is not None and p.low <= p.measured <= p.high

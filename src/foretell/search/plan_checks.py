@@ -1,0 +1,156 @@
+"""Plans that cannot be: what is wrong with one, by how much, and the nearest that works."""
+
+from foretell.errors import BadInput, Infeasible, Problem
+from foretell.kernels.op_times import required_dtypes
+from foretell.kernels.precision import LOW_PRECISION
+from foretell.network.library_catalog import library_for
+from foretell.network.topologies import unknown
+from foretell.schedules.rules import all_broken
+from foretell.search.nearest import nearest_plan
+from foretell.search.search import LIGHTER
+from foretell.sharding.rules import chips_of
+from foretell.specs.plan import USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
+from foretell.specs.result import Estimate
+from foretell.specs.scenario import Scenario
+from foretell.units import format as show
+
+
+def check_choices(scenario: Scenario, plan: Plan) -> None:
+    """Choices that no number can mend: dtypes the chip lacks, what is not modelled yet."""
+    chip = scenario.system.chip
+    check_size(scenario)
+    problems = unknown(scenario.system.network.tiers) + _without_effect(scenario)
+    problems += [
+        Problem(
+            path="plan.precision",
+            value=plan.precision,
+            message=f"{chip.id} has no {dtype} matrix units",
+            allowed=", ".join(_precisions(scenario)),
+        )
+        for dtype in required_dtypes(plan)
+        if dtype not in chip.matrix_flop_per_s
+    ]
+    problems += _recipe_problems(scenario, plan)
+    usual = plan.schedule in USUAL_SCHEDULES
+    chunks_hold = plan.vpp == (2 if plan.schedule == "zb-v" else 1)
+    if (plan.schedule == "interleaved") != (plan.vpp > 1) if usual else not chunks_hold:
+        problems.append(
+            Problem(
+                path="plan.schedule",
+                value=plan.schedule,
+                message=f"contradicts vpp{plan.vpp}",
+                allowed="interleaved where vpp > 1, zb-v with vpp2, else the others",
+            )
+        )
+    if problems:
+        raise BadInput(problems)
+
+
+def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
+    """Recipes that contradict each other, or that the chip does not allow."""
+    problems = []
+    if plan.adapters != Plan().adapters and not plan.lora:
+        problems.append(
+            Problem(
+                path="plan.adapters",
+                value=plan.adapters,
+                message="has no effect without adapters",
+                allowed=f"{Plan().adapters}, or lora=N",
+            )
+        )
+    if plan.scaling != "tensor" and plan.precision != "fp8":
+        message = f"{plan.precision} has scales of its own, or none"
+        problems.append(
+            Problem(
+                path="plan.scaling",
+                value=plan.scaling,
+                message=message,
+                allowed="tensor, or precision=fp8",
+            )
+        )
+    if plan.offload != "none" and not scenario.system.chip.host_bytes_per_s:
+        message = f"the link of {scenario.system.chip.id} to its host is not known"
+        problems.append(
+            Problem(
+                path="plan.offload",
+                value=plan.offload,
+                message=message,
+                allowed="none, or --set chip.host_bytes_per_s",
+            )
+        )
+    return problems
+
+
+def check_size(scenario: Scenario) -> None:
+    """Raise where the system has fewer chips than are asked for."""
+    have = chips_of(scenario)
+    if scenario.job.gpus > have:
+        tiers = " x ".join(f"{t.name} {float(t.size):g}" for t in scenario.system.network.tiers)
+        message = f"{scenario.system.id} has {have:.0f} chips ({tiers})"
+        raise Infeasible(
+            [
+                Problem(
+                    path="gpus",
+                    value=scenario.job.gpus,
+                    message=message,
+                    allowed=f"up to {have:.0f}",
+                )
+            ]
+        )
+
+
+def _without_effect(scenario: Scenario) -> list[Problem]:
+    """Settings that the fit of a collective library does not look at."""
+    library = library_for(scenario.system)
+    if library is None:
+        return []
+    return [
+        Problem(
+            path=f"--set {path}",
+            value=value,
+            message=f"has no effect: collectives follow the fit of {library.id}",
+            allowed="bandwidth_bytes_per_s, latency_s, taper, in_network_reduction",
+        )
+        for path, value in scenario.overrides.items()
+        if path.endswith(".efficiency")
+    ]
+
+
+def check_plan(scenario: Scenario, plan: Plan) -> None:
+    """Raise where a rule is broken: which, by how much, and the nearest plan that works."""
+    check_choices(scenario, plan)
+    failed = all_broken(scenario, plan, batch_of([plan]))
+    if failed:
+        near = nearest_plan(scenario, plan)
+        raise Infeasible(
+            [
+                Problem(
+                    path=f"plan ({name})",
+                    value=str(plan),
+                    message=text,
+                    nearest=None if near is None else str(near),
+                )
+                for name, text in failed
+            ]
+        )
+
+
+def _precisions(scenario: Scenario) -> list[str]:
+    """Precisions that the chip has units for."""
+    have = scenario.system.chip.matrix_flop_per_s
+    names = [p for p in ("bf16", "fp16", *WIDE_PRECISIONS) if p in have]
+    return names + [p for p, d in LOW_PRECISION.items() if d in have and "bf16" in have]
+
+
+def too_large(scenario: Scenario, result: Estimate) -> Problem:
+    """A plan that needs more memory than the chip has."""
+    need, have = result.peak_memory_bytes, result.memory_capacity_bytes
+    near = nearest_plan(scenario, result.plan)
+    return Problem(
+        path="plan (memory)",
+        value=str(result.plan),
+        message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
+        f"{show(need - have, 'bytes')} too much",
+        allowed=None if near else f"more chips, larger ones (no plan fits on these), or {LIGHTER}",
+        nearest=None if near is None else str(near),
+    )

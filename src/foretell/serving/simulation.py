@@ -1,0 +1,297 @@
+"""The same question as the closed form's, answered by playing requests through the engine.
+
+    serving/requests/        the engine's queue, batch and cache, from event to event
+    serving/clock.py         what its steps take
+
+Rates, memory, cost and energy are told as the closed form tells them, at the rate that was played; the
+latencies are those of the requests.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from foretell.errors import Infeasible, Problem
+from foretell.records import dataclass
+from foretell.serving.clock import SampledClock
+from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
+from foretell.serving.requests.arrivals import Arrivals, Lengths, Shape, drawn
+from foretell.serving.requests.levels import Levels, levels
+from foretell.serving.requests.records import (
+    Fleet,
+    Played,
+    Preemption,
+    Requests,
+    Routing,
+    Rules,
+)
+from foretell.serving.requests.run import play
+from foretell.serving.serve import (
+    ServeQuestion,
+    answered,
+    check_memory,
+    divided,
+    intervals,
+    state_of,
+)
+from foretell.serving.steps import step_times
+from foretell.serving.tables import UNEVEN
+from foretell.serving.transfer import transfer
+from foretell.specs.deployment import Deployment
+from foretell.specs.engine import EngineProfile
+from foretell.specs.model import Model
+from foretell.specs.served import Percentiles, Served
+from foretell.specs.system import System
+
+SWAP_BYTES_PER_S = 50e9
+"""Between chip and host, one way: PCIe 5 x16 as copies reach it."""
+GROWING, GROWING_S = 1.5, 0.1
+"""Waits of the last quarter of requests over those of the second, and seconds besides, from which a queue is
+said to grow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Play:
+    """How requests are played."""
+
+    arrivals: str = "closed"
+    """closed, poisson, gamma, burst, or the requests of a trace."""
+    requests: int = 2000
+    """How many."""
+    seed: int = 0
+    """Of everything that is drawn."""
+    lengths: Shape = "fixed"
+    """Shape of prompt and answer lengths; `spread` of the traffic below 1 makes them uniform."""
+    prefixes: int = 0
+    """Different common beginnings of prompts; 0: none."""
+    prefix_tokens: int = 0
+    """Tokens of one."""
+    routing: Routing = "round-robin"
+    """How requests are dealt to instances."""
+    preemption: Preemption = "recompute"
+    """What becomes of sequences for which the cache is too small."""
+    ttft_ms: float | None = None
+    """Service level."""
+    tpot_ms: float | None = None
+    """Service level."""
+    prefill: Deployment | None = None
+    """Layout of instances for prompts alone; None: prompts and answers together."""
+    prefill_gpus: int = 0
+    """Chips of these, out of all."""
+
+
+def serve_simulated(
+    q: ServeQuestion,
+    how: Play,
+    trace: Requests | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Served:
+    """The answer with the latencies of played requests."""
+    memory = memory_of(q.model, q.system, q.deployment, q.profile)
+    requests = trace or requests_of(q, how)
+    q = with_lengths(q, requests)
+    check_memory(q, memory)
+    fleet, clock, front = fleet_of(q, how, memory)
+    played = play(requests, fleet, clock, front, progress)
+    found = levels(played, how.ttft_ms, how.tpot_ms)
+    if not found.answered:
+        room = f"{fleet.rules.kv_tokens:.0f} tokens"
+        message = f"all {found.refused} requests are longer than the cache of {room}"
+        raise Infeasible([Problem(path="isl", value=max(requests.isl), message=message)])
+    return told(q, found, played, fleet, memory)
+
+
+def requests_of(q: ServeQuestion, how: Play) -> Requests:
+    """Requests by chance as the question and the way of playing say."""
+    traffic = q.traffic
+    shape: Shape = "uniform" if traffic.least < 1.0 and how.lengths == "fixed" else how.lengths
+    isl, osl = (
+        Lengths(mean=float(np.asarray(mean)), shape=shape, least=traffic.least)
+        for mean in (traffic.isl, traffic.osl)
+    )
+    flight = max(round(float(np.asarray(traffic.concurrency))), 1)
+    arrivals = Arrivals(
+        kind=how.arrivals,  # type: ignore[arg-type]
+        concurrency=flight,
+        rate=q.rate or 1.0,
+    )
+    found = drawn(arrivals, isl, osl, how.requests, how.seed)
+    if not how.prefixes:
+        return found
+    names = np.random.default_rng(how.seed + 1).integers(0, how.prefixes, how.requests)
+    longer = [n + how.prefix_tokens for n in found.isl]
+    return replace(
+        found, isl=longer, prefix=names.tolist(), prefix_tokens=[how.prefix_tokens] * len(found)
+    )
+
+
+def with_lengths(q: ServeQuestion, requests: Requests) -> ServeQuestion:
+    """The question with the mean lengths of its requests, and the rate of a trace."""
+    rate = q.rate
+    if requests.at_s is not None:
+        rate = len(requests) / max(float(requests.at_s[-1]), 1e-9)
+    traffic = replace(
+        q.traffic,
+        isl=float(np.mean(requests.isl)),
+        osl=float(np.mean(requests.osl)),
+        least=1.0,
+    )
+    return replace(q, traffic=traffic, rate=rate if requests.at_s is not None else None)
+
+
+def fleet_of(
+    q: ServeQuestion, how: Play, memory: Memory
+) -> tuple[Fleet, SampledClock, SampledClock | None]:
+    """Replicas, and what their steps take."""
+    rules = rules_of(q, q.deployment, memory, how)
+    clock = clock_of(q, q.deployment, rules)
+    if how.prefill is None:
+        return Fleet(rules=rules, replicas=q.replicas, routing=how.routing), clock, None
+    room = memory_of(q.model, q.system, how.prefill, q.profile)
+    check_memory(replace(q, deployment=how.prefill), room)
+    front = replace(rules_of(q, how.prefill, room, how), prefill_only=True)
+    fixed_s, token_s = transfer(q.model, q.system, how.prefill, q.deployment)
+    fleet = Fleet(
+        rules=replace(rules, decode_only=True, prefix_caching=False),
+        replicas=max((q.gpus - how.prefill_gpus) // q.deployment.gpus, 1),
+        routing=how.routing,
+        prefill=front,
+        prefill_replicas=max(how.prefill_gpus // how.prefill.gpus, 1),
+        transfer_s=fixed_s,
+        transfer_s_per_token=token_s,
+    )
+    return fleet, clock, clock_of(q, how.prefill, front)
+
+
+def clock_of(q: ServeQuestion, layout: Deployment, rules: Rules) -> SampledClock:
+    """Steps of a layout."""
+    longer = (UNEVEN - 0.5) * float(np.asarray(q.traffic.osl))
+    return _sampled(q.model, q.system, layout, q.profile, (rules.max_batch, longer))
+
+
+@lru_cache(maxsize=16)
+def _sampled(
+    model: Model,
+    system: System,
+    layout: Deployment,
+    profile: EngineProfile,
+    sizes: tuple[int, float],
+) -> SampledClock:
+    """Remembered: sizing plays one layout with more and more replicas of it."""
+    return SampledClock(step_times(model, system, layout, profile), *sizes)
+
+
+def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) -> Rules:
+    """The engine's rules for one instance of a layout."""
+    p: EngineProfile = q.profile
+    longest = float(np.asarray(q.traffic.isl)) + float(np.asarray(q.traffic.osl))
+    room = float(sequences_that_fit(memory, q.model, layout, p, longest))
+    own_wait = p.dp_wait_steps if layout.dp > 1 else p.wait_steps
+    each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
+    return Rules(
+        max_batch=int((layout.max_batch or p.max_batch) * layout.dp),
+        max_tokens=int((layout.max_tokens or p.max_tokens) * layout.dp),
+        kv_tokens=room * (longest + 0.5 * PAGE),
+        policy=p.policy,
+        whole_admission=p.whole_admission,
+        preemption=how.preemption,
+        swap_s_per_token=each / SWAP_BYTES_PER_S,
+        prefix_caching=how.prefixes > 0 or how.arrivals == "trace",
+        slack_tokens=0.5 * PAGE,
+        tokens_per_step=1.0 + layout.accepted,
+        stages=layout.pp,
+        latency_s=p.latency_s,
+        latency_s_per_token=p.latency_s_per_token,
+        late_steps=p.late_steps + layout.stream_interval - 1.0,
+        wait_steps=own_wait if layout.wait_steps is None else layout.wait_steps,
+    )
+
+
+def told(q: ServeQuestion, found: Levels, played: Played, fleet: Fleet, memory: Memory) -> Served:
+    """The record of the closed form at the rate that was played, with the latencies of the play."""
+    times = step_times(q.model, q.system, q.deployment, q.profile)
+    state, flight = state_of(q, times, memory)
+    base = answered(q, times, memory, state, flight)
+    tokens = found.output_tokens_per_s
+    if fleet.prefill is not None and base.usd_per_chip_hour:
+        # Prompts have chips of their own, and pay for these.
+        share = 1.0 - fleet.replicas * q.deployment.gpus / q.gpus
+        load = (q.rate or found.requests_per_s, base.isl, base.osl)
+        paid = divided(base.usd_per_chip_hour * q.gpus, share, load)
+        base = replace(
+            base, usd_per_million_input_tokens=paid[0], usd_per_million_output_tokens=paid[1]
+        )
+    return replace(
+        base,
+        simulated=True,
+        ttft_ms=_percentiles(found.ttft_ms),
+        tpot_ms=_percentiles(found.tpot_ms),
+        tpot_with_first_ms=_percentiles(found.tpot_with_first_ms),
+        e2e_ms=_percentiles(found.e2e_ms),
+        requests_per_s=found.requests_per_s,
+        output_tokens_per_s=tokens,
+        output_tokens_per_s_per_gpu=tokens / q.gpus,
+        output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
+        limited_by="arrivals: the queue grows" if grows(played) else base.limited_by,
+        interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
+        simulation=simulation(found, played, fleet),
+    )
+
+
+def _percentiles(values: Mapping[str, float]) -> Percentiles:
+    """Of nothing (one token is no time per token after the first) zeros."""
+    names = ("mean", "p50", "p90", "p95", "p99")
+    return Percentiles(**{name: values.get(name, 0.0) for name in names})
+
+
+def simulation(found: Levels, played: Played, fleet: Fleet) -> dict[str, Any]:
+    """What only a play tells."""
+    series = played.series
+    held = np.array(series.held_tokens or [0.0])
+    waiting = np.array(series.waiting or [0])
+    return {
+        "requests": len(played.isl),
+        "answered": found.answered,
+        "refused": found.refused,
+        "preempted": played.preempted,
+        "prefix_hit_tokens": played.prefix_hits,
+        "goodput_requests_per_s": found.goodput_per_s,
+        "utilisation": found.utilisation,
+        "kv_occupancy_mean": float(held.mean() / fleet.rules.kv_tokens),
+        "kv_occupancy_max": float(held.max() / fleet.rules.kv_tokens),
+        "queue_mean": float(waiting.mean()),
+        "queue_max": int(waiting.max()),
+        "queue_grows": grows(played),
+        "duration_s": played.end_s,
+        "series": thinned(played),
+    }
+
+
+def grows(played: Played) -> bool:
+    """Whether requests wait longer the later they come, so that longer play would give longer waits.
+
+    A queue without end grows straight: the last quarter waits 0.875 / 0.375 times as long as the second.
+    """
+    ok = np.isfinite(played.first_s)
+    order = np.argsort(played.arrival_s[ok], kind="stable")
+    waited = (played.first_s - played.arrival_s)[ok][order]
+    quarter = len(waited) // 4
+    if quarter < 8:
+        return False
+    early, late = waited[quarter : 2 * quarter].mean(), waited[-quarter:].mean()
+    return bool(late > GROWING * early + GROWING_S)
+
+
+def thinned(played: Played, most: int = 200) -> dict[str, list[float]]:
+    """The series at no more than so many moments."""
+    series = played.series
+    step = max(len(series.at_s) // most, 1)
+    return {
+        "at_s": series.at_s[::step],
+        "decoding": [float(n) for n in series.decoding[::step]],
+        "waiting": [float(n) for n in series.waiting[::step]],
+        "held_tokens": series.held_tokens[::step],
+    }

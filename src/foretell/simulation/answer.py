@@ -1,0 +1,255 @@
+"""One plan's step, played: `foretell.simulate`.
+
+The step of the events stands beside the closed form's, share by share, with what chance does to it and
+what its trace shows.
+"""
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.records import Told, dataclass
+from foretell.simulation.chance import PERCENTILES, Chance, Meeting, draw, job_steps
+from foretell.simulation.programs import Laid, lay_out
+from foretell.simulation.streams import PlayedStep, play_step
+from foretell.specs.plan import Plan
+from foretell.specs.result import Estimate, Leaf
+from foretell.specs.scenario import Scenario
+
+Array = NDArray[np.float64]
+
+DETAILS = ("tasks", "layers", "ops", "auto")
+"""What a trace shows, the farthest first; auto: the nearest of a fair size."""
+SHARES = {
+    "compute": ("compute", "memory_bound", "recompute", "gradient_sums"),
+    "host": ("host",),
+    "tensor_parallel": ("tensor_parallel",),
+    "context_parallel": ("context_parallel",),
+    "expert_parallel": ("expert_parallel",),
+    "pipeline_parallel": ("pipeline_parallel",),
+    "data_parallel": ("data_parallel",),
+    "bubble": ("bubble",),
+    "offload": ("offload",),
+    "optimizer": ("optimizer",),
+    "fixed": ("fixed",),
+}
+"""Share of a played step -> leaves of the closed form's tree that it stands beside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOfStep:
+    """One share of the step, both ways."""
+
+    name: str
+    """What it is."""
+    simulated_s: float
+    """Along the rank that sets the pace, played; collectives beside passes count what they hold up."""
+    closed_s: float
+    """Along the slowest stage, in closed form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageOfStep:
+    """One pipeline stage of the played step."""
+
+    stage: int
+    """Its number."""
+    rank: int
+    """The rank that was played."""
+    busy_s: float
+    """What it works, waits for exchanges and sends included."""
+    bubble_s: float
+    """What it waits for other stages."""
+    data_parallel_s: float
+    """What it waits for data-parallel collectives, and what these hold it up."""
+    peak_memory_bytes: float
+    """The most that it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation(Told):
+    """A step as events, beside the closed form."""
+
+    estimate: Estimate
+    """The closed form's answer."""
+    step_s: float
+    """Time of the played step, without chance."""
+    shares: tuple[ShareOfStep, ...]
+    """Where the time goes, both ways."""
+    contention_s: float
+    """Of data_parallel, what collectives hold passes up by sharing links and cores."""
+    stages: tuple[StageOfStep, ...]
+    """Every pipeline stage."""
+    chance: Chance
+    """What was left to chance."""
+    step_percentiles_s: dict[str, float] | None
+    """Mean and percentiles of the whole job's step; none where nothing was left to chance."""
+    laid: Laid
+    """What was played."""
+    played: PlayedStep
+    """The events."""
+
+    @property
+    def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """p50 and p90 of every predicted number: the closed form's, around the played step."""
+        found = with_step(self.estimate, self.step_s).intervals
+        # The closed form's energy is that of its own step.
+        return {name: ends for name, ends in found.items() if name != "energy_joules"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        closed, step_s = self.estimate, self.step_s
+        scale = closed.step_s / step_s
+        names = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan_chosen")
+        known = {name: getattr(closed, name) for name in names}
+        return {
+            **known,
+            "plan": str(closed.plan),
+            "fits": closed.fits,
+            "step_s": step_s,
+            "closed_step_s": closed.step_s,
+            "difference": step_s / closed.step_s - 1.0,
+            "tokens_per_s": closed.tokens_per_s * scale,
+            "tokens_per_s_per_gpu": closed.tokens_per_s_per_gpu * scale,
+            "tflops_per_gpu": closed.tflops_per_gpu * scale,
+            "mfu": closed.mfu * scale,
+            "hfu": closed.hfu * scale,
+            "peak_memory_bytes": closed.peak_memory_bytes,
+            "intervals": self.intervals,
+            "fit_probability": closed.fit_probability,
+            "shares": [
+                {"name": s.name, "simulated_s": s.simulated_s, "closed_s": s.closed_s}
+                for s in self.shares
+            ],
+            "contention_s": self.contention_s,
+            "stages": [
+                {name: getattr(s, name) for name in StageOfStep.__slots__} for s in self.stages
+            ],
+            "jitter": self.chance.jitter,
+            "stragglers": self.chance.stragglers,
+            "slowdown": self.chance.slowdown,
+            "repeats": self.chance.repeats,
+            "seed": self.chance.seed,
+            "step_percentiles_s": self.step_percentiles_s,
+            "assumptions": list(closed.assumptions),
+            "overrides": dict(closed.overrides or {}),
+        }
+
+    def to_chrome_trace(self, path: str | Path, detail: str = "auto") -> Path:
+        """Write the step as a Chrome trace, gzipped where the name ends in .gz; ui.perfetto.dev opens it."""
+        # By name: what shows stands above what computes.
+        write = import_module("foretell.report.trace").write_trace
+        return Path(write(self.laid, self.played, path, detail))
+
+
+def simulation_of(scenario: Scenario, answer: Estimate, chance: Chance) -> Simulation:
+    """Play the step of an answer's plan."""
+    laid, played = played_step(scenario, answer.plan)
+    told = played.spent[played.busiest]
+    closed = {leaf.name: leaf for leaf in (answer.breakdown or _none()).children}
+    shares = []
+    for name, leaves in SHARES.items():
+        have = [closed[leaf].value for leaf in leaves if leaf in closed]
+        simulated_s = told[name] + (told["contention"] if name == "data_parallel" else 0.0)
+        if have or simulated_s:
+            shares.append(ShareOfStep(name=name, simulated_s=simulated_s, closed_s=sum(have)))
+    return Simulation(
+        estimate=answer,
+        step_s=played.step_s,
+        shares=tuple(shares),
+        contention_s=told["contention"],
+        stages=tuple(_stage(laid, played, rank) for rank in range(len(played.spent))),
+        chance=chance,
+        step_percentiles_s=distribution(laid, chance) if chance.some else None,
+        laid=laid,
+        played=played,
+    )
+
+
+def played_step(scenario: Scenario, plan: Plan) -> tuple[Laid, PlayedStep]:
+    """A plan's step, laid out and played without chance."""
+    laid = lay_out(scenario, plan)
+    return laid, play_step(laid.schedule, laid.program)
+
+
+def _none() -> Leaf:
+    return Leaf(name="step", value=0.0, unit="s")
+
+
+def _stage(laid: Laid, played: PlayedStep, rank: int) -> StageOfStep:
+    spent = played.spent[rank]
+    return StageOfStep(
+        stage=rank,
+        rank=rank * rank_stride(laid.plan),
+        busy_s=played.step_s - spent["bubble"] - spent["data_parallel"] - spent["fixed"],
+        bubble_s=spent["bubble"],
+        data_parallel_s=spent["data_parallel"] + spent["contention"],
+        peak_memory_bytes=float(held_bytes(laid, played, rank)[1].max()),
+    )
+
+
+def rank_stride(plan: Plan) -> int:
+    """How many ranks apart the stages of a pipeline are numbered."""
+    stride = 1
+    for name in plan.order[: plan.order.index("pp")]:
+        stride *= int(getattr(plan, name))
+    return stride
+
+
+def held_bytes(laid: Laid, played: PlayedStep, rank: int) -> tuple[Array, Array]:
+    """Moments, and bytes that a rank of a stage holds from each on.
+
+    Activations follow the micro-batches in flight; all else is held from beginning to end.
+    """
+    memory, row = laid.rows.memory, laid.stage[rank]
+    peak, kept = float(memory.total[0, row]), float(memory.activations[0, row])
+    moments, held = played.timeline.held(rank)
+    return moments, peak - kept + kept * held / max(float(held.max()), 1e-30)
+
+
+def distribution(laid: Laid, chance: Chance) -> dict[str, float]:
+    """Mean and percentiles of a step of the whole job."""
+    plan, program = laid.plan, laid.program
+    meets = plan.tp * plan.cp
+    replicas = plan.dp
+    if plan.zero >= 3 and plan.dp > 1:
+        meets, replicas = meets * plan.dp, 1
+    meeting = Meeting(ranks=meets, replicas=replicas)
+    vpp = 1 if laid.schedule.layout == "both" else len(program.ranks[0])
+    pp, many = len(program.ranks), program.micro_batches
+    tasks = tuple(len(laid.schedule.tasks(r, pp, vpp, many)) for r in range(pp))
+    rng = np.random.default_rng(chance.seed)
+    steps, groups = np.empty(chance.repeats), np.empty(chance.repeats, np.int64)
+    for i in range(chance.repeats):
+        drawn = draw(chance, meeting, tasks, rng)
+        steps[i] = play_step(laid.schedule, program, drawn.factors).step_s
+        groups[i] = drawn.slow_stages
+    found = job_steps(steps, groups, replicas, rng)
+    told = {f"p{p}": float(np.percentile(found, p)) for p in PERCENTILES}
+    return {"mean": float(found.mean()), **told}
+
+
+def overlaps(plan: Plan) -> bool:
+    """Whether a plan has a pipeline or replicas: without either nothing runs beside the passes."""
+    return plan.pp > 1 or plan.dp * plan.cp > 1
+
+
+def with_step(answer: Estimate, step_s: float) -> Estimate:
+    """An answer with another step time, and the rates and the interval that go with it."""
+    scale = step_s / answer.step_s
+    ends = answer.interval or {}
+    interval = {key: (low * scale, high * scale) for key, (low, high) in ends.items()}
+    return replace(
+        answer,
+        step_s=step_s,
+        tokens_per_s=answer.tokens_per_s / scale,
+        tokens_per_s_per_gpu=answer.tokens_per_s_per_gpu / scale,
+        tflops_per_gpu=answer.tflops_per_gpu / scale,
+        mfu=answer.mfu / scale,
+        hfu=answer.hfu / scale,
+        interval=interval or None,
+    )

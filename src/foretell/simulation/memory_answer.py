@@ -1,0 +1,106 @@
+"""Memory over one step as an answer: the estimate beside the step as it was played."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from foretell.records import Told, dataclass
+from foretell.simulation.memory import MemoryLine
+from foretell.simulation.memory_timeline import StageLine, StepMemory
+from foretell.specs.result import Estimate, Leaf
+from foretell.uncertainty.intervals import cause, times
+
+MOST_MOMENTS = 1000
+"""Moments of a stage that a file or a picture shows; the fullest of each part of the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAnswer(Told):
+    """One plan's memory over a step."""
+
+    estimate: Estimate
+    """The plan's estimate, fits or not."""
+    step: StepMemory
+    """The step, played."""
+
+    @property
+    def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """p50 and p90 of the peak, and of the step as it was played."""
+        found, told = self.estimate.intervals, self.estimate
+        kept = {"peak_memory_bytes": found["peak_memory_bytes"]}
+        if "step_s" in found:
+            kept["step_s"] = times(self.step.step_s, cause(told.step_s, found["step_s"]))
+        return kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        told, step = self.estimate, self.step
+        return {
+            "model": told.model,
+            "system": told.system,
+            "gpus": told.gpus,
+            "plan": str(told.plan),
+            "plan_chosen": told.plan_chosen,
+            "schedule": step.schedule,
+            "fits": told.fits,
+            "step_s": step.step_s,
+            "peak_memory_bytes": told.peak_memory_bytes,
+            "memory_capacity_bytes": step.capacity_bytes,
+            "intervals": self.intervals,
+            "fit_probability": told.fit_probability,
+            "fullest_stage": step.fullest.stage,
+            "stages": [_stage(stage, told) for stage in step.stages],
+            "assumptions": list(told.assumptions),
+        }
+
+
+def of_stage(told: Estimate, stage: int) -> Mapping[str, float]:
+    """Leaves of the closed form of one stage, by name, with those of `lost`."""
+    for leaf in told.memory_by_stage:
+        # Stages are named by their first: "stage 3 and 4 alike".
+        if leaf.name.split()[1] == str(stage):
+            return {leaf.name: leaf.value for leaf in _flat(leaf)}
+    return {}
+
+
+def _flat(node: Leaf) -> list[Leaf]:
+    return [leaf for child in node.children for leaf in (child, *child.children)]
+
+
+def _stage(stage: StageLine, told: Estimate) -> dict[str, Any]:
+    peak, when = stage.line.peak
+    few, closed = thinned(stage.line), of_stage(told, stage.stage)
+    allocated = stage.closed_bytes
+    return {
+        "stage": stage.stage,
+        "alike": stage.alike,
+        "allocated_bytes": peak,
+        "peak_at_s": when,
+        "closed_form_bytes": allocated,
+        "reserved_bytes": allocated + closed.get("allocator", 0.0),
+        "reserved_played_bytes": stage.reserved_bytes,
+        "framework_bytes": stage.framework_bytes,
+        "total_bytes": allocated + closed.get("lost", 0.0),
+        "at_peak": stage.line.at(when),
+        "kept_at_peak": dict(sorted(stage.kept_at_peak.items(), key=lambda item: -item[1])),
+        "moments_s": few.moments_s.tolist(),
+        "held_bytes": {name: values.tolist() for name, values in few.held_bytes.items()},
+    }
+
+
+def thinned(line: MemoryLine, most: int = MOST_MOMENTS) -> MemoryLine:
+    """The line with at most about so many moments: the first, the last, and of each part of the step the one
+    that holds most, so that every peak stays."""
+    many = len(line.moments_s)
+    if many <= most:
+        return line
+    total = line.allocated_bytes
+    ends = np.linspace(0, many, most + 1).astype(int)
+    fullest = [int(a + np.argmax(total[a:b])) for a, b in pairwise(ends)]
+    chosen = np.unique([0, *fullest, many - 1])
+    return MemoryLine(
+        moments_s=line.moments_s[chosen],
+        held_bytes={name: values[chosen] for name, values in line.held_bytes.items()},
+    )

@@ -1,0 +1,183 @@
+"""From the estimate's numbers to a program of events: what each rank of a pipeline does in one step.
+
+Every second comes from where the closed form takes it (training/layer_costs.py, training/exchanges.py,
+training/data_parallel.py, training/step.py); here it is only dealt to chunks, passes and streams. One rank
+of each stage stands for all that are alike.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.frameworks import LEFT_OUT, framework
+from foretell.kernels.fusion import HOSTS
+from foretell.network.collectives import occupancy, outermost
+from foretell.records import dataclass
+from foretell.schedules import schedule_named
+from foretell.schedules.base import Schedule
+from foretell.simulation.program import EXCHANGES, Pass, Program
+from foretell.simulation.programs.dealing import Contents, Dealing, dealt_of
+from foretell.simulation.programs.messages import copies_of, with_copies, with_messages
+from foretell.simulation.programs.passes import part_passes
+from foretell.specs.chip import Chip
+from foretell.specs.plan import Plan, batch_of
+from foretell.specs.scenario import Scenario
+from foretell.training.data_parallel import cores_taken
+from foretell.training.dualpipe import TAKEN_CORES
+from foretell.training.step import Rows, evaluate_rows, stages_of_plans
+from foretell.training.tables import Tables, system_as_filled, tables_of
+
+Array = NDArray[np.float64]
+
+SYNCHRONISED = ("1f1b", "gpipe")
+"""Schedules under which the host waits for the chip at every send: Megatron-LM synchronises the device after
+a batch of sends where it does not interleave (`batch_p2p_sync`)."""
+BESIDE = ("dualpipe",)
+"""Schedules whose sends run beside the passes. Megatron-LM does so with interleaving too
+(`overlap_p2p_comm`), but published interleaved runs are met with sends that are waited for, and come out 5 %
+too fast without."""
+WAITS_EACH_PASS = {
+    "megatron-deepspeed": "vTrain (MICRO 2024) measured ground truth, Megatron-DeepSpeed"
+}
+"""Frameworks whose host waits for the chip in every pass, and the runs that this was read from: with a host
+that is ahead, those without pipeline come out 3 % faster, and farther off. Not so where they are left out."""
+QUEUE_LAUNCHES = 1024.0
+"""Launches that the host may be ahead of the chip: the depth of CUDA's queue (recalled, not measured)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """A step ready to be played, with what its picture needs."""
+
+    scenario: Scenario
+    """What was asked."""
+    plan: Plan
+    """The plan."""
+    schedule: Schedule
+    """Its schedule."""
+    program: Program
+    """What is played."""
+    contents: Contents
+    """Parts on every chunk."""
+    forward: tuple[Pass, ...]
+    """Forward pass of each part."""
+    backward: tuple[Pass, ...]
+    """Its backward pass, recomputation included."""
+    weight: tuple[Pass, ...]
+    """Of it, the products for the gradients of weights where the schedule runs them apart."""
+    stage: tuple[int, ...]
+    """Row of each rank in the closed form's table of distinct stages."""
+    tables: Tables
+    """The closed form's tables."""
+    rows: Rows
+    """The closed form's step."""
+    kept_bytes: tuple[float, ...]
+    """Activations that each rank keeps for one micro-batch."""
+
+
+def lay_out(scenario: Scenario, plan: Plan) -> Laid:
+    """The program of one plan's step."""
+    plans = batch_of([plan])
+    tables = tables_of(scenario, plans)
+    rows = evaluate_rows(scenario, plans, tables)
+    stages = stages_of_plans(plans, tables)
+    schedule = schedule_named(plan.schedule)
+    contents, stage = dealt_of(scenario, plan, tables, rows)
+    forward, backward, weight = part_passes(plans, tables, rows)
+    chip, software = scenario.system.chip, framework(plan.framework)
+    dealt = Dealing(
+        plans=plans,
+        tables=tables,
+        rows=rows,
+        stages=stages,
+        schedule=schedule,
+        contents=contents,
+        stage=stage,
+    )
+    ranks = dealt.chunks(forward, backward, weight)
+    ranks = with_messages(scenario, dealt, ranks, (forward, backward))
+    copies = copies_of(scenario, plan, stages, tables)
+    ranks, update_copies_s = with_copies(ranks, copies, chip, dealt)
+    host, uses = HOSTS[plan.fused], _uses(scenario, tables)
+    program = Program(
+        ranks=ranks,
+        micro_batches=int(rows.micro_batches[0]),
+        send_s=float(rows.send_s[0, 0]) / (2.0 * plan.vpp),
+        sends_block=plan.schedule not in BESIDE,
+        runs_ahead_s=QUEUE_LAUNCHES * (host.operation_s + host.kernel_s) * runs_ahead(plan),
+        hidden_share=hidden_share(plan, chip),
+        update_s=tuple(float(rows.optimizer_s[0, s]) for s in stage),
+        update_copies_s=update_copies_s,
+        fixed_s=software.fixed_s,
+        # What is never hidden is sent apart (simulation/programs/messages.py).
+        apart_share=software.data_exposed if software.data_exposed < 1.0 else 0.0,
+        held_cores=held_cores(chip, uses["group_use"]),
+        **uses,
+    )
+    return Laid(
+        scenario=scenario,
+        plan=plan,
+        schedule=schedule,
+        program=program,
+        contents=contents,
+        forward=forward,
+        backward=backward,
+        weight=weight,
+        stage=stage,
+        tables=tables,
+        rows=rows,
+        kept_bytes=tuple(float(stages.kept_bytes[0, s]) for s in stage),
+    )
+
+
+def runs_ahead(plan: Plan) -> bool:
+    """Whether the host launches ahead of the chip from pass to pass.
+
+    Not where it waits for sends, nor where it reads back how many tokens each expert gets.
+    """
+    name, _, left_out = plan.framework.partition(LEFT_OUT)
+    source = WAITS_EACH_PASS.get(name)
+    if (source is not None and source != left_out) or (plan.ep > 1 and plan.capacity == 0.0):
+        return False
+    return plan.pp == 1 or plan.schedule not in SYNCHRONISED
+
+
+def held_cores(chip: Chip, uses: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Share of the cores that a collective of each group holds beside a pass (training/data_parallel.py)."""
+    return tuple(float(cores_taken(chip, np.asarray(use[0], float))) for use in uses)
+
+
+def hidden_share(plan: Plan, chip: Chip) -> float:
+    """What a forward beside a backward pass hides of the experts' exchanges: training/dualpipe.py."""
+    if plan.schedule != "dualpipe" or plan.ep_overlap == "on":
+        return 0.0
+    cores = float(np.mean(chip.cores))
+    return 1.0 - (min(TAKEN_CORES / cores, 1.0) if cores else 0.0)
+
+
+def _uses(scenario: Scenario, tables: Tables) -> dict[str, tuple]:  # type: ignore[type-arg]
+    """Shares of the time that the links of each tier are in use, by exchange, group and send."""
+    network, spot = system_as_filled(scenario).network, int(tables.spot[0])
+    tiers = len(network.tiers)
+
+    def at(tier: int) -> tuple[float, ...]:
+        return tuple(float(t == tier) for t in range(tiers))
+
+    def of_group(counts: Array) -> tuple[float, ...]:
+        return tuple(float(x) for x in occupancy(counts, network)[:, spot])
+
+    group = int(tables.group[0])
+    exchanges = tuple(
+        at(int(tables.exchanges.by_name[name].tier[group]))
+        if name in tables.exchanges.by_name
+        else at(-1)
+        for name in EXCHANGES
+    )
+    groups = [of_group(tables.data_counts)]
+    groups += [of_group(tables.expert_counts)] if tables.expert_counts is not None else []
+    return {
+        "exchange_use": exchanges,
+        "group_use": tuple(groups),
+        "send_use": at(int(outermost(tables.pipe_counts)[spot])),
+    }

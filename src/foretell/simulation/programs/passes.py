@@ -1,0 +1,79 @@
+"""What one micro-batch takes in every part: kernels, waiting for the host, exchanges; each pass apart."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.simulation.program import EXCHANGES, Pass
+from foretell.specs.plan import Plans
+from foretell.training.memory import LISTED
+from foretell.training.pass_times import late_launches, pass_times
+from foretell.training.step import Rows
+from foretell.training.tables import Tables
+
+Array = NDArray[np.float64]
+Columns = dict[str, Array]
+"""Field of a pass, or exchange -> its seconds in every part."""
+
+
+def part_passes(
+    plans: Plans, tables: Tables, rows: Rows
+) -> tuple[tuple[Pass, ...], tuple[Pass, ...], tuple[Pass, ...]]:
+    """Forward, backward and, of it, the products for weights of every part, for one micro-batch."""
+    parts, at = tables.parts, int(tables.shape[0])
+    stretched = tables.pace / float(rows.clock[0])
+    mode, many = float(plans.recompute[0]), len(parts.names)
+    is_layer = (np.arange(many) < parts.kinds).astype(float)
+    none = np.zeros(many)
+    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_launches(plans, tables))
+    both_s = spent.of(stretched - 1.0)
+    chip_s = spent.chip_s(stretched - 1.0)
+
+    def one(whole_s: Array, alone_s: Array, waits: Columns) -> Columns:
+        """Every part: `alone_s` of the chip, exchanges included, and `whole_s` with the host's launches."""
+        kernels_s = alone_s - sum(waits.values(), none)
+        return {"chip_s": kernels_s, "wait_s": whole_s - alone_s, **waits}
+
+    ways = [_exchanged(tables, way) for way in ("forward_s", "backward_s")]
+    forward = one(both_s[0][0], chip_s[0][0], ways[0])
+    backward = one(both_s[1][0], chip_s[1][0], ways[1])
+    forward["launch_s"] = spent.host_s[0][0]
+    backward["launch_s"] = spent.host_s[1][0]
+    more: list[Columns] = []
+    if mode == 2.0:
+        more.append({k: v * is_layer for k, v in forward.items()})
+    if mode == LISTED and parts.again is not None:
+        waits = {k: v * parts.waits_again.get(k, 0.0) for k, v in ways[0].items()}
+        slower = stretched - 1.0
+        again = one(spent.again(slower)[0], spent.again_chip_s(slower)[0], waits)
+        again["launch_s"] = parts.again.host_s[at]
+        more.append({k: v * is_layer for k, v in again.items()})
+    if mode == 1.0:
+        more.append({**dict.fromkeys(forward, none), "chip_s": parts.core_s[at]})
+    backward = {k: v + sum((m[k] for m in more), none) for k, v in backward.items()}
+    weight = dict.fromkeys(backward, none)
+    if parts.weight_s is not None:
+        products, clocked = parts.weight_s[0][at], parts.weight_s[1][at]
+        weight["chip_s"] = products + (stretched - 1.0) * clocked
+    return _records(forward, many), _records(backward, many), _records(weight, many)
+
+
+def _exchanged(tables: Tables, way: str) -> Columns:
+    """Exchanges of every part by kind, one way."""
+    group, none = int(tables.group[0]), np.zeros(len(tables.parts.names))
+    known = tables.exchanges.by_name
+    return {name: getattr(known[name], way)[group] if name in known else none for name in EXCHANGES}
+
+
+def _records(columns: Columns, many: int) -> tuple[Pass, ...]:
+    plain = ("chip_s", "wait_s", "launch_s")
+    return tuple(
+        Pass(
+            **{name: float(columns[name][i]) for name in plain},
+            exchange_s=(
+                float(columns[EXCHANGES[0]][i]),
+                float(columns[EXCHANGES[1]][i]),
+                float(columns[EXCHANGES[2]][i]),
+            ),
+        )
+        for i in range(many)
+    )

@@ -1,0 +1,166 @@
+"""What varies in a study: each line of `[vary]`, a list of values or two ends, as an axis."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from foretell import units
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs.plan import parse_plan
+from foretell.specs.study import Axis
+from foretell.studies.flags import TEXTS, is_whole
+from foretell.studies.plan_words import word_of
+
+RANGE = ("low", "high", "steps", "scale")
+BY_CONTENT = ("model", "system")
+"""Flags for which what a file has may stand as a table."""
+WORDS = (*BY_CONTENT, *TEXTS, "plan", "plan.order")
+"""What varies over texts alone."""
+MOST_STEPS = 100_000
+"""Steps of one range; more are a typing error."""
+
+
+class Faults:
+    """What is wrong with a file so far."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        """Problems are added to the list that is given."""
+        self.problems = problems
+
+    def bad(self, path: str, value: object, message: str, allowed: str | None = None) -> None:
+        """One more."""
+        self.problems.append(Problem(path=path, value=value, message=message, allowed=allowed))
+
+    def collect(self, path: str, make: Any) -> None:
+        """What making something finds wrong, under a path of the file."""
+        try:
+            make()
+        except BadInput as error:
+            self.problems += [
+                Problem(
+                    path=path,
+                    value=p.value,
+                    message=p.message,
+                    allowed=p.allowed,
+                    nearest=p.nearest,
+                )
+                for p in error.problems
+            ]
+
+
+class Axes(Faults):
+    """The reading of `[vary]`."""
+
+    def __init__(self, problems: list[Problem], *, mode: str, drawn: bool, trains: bool) -> None:
+        """`drawn`: points are chosen one by one; `trains`: fields of a plan are those of training."""
+        super().__init__(problems)
+        self.mode, self.drawn, self.trains = mode, drawn, trains
+
+    def read(self, vary: Mapping[str, Any]) -> tuple[Axis, ...]:
+        """Every line that is right."""
+        if not vary:
+            self.bad("vary", None, "nothing varies", "a flag or --set path = a list of values")
+        return tuple(axis for n, v in vary.items() if (axis := self._axis(n, v)) is not None)
+
+    def _axis(self, name: str, given: Any) -> Axis | None:
+        """One line of [vary]."""
+        path, last = f"vary.{name}", name.rsplit(".", 1)[-1]
+        whole = is_whole(name)
+        unit = unit_of(name)
+        if isinstance(given, Mapping):
+            return self._range(name, given, whole)
+        if not isinstance(given, list):
+            self.bad(path, given, "neither a list nor ends", "[1, 2] or {low, high, steps}")
+            return None
+        if not given:
+            self.bad(path, given, "an empty list: there are no points", "at least one value")
+            return None
+        before = len(self.problems)
+        values: list[Any] = []
+        for value in given:
+            if isinstance(value, Mapping) or (isinstance(value, list) and last != "order"):
+                self.bad(path, value, "not a plain value")
+            elif isinstance(value, float) and not math.isfinite(value):
+                self.bad(path, value, "not a finite number")
+            elif value is None or (not isinstance(value, str | list) and name in WORDS):
+                self.bad(path, value, "not a text" if value is not None else "missing")
+            elif isinstance(value, str) and unit:
+                self.collect(path, lambda text=value: values.append(units.parse(text, unit)))
+            else:
+                values.append(",".join(map(str, value)) if isinstance(value, list) else value)
+        doubled = {repr(v) for v in values if values.count(v) > 1}
+        if doubled and self.mode == "product":
+            self.bad(path, ", ".join(sorted(doubled)), "a value stands twice", "each value once")
+        if name.startswith("plan.") and len(self.problems) == before and self.trains:
+            for value in values:
+                self.collect(path, lambda value=value: parse_plan(word_of(last, value)))
+        return Axis(path=name, values=tuple(values), whole=whole) if values else None
+
+    def _range(self, name: str, given: Mapping[str, Any], whole: bool) -> Axis | None:
+        """Two ends, and the steps between them or none."""
+        path, before = f"vary.{name}", len(self.problems)
+        for key in given:
+            if key not in RANGE:
+                self.problems.append(unknown_key(f"{path}.{key}", given[key], RANGE, "no such key"))
+        ends: list[float] = []
+        for key in ("low", "high"):
+            value: Any = given.get(key)
+            if isinstance(value, str):
+                self.collect(
+                    f"{path}.{key}", lambda v=value: ends.append(units.parse(v, unit_of(name)))
+                )
+            elif is_number(value) and math.isfinite(value):
+                ends.append(float(value))
+            else:
+                self.bad(f"{path}.{key}", value, "not a number" if key in given else "missing")
+        scale, steps = given.get("scale", "linear"), given.get("steps")
+        if scale not in ("linear", "log"):
+            self.bad(f"{path}.scale", scale, "not a choice", "linear, log")
+        if len(ends) == 2 and ends[0] > ends[1]:
+            self.bad(path, ends, "low is above high")
+        if scale == "log" and ends and min(ends) <= 0.0:
+            self.bad(f"{path}.low", min(ends), "no logarithm", "above 0")
+        if steps is None and self.mode != "sample" and not self.drawn:
+            self.bad(f"{path}.steps", None, "missing", "a whole number from 1")
+        elif steps is not None and (type(steps) is not int or not 1 <= steps <= MOST_STEPS):
+            self.bad(f"{path}.steps", steps, "not usable", f"a whole number from 1 to {MOST_STEPS}")
+        if len(self.problems) > before:
+            return None
+        low, high, log = ends[0], ends[1], scale == "log"
+        values = () if steps is None else spaced(low, high, steps, log=log, whole=whole)
+        return Axis(path=name, values=values, low=low, high=high, log=log, whole=whole)
+
+
+def spaced(low: float, high: float, steps: int, *, log: bool, whole: bool) -> tuple[Any, ...]:
+    """Values from low to high, ends included; whole numbers once each."""
+    made = np.geomspace(low, high, steps) if log else np.linspace(low, high, steps)
+    # Twelve digits: 8, 16, 32 rather than 15.999999999999998.
+    found = [float(f"{value:.12g}") for value in made]
+    if whole:
+        return tuple(dict.fromkeys(round(value) for value in found))
+    return tuple(dict.fromkeys(found))
+
+
+def unit_of(path: str) -> str:
+    """The unit in a path's last name, or in the one before (`chip.matrix_flop_per_s.bf16`); "" if none."""
+    if "." not in path:
+        return ""
+    names = path.split(".")[1:]
+    found = [units.field_unit(name) for name in names[-2:]]
+    return next((unit for unit in reversed(found) if unit), "")
+
+
+def unknown_key(path: str, value: object, names: Sequence[str], message: str) -> Problem:
+    """A name that is none of those known."""
+    near = nearest_name(path.rsplit(".", 1)[-1], names)
+    allowed = ", ".join(names)
+    return Problem(path=path, value=value, message=message, allowed=allowed, nearest=near)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number that a float can hold; NaN and infinities are left to the caller."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) < 1e300

@@ -1,0 +1,149 @@
+"""How many chips a sum of money pays for, bought and run or rented, over the years."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from foretell import catalog, units
+from foretell.api.cost import Payment
+from foretell.catalog.money import sheet
+from foretell.catalog.prices import TERMS, rent
+from foretell.economics.ask_system import SystemQuestion, system_cost, with_flags
+from foretell.economics.fabric import per_node_chips
+from foretell.economics.work import AHEAD, RESERVED
+from foretell.economics.years import HOURS
+from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
+
+Given = str | Mapping[str, Any]
+"""A name, a file, or the table that such a file has."""
+OF_SYSTEM = ("system", "network", "chip", "prices")
+"""Settings that the price of a system knows."""
+PRIMES = (2, 3, 5)
+"""Factors that plans divide by well."""
+NO_PRICE = "no price"
+"""How a cluster is paid that nobody knows a price of."""
+PRICES = ("rent", "system.node_price_usd")
+"""Paths of problems that say so."""
+TRIES = 6
+"""Steps to the number of nodes that a sum pays for: prices are nearly straight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bought:
+    """A cluster and what it costs over its years."""
+
+    system: Given
+    """Of what."""
+    gpus: int
+    """Chips."""
+    usd: float | None
+    """All that is paid over the years; none where no price is known."""
+    years: float | None
+    """How many."""
+    paid: str
+    """own, the term of the rent, or no price."""
+
+
+def name_of(system: Given) -> str:
+    """What a system is called."""
+    return str(system.get("id", "own-system") if isinstance(system, Mapping) else system)
+
+
+def cost_of(system: Given, gpus: int, paid: Payment) -> Bought:
+    """A cluster over its years: bought and run, or rented all along (by use: for the hours in use)."""
+    settings = tuple(text for text in paid.set if text.split(".", 1)[0] in OF_SYSTEM)
+    money = tuple(text for text in settings if not text.startswith("prices.usd_per_chip_hour"))
+    if paid.rent in ("", "own") and paid.price == "":
+        asked = SystemQuestion(
+            system=system, gpus=gpus, years=paid.years, utilisation=paid.utilisation, set=money
+        )
+        facts = system_cost(asked).facts
+        return Bought(
+            system=system, gpus=gpus, usd=facts["tco_usd"], years=facts["tco_years"], paid="own"
+        )
+    way, usd_per_hour = rent_of(system, paid)
+    figures = with_flags(sheet(), paid.years, paid.utilisation).figures
+    years, use = figures["finance.server_years"].value, figures["finance.utilisation"].value
+    hours = HOURS * years * (1.0 if way in RESERVED else use)
+    return Bought(system=system, gpus=gpus, usd=gpus * usd_per_hour * hours, years=years, paid=way)
+
+
+def usd_of(system: Given, gpus: int, paid: Payment) -> float:
+    """What it costs over its years."""
+    usd = cost_of(system, gpus, paid).usd
+    assert usd is not None  # without a price there is no cost_of
+    return usd
+
+
+def lacks_price(error: ProblemsError) -> bool:
+    """Whether a cost cannot be told for the one reason that no price is known."""
+    return any(problem.path in PRICES for problem in error.problems)
+
+
+def same_system(one: Given, other: Given) -> bool:
+    """Whether two names or tables are one system: a chip and its reference system are."""
+    mine, other_one = catalog.system(one), catalog.system(other)
+    alike = {name: getattr(mine, name) for name in ("id", "name", "assumptions")}
+    return mine == replace(other_one, **alike)
+
+
+def rent_of(system: Given, paid: Payment) -> tuple[str, float]:
+    """The term and the rent of a chip for an hour; BadInput where none is offered."""
+    way = paid.rent.lower() or "on-demand"
+    if paid.price != "":
+        return ("1-year" if way == "reserved" else way), units.parse(
+            paid.price, "usd_per_chip_hour", "price"
+        )
+    chip = catalog.system(system).chip.id
+    offered = {term: found for term in TERMS if (found := rent(chip, term)) is not None}
+    if way == "reserved":
+        way = next((term for term in AHEAD if term in offered), way)
+    if way not in offered:
+        message = f"{name_of(system)}: {chip} has no such offer in the catalogue"
+        known = ", ".join(["own", *offered])
+        raise BadInput(
+            [Problem(path="rent", value=paid.rent, message=message, allowed=f"{known}, or --price")]
+        )
+    return way, offered[way][1]
+
+
+def affordable(system: Given, budget_usd: float, paid: Payment) -> list[Bought]:
+    """Clusters of whole nodes that a sum pays for: the largest, and smaller ones that divide better."""
+    made = catalog.system(system)
+    each = max(round(per_node_chips(made)), 1)
+    most = 1.0
+    for tier in made.network.tiers:
+        most *= float(tier.size)
+    limit = max(int(most) // each, 1)
+    one_usd = usd_of(system, each, paid)
+    if one_usd > budget_usd:
+        years = cost_of(system, each, paid).years
+        message = f"one node of {each} chips costs {one_usd:,.0f} USD over {years:g} years"
+        raise Infeasible(
+            [Problem(path=f"budget ({name_of(system)})", value=budget_usd, message=message)]
+        )
+    nodes = min(max(int(budget_usd / one_usd), 1), limit)
+    for _ in range(TRIES):
+        usd = usd_of(system, nodes * each, paid)
+        better = min(max(int(nodes * budget_usd / usd), 1), limit)
+        if better == nodes:
+            break
+        nodes = better
+    while nodes > 1 and usd_of(system, nodes * each, paid) > budget_usd:
+        nodes -= max(nodes // 500, 1)
+    chosen = dict.fromkeys((nodes, smooth(nodes), 2 ** (nodes.bit_length() - 1)))
+    return [cost_of(system, many * each, paid) for many in chosen]
+
+
+def smooth(most: int) -> int:
+    """The largest number up to `most` that has no prime factor above 5."""
+    best, powers = 1, [1]
+    for prime in PRIMES:
+        powers = [
+            value * prime**exponent
+            for value in powers
+            for exponent in range(most.bit_length() + 1)
+            if value * prime**exponent <= most
+        ]
+        best = max(best, *powers)
+    return best

@@ -1,0 +1,181 @@
+"""`foretell.compare`: systems ranked by what they do for the money, and how sure the order is.
+
+question.py      the work, the levels and the money, from flags and files
+clusters.py   how many chips a sum pays for
+workloads.py      what a cluster does with the work
+ranking.py     the order, how sure it is, and why
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from foretell.errors import BadInput, Problem, ProblemsError, unknown
+from foretell.inputs.question import as_texts
+from foretell.specs.study import Study
+from foretell.studies.procurement.clusters import (
+    NO_PRICE,
+    Bought,
+    Given,
+    affordable,
+    cost_of,
+    lacks_price,
+    name_of,
+    same_system,
+)
+from foretell.studies.procurement.question import (
+    budget_of,
+    level_of,
+    mix_of,
+    one_work,
+    payment_of,
+    study_of,
+)
+from foretell.studies.procurement.ranking import Kind, Ranking, ranked
+from foretell.studies.procurement.workloads import Levels, done, without_money
+from foretell.studies.sweep.mix import shares
+
+MEASURES = ("tokens", "usd")
+"""What may be ranked by: tokens a second, or what one costs."""
+SERVICE = ("isl", "osl", "concurrency", "rate", "engine", "spread")
+"""Flags that make the work a service."""
+
+
+def compare(
+    systems: Sequence[Given],
+    *,
+    model: Given | None = None,
+    budget: str | float | None = None,
+    gpus: int | None = None,
+    workload: str | Path | Mapping[str, Any] | None = None,
+    by: str = "tokens",
+    set: Mapping[str, object] | Sequence[str] = (),
+    seed: int = 0,
+    **flags: Any,
+) -> Ranking:
+    """The best cluster of each kind for a sum of money, or of so many chips, in its order.
+
+    A system or the model is a name, a file, or the table that such a file has.
+    `flags` are those of a training step (`global_batch`, `tokens`, ...) or of a service (`isl`, `osl`,
+    `tpot`, ...), `plan`, and `rent`, `region`, `years`, `utilisation`, `price`; `workload` has a study's
+    `[base]` and `[[workload]]` instead, for a mix.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    problems: list[Problem] = []
+    levels = {"": level_of(given, "", problems)}
+    money = budget_of(budget, gpus, problems)
+    if by not in MEASURES:
+        problems.append(unknown("by", by, MEASURES))
+    systems = [one if isinstance(one, Mapping) else str(one) for one in systems]
+    names = [name_of(system) for system in systems]
+    if not names or len({*names}) < len(names):
+        message = "names none, or one twice"
+        problems.append(Problem(path="systems", value=names, message=message, allowed="each once"))
+    sized = {} if gpus is None else {"gpus": gpus}
+    given |= sized if model is None else {**sized, "model": model}
+    if workload is None:
+        service = levels[""] != Levels() or any(name in given for name in SERVICE)
+        table = one_work(given, "serving" if service else "training")
+    else:
+        table = mix_of(workload, given, levels, problems)
+    if settings := as_texts(set):
+        table["base"]["set"] = [*table["base"].get("set", ()), *settings]
+    study = study_of(table, systems, problems)
+    if problems or study is None:
+        raise BadInput(problems)
+    once, said = _once(systems)
+    kinds = [_kind(study, system, money, gpus, levels) for system in once]
+    found = ranked(study, kinds, money, by, seed)
+    return replace(found, assumptions=(*said, *found.assumptions))
+
+
+def _once(systems: Sequence[Given]) -> tuple[list[Given], list[str]]:
+    """The systems, each once whatever it is called, and which names were left out."""
+    once: list[Given] = []
+    said = []
+    for system in systems:
+        known = next((one for one in once if same_system(one, system)), None)
+        if known is None:
+            once.append(system)
+        else:
+            said.append(f"{name_of(system)} is the same system as {name_of(known)}: told once")
+    return once, said
+
+
+def _kind(
+    study: Study,
+    system: Given,
+    budget: float | None,
+    gpus: int | None,
+    levels: Mapping[str, Levels],
+) -> Kind:
+    """The best cluster of one kind: of those that the money pays for, the one that does most."""
+    tried: list[Kind] = []
+    try:
+        paid = payment_of(study)
+        if budget is None:
+            clusters = [cost_of(system, int(gpus or 0), paid)]
+        else:
+            clusters = affordable(system, budget, paid)
+    except ProblemsError as error:
+        if budget is None and lacks_price(error):
+            return _unpriced(study, system, int(gpus or 0), levels, error)
+        return _not(name_of(system), None, error)
+    for cluster in clusters:
+        try:
+            tried.append(_of_cluster(study, cluster, levels))
+        except ProblemsError as error:
+            tried.append(_not(name_of(system), cluster, error))
+    return max(tried, key=lambda kind: kind.tokens_per_s or 0.0)
+
+
+def _of_cluster(study: Study, cluster: Bought, levels: Mapping[str, Levels]) -> Kind:
+    """Every workload on one cluster, and the mix of them."""
+    share = shares(study)
+    works = tuple(
+        done(
+            study,
+            workload,
+            cluster.system,
+            cluster.gpus,
+            share["" if workload is None else workload.name],
+            levels.get("" if workload is None else workload.name, levels[""]),
+        )
+        for workload in (study.workloads or (None,))
+    )
+    seconds = sum(one.part.share * one.part.seconds for one in works)
+    return Kind(
+        system=name_of(cluster.system),
+        cluster=cluster,
+        works=works,
+        tokens_per_s=cluster.gpus / seconds,
+        usd_per_million_tokens=1e6 * sum(one.part.share * one.part.usd for one in works),
+        interval=None,
+        problem=None,
+    )
+
+
+def _unpriced(
+    study: Study, system: Given, gpus: int, levels: Mapping[str, Levels], error: ProblemsError
+) -> Kind:
+    """What a cluster does of which no price is known: a rent stands in, and nothing of it is told."""
+    cluster = Bought(system=system, gpus=gpus, usd=None, years=None, paid=NO_PRICE)
+    stand_in = replace(study, base={**study.base, "rent": "on-demand", "price": 1.0})
+    try:
+        kind = _of_cluster(stand_in, cluster, levels)
+    except ProblemsError as other:
+        return _not(name_of(system), cluster, other)
+    works = tuple(without_money(one) for one in kind.works)
+    return replace(kind, works=works, usd_per_million_tokens=None, no_price=_words(error))
+
+
+def _words(error: ProblemsError) -> str:
+    return "; ".join(str(problem) for problem in error.problems)
+
+
+def _not(system: str, cluster: Bought | None, error: ProblemsError) -> Kind:
+    return Kind(
+        system=system, cluster=cluster, works=(), tokens_per_s=None, usd_per_million_tokens=None,
+        interval=None, problem=_words(error),
+    )  # fmt: skip

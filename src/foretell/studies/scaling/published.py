@@ -1,0 +1,176 @@
+"""Open measurements beside predictions of the same: samples per second, splits of steps, bus bandwidths."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from foretell.api.network import collective
+from foretell.catalog import model as catalog_model
+from foretell.errors import BadInput
+from foretell.records import dataclass
+from foretell.specs.model import Model
+from foretell.studies.scaling.records import Point, Scaling
+from foretell.studies.scaling.run import scaling
+
+FILE = Path(__file__).parent / "measured.toml"
+"""The measurements, each with its source."""
+SIZE = "1 GiB"
+"""Of the collectives."""
+Quantity = Literal["samples/s", "efficiency", "step s", "communication s", "bus GB/s"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One figure, measured and predicted."""
+
+    name: str
+    """Which run."""
+    quantity: Quantity
+    """What is compared; efficiency: samples per second and chip over those of the run's fewest chips."""
+    gpus: int
+    """Chips."""
+    measured: float
+    """As published."""
+    predicted: float
+    """Ours."""
+    p90: tuple[float, float] | None
+    """What we hold nine tenths of such figures to lie in; None of efficiencies, parts and collectives."""
+    fits: str
+    """Whether our plan of the run fits."""
+    source: str
+    """Where it is published."""
+    assumed: str
+    """What the source leaves open, and was assumed."""
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one."""
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured figure lies in our interval."""
+        return None if self.p90 is None else self.p90[0] <= self.measured <= self.p90[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        p90 = None if self.p90 is None else list(self.p90)
+        return {**plain, "p90": p90, "error": self.error, "inside": self.inside}
+
+
+@lru_cache(maxsize=1)
+def table() -> Mapping[str, Any]:
+    """The file of measurements."""
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+def model_named(name: str) -> Model:
+    """A model of the file, or of the catalogue."""
+    shape = table()["model"].get(name)
+    return catalog_model(name) if shape is None else replace(catalog_model(shape), id=name)
+
+
+def compared() -> tuple[Compared, ...]:
+    """Every measurement of the file beside our prediction."""
+    known = table()
+    found = [one for run in known["run"] for one in _of_run(run)]
+    found += [one for split in known["split"] for one in _of_split(split)]
+    return (*found, *(_of_collective(row) for row in known["collective"]))
+
+
+def median_error(rows: Sequence[Compared]) -> float:
+    """Median of the errors' sizes."""
+    return median(abs(row.error) for row in rows)
+
+
+def _of_run(run: Mapping[str, Any]) -> list[Compared]:
+    """Rates of one run on each number of chips, and the efficiencies that they make."""
+    points = _predicted(run, run["gpus"]).curves[0].points
+    rates = [point.global_batch / (point.step_s or 1.0) for point in points]
+    found = []
+    for quantity, values in (
+        ("samples/s", (run["samples_per_s"], rates)),
+        ("efficiency", (_efficiencies(run, run["samples_per_s"]), _efficiencies(run, rates))),
+    ):
+        for point, measured, predicted in zip(points, *values, strict=True):
+            if quantity == "samples/s" or point is not points[0]:
+                found.append(_row(run, quantity, point, measured, predicted))
+    return found
+
+
+def _efficiencies(run: Mapping[str, Any], rates: Sequence[float]) -> list[float]:
+    per_chip = [rate / count for rate, count in zip(rates, run["gpus"], strict=True)]
+    return [rate / per_chip[0] for rate in per_chip]
+
+
+def _of_split(split: Mapping[str, Any]) -> list[Compared]:
+    """A step, and its data-parallel communication where the log has it."""
+    (point,) = _predicted(split, split["gpus"], split["global_batch"]).curves[0].points
+    found = [_row(split, "step s", point, split["step_s"], point.step_s or 0.0)]
+    if "communication_s" in split:
+        ours = point.shares.get("data_parallel", 0.0)
+        found.append(_row(split, "communication s", point, split["communication_s"], ours))
+    return found
+
+
+def _predicted(
+    run: Mapping[str, Any], gpus: int | list[int], global_batch: int | None = None
+) -> Scaling:
+    found = scaling(
+        model_named(run["model"]),
+        system=run["system"],
+        gpus=gpus,
+        strategies=[run["plan"]],
+        global_batch=global_batch,
+        seq_len=run["seq_len"],
+    )
+    wrong = [p for p in found.curves[0].points if p.step_s is None]
+    if wrong:  # a defect of the file
+        raise BadInput([])
+    return found
+
+
+def _of_collective(row: Mapping[str, Any]) -> Compared:
+    answer = collective(row["system"], collective=row["collective"], size=SIZE, group=row["gpus"])
+    return Compared(
+        name=row["name"],
+        quantity="bus GB/s",
+        gpus=row["gpus"],
+        measured=row["bus_bytes_per_s"] / 1e9,
+        predicted=answer.bus_bytes_per_s / 1e9,
+        p90=None,
+        fits="yes",
+        source=row["source"],
+        assumed="",
+    )
+
+
+def _interval(quantity: str, point: Point) -> tuple[float, float] | None:
+    """The step's p90 as an interval of the quantity."""
+    if quantity not in ("step s", "samples/s") or point.interval is None:
+        return None
+    low, high = point.interval["p90"]
+    if quantity == "step s":
+        return low, high
+    return point.global_batch / high, point.global_batch / low
+
+
+def _row(
+    run: Mapping[str, Any], quantity: str, point: Point, measured: float, predicted: float
+) -> Compared:
+    return Compared(
+        name=run["name"],
+        quantity=quantity,  # type: ignore[arg-type]
+        gpus=point.gpus,
+        measured=measured,
+        predicted=predicted,
+        p90=_interval(quantity, point),
+        fits=point.fits,
+        source=run["source"],
+        assumed=run.get("assumed", ""),
+    )

@@ -1,0 +1,257 @@
+"""`foretell.scaling`: strategies over numbers of chips, for any models on any system."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from foretell.errors import BadInput, Problem
+from foretell.inputs.question import LARGEST, Settings, as_texts, ask, collect, plan_of
+from foretell.specs.model import Model
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
+from foretell.studies.scaling.evaluate import Asked, points_of
+from foretell.studies.scaling.question import common_batch, gpu_counts, plan_texts, strategy_texts
+from foretell.studies.scaling.records import Curve, Mode, Point, Scaling
+from foretell.training.answer import assumed
+from foretell.uncertainty.evidence import EXCHANGES
+
+DEFAULT_GPUS = "1..512"
+"""As in the at-scale study."""
+DEFAULT_STRATEGIES = "zero1,zero2,zero3"
+"""What data-parallel ranks share."""
+FLOOR = 0.8
+"""Efficiency below which a strategy has stopped scaling."""
+LITTLE = 1e-3
+"""A growth below this share of a step is none."""
+MODES: tuple[Mode, ...] = ("weak", "strong")
+MOST_MODELS = 32
+"""Models of one study."""
+
+
+def scaling(
+    *models: str | Path | Model,
+    system: str | Path | System | None = None,
+    gpus: int | str | Sequence[int] = DEFAULT_GPUS,
+    strategies: str | Sequence[str] = DEFAULT_STRATEGIES,
+    mode: Mode | None = None,
+    plan: str = "",
+    micro_batch: int | None = None,
+    batch_per_gpu: int | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    floor: float = FLOOR,
+    set: Settings = (),
+) -> Scaling:
+    """Throughput, its parts and its limits for every strategy and number of chips.
+
+    `gpus` is a range that doubles, `1..512`, or a list; `strategies` are plans without dp, joined by commas;
+    `plan` are words that all of them share. In weak scaling every chip has `batch_per_gpu` sequences of a
+    step (else as many as the micro-batch); in strong scaling all share `global_batch`. Raises BadInput; a
+    point that cannot be says why.
+    """
+    settings, problems = as_texts(set), list[Problem]()
+    counts = collect(lambda: gpu_counts(gpus), problems) or ()
+    names = collect(lambda: strategy_texts(strategies), problems) or ()
+    texts = collect(lambda: plan_texts(names, plan, micro_batch), problems) or ()
+    mode, wrong = _mode(mode, batch_per_gpu, global_batch)
+    problems += wrong + _numbers(batch_per_gpu, micro_batch, floor) + _models(models)
+    per_gpu = batch_per_gpu or (common_batch(texts) if texts else 1)
+    asked: list[Scenario] = []
+    for model in models[:MOST_MODELS]:
+        for count in counts or (1,):
+            # What is wrong with a model or system is the same on every number of chips.
+            if not (problems and asked):
+                found = collect(
+                    lambda model=model, count=count: ask(  # type: ignore[misc]
+                        model=model,
+                        system=system,
+                        gpus=count,
+                        global_batch=global_batch if mode == "strong" else per_gpu * count,
+                        seq_len=seq_len,
+                        target_len=target_len,
+                        plan=texts[0] if texts else None,
+                        settings=settings,
+                    ),
+                    problems,
+                )
+                asked += [found] if found is not None else []
+    if problems or not asked:
+        raise BadInput(dict.fromkeys(problems))
+    curves = [
+        curve
+        for model in dict.fromkeys(scenario.model for scenario in asked)
+        for curve in _curves([s for s in asked if s.model is model], names, texts, settings, floor)
+    ]
+    return Scaling(
+        system=asked[0].system.id,
+        mode=mode,
+        seq_len=asked[0].job.seq_len,
+        floor=floor,
+        curves=tuple(curves),
+        assumptions=_assumed(asked, texts, settings),
+    )
+
+
+def _assumed(
+    asked: Sequence[Scenario], texts: Sequence[str], settings: Sequence[str]
+) -> tuple[str, ...]:
+    """Every default or guess, each once."""
+    found = [
+        said
+        for scenario in asked
+        for text in texts
+        for said in assumed(scenario, plan_of(scenario, text, settings), ())
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _curves(
+    scenarios: Sequence[Scenario],
+    names: Sequence[str],
+    texts: Sequence[str],
+    settings: Sequence[str],
+    floor: float,
+) -> list[Curve]:
+    """Curves of one model."""
+    points: dict[str, list[Point]] = {name: [] for name in names}
+    for scenario in scenarios:
+        asked = [
+            Asked(strategy=name, plan=plan_of(scenario, text, settings))
+            for name, text in zip(names, texts, strict=True)
+        ]
+        for point in points_of(scenario, asked):
+            points[point.strategy].append(point)
+    first = scenarios[0]
+    return [curve_of(first.model.id, first.system.id, points[name], floor) for name in names]
+
+
+def curve_of(model: str, system: str, points: Sequence[Point], floor: float) -> Curve:
+    """Points of one strategy with their efficiencies, and where and why it stops scaling."""
+    there = [p for p in points if p.fits != "no"]
+    base = there[0] if there else None
+    told = tuple(_with_efficiency(p, base) for p in points)
+    there = [p for p in told if p.fits != "no"]
+    below = next((p for p in there if (p.efficiency or 0.0) < floor), None)
+    above = [p for p in there if below is None or p.gpus < below.gpus]
+    best = max(there, key=lambda p: p.tokens_per_s or 0.0, default=None)
+    end = below or (there[-1] if there else None)
+    lost = None if base is None or end is None else _lost_to(base, end)
+    return Curve(
+        model=model,
+        system=system,
+        strategy=points[0].strategy,
+        points=told,
+        fits_from=base.gpus if base else None,
+        scales_to=above[-1].gpus if above else None,
+        stops_at=below.gpus if below else None,
+        best_gpus=best.gpus if best else None,
+        lost_to=lost,
+        why=_sentence(told, there, below, lost, floor),
+    )
+
+
+def _with_efficiency(point: Point, base: Point | None) -> Point:
+    """Against the fewest chips that fit: as they are, and were nothing waited for there.
+
+    The second is what the fewest chips would do with free links; on one chip the two are the same. Where a
+    strategy first fits on many nodes, the first alone would call a step good that waits most of its time.
+    """
+    if point.fits == "no" or base is None:
+        return point
+    scaled = (point.tokens_per_s_per_gpu or 0.0) / (base.tokens_per_s_per_gpu or 1.0)
+    waited_s = (base.exposed_communication_s or 0.0) + (base.bubble_s or 0.0)
+    busy = 1.0 - waited_s / (base.step_s or 1.0)
+    return replace(point, efficiency=scaled * busy, scaling_efficiency=scaled)
+
+
+def _lost_to(base: Point, end: Point) -> str | None:
+    """The share of the step whose chip-seconds for a sequence grew most, from the fewest chips with free
+    links; None where none grew."""
+    free = dict.fromkeys((*EXCHANGES, "bubble"), 0.0)
+    before = {**base.shares, **free}
+    growth = {
+        name: value * end.gpus / end.global_batch
+        - before.get(name, 0.0) * base.gpus / base.global_batch
+        for name, value in end.shares.items()
+    }
+    name = max(growth, key=lambda n: growth[n])
+    whole = (end.step_s or 0.0) * end.gpus / end.global_batch
+    return name if growth[name] > LITTLE * whole else None
+
+
+def _sentence(
+    points: Sequence[Point],
+    there: Sequence[Point],
+    below: Point | None,
+    lost: str | None,
+    floor: float,
+) -> str:
+    """Where a curve stops, and why."""
+    if not there:
+        return f"fits on none of these: {points[-1].reason}"
+    first, last = there[0], there[-1]
+    said = "" if first is points[0] else f"fits from {first.gpus} chips; "
+    if below is None:
+        said += f"efficiency {last.efficiency:.0%} on {last.gpus} chips, never below {floor:.0%}"
+    else:
+        said += f"below {floor:.0%} from {below.gpus} chips on ({below.efficiency:.0%})"
+    end = below or last
+    if lost is not None and (end.efficiency or 1.0) < 0.99:
+        said += f"; most is lost to {lost.replace('_', ' ')}"
+        said += f", and the step follows the {end.follows}" if end.follows else ""
+        if end.follows:
+            said += f" (twice as good: {1.0 - min(end.twice.values()):.0%} shorter)"
+    if last is not points[-1]:
+        said += f"; not on {points[-1].gpus}: {points[-1].reason}"
+    return said
+
+
+def _mode(
+    mode: Mode | None, batch_per_gpu: int | None, global_batch: int | None
+) -> tuple[Mode, list[Problem]]:
+    """Strong where a global batch is given, else weak; contradictions are problems."""
+    found: Mode = mode or ("weak" if global_batch is None else "strong")
+    if found not in MODES:
+        allowed = ", ".join(MODES)
+        return "weak", [Problem(path="mode", value=mode, message="not a choice", allowed=allowed)]
+    if found == "strong" and global_batch is None:
+        message = "strong scaling holds the global batch: say which"
+        return found, [Problem(path="global_batch", value=None, message=message)]
+    if found == "weak" and global_batch is not None:
+        message = "the batch grows with the chips in weak scaling"
+        allowed = "batch_per_gpu in its place, or mode strong"
+        return found, [
+            Problem(path="global_batch", value=global_batch, message=message, allowed=allowed)
+        ]
+    if found == "strong" and batch_per_gpu is not None:
+        message = "the batch is held in strong scaling"
+        return found, [Problem(path="batch_per_gpu", value=batch_per_gpu, message=message)]
+    return found, []
+
+
+def _numbers(batch_per_gpu: int | None, micro_batch: int | None, floor: float) -> list[Problem]:
+    """Numbers that are none, or out of their range."""
+    problems = [
+        Problem(
+            path=name,
+            value=value,
+            message="not a usable number",
+            allowed=f"a whole number from 1 to {LARGEST}",
+        )
+        for name, value in (("batch_per_gpu", batch_per_gpu), ("micro_batch", micro_batch))
+        if value is not None and (type(value) is not int or not 1 <= value <= LARGEST)
+    ]
+    usable: object = floor  # a text, where it comes from a flag
+    if not (isinstance(usable, int | float) and 0.0 < usable <= 1.0):
+        message, allowed = "no efficiency", "a number above 0, at most 1"
+        problems.append(Problem(path="floor", value=floor, message=message, allowed=allowed))
+    return problems
+
+
+def _models(models: Sequence[object]) -> list[Problem]:
+    if 1 <= len(models) <= MOST_MODELS:
+        return []
+    message = "missing" if not models else f"{len(models)} are too many"
+    allowed = f"1 to {MOST_MODELS} models"
+    return [Problem(path="models", value=None, message=message, allowed=allowed)]

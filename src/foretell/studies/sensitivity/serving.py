@@ -1,0 +1,247 @@
+"""How a service answers to the numbers of its system, of its engine and of its price.
+
+The closed form of a service is asked system by system. The engine's own times and factors are numbers too: of
+a profile, every time and every factor that is not zero.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import log
+from pathlib import Path
+from typing import Any
+
+from foretell.api.serving import closed_form, question_of
+from foretell.errors import BadInput, Infeasible, Problem
+from foretell.inputs.question import as_texts, collect
+from foretell.search.sensitivity import ALL_HARDWARE, STEP
+from foretell.search.what_if import SIDES, Side, factor_of, varied_numbers
+from foretell.serving.serve import ServeQuestion
+from foretell.specs.deployment_text import parse_deployment
+from foretell.specs.job import Job
+from foretell.specs.model import Model
+from foretell.specs.plan import Plan
+from foretell.specs.scenario import Scenario
+from foretell.specs.served import Served
+from foretell.studies.sensitivity.records import (
+    Moved,
+    Sensitivities,
+    WhatIf,
+    check_factor,
+    strength,
+)
+
+RESULTS = {
+    "tpot_ms": "the time per output token",
+    "ttft_ms": "the time to the first token",
+    "output_tokens_per_s": "the tokens/s of all",
+    "usd_per_million_output_tokens": "the cost of a million output tokens",
+    "joules_per_token": "the energy of a token",
+}
+"""Results, and what they are called."""
+ENGINE = "engine"
+"""Root of the paths of an engine's numbers."""
+NOT_VARIED = ("memory_fraction", "late_steps", "wait_steps", "dp_wait_steps", "shared_heads")
+"""Numbers of a profile that are counts and shares of something else than time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One number of a service."""
+
+    path: str
+    """Where it stands."""
+    words: str
+    """What it is."""
+    kind: str
+    """rate, time, size or joint."""
+    value: float
+    """What it is now."""
+    unit: str
+    """Its unit."""
+    better: float
+    """What it is multiplied with to be better."""
+    turned: Callable[[float], ServeQuestion]
+    """The question with it times a factor."""
+
+
+def of_serving(
+    model: str | Path | Model,
+    *,
+    factor: float = 2.0,
+    replan: bool = False,
+    system: Any = None,
+    gpus: Any = None,
+    plan: Any = None,
+    engine: str = "vllm",
+    set: Mapping[str, object] | Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+    **load: Any,
+) -> Sensitivities:
+    """The question as of `serve`."""
+    problems: list[Problem] = []
+    collect(lambda: check_factor(factor), problems)
+    usual = {
+        "isl": 1024,
+        "osl": 1024,
+        "concurrency": None,
+        "rate": None,
+        "price": None,
+        "spread": 1.0,
+    }
+    found = collect(
+        lambda: question_of(
+            model, system=system, gpus=gpus, plan=plan, engine=engine, settings=as_texts(set),
+            load=usual | load,
+        ),
+        problems,
+    )  # fmt: skip
+    if problems or found is None:
+        raise BadInput(problems)
+    question, given = found
+    now = closed_form(question, given)
+    layout = parse_deployment(now.plan, question.deployment)
+    held = replace(question, deployment=layout, plan_chosen=now.plan_chosen)
+    knobs = knobs_of(held, factor)
+    moved = []
+    for place, knob in enumerate(knobs):
+        moved.append(_moved(knob, now, factor, replan))
+        if progress is not None:
+            progress(place + 1, len(knobs))
+    first = next(iter(_results(now)))  # an answer of one token has no time between tokens
+    moved.sort(key=lambda m: (m.kind == "joint", -strength(m, first)))
+    return _answer(now, moved, replan, factor)
+
+
+def knobs_of(question: ServeQuestion, by: float) -> list[Knob]:
+    """Every number of the system, and of the engine."""
+    # Numbers of a system are found with a plan, whose precision names the peak that is told.
+    job = Job(gpus=question.gpus, global_batch=question.gpus, seq_len=1)
+    scenario = Scenario(model=question.model, system=question.system, job=job)
+    found = []
+    for number in varied_numbers(scenario, Plan()):
+        if number.path == ALL_HARDWARE:
+            continue
+
+        def turned(factor: float, scaled: Any = number.scaled) -> ServeQuestion:
+            return replace(question, system=scaled(question.system, factor))
+
+        found.append(
+            Knob(
+                path=number.path,
+                words=number.words,
+                kind=number.kind,
+                value=number.value,
+                unit=number.unit,
+                better=factor_of(number, "better", by),
+                turned=turned,
+            )
+        )
+    return found + [_engine_knob(question, name, by) for name in _engine_fields(question)]
+
+
+def _engine_fields(question: ServeQuestion) -> list[str]:
+    """Times and factors of the profile that are not zero."""
+    profile = question.profile
+    names = [f.name for f in fields(profile) if f.name not in NOT_VARIED]
+    values = {name: getattr(profile, name) for name in names}
+    return [name for name, value in values.items() if isinstance(value, float) and value > 0.0]
+
+
+def _engine_knob(question: ServeQuestion, name: str, by: float) -> Knob:
+    profile = question.profile
+    value = float(getattr(profile, name))
+
+    def turned(factor: float) -> ServeQuestion:
+        changed: dict[str, Any] = {name: value * factor}
+        return replace(question, profile=replace(profile, **changed))
+
+    timed = name.endswith(("_s", "_s_per_token"))
+    unit = "s" if name.endswith("_s") else "bytes" if name.endswith("_bytes") else ""
+    return Knob(
+        path=f"{ENGINE}.{name}",
+        words=f"engine: {name.removesuffix('_bytes').removesuffix('_s').replace('_', ' ')}",
+        kind="time" if timed else "size",
+        value=value,
+        unit=unit,
+        better=1.0 / by,
+        turned=turned,
+    )
+
+
+def _moved(knob: Knob, now: Served, by: float, replan: bool) -> Moved:
+    low, high = (_results(_served(knob.turned(f))) for f in (1.0 - STEP, 1.0 + STEP))
+    width = log((1.0 + STEP) / (1.0 - STEP))
+    slopes = {
+        name: log(high[name] / low[name]) / width if high and low else 0.0 for name in _results(now)
+    }
+    factors = {"better": knob.better, "worse": 1.0 / knob.better}
+    ifs = {side: _what_if(knob.turned(factors[side]), now, factors[side], replan) for side in SIDES}
+    return Moved(
+        path=knob.path,
+        words=knob.words,
+        kind=knob.kind,
+        value=knob.value,
+        unit=knob.unit,
+        elasticities=slopes,
+        better=ifs["better"],
+        worse=ifs["worse"],
+    )
+
+
+def _what_if(question: ServeQuestion, now: Served, factor: float, replan: bool) -> WhatIf:
+    """The layout held, or where it is better the best one."""
+    found = _served(question)
+    if replan:
+        again = _served(question, given=False)
+        faster = again is not None and (
+            found is None or again.output_tokens_per_s > found.output_tokens_per_s
+        )
+        found = again if faster else found
+    if found is None:
+        return WhatIf(factor=factor, ratios=None, fits="no", plan=now.plan)
+    before, after = _results(now), _results(found)
+    ratios = {name: after[name] / value for name, value in before.items()}
+    return WhatIf(factor=factor, ratios=ratios, fits=found.fits, plan=found.plan)
+
+
+def _served(question: ServeQuestion, *, given: bool = True) -> Served | None:
+    """The answer; None where nothing fits or the queue grows."""
+    try:
+        return closed_form(question, given)
+    except Infeasible:
+        return None
+
+
+def _results(served: Served | None) -> dict[str, float]:
+    """The results of an answer that are known and not zero."""
+    if served is None:
+        return {}
+    found = {
+        "tpot_ms": served.tpot_ms.mean,
+        "ttft_ms": served.ttft_ms.mean,
+        "output_tokens_per_s": served.output_tokens_per_s,
+        "usd_per_million_output_tokens": served.usd_per_million_output_tokens,
+        "joules_per_token": served.joules_per_token,
+    }
+    return {name: float(value) for name, value in found.items() if value}
+
+
+def _answer(now: Served, moved: Sequence[Moved], replan: bool, by: float) -> Sensitivities:
+    names = ("model", "system", "gpus", "profile", "isl", "osl", "concurrency", "rate", "fits")
+    results = _results(now)
+    return Sensitivities(
+        about={"kind": "serving", **{name: getattr(now, name) for name in names}},
+        plan=now.plan,
+        plan_chosen=now.plan_chosen,
+        replanned=replan,
+        factor=by,
+        results=results,
+        words={name: RESULTS[name] for name in results},
+        best_now=None,
+        numbers=tuple(moved),
+        assumptions=now.assumptions,
+        overrides=now.overrides,
+    )
+
+
+__all__ = ["Knob", "Side", "knobs_of", "of_serving"]

@@ -1,0 +1,167 @@
+"""Points that differ in the plan's numbers alone: one batch of plans, evaluated together."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.errors import ProblemsError
+from foretell.inputs.question import plan_of
+from foretell.kernels.memory import CLOSE_SHARE
+from foretell.kernels.op_times import required_dtypes
+from foretell.records import dataclass
+from foretell.schedules.rules import ALL_RULES, all_broken
+from foretell.search.plan_checks import check_choices
+from foretell.sharding.rules import cuts_of
+from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
+from foretell.specs.scenario import Scenario
+from foretell.studies.flags import RUN
+from foretell.studies.plan_words import plan_texts
+from foretell.studies.sweep.questions import Question, estimated, no_row, rent_of, scenario_of
+from foretell.training.answer import answer_of, energies, plan_flops
+from foretell.training.long_run import asked_run, conditions_of, with_run
+from foretell.training.step import evaluate_rows
+from foretell.training.tables import chunks, select, tables_of
+
+Array = NDArray[np.float64]
+FITS = ("yes", "too_close", "no")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Varied:
+    """One field of the plans of a batch."""
+
+    field: str
+    """Which."""
+    values: tuple[Any, ...]
+    """What it takes."""
+    places: NDArray[np.int64]
+    """Of each plan, the place of its value among these."""
+
+
+def plans_of(
+    scenario: Scenario, base: Plan, named: Sequence[str], varied: Sequence[Varied]
+) -> Plans:
+    """The base with some of its numbers replaced, one plan for each row.
+
+    As in a plan's text: without a word for it, dp takes the rest of the chips, and sp goes with tp.
+    """
+    many = len(varied[0].places)
+    one = batch_of([base])
+    arrays = {name: np.repeat(getattr(one, name), many) for name in BATCH_FIELDS}
+    orders = one.orders
+    for item in varied:
+        numbers: Sequence[Any] = item.values
+        if item.field == "order":
+            texts = [tuple(str(value).split(",")) for value in item.values]
+            orders = tuple(dict.fromkeys([*orders, *texts]))
+            numbers = [orders.index(text) for text in texts]
+        elif item.field == "recompute":
+            numbers = [recompute_code(value) for value in item.values]
+        arrays[item.field] = np.asarray(numbers, float)[item.places]
+    given = {*named, *(item.field for item in varied)}
+    if "sp" not in given:
+        arrays["sp"] = np.asarray(arrays["tp"] > 1, float)
+    if "dp" not in given:
+        rest = arrays["tp"] * arrays["pp"] * arrays["cp"]
+        arrays["dp"] = np.maximum(scenario.job.gpus // rest, 1.0)
+    return Plans(**arrays, orders=orders, base=base)
+
+
+def first_broken(scenario: Scenario, plans: Plans) -> NDArray[np.intp]:
+    """Of each plan, the first rule that it breaks (from 1), or 0."""
+    cuts = cuts_of(scenario.model)
+    found = np.zeros(len(plans), np.intp)
+    for number, rule in enumerate(ALL_RULES, start=1):
+        found[(found == 0) & ~rule.holds(scenario, cuts, plans)] = number
+    return found
+
+
+def evaluated(scenario: Scenario, plans: Plans) -> dict[str, Array]:
+    """Columns of numbers of plans that keep every rule."""
+    names = ("step_s", "peak_memory_bytes", "energy_joules", "hardware_flop")
+    found = {name: np.empty(len(plans)) for name in names}
+    job, chip = scenario.job, scenario.system.chip
+    model_flop = 0.0
+    tables = tables_of(scenario, plans)
+    for rows in chunks(tables):
+        some, part = plans.take(rows), select(tables, rows)
+        result = evaluate_rows(scenario, some, part)
+        model_flop, hardware = plan_flops(scenario, some, part)
+        found["step_s"][rows], found["peak_memory_bytes"][rows] = result.step_s, result.peak_bytes
+        found["energy_joules"][rows] = energies(some, part, result, job.gpus)
+        found["hardware_flop"][rows] = hardware
+    step_s = found["step_s"]
+    peak = float(chip.matrix_flop_per_s[required_dtypes(plans.base)[-1]])
+    usd_per_s = rent_of(scenario) * job.gpus / 3600.0
+    found["tokens_per_s"] = job.tokens_per_step / step_s
+    found["tokens_per_s_per_gpu"] = job.tokens_per_step / step_s / job.gpus
+    per_gpu = model_flop / step_s / job.gpus
+    found["tflops_per_gpu"] = per_gpu / 1e12
+    found["mfu"] = per_gpu / peak
+    found["hfu"] = found.pop("hardware_flop") / step_s / job.gpus / peak
+    found["usd_per_million_tokens"] = (
+        1e6 * usd_per_s / found["tokens_per_s"] if usd_per_s else np.full(len(plans), np.nan)
+    )
+    return found
+
+
+def batch_frame(asked: Question, varied: Sequence[Varied]) -> Any:
+    """Answers to one question with a batch of plans, as a table with a row for each."""
+    import polars as pl
+
+    many = len(varied[0].places)
+    try:
+        scenario = scenario_of(asked)
+        base = plan_of(scenario, asked.words, asked.settings)
+        check_choices(scenario, base)
+    except ProblemsError as error:
+        return pl.DataFrame(no_row(error)).select(pl.all().repeat_by(many).explode())
+    plans = plans_of(scenario, base, named_fields(asked.words), varied)
+    broken = first_broken(scenario, plans)
+    good = np.flatnonzero(broken == 0)
+    capacity = float(scenario.system.chip.memory_bytes)
+    numbers = evaluated(scenario, plans.take(good)) if len(good) else {}
+    whole = {}
+    for name, values in numbers.items():
+        whole[name] = values
+        if len(good) < many:
+            whole[name] = np.full(many, np.nan)
+            whole[name][good] = values
+    held = whole.get("peak_memory_bytes", np.full(many, np.nan))
+    code = np.where(held <= CLOSE_SHARE * capacity, 0, np.where(held <= capacity, 1, 2))
+    said = [None, *(f"plan ({rule.name})" for rule in ALL_RULES)]
+    job = scenario.job
+    fixed = {
+        "model": scenario.model.id, "system": scenario.system.id, "gpus": job.gpus,
+        "global_batch": job.global_batch, "seq_len": job.seq_len, "memory_capacity_bytes": capacity,
+    }  # fmt: skip
+    return pl.DataFrame(
+        {
+            "plan": plan_texts(plans),
+            "fits": pl.Series(FITS).gather(code),
+            **{name: pl.Series(v, nan_to_null=True) for name, v in whole.items()},
+            "problem": pl.Series(said, dtype=pl.String).gather(broken),
+        }
+    ).with_columns(**{name: pl.lit(value) for name, value in fixed.items()})
+
+
+def plan_row(asked: Question) -> dict[str, Any]:
+    """One fixed plan in full: what limits it, its interval, its run."""
+    given = {name: asked.flags.get(name) for name in RUN}
+    try:
+        conditions = conditions_of(given.pop("tokens"), given)
+        scenario = scenario_of(asked)
+        plan = plan_of(scenario, asked.words, asked.speed)
+        check_choices(scenario, plan)
+    except ProblemsError as error:
+        return no_row(error)
+    failed = all_broken(scenario, plan, batch_of([plan]))
+    if failed:
+        text = "; ".join(f"plan ({name}): {sentence}" for name, sentence in failed)
+        return {"fits": "no", "plan": str(plan), "problem": text}
+    result = answer_of(scenario, plan, chosen=False)
+    if conditions is not None:
+        result = with_run(result, asked_run(scenario, conditions))
+    return estimated(asked, scenario, result)

@@ -1,0 +1,311 @@
+"""Columns of a study's results: names with unit suffixes, the same for every shard."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from foretell.errors import Problem, unknown
+from foretell.specs.cost import CostAnswer
+from foretell.specs.plan import BATCH_FIELDS, RECOMPUTE
+from foretell.specs.result import Estimate
+from foretell.specs.served import Served
+from foretell.specs.study import BEST, Axis, Study, Verb
+from foretell.studies.flags import PAID, RUN
+
+ColumnType = Literal["text", "float", "int", "bool"]
+Columns = dict[str, ColumnType]
+
+
+def _columns(kind: ColumnType, names: str) -> Columns:
+    return dict.fromkeys(names.split(), kind)
+
+
+POINT = "point"
+"""The column that numbers the points."""
+TRAINING: Columns = {
+    **_columns("text", "model system"),
+    **_columns("int", "gpus global_batch seq_len"),
+    **_columns("text", "plan fits"),
+    **_columns("float", "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu"),
+    **_columns("float", "peak_memory_bytes memory_capacity_bytes energy_joules"),
+    **_columns("float", "usd_per_million_tokens"),
+}
+"""Of every study of training."""
+DETAILS: Columns = {
+    "limited_by": "text",
+    **_columns("float", "step_s_p50_low step_s_p50_high step_s_p90_low step_s_p90_high"),
+}
+"""Where plans are not evaluated in batches."""
+RUNS = _columns(
+    "float", "run_days run_gpu_hours run_energy_joules run_goodput run_failures run_usd"
+)
+"""Where tokens of a whole run are given."""
+PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
+SERVING: Columns = {
+    **_columns("text", "model system"),
+    **_columns("int", "gpus replicas"),
+    **_columns("text", "plan profile fits"),
+    **_columns("float", "isl osl concurrency rate"),
+    **_columns(
+        "float",
+        " ".join(f"{n}_{p}" for n in ("ttft_ms", "tpot_ms", "e2e_ms") for p in PERCENTILES),
+    ),
+    **_columns("float", "requests_per_s output_tokens_per_s output_tokens_per_s_per_gpu"),
+    **_columns("float", "output_tokens_per_s_per_user batch max_batch max_context kv_bytes"),
+    **_columns("float", "weight_bytes memory_bytes usd_per_million_input_tokens"),
+    **_columns("float", "usd_per_million_output_tokens usd_per_chip_hour joules_per_token"),
+    **_columns("text", "limited_by"),
+}
+SIZING: Columns = {
+    **_columns("text", "model system profile"),
+    **_columns("int", "gpus replicas"),
+    **_columns("text", "kind plan prefill_plan"),
+    **_columns("int", "prefill_replicas max_batch"),
+    **_columns("float", "rate isl osl ttft_ms tpot_ms requests_per_s headroom"),
+    **_columns("bool", "meets simulated"),
+    **_columns("float", "output_tokens_per_s_per_gpu output_tokens_per_s_per_user usd_per_hour"),
+    **_columns("float", "usd_per_million_input_tokens usd_per_million_output_tokens"),
+}
+SILICON: Columns = {**_columns("text", "name"), **_columns("float", "usd low_usd high_usd nre_usd")}
+CLUSTER: Columns = {
+    **_columns("text", "name"),
+    **_columns("int", "gpus nodes"),
+    **_columns("float", "usd low_usd high_usd node_usd usd_per_gpu usd_per_gpu_hour"),
+    **_columns(
+        "float", "low_usd_per_gpu_hour high_usd_per_gpu_hour usd_per_year tco_usd tco_years"
+    ),
+    **_columns("float", "utilisation peak_watts mwh_per_year"),
+    **_columns("int", "network_cards switches links transceivers racks"),
+}
+BILL: Columns = {
+    **_columns("text", "paid region"),
+    **_columns("float", "work_tokens_per_s_per_gpu"),
+    **_columns(
+        "float",
+        " ".join(
+            f"{end}{name}"
+            for name in ("usd_per_gpu_hour", "usd_per_million_work_tokens")
+            for end in ("", "low_", "high_")
+        ),
+    ),
+    **_columns("float", "joules_per_work_token carbon_g_per_million_work_tokens"),
+    **_columns("float", "capital_usd peak_watts package_usd silicon_mm2 good_die_share"),
+}
+"""Where it is said how work is paid for. Work tokens are those trained on, read or written."""
+WORK: Columns = {
+    **_columns("text", "name system"),
+    **_columns("int", "gpus"),
+    **_columns("text", "plan fits paid region"),
+    **_columns("float", "usd low_usd high_usd"),
+    **_columns(
+        "float",
+        " ".join(
+            f"{end}{name}"
+            for name in (
+                "gpu_hours", "usd_per_gpu_hour", "usd_per_million_tokens", "energy_mwh",
+                "carbon_kg", "operational_carbon_kg", "embodied_carbon_kg",
+            )
+            for end in ("", "low_", "high_")
+        ),
+    ),
+    **_columns("float", "tokens_per_s tokens_per_usd tokens_per_joule flop_per_usd flop_per_joule"),
+    **_columns("float", "capital_usd peak_watts package_usd silicon_mm2 good_die_share"),
+}  # fmt: skip
+"""Of what work costs."""
+OF_VERB: Mapping[Verb, Columns] = {
+    "serve": SERVING,
+    "size": SIZING,
+    "cost chip": SILICON,
+    "cost package": SILICON,
+    "cost system": CLUSTER,
+    "cost run": {
+        **WORK,
+        **_columns("float", "tokens days goodput mfu step_s usd_per_mfu_point"),
+    },
+    "cost token": {
+        **WORK,
+        **_columns("float", "isl osl concurrency rate ttft_ms tpot_ms tokens_per_s_per_user"),
+        **_columns("float", "usd_per_million_input_tokens usd_per_million_output_tokens"),
+    },
+}
+"""Columns of each verb but estimate, whose columns depend on what is asked."""
+
+
+def batch_axes(study: Study) -> tuple[int, ...]:
+    """Axes whose values are numbers of one batch of plans; none where the plan is not fixed."""
+    own_plans = any("plan" in workload.base for workload in study.workloads)
+    if study.verbs != ("estimate",) or study.plan == BEST or own_plans:
+        return ()
+    if has_run(study) or is_paid(study):
+        return ()
+    paths = [axis.path for axis in study.axes]
+    # Which schedule it is may decide what chunks mean.
+    scheduled = "plan.schedule" in paths or "schedule=" in study.plan
+    return tuple(
+        place for place, axis in enumerate(study.axes) if _in_batch(axis, scheduled=scheduled)
+    )
+
+
+def _in_batch(axis: Axis, *, scheduled: bool) -> bool:
+    root, _, field = axis.path.partition(".")
+    if root != "plan" or field not in BATCH_FIELDS or field == "tp2" or not axis.values:
+        return False
+    if field == "vpp" and scheduled:
+        return False
+    return field != "recompute" or all(value in RECOMPUTE for value in axis.values)
+
+
+def has_run(study: Study) -> bool:
+    """Whether a whole run is asked for."""
+    return bool(_given(study) & {*RUN})
+
+
+def is_paid(study: Study) -> bool:
+    """Whether it is said how work is paid for."""
+    given = _given(study)
+    return bool(given & {*PAID}) or (study.verbs == ("estimate",) and "price" in given)
+
+
+def _given(study: Study) -> set[str]:
+    """Every flag and path that the study gives."""
+    varied = [axis.path for axis in study.axes]
+    return {*study.base, *varied, *(name for w in study.workloads for name in w.base)}
+
+
+def searches(study: Study) -> bool:
+    """Whether every point is a search of its own."""
+    varied = any(axis.path == "plan" for axis in study.axes)
+    return "estimate" in study.verbs and study.plan == BEST and not varied
+
+
+def result_columns(study: Study) -> Columns:
+    """Columns of the answers, problems last."""
+    found: Columns = {}
+    for verb in study.verbs:
+        found |= columns_of(study, verb)
+    if study.limits:
+        found |= {"within_limits": "bool"}
+    return found | {"problem": "text"}
+
+
+def columns_of(study: Study, verb: Verb) -> Columns:
+    """Columns of the answers of one verb."""
+    found = dict(OF_VERB.get(verb, TRAINING))
+    if verb == "estimate":
+        if not batch_axes(study):
+            found |= DETAILS
+        if searches(study):
+            found |= {"plans_evaluated": "int"}
+        if has_run(study):
+            found |= RUNS
+    if verb in ("estimate", "serve") and is_paid(study):
+        found |= BILL
+    return found
+
+
+def point_columns(study: Study) -> Columns:
+    """Columns that say which point it is: its number, the workload, what varies."""
+    found: Columns = {POINT: "int"}
+    if study.workloads:
+        found |= {"workload": "text", "weight": "float"}
+    return found | {axis.path: axis_type(axis) for axis in study.axes}
+
+
+def axis_type(axis: Axis) -> ColumnType:
+    """The type that holds all values of an axis."""
+    kinds = {type(value) for value in axis.values}
+    if not kinds:
+        return "int" if axis.whole else "float"
+    if kinds == {bool}:
+        return "bool"
+    if kinds == {int}:
+        return "int"
+    return "float" if kinds <= {int, float} else "text"
+
+
+def all_columns(study: Study) -> Columns:
+    """Every column in its place; what varies goes before an answer's column of the same name."""
+    own = point_columns(study)
+    return own | {n: kind for n, kind in result_columns(study).items() if n not in own}
+
+
+def number_columns(study: Study) -> list[str]:
+    """Columns of numbers of a row."""
+    return [n for n, kind in all_columns(study).items() if kind in ("float", "int") and n != POINT]
+
+
+def own_columns(study: Study) -> list[str]:
+    """The same of one workload of a mix, as `chat.ttft_ms_p50`."""
+    return [
+        f"{workload.name}.{name}"
+        for workload in study.workloads
+        for name, kind in columns_of(study, workload.verb).items()
+        if kind in ("float", "int")
+    ]
+
+
+def wish_problems(study: Study) -> list[Problem]:
+    """Objectives and limits of columns that there are not, or that are no numbers."""
+    known = [*number_columns(study), *own_columns(study)]
+    tables: dict[str, Mapping[str, Any]] = {"objectives": study.objectives, "limits": study.limits}
+    return [
+        unknown(f"{table}.{name}", name, known)
+        for table, wishes in tables.items()
+        for name in wishes
+        if name not in known
+    ]
+
+
+def training_row(result: Estimate, usd_per_chip_hour: float) -> dict[str, Any]:
+    """An estimate as a row."""
+    row = {name: getattr(result, name) for name in TRAINING if hasattr(result, name)}
+    row |= {"plan": str(result.plan), "limited_by": result.limited_by}
+    for share, ends in (result.interval or {}).items():
+        row |= {f"step_s_{share}_low": ends[0], f"step_s_{share}_high": ends[1]}
+    usd_per_s = usd_per_chip_hour * result.gpus / 3600.0
+    row["usd_per_million_tokens"] = 1e6 * usd_per_s / result.tokens_per_s if usd_per_s else None
+    if result.run is not None:
+        run = result.run
+        row |= {
+            "run_days": run.days,
+            "run_gpu_hours": run.gpu_hours,
+            "run_energy_joules": run.energy_joules,
+            "run_goodput": run.goodput,
+            "run_failures": run.failures,
+            "run_usd": run.gpu_hours * usd_per_chip_hour or None,
+        }
+    return row
+
+
+def serving_row(result: Served) -> dict[str, Any]:
+    """A deployment under its load as a row."""
+    row = {name: getattr(result, name) for name in SERVING if hasattr(result, name)}
+    for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
+        row |= {f"{name}_{p}": value for p, value in getattr(result, name).to_dict().items()}
+    return row
+
+
+def cost_row(result: CostAnswer, columns: Columns) -> dict[str, Any]:
+    """What something costs as a row."""
+    told = {**result.facts, "name": result.name}
+    told |= {name: getattr(result, name) for name in ("usd", "low_usd", "high_usd")}
+    return {name: told.get(name) for name in columns}
+
+
+def bill_row(result: CostAnswer, share: float = 1.0) -> dict[str, Any]:
+    """What a bill adds to the row of a step or a service; `share` of the work tokens are those it counts."""
+    facts = result.facts
+    row = {name: facts.get(name) for name in BILL}
+    for end in ("", "low_", "high_"):
+        usd = facts[f"{end}usd_per_million_tokens"]
+        row[f"{end}usd_per_million_work_tokens"] = usd * share
+    per_hour = 1e6 * facts["usd_per_gpu_hour"] / row["usd_per_million_work_tokens"]
+    return row | {
+        "work_tokens_per_s_per_gpu": per_hour / 3600.0,
+        "joules_per_work_token": share / facts["tokens_per_joule"],
+        "carbon_g_per_million_work_tokens": share * facts["carbon_g_per_million_tokens"],
+    }
+
+
+def work_row(result: CostAnswer, columns: Columns) -> dict[str, Any]:
+    """What a run or a million tokens costs as a row."""
+    return {"fits": "yes", **cost_row(result, {n: k for n, k in columns.items() if n != "fits"})}

@@ -1,0 +1,191 @@
+"""Where shards are computed: anything with the interface of `concurrent.futures`.
+
+A process pool, Dask's `Client.get_executor()`, MPI futures and submitit have it alike. Workers get a study
+and a number and give bytes back: they need neither the folder nor each other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from contextlib import contextmanager
+from typing import Any
+
+from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
+from foretell.search.interrupts import end_at_once, interrupts_held
+from foretell.specs.study import Study
+from foretell.studies.sweep.shards import shard_bytes
+
+AHEAD = 2
+"""Shards that are handed out for each worker, so that none waits for the next."""
+MOST_WORKERS = 1024
+RESTARTS = 3
+"""Times that a pool whose worker died is begun anew without a shard done in between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """What runs the shards."""
+
+    open: Callable[[], Any]
+    """A context that gives an executor."""
+    ahead: int
+    """Shards handed out at a time."""
+
+
+def where(executor: str | Executor, workers: int) -> Where | None:
+    """From a name (`process`, `dask`, `dask://host:port`) or an executor; None: in this process."""
+    if isinstance(executor, Executor):
+        given = executor
+        return Where(open=lambda: _as_it_is(given), ahead=max(AHEAD * workers, 16))
+    if executor == "process":
+        if workers == 1:
+            return None
+        return Where(open=lambda: _processes(workers), ahead=AHEAD * workers)
+    if executor == "dask":
+        return Where(open=lambda: _dask(None, workers), ahead=AHEAD * workers)
+    if executor.startswith("dask://") and executor.rpartition(":")[2].isdigit():
+        address = executor.removeprefix("dask://")
+        return Where(
+            open=lambda: _dask(f"tcp://{address}", workers), ahead=max(AHEAD * workers, 256)
+        )
+    raise BadInput(
+        [
+            Problem(
+                path="executor",
+                value=executor,
+                message="not a choice",
+                allowed="process, dask, dask://host:port",
+            )
+        ]
+    )
+
+
+def run_shards(
+    study: Study, numbers: Iterable[int], place: Where | None
+) -> Iterator[tuple[int, bytes]]:
+    """Shards as they become ready; every number once."""
+    if place is None:
+        for number in numbers:
+            yield number, shard_bytes(study, number)
+        return
+    left = iter(numbers)
+    lost: list[int] = []
+    restarts = 0
+    while restarts <= RESTARTS:
+        try:
+            with place.open() as executor:
+                for number, content in _handed_out(study, left, lost, executor, place.ahead):
+                    restarts = 0
+                    yield number, content
+            return
+        except BrokenExecutor:
+            # A worker was killed: a new pool does what was on its hands.
+            restarts += 1
+    message = f"workers died {restarts} times before a shard was done: too little memory?"
+    raise BadInput([Problem(path="workers", value=None, message=message, allowed="fewer workers")])
+
+
+def _handed_out(
+    study: Study, left: Iterator[int], lost: list[int], executor: Executor, ahead: int
+) -> Iterator[tuple[int, bytes]]:
+    """Keep `ahead` shards on the workers' hands; `lost` has those that are on them, until they are done."""
+    again = list(lost)
+    pending: dict[Future[bytes], int] = {}
+    try:
+        while True:
+            while len(pending) < ahead:
+                number = again.pop(0) if again else next(left, None)
+                if number is None:
+                    break
+                if number not in lost:
+                    lost.append(number)
+                with interrupts_held():  # a worker may begin in here
+                    pending[executor.submit(shard_bytes, study, number)] = number
+            if not pending:
+                return
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                number = pending.pop(future)
+                content = future.result()
+                lost.remove(number)
+                yield number, content
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+@contextmanager
+def _as_it_is(executor: Executor) -> Iterator[Executor]:
+    """An executor of the caller's, which the caller ends."""
+    yield executor
+
+
+@contextmanager
+def _processes(workers: int) -> Iterator[Executor]:
+    """A pool of processes, begun afresh: a copy of one with threads in it could hang."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ready)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ready() -> None:
+    """Ready a worker: end with an interrupt or with who began it, and leave other cores to other workers."""
+    import os
+    from threading import Thread
+
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")  # polars reads it when it is imported
+    end_at_once()
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the process that began this one; a pool's worker would else outlive it."""
+    import os
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait as wait_for
+
+    parent = parent_process()
+    if parent is not None:
+        wait_for([parent.sentinel])
+        os._exit(1)
+
+
+@contextmanager
+def _dask(address: str | None, workers: int) -> Iterator[Executor]:
+    """Workers of a cluster: one that is there, or one of our own on this machine."""
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise _not_installed("distributed") from None
+    if address is None:
+        with (
+            LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=None,
+                memory_limit=None,
+                env={"POLARS_MAX_THREADS": "1"},  # other cores are other workers'
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client.get_executor(pure=False)
+        return
+    try:
+        client = Client(address, timeout=10)
+    except OSError:
+        message, allowed = "no Dask scheduler answers there", "dask://host:port of one that runs"
+        raise BadInput(
+            [Problem(path="executor", value=address, message=message, allowed=allowed)]
+        ) from None
+    with client:
+        yield client.get_executor(pure=False)
+
+
+def _not_installed(package: str) -> BadInput:
+    message = f"needs {package}, which is not installed"
+    allowed = 'pip install "foretell[sweep]"'
+    return BadInput([Problem(path="sweep", value=None, message=message, allowed=allowed)])

@@ -1,0 +1,119 @@
+"""All shards of a sweep as one file, or what a query makes of them."""
+
+from pathlib import Path
+from typing import Any
+
+from foretell.errors import BadInput, Problem
+from foretell.records import dataclass
+from foretell.studies.sweep.run import _status, needs_polars
+from foretell.studies.sweep.shards import held, read_manifest
+
+TABLE = "sweep"
+"""What the results are called in a query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written."""
+
+    out: str
+    """The file."""
+    rows: int
+    """Its rows."""
+    columns: tuple[str, ...]
+    """Its columns."""
+    complete: bool
+    """Whether every point of the study is among what was read."""
+    points: int
+    """Points of the study."""
+    points_done: int
+    """Points that were read."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON."""
+        names = ("out", "rows", "columns", "complete", "points", "points_done")
+        return {name: getattr(self, name) for name in names} | {"columns": list(self.columns)}
+
+
+def results(folder: str | Path) -> Any:
+    """The results as a polars LazyFrame, sorted by point; shards that are missing or corrupt are left out."""
+    import polars as pl
+
+    study, _ = read_manifest(Path(folder))
+    whole = held(Path(folder)).whole
+    if not whole:
+        from foretell.studies.sweep.frames import shard_frame
+
+        return shard_frame(study, 0).clear().lazy()
+    return pl.concat([pl.scan_parquet(whole[number]) for number in sorted(whole)])
+
+
+def export(folder: str | Path, *, out: str | Path, sql: str | None = None) -> Exported:
+    """Write the results to a .csv or .parquet file, rows sorted by point; `sql` asks the table `sweep`."""
+    path = Path(out)
+    kinds = (".csv", ".parquet")
+    if path.suffix not in kinds:
+        raise BadInput(
+            [Problem(path="out", value=str(out), message="unknown kind", allowed=", ".join(kinds))]
+        )
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        message, allowed = "no file can be written there", "a file in a folder there is"
+        raise BadInput([Problem(path="out", value=str(out), message=message, allowed=allowed)])
+    study, _ = read_manifest(Path(folder))
+    needs_polars()
+    table = results(folder)
+    if sql is not None:
+        table = _asked(table, sql)
+    rows, columns = _written(table, path)
+    now = _status(Path(folder), study)
+    return Exported(
+        out=str(path),
+        rows=rows,
+        columns=columns,
+        complete=now.complete,
+        points=now.points,
+        points_done=now.points_done,
+    )
+
+
+def _asked(table: Any, sql: str) -> Any:
+    """What a query makes of the results."""
+    import polars as pl
+
+    try:
+        asked = pl.SQLContext({TABLE: table}).execute(sql)
+        asked.collect_schema()
+    except Exception as error:  # noqa: BLE001 - the parser has many kinds of its own
+        said = str(error).split("\n\nResolved plan")[0].strip()
+        message = f"cannot be answered: {said}"
+        allowed = f'a query of the table {TABLE}, names with dots in double quotes: "plan.tp"'
+        raise BadInput([Problem(path="sql", value=sql, message=message, allowed=allowed)]) from None
+    return asked
+
+
+def _written(table: Any, path: Path) -> tuple[int, tuple[str, ...]]:
+    """Write under another name, then rename; rows and columns of the file."""
+    import polars as pl
+
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        if path.suffix == ".csv":
+            table.sink_csv(beside, maintain_order=True)
+        else:
+            table.sink_parquet(beside, compression="zstd", maintain_order=True)
+        beside.replace(path)
+    except OSError:
+        raise
+    except pl.exceptions.PolarsError as error:
+        message = f"cannot be answered: {str(error).splitlines()[0]}"
+        raise BadInput([Problem(path="sql", value=None, message=message)]) from None
+    except pl.exceptions.PanicException:
+        # Only a file that was made to bear the hash of its damage gets here.
+        message, allowed = "a shard is no table", "a folder that sweep wrote"
+        raise BadInput(
+            [Problem(path="folder", value=None, message=message, allowed=allowed)]
+        ) from None
+    finally:
+        beside.unlink(missing_ok=True)
+    read = pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path)
+    return int(read.select(pl.len()).collect().item()), tuple(table.collect_schema().names())

@@ -1,0 +1,181 @@
+"""The points of one shard as a table: every column of the study, rows sorted by point."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from foretell.specs.study import BEST, Axis, Study, Verb, Workload
+from foretell.studies.points import Column, Index, columns, point_count
+from foretell.studies.sweep.batches import Varied, batch_frame, plan_row
+from foretell.studies.sweep.columns import (
+    POINT,
+    Columns,
+    all_columns,
+    axis_type,
+    batch_axes,
+    point_columns,
+    result_columns,
+    searches,
+)
+from foretell.studies.sweep.questions import answer_row, question
+from foretell.training.tables import distinct
+
+SHARD_POINTS: dict[Verb, int] = {
+    "estimate": 256, "serve": 32, "size": 2, "cost system": 64, "cost chip": 64, "cost package": 64,
+    "cost run": 2, "cost token": 16,
+}  # fmt: skip
+"""Points of one shard, by the verb: about a second's work."""
+SHARD_SEARCHES = 2
+"""The same where every point is a search."""
+SHARD_PLANS = 1 << 18
+"""The same where points are plans of one batch."""
+
+
+def shard_points(study: Study) -> int:
+    """Points of one shard."""
+    if batch_axes(study):
+        return SHARD_PLANS
+    return SHARD_SEARCHES if searches(study) else min(SHARD_POINTS[verb] for verb in study.verbs)
+
+
+def shard_count(study: Study) -> int:
+    """Shards of the whole study."""
+    return -(-point_count(study) // shard_points(study))
+
+
+def shard_frame(study: Study, number: int) -> Any:
+    """The table of one shard."""
+    size = shard_points(study)
+    points = np.arange(number * size, min((number + 1) * size, point_count(study)))
+    inner = batch_axes(study)
+    outer = [place for place in range(len(study.axes)) if place not in inner]
+    return points_frame(study, points, columns(study, (*outer, *inner), points))
+
+
+def points_frame(study: Study, points: Index, chosen: Sequence[Column]) -> Any:
+    """The table of some points, given what each axis has at them."""
+    import polars as pl
+
+    inner = batch_axes(study)
+    outer = tuple(place for place in range(len(study.axes)) if place not in inner)
+    mix: Sequence[Workload | None] = study.workloads or (None,)
+    frames = []
+    for workload in mix:
+        frame = _answers(study, workload, chosen, outer, inner)
+        own = {axis.path: _values(axis, c) for axis, c in zip(study.axes, chosen, strict=True)}
+        frame = _typed(frame, result_columns(study)).drop(own.keys(), strict=False)
+        ids = {POINT: points}
+        if workload is not None:
+            ids |= {"workload": pl.repeat(workload.name, len(points), eager=True)}
+            ids |= {"weight": pl.repeat(workload.weight, len(points), eager=True)}
+        left = _typed(pl.DataFrame(ids | own), point_columns(study))
+        frames.append(pl.concat([left, frame], how="horizontal"))
+    whole = pl.concat(frames).select(*all_columns(study))
+    if study.limits:
+        # A limit of one workload, or of the mix, is looked at where a point's rows stand together.
+        rows = {name: most for name, most in study.limits.items() if name in whole.columns}
+        within = [pl.col(name) <= most for name, most in rows.items()]
+        within.append(pl.col("problem").is_null())
+        whole = whole.with_columns(within_limits=pl.all_horizontal(within).fill_null(False))
+    return whole if len(mix) == 1 else whole.sort(POINT, maintain_order=True)
+
+
+def _values(axis: Axis, chosen: Column) -> Any:
+    """What an axis has at some points, as a column."""
+    import polars as pl
+
+    if not axis.values:
+        return chosen
+    kind = axis_type(axis)
+    listed = [str(v) for v in axis.values] if kind == "text" else list(axis.values)
+    return pl.Series(listed, dtype=_types()[kind]).gather(chosen)
+
+
+def _types() -> dict[str, Any]:
+    import polars as pl
+
+    return {"text": pl.String, "float": pl.Float64, "int": pl.Int64, "bool": pl.Boolean}
+
+
+def _typed(frame: Any, wanted: Columns) -> Any:
+    """The table with exactly these columns, of these types; what is missing is unknown."""
+    import polars as pl
+
+    types = _types()
+    missing = [pl.lit(None).alias(name) for name in wanted if name not in frame.columns]
+    return frame.with_columns(missing).select(
+        pl.col(name).cast(types[kind]) for name, kind in wanted.items()
+    )
+
+
+def _answers(
+    study: Study,
+    workload: Workload | None,
+    chosen: Sequence[Column],
+    outer: Sequence[int],
+    inner: Sequence[int],
+) -> Any:
+    """The answers for all points of a shard, in their order."""
+    import polars as pl
+
+    if not inner:
+        many = range(len(chosen[0]))
+        asked_all = [question(study, workload, _chosen(study, chosen, outer, r)) for r in many]
+        answers = [
+            plan_row(asked)
+            if asked.verb == "estimate" and asked.plan != BEST
+            else answer_row(asked)
+            for asked in asked_all
+        ]
+        return typed_rows(answers, result_columns(study))
+    codes = [np.unique(chosen[place], return_inverse=True)[1] for place in outer]
+    first, group = distinct(*codes) if codes else (np.zeros(1, int), np.zeros(len(chosen[0]), int))
+    order = np.argsort(group, kind="stable")
+    edges = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=len(first)))])
+    frames = []
+    for place, one in enumerate(first):
+        rows = order[edges[place] : edges[place + 1]]
+        asked = question(study, workload, _chosen(study, chosen, outer, int(one)))
+        varied = [
+            Varied(
+                field=study.axes[i].path.removeprefix("plan."),
+                values=study.axes[i].values,
+                places=np.asarray(chosen[i], np.int64)[rows],
+            )
+            for i in inner
+        ]
+        frame = batch_frame(asked, varied)
+        frames.append(_typed(frame, result_columns(study)))
+    whole = pl.concat(frames)
+    if np.array_equal(order, np.arange(len(order))):
+        return whole
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return whole[back]
+
+
+def _chosen(
+    study: Study, chosen: Sequence[Column], places: Sequence[int], row: int
+) -> list[tuple[Axis, Any]]:
+    """Axes with their values at one point."""
+    found = []
+    for place in places:
+        axis, at = study.axes[place], chosen[place][row]
+        if axis.values:
+            value = axis.values[int(at)]
+        else:
+            value = int(at) if axis.whole else float(at)
+        found.append((axis, value))
+    return found
+
+
+def typed_rows(rows: Sequence[Mapping[str, Any]], wanted: Columns) -> Any:
+    """Rows as a table with exactly these columns, of these types."""
+    import polars as pl
+
+    types = _types()
+    columns = {name: [row.get(name) for row in rows] for name in wanted}
+    return pl.DataFrame(
+        [pl.Series(n, v, dtype=types[wanted[n]], strict=False) for n, v in columns.items()]
+    )

@@ -1,0 +1,277 @@
+"""Data parallelism in time: what its groups send, and what of it a step waits for."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.frameworks import framework
+from foretell.network.collectives import Group, collective_s, contention_s, outermost, take
+from foretell.network.library_records import Kind
+from foretell.records import dataclass
+from foretell.sharding.data import (
+    DataTraffic,
+    data_parallel,
+    sharing_of,
+    wire_bytes,
+)
+from foretell.specs.chip import Chip
+from foretell.specs.plan import Plans
+from foretell.specs.scenario import Scenario
+from foretell.training.tables import DataLinks, Stages, Tables, data_kinds, distinct, edp_of, gather
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+COPY_SHARE = 0.8
+"""Share of the memory bandwidth that copies reach."""
+LINK_SHARE = 0.6
+"""Share of its nominal rate at which a link carries a collective's bytes while it is in use: so that training
+runs come out as with links in use by the slowest's measured rate, which made faster links slow some steps."""
+CORES_TAKEN = 0.2
+"""Share of a GPU's cores that a collective keeps from the pass that hides it, at the full rate of the links
+inside a node: NCCL runs it as a kernel of 16 to 32 blocks on 108 to 148 cores."""
+NO_ENGINES = ("cpu",)
+"""Architectures whose messages are copied and added up by the cores that compute: nothing is hidden."""
+OWN_ENGINES = ("tpu", "trainium", "wafer")
+"""Architectures, by how their names begin, whose links need no cores."""
+
+
+def cores_taken(chip: Chip, use: Array) -> Array:
+    """Share of the cores that a collective keeps, which uses so much of the links inside a node."""
+    if chip.architecture.startswith(NO_ENGINES):
+        return np.ones_like(use)
+    return (0.0 if chip.architecture.startswith(OWN_ENGINES) else CORES_TAKEN) * use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Weights that one kind of data-parallel group holds together."""
+
+    parameters: Array
+    """Weights on one rank; (plans, stages)."""
+    trained: Array
+    """Of these, weights with gradients; (plans, stages)."""
+    ranks: Array
+    """Ranks of the group; (plans,)."""
+    links: DataLinks
+    """The groups, placed; one a spot."""
+    traffic: DataTraffic
+    """What they share and send."""
+
+
+def shares_of(
+    plans: Plans, tables: Tables, stages: Stages, micro_batches: Array
+) -> tuple[Share, ...]:
+    """What data parallelism shares: everything over dp x cp ranks, spread experts over edp."""
+    ranks, routed = plans.dp * plans.cp, stages.routed
+    rest = stages.parameters if routed is None else stages.parameters - routed
+    trained = stages.trained if plans.base.lora else rest
+    sharing = sharing_of(plans.base)
+    traffic = data_parallel(ranks, plans.zero, micro_batches, sharing)
+    whole = Share(
+        parameters=rest, trained=trained, ranks=ranks, links=tables.data_links, traffic=traffic
+    )
+    if routed is None or tables.expert_links is None:
+        return (whole,)
+    replicas = edp_of(plans)
+    traffic = data_parallel(replicas, plans.zero, micro_batches, sharing)
+    links = tables.expert_links
+    # Adapters of experts are reduced with the others: they are small.
+    learns = np.zeros_like(routed) if plans.base.lora else routed
+    experts = Share(parameters=routed, trained=learns, ranks=replicas, links=links, traffic=traffic)
+    return whole, experts
+
+
+def data_seconds(
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    stages: Stages,
+    shares: tuple[Share, ...],
+    sends_s: Array,
+) -> Array:
+    """Data-parallel communication that the step waits for; (plans, stages).
+
+    Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
+    weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
+    share, is exposed; what is hidden takes cores. Where the pass's own exchanges use the same links, both
+    take longer.
+    Spread experts have a group of their own, whose messages follow those of the others.
+    """
+    # No states shared, some, or the weights too: what is sent differs.
+    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
+    alike = distinct(tables.spot, tables.pair, grade)
+    messages = [data_messages(plans, tables, share, alike) for share in shares]
+    needs, spot = tables.link_needs / LINK_SHARE, tables.spot
+    pipe_tier = outermost(tables.pipe_counts)[spot]
+    software = framework(plans.base.framework)
+
+    def exposed(
+        kind: Literal["reduce", "gather", "again"],
+        behind_s: Array,
+        waits: list[Array],
+        shown: float,
+    ) -> Array:
+        ones = [getattr(m, f"{kind}_s") for m in messages]
+        all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
+        bytes_per_s = getattr(messages[0], f"{kind}_bytes_per_s")
+
+        def use(tier: Index | int) -> Array:
+            return np.asarray(np.minimum(needs[tier, spot] * bytes_per_s, 1.0)[:, None])
+
+        # Collectives that keep the links inside a node busy keep cores busy, those that wait for ports few.
+        taken = cores_taken(scenario.system.chip, use(0))
+        beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
+        beyond_s = beyond_s + (shown + (1.0 - shown) * taken) * (all_s - beyond_s)
+        own_s = sum_of([s * use(w.tier) for s, w in zip(waits, stages.waits, strict=True)])
+        return beyond_s + contention_s(own_s + 0.5 * sends_s * use(pipe_tier), all_s, behind_s)
+
+    traffic = shares[0].traffic
+    backward = stages.backward_s, [w.backward_s for w in stages.waits], software.data_exposed
+    unhidden = 1.0 if software.gather_waits else software.data_exposed
+    forward = stages.forward_s, [w.forward_s for w in stages.waits], unhidden
+    reduced = exposed("reduce", *backward)
+    gathered = exposed("gather", *forward)
+    sent = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
+    if plans.base.reduce == "step":
+        # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
+        more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
+        sent = sent + more * exposed("again", *backward)
+    sent = sent + traffic.gathers_forward[:, None] * gathered
+    if framework(plans.base.framework).gather_copies:
+        sent = sent + sum_of([copy_seconds(scenario, plans, share) for share in shares])
+    return sent
+
+
+def sent_seconds(plans: Plans, tables: Tables, shares: tuple[Share, ...]) -> Array:
+    """Data-parallel messages of a step one after the other, hidden or not; (plans, stages)."""
+    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
+    alike = distinct(tables.spot, tables.pair, grade)
+    found = []
+    for share in shares:
+        sent, traffic = data_messages(plans, tables, share, alike), share.traffic
+        reduces = (traffic.all_reduces + traffic.scatters)[:, None]
+        # A gather backward goes with its reduction; those of other micro-batches go alone.
+        alone = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
+        forward = traffic.gathers_forward[:, None] * sent.gather_s
+        found.append(sent.pieces * (reduces * sent.reduce_s + alone * sent.again_s + forward))
+    return sum_of(found)
+
+
+def copy_seconds(scenario: Scenario, plans: Plans, share: Share) -> Array:
+    """Gathered weights out of their message and gradients into theirs, in a step; (plans, stages).
+
+    Each is read and written once: nothing hides it, since the products need the memory too.
+    """
+    gradient_bytes, weight_bytes = wire_bytes(plans.base)
+    traffic = share.traffic
+    gathers = (traffic.gathers_forward + traffic.gathers_backward)[:, None]
+    weights = 2.0 * weight_bytes * gathers * share.parameters
+    scatters = traffic.scatters[:, None]
+    gradients = (weight_bytes + gradient_bytes) * scatters * share.trained
+    moved = (weights + gradients) * (plans.zero >= 3)[:, None]
+    bandwidth = COPY_SHARE * scenario.system.chip.memory_bandwidth_bytes_per_s
+    return np.asarray(moved / bandwidth)
+
+
+def sum_of(values: list[Array]) -> Array:
+    """Their sum; one alone is itself."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """Data-parallel messages of one step; arrays are (plans, stages)."""
+
+    reduce_s: Array
+    """Seconds in which one reaches the other ranks backward: all-reduce, or reduce-scatter, with an
+    all-gather where weights are gathered again."""
+    gather_s: Array
+    """Seconds of one all-gather forward."""
+    again_s: Array
+    """Seconds of one all-gather backward, where there are any."""
+    reduce_bytes_per_s: Array
+    """Bytes that a rank sends in a second of one backward, over all stages; links are in use for these alone:
+    what waits for others, or for a start, uses none; (plans,)."""
+    gather_bytes_per_s: Array
+    """The same of an all-gather forward; (plans,)."""
+    again_bytes_per_s: Array
+    """The same of one backward; (plans,)."""
+    pieces: Array
+    """How many there are."""
+
+
+def data_messages(
+    plans: Plans, tables: Tables, share: Share, alike: tuple[Index, Index]
+) -> Messages:
+    """Seconds of one message of each kind.
+
+    They depend on degrees and placement alone, not on micro-batch or recomputation: computed on the
+    distinct combinations (`alike`: their first rows, and that of each row) and gathered.
+    """
+    first, key = alike
+    zero, spot = plans.zero[first], tables.spot[first]
+    kinds, base, traffic, links = data_kinds(zero), plans.base, share.traffic, share.links
+    group = inner = near = take(links.everyone, spot)
+    if links.sharing is not links.everyone:
+        inner = near = take(links.sharing, spot)
+    if links.backward is not links.sharing:
+        near = take(links.backward, spot)
+    parameters, trained = gather(share.parameters, first), gather(share.trained, first)
+    layers = gather(tables.stages.layers, tables.pair[first])
+    pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket))
+    gradient_bytes, weight_bytes = wire_bytes(base)
+    gradient = trained * gradient_bytes / pieces
+    # Frozen weights are gathered only where every use gathers them.
+    gathered = np.where(zero[:, None] >= 3, parameters, trained) if base.lora else parameters
+    weight = gathered * weight_bytes / pieces
+
+    def seconds(kind: Kind, size: Array, where: Group) -> Array:
+        return collective_s(kind, size, where) if kind in kinds else np.zeros_like(size)
+
+    gather_s = seconds("all-gather", weight, inner)
+    again_s = gather_s if near is inner else seconds("all-gather", weight, near)
+    again_s = again_s * (traffic.gathers_backward[first] > 0)[:, None]
+    scatter_s = seconds("reduce-scatter", gradient, inner) + again_s
+    if links.replicas is not None:
+        part = gradient / traffic.group[first][:, None]
+        many = (traffic.replicas[first] > 1)[:, None]
+        outer = take(links.replicas, spot)
+        scatter_s = scatter_s + collective_s("all-reduce", part, outer) * many
+    reduce_s = np.where(zero[:, None] >= 1, scatter_s, seconds("all-reduce", gradient, group))
+    again = weight * (traffic.gathers_backward[first] > 0)[:, None]
+
+    def rate(sent: Array, spent_s: Array) -> Array:
+        return np.asarray((sent.sum(axis=1) / np.maximum(spent_s.sum(axis=1), 1e-9))[key])
+
+    return Messages(
+        reduce_s=gather(reduce_s, key),
+        gather_s=gather(gather_s, key),
+        again_s=gather(again_s, key),
+        reduce_bytes_per_s=rate(
+            np.where(zero[:, None] >= 1, gradient + again, 2.0 * gradient), reduce_s
+        ),
+        gather_bytes_per_s=rate(weight, gather_s),
+        again_bytes_per_s=rate(again, again_s),
+        pieces=gather(pieces, key),
+    )
+
+
+def message_count(
+    ranks: Array, zero: Array, parameters: Array, layers: Array, bucket: float = 0.0
+) -> Array:
+    """Messages that a stage's gradients travel in: layers, or buckets where those are fewer.
+
+    A bucket holds max(40 million, 1 million x ranks) weights, as Megatron-Core has it; ZeRO 3 gathers and
+    scatters layer by layer. `bucket`, in millions, is what a plan says in the place of both: DeepSpeed joins
+    what it gathers and reduces until a bucket is full (stage3_prefetch_bucket_size, reduce_bucket_size).
+    """
+    usual = np.maximum(40e6, 1e6 * ranks)[:, None]
+    said = np.asarray(bucket) > 0
+    size = np.where(said, np.maximum(1e6 * bucket, 1.0), usual)
+    buckets = np.where((zero[:, None] >= 3) & ~said, layers, parameters / size)
+    return np.maximum(np.minimum(layers, buckets), 1.0)

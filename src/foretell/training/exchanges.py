@@ -1,0 +1,302 @@
+"""Seconds of the exchanges inside the layers: tensor, context and expert parallelism.
+
+They depend on shapes (training/layer_costs.py) and on where a group's members stand, so they are computed
+on the distinct combinations of these ("groups") and gathered to the plans. What no plan of a batch has is
+not computed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.frameworks import framework
+from foretell.kernels.fusion import COLLECTIVE_HOST_S
+from foretell.network.collectives import collective_s, outermost, place, ring_step_s
+from foretell.network.library_records import Kind
+from foretell.records import dataclass
+from foretell.sharding.expert import distinct_share
+from foretell.sharding.tensor import TensorTraffic
+from foretell.specs._base import Num
+from foretell.specs.plan import ContextMode, Plan
+from foretell.specs.system import System
+from foretell.training.layer_costs import Parts, beside_host
+from foretell.training.shapes import stack
+from foretell.training.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
+from foretell.training.token_copies import copy_s, gathered_share, left_copies, whole_ends
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+HANDOVER_S = 23e-6
+"""From the last product before an exchange to the first after it, beside the exchange itself: it runs on a
+stream of its own, and its ranks are not there at once. SimuMax (github.com/MooreThreads/SimuMax,
+configs/system/b200_bf16_ceperm.json) fits 22 to 26 us to collectives between kernels of one node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What the layers wait for of one parallelism."""
+
+    forward_s: Array
+    """Of each part, forward; (groups, parts)."""
+    backward_s: Array
+    """Of each part, backward; (groups, parts)."""
+    tier: Index
+    """Outermost tier that the group touches; (groups,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanges:
+    """All that the layers wait for, by parallelism."""
+
+    by_name: Mapping[str, Exchange]
+    """tensor_parallel; where plans have them, context_parallel and expert_parallel."""
+    forward_s: Array
+    """All of them, forward; (groups, parts)."""
+    backward_s: Array
+    """All of them, backward; (groups, parts)."""
+    send_s: Array
+    """Gathering what a stage received in pieces, where tokens are not cut anyway; (groups,)."""
+
+
+def exchanges_of(
+    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
+) -> Exchanges:
+    """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
+    if parts.grid:
+        forward, backward = grid_seconds(parts, shape, counts["tp"], system, base)
+        tensor = Exchange(forward_s=forward, backward_s=backward, tier=outermost(counts["tp"]))
+        send = np.zeros(len(shape))
+    else:
+        tensor, send = tensor_seconds(parts, shape, counts["tp"], system, base)
+        auto = base.tp_overlap == "auto"
+        shown = framework(base.framework).tensor_exposed if auto else 1.0
+        tensor = replace(
+            tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
+        )
+    found = {"tensor_parallel": tensor}
+    if parts.context:
+        found["context_parallel"] = context_seconds(
+            parts, shape, counts["cp"], system, base.cp_mode
+        )
+    if parts.experts:
+        found["expert_parallel"] = expert_seconds(parts, shape, counts, system, base)
+    return Exchanges(
+        by_name=found,
+        forward_s=_sum([e.forward_s for e in found.values()]),
+        backward_s=_sum([e.backward_s for e in found.values()]),
+        send_s=send,
+    )
+
+
+def in_pieces(base: Plan, architecture: str) -> bool:
+    """Whether gathers and scatters run in pieces behind the products: asked for, or the framework's way."""
+    own = framework(base.framework).exchanges_in_pieces(architecture)
+    return (own and base.tp_overlap == "auto") or base.tp_overlap == "on"
+
+
+def _sum(values: Sequence[Array]) -> Array:
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def tensor_launch_s(parts: Parts, shape: Index) -> Array:
+    """Host's time to start the tensor-parallel exchanges of each part in one pass; (shapes, parts)."""
+    many = np.array([t.enters + t.leaves for t in parts.traffic])
+    cut = np.asarray(parts.shape.tp)[shape][:, None] > 1.0
+    # With sequence parallelism activations are gathered and scattered, else one of the two is all-reduced.
+    each = np.where(np.asarray(parts.shape.sp)[shape][:, None] > 0, 1.0, 0.5)
+    return np.asarray(COLLECTIVE_HOST_S * many * each * cut)
+
+
+def tensor_seconds(
+    parts: Parts, shape: Index, counts: Array, system: System, base: Plan
+) -> tuple[Exchange, Array]:
+    """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces.
+
+    With sequence parallelism, what shows of gathering a region's input once more backward comes on top, and
+    so do copies that a framework makes of what is gathered or scattered.
+    """
+    software = framework(base.framework)
+    regathered = software.regathered
+    sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
+    enter, enters, leave, leaves = _edges(parts, shape)
+    # What no group needs is not prepared: with sequence parallelism nothing is all-reduced.
+    kinds: tuple[Kind, ...] = ("all-gather",)
+    kinds += ("reduce-scatter",) if sp.any() else ()
+    kinds += () if sp.all() else ("all-reduce",)
+    group = place(counts, system, kinds)
+    # What is sent of a kind is asked for at once: of parts that enter and leave, and a stage's input.
+    many = enter.shape[1]
+    received = (parts.send_bytes * parts.shape.tp)[shape][:, None]
+    sizes = np.concatenate([enter, leave, received], axis=1)
+    narrow = sizes * gathered_share(parts, base)
+
+    def seconds(kind: Kind) -> Array:
+        sent = narrow if kind == "all-gather" else sizes
+        return collective_s(kind, sent, group) if kind in kinds else np.zeros_like(sizes)
+
+    gather_s, reduce_s = seconds("all-gather"), seconds("all-reduce")
+    times = _end_times(gather_s, seconds("reduce-scatter"), many)
+    copied = None
+    if software.sequence_copies:
+        gathers_s = copy_s(narrow, parts, shape, system.chip)
+        copied = _end_times(gathers_s, copy_s(sizes, parts, shape, system.chip), many)
+    if in_pieces(base, system.chip.architecture):
+        whole = whole_ends(base)
+        gathered, scattered = pieces_shown(parts, shape, times, system.chip, whole=whole)
+        copied = None if copied is None else left_copies(copied, whole)
+    else:
+        gathered = enters * times.enter_gather + leaves * times.leave_scatter
+        scattered = enters * times.enter_scatter + leaves * times.leave_gather
+        scattered = scattered + regathered * enters * times.enter_gather
+    if copied is not None:
+        gathered = gathered + enters * copied.enter_gather + leaves * copied.leave_scatter
+        scattered = scattered + enters * copied.enter_scatter + leaves * copied.leave_gather
+    handed = HANDOVER_S * (np.prod(counts, axis=0) > 1.0)[:, None]
+    edges = handed * (enters + leaves)
+    found = Exchange(
+        forward_s=np.where(sp, gathered + edges, leaves * (reduce_s[:, many:-1] + handed)),
+        backward_s=np.where(
+            sp,
+            scattered + edges + handed * regathered * enters,
+            enters * (reduce_s[:, :many] + handed),
+        ),
+        tier=outermost(counts),
+    )
+    return found, np.where(sp[:, 0], 0.0, gather_s[:, -1])
+
+
+def _end_times(gather_s: Array, scatter_s: Array, many: int) -> EndTimes:
+    """Seconds at both ends of `many` parts, out of those of what enters, leaves and is received."""
+    return EndTimes(
+        enter_gather=gather_s[:, :many],
+        leave_scatter=scatter_s[:, many:-1],
+        enter_scatter=scatter_s[:, :many],
+        leave_gather=gather_s[:, many:-1],
+    )
+
+
+def _edges(parts: Parts, shape: Index) -> tuple[Array, Array, Array, Array]:
+    """Bytes and number of what enters and leaves regions; (groups, parts)."""
+    whole = _edges_of(parts.traffic, parts, shape)
+    if not parts.spread_traffic:
+        return whole
+    spread = _edges_of(parts.spread_traffic, parts, shape)
+    folded = np.asarray(parts.shape.ep)[shape][:, None] > 1.0
+    enter, enters, leave, leaves = (
+        np.where(folded, a, b) for a, b in zip(spread, whole, strict=True)
+    )
+    return enter, enters, leave, leaves
+
+
+def _edges_of(
+    traffic: tuple[TensorTraffic, ...], parts: Parts, shape: Index
+) -> tuple[Array, Array, Array, Array]:
+    enter = _by_group([t.enter_elements for t in traffic], parts, shape)
+    leave = _by_group([t.leave_elements for t in traffic], parts, shape)
+    enters = np.array([t.enters for t in traffic])
+    return enter, enters, leave, np.array([t.leaves for t in traffic])
+
+
+def _by_group(elements: Sequence[Num], parts: Parts, shape: Index) -> Array:
+    """Bytes of activations; (groups, parts)."""
+    return np.asarray(stack(elements, np.size(parts.shape.tp)).T[shape] * parts.element_bytes)
+
+
+def context_seconds(
+    parts: Parts, shape: Index, counts: Array, system: System, mode: ContextMode
+) -> Exchange:
+    """Keys and values of other tokens, by ring, gathering or all-to-all; recurrences by all-to-all."""
+    traffic = parts.context
+    keys = _by_group([t.keys for t in traffic], parts, shape)
+    states = _by_group([t.states for t in traffic], parts, shape)
+    queries = _by_group([t.queries for t in traffic], parts, shape)
+    results = _by_group([t.results for t in traffic], parts, shape)
+    kinds: dict[ContextMode, tuple[Kind, ...]] = {
+        "ring": ("all-to-all",),
+        "allgather": ("all-gather", "reduce-scatter", "all-to-all"),
+        "ulysses": ("all-to-all",),
+    }
+    group = place(counts, system, kinds[mode])
+    exchanged = collective_s("all-to-all", states, group)
+    if mode == "ring":
+        links = system.network
+        forward, backward = _ring(parts, shape, keys, lambda size: ring_step_s(size, counts, links))
+    elif mode == "allgather":
+        forward = collective_s("all-gather", keys, group)
+        backward = forward + collective_s("reduce-scatter", keys, group)
+    else:
+        forward = collective_s("all-to-all", queries, group)
+        forward = forward + collective_s("all-to-all", results, group)
+        backward = forward
+    return Exchange(
+        forward_s=forward + exchanged, backward_s=backward + exchanged, tier=outermost(counts)
+    )
+
+
+def _ring(
+    parts: Parts, shape: Index, keys: Array, step_s: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """What of the cp - 1 steps is longer than the attention to one block; one send home, backward."""
+    cp = np.asarray(parts.shape.cp)[shape][:, None]
+    block = keys / cp
+    forward, backward = (seconds[shape] / cp for seconds in parts.attention_s)
+    home = step_s(block) * (cp > 1.0)
+    return (
+        (cp - 1.0) * np.maximum(step_s(block) - forward, 0.0),
+        (cp - 1.0) * np.maximum(step_s(2.0 * block) - backward, 0.0) + home,
+    )
+
+
+def expert_seconds(
+    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
+) -> Exchange:
+    """Dispatch and combination over ep, gathering and scattering over etp: as much in both directions."""
+    layers = np.array([t.layers for t in parts.experts])
+    sent = _by_group([t.elements for t in parts.experts], parts, shape)
+    etp = np.asarray(parts.shape.etp)[shape][:, None]
+    if base.dispatch == "dedup":
+        copies = stack([t.copies for t in parts.experts], np.size(parts.shape.tp)).T[shape]
+        seconds = 2.0 * _dedup_s(sent, copies, counts["ep"], system)
+    else:
+        group = place(counts["ep"], system, ("all-to-all",))
+        seconds = 2.0 * collective_s("all-to-all", sent, group)
+    if (etp > 1.0).any():
+        inside = place(counts["etp"], system, ("all-gather", "reduce-scatter"))
+        kinds: tuple[Kind, ...] = ("all-gather", "reduce-scatter")
+        for kind in kinds:
+            seconds = seconds + collective_s(kind, sent * etp, inside)
+    forward = backward = layers * seconds
+    if base.ep_overlap == "on":
+        behind = [beside_host(p.seconds, p.host_s)[shape] for p in (parts.backward, parts.forward)]
+        forward = np.maximum(forward - behind[0], 0.0)
+        backward = np.maximum(backward - behind[1], 0.0)
+    tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
+    return Exchange(forward_s=forward, backward_s=backward, tier=tier)
+
+
+def _dedup_s(sent: Array, copies: Array, counts: Array, system: System) -> Array:
+    """A dispatch in which a token goes once to each node, and inside it once to each rank.
+
+    The copies between nodes and those inside follow each other in pieces: the slower of both shows.
+    """
+    near = counts.copy()
+    near[1:] = 1.0
+    ranks = np.prod(counts, axis=0)[:, None]
+    nodes = ranks / counts[0][:, None]
+    far_s = collective_s(
+        "all-to-all",
+        sent * distinct_share(nodes, copies),
+        place(counts, system, ("all-to-all",)),
+    )
+    near_s = collective_s(
+        "all-to-all",
+        sent * distinct_share(ranks, copies),
+        place(near, system, ("all-to-all",)),
+    )
+    return np.asarray(np.maximum(far_s * (nodes > 1.0), near_s))

@@ -1,0 +1,96 @@
+"""Gradients that the backward pass makes on its way, where no buffer holds them through the step.
+
+Plain PyTorch makes the gradient of a weight when the backward pass comes to it, and gives all of them up
+after the update. With one micro-batch and no replicas they never meet all activations. The fullest moment is
+one of
+
+    scores   every layer's tensors and the scores; no gradient yet
+    last     the last layer's backward pass: every layer's tensors, gradients of the head and its own
+    first    the first layer's: its own tensors, all gradients but the table's
+    update   all gradients, nothing else
+
+since between `last` and `first` each layer of a kind gives back and takes as much as the next.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.memory import StageMemory
+from foretell.kernels.software import software
+from foretell.schedules import schedule_named
+from foretell.specs.plan import Plan, Plans
+from foretell.specs.plan_forms import recompute_layers
+from foretell.training.tables import LateWeights
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+def makes_late(plan: Plan) -> bool:
+    """Whether gradients are made late, as far as a plan's words tell: plain PyTorch, no sums in a dtype of
+    their own, one pass after the other, everything on the chip."""
+    schedule = schedule_named(plan.schedule)
+    in_order = not schedule.splits_backward and schedule.layout != "both"
+    plain = not (plan.lora or recompute_layers(plan.recompute)) and plan.offload == "none"
+    late = software(plan.framework).late_gradients
+    return late and in_order and plain and plan.gradients == plan.weights
+
+
+def nothing_summed(plans: Plans, micro_batches: Array) -> NDArray[np.bool_]:
+    """Whether a plan has neither several micro-batches nor replicas, whose gradients wait for others; a
+    column."""
+    return np.asarray((micro_batches <= 1.0) & (plans.dp * plans.cp <= 1.0))[:, None]
+
+
+def is_late(late: LateWeights | None, plans: Plans, micro_batches: Array) -> bool:
+    """Whether the one plan of a batch makes its gradients on the way."""
+    return late is not None and bool(nothing_summed(plans, micro_batches)[0, 0])
+
+
+def late_weights(
+    plans: Plans, key: Index, parameters: Array, tied: Array, counts: Array
+) -> LateWeights | None:
+    """Weights by when their gradients are made, of distinct combinations (`key`: that of each plan).
+
+    A tied head that is the token table itself makes the table's gradient first.
+    """
+    if not makes_late(plans.base):
+        return None
+    layers = counts[:, :, :-2]
+    largest = np.where(layers > 0.0, parameters[:, None, :-2], 0.0).max(axis=2, initial=0.0)
+    return LateWeights(
+        head=(counts[:, :, -1] * (parameters[:, -1] + tied)[:, None])[key],
+        layer=largest[key],
+        table=(counts[:, :, -2] * (parameters[:, -2] - tied)[:, None])[key],
+        layers=np.maximum(layers.sum(axis=2), 1.0)[key],
+    )
+
+
+def fullest_moment(
+    memory: StageMemory, late: LateWeights, passing: tuple[Array, Array], bytes_each: float
+) -> StageMemory:
+    """What is held at the fullest moment; `passing` are the bytes of scores and of a layer's backward pass
+    (of which `memory.buffers` holds the larger), `bytes_each` those of a gradient."""
+    scores, again = passing
+    whole, kept, always = memory.gradients, memory.activations, memory.buffers
+    always = always - np.maximum(scores, again)
+    gradients = np.stack(
+        [
+            np.zeros_like(whole),
+            bytes_each * (late.head + late.layer),
+            whole - bytes_each * late.table,
+            whole,
+        ]
+    )
+    activations = np.stack([kept, kept, kept / late.layers, np.zeros_like(kept)])
+    buffers = always + np.stack([scores, again, again, np.zeros_like(again)])
+    moment = (gradients + activations + buffers).argmax(axis=0)[None]
+
+    def then(values: Array) -> Array:
+        return np.asarray(np.take_along_axis(values, moment, axis=0)[0])
+
+    return replace(
+        memory, gradients=then(gradients), activations=then(activations), buffers=then(buffers)
+    )

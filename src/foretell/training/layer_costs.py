@@ -1,0 +1,387 @@
+"""What the parts of a model cost on one rank: each layer kind, the embedding, the head.
+
+A part depends on micro-batch, tensor, sequence, context and expert parallelism alone, so it is computed
+once for each distinct combination of these ("shapes") and gathered to the plans afterwards.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.frameworks import framework
+from foretell.kernels.families.base import p_norm
+from foretell.kernels.fusion import SIDE_BY_SIDE
+from foretell.kernels.op_times import OpTimes, op_times
+from foretell.kernels.optimizer import Matrices, matrices_of, products_s
+from foretell.kernels.precision import is_linear, is_narrow, linear_format
+from foretell.records import dataclass
+from foretell.schedules import schedule_named
+from foretell.sharding.context import ContextTraffic
+from foretell.sharding.expert import (
+    ExpertTraffic,
+    without_region,
+)
+from foretell.sharding.lora import backward_products, is_trained
+from foretell.sharding.recompute import waits_again
+from foretell.sharding.tensor import TensorTraffic, tensor_traffic
+from foretell.sharding.tensor2d import (
+    GridTraffic,
+)
+from foretell.specs._base import Num
+from foretell.specs.chip import Chip
+from foretell.specs.model import Model
+from foretell.specs.plan import Plan, activation_bytes
+from foretell.specs.plan_forms import recompute_modules
+from foretell.specs.scenario import Scenario
+from foretell.training.shapes import (
+    Lengths,
+    Shape,
+    Shapes,
+    named_modules,
+    one_shape,
+    shapes_of,
+    stack,
+)
+from foretell.workload.graph import Edge, Saved
+from foretell.workload.ops import AttentionCore, Gemm, Op
+
+Array = NDArray[np.float64]
+
+CORE = ("attention", "scan")
+"""Families that selective recomputation runs again, where what they keep is not fused away."""
+
+
+APART = ("muon", "adafactor")
+"""Optimizers that treat matrices apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassSeconds:
+    """One pass through every part, at the clock of short bursts; arrays are (shapes, parts)."""
+
+    seconds: Array
+    """Time of the chip's kernels."""
+    host_s: Array
+    """Time that the host takes to start them, beside it."""
+    clocked_s: Array
+    """What of the chip's time stretches when the clock falls."""
+    core_joules: Array
+    """What the cores spend."""
+    memory_joules: Array
+    """What the device memory spends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Costs of every part for every shape; arrays are (shapes, parts) unless said otherwise."""
+
+    names: tuple[str, ...]
+    """Layer kinds, then embedding, then head."""
+    order: tuple[int, ...]
+    """Kind of each layer of the model."""
+    ops: tuple[tuple[Op, ...], ...]
+    """Operations of each part on one rank."""
+    times: OpTimes
+    """Times of all operations, forward and then backward; (2 x operations, shapes)."""
+    forward: PassSeconds
+    """Forward pass."""
+    backward: PassSeconds
+    """Backward pass, without recomputation."""
+    core_s: Array
+    """Forward time of attention cores and scans that keep their inside: what selective recomputes."""
+    attention_s: tuple[Array, Array]
+    """Forward and backward time of all attention cores; empty without context parallelism."""
+    parameters: Array
+    """Weights on one rank."""
+    trained: Array
+    """Of these, weights with gradients: all, or the adapters'."""
+    matrices: Matrices | None
+    """Matrices that the optimizer treats apart; None where it treats none."""
+    products_s: Array | None
+    """Matrix products of the update; None where it treats none."""
+    weight_s: tuple[Array, Array] | None
+    """Backward products for the gradients of weights, and what of it stretches when the clock falls; None
+    where the schedule does not run them apart."""
+    again_ops: Array
+    """Share of each operation that recomputing the plan's modules runs again; empty where it names none."""
+    again: PassSeconds | None
+    """What recomputing the plan's modules runs again; None where it names none."""
+    kept_modules: Array
+    """Bytes kept per micro-batch when the plan's modules are computed again."""
+    dropped: Array
+    """Bytes that these drop."""
+    waits_again: Mapping[str, Array]
+    """Exchange -> share of it that each part repeats; (parts,)."""
+    routed: Array
+    """Of these, weights of routed experts that expert parallelism spreads."""
+    tied: Array
+    """Weights that the head borrows from the token table: a copy where that is elsewhere; (shapes,)."""
+    kept_whole: Array
+    """Bytes kept per micro-batch without recomputation."""
+    kept_selective: Array
+    """Bytes kept when the attention core is computed again."""
+    kept_input: Array
+    """Bytes kept when the whole part is computed again."""
+    scores: Array
+    """Scores of the head; (shapes,)."""
+    gradient: Array
+    """Bytes of the gradient that a part's backward pass holds."""
+    saved: tuple[tuple[Saved, ...], ...]
+    """Tensors that each part keeps on one rank; sizes are (shapes,) or numbers."""
+    linear: Array
+    """Weights of linear maps outside the routed experts."""
+    narrow: Array | None
+    """Weights of which there are copies in a narrow format; None where there are none."""
+    send_bytes: Array
+    """What one rank passes to the next stage: its share of the activation; (shapes,)."""
+    traffic: tuple[TensorTraffic, ...]
+    """Tensor-parallel messages of each part."""
+    edges: tuple[tuple[Edge, ...], ...]
+    """Ends of the tensor-parallel regions of each part."""
+    spread_traffic: tuple[TensorTraffic, ...]
+    """The same where expert parallelism spreads the experts; empty where it never does."""
+    context: tuple[ContextTraffic, ...]
+    """Context-parallel messages of each part; empty where there is none."""
+    experts: tuple[ExpertTraffic, ...]
+    """Dispatches of each part; empty where expert parallelism never spreads experts."""
+    grid: tuple[GridTraffic, ...]
+    """Messages of each part on a grid of tensor-parallel ranks; empty where they are no grid."""
+    panel_bytes: Array
+    """Panels that a product on a grid holds of other ranks; (shapes,)."""
+    shape: Shape
+    """The shapes, as arrays; (shapes,)."""
+    element_bytes: float
+    """Bytes of an activation."""
+    notes: tuple[str, ...]
+    """What is not timed."""
+
+    @property
+    def counts(self) -> Array:
+        """How often each part is there in the whole model."""
+        layers = np.bincount(np.asarray(self.order), minlength=self.kinds)
+        return np.concatenate([layers, [1.0, 1.0]])
+
+    @property
+    def kinds(self) -> int:
+        """Number of layer kinds."""
+        return len(self.names) - 2
+
+
+def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
+    """Build the graph for all shapes at once, cut it, and cost it in two calls."""
+    chip, job = scenario.system.chip, scenario.job
+    lengths = (job.seq_len, job.target_len)
+    recipe = recipe_of(base)
+    if np.size(shape.tp) == 1:
+        # A single shape recurs from estimate to estimate: what it costs is remembered.
+        return _one_part_table(scenario.model, lengths, chip, recipe, _numbers(shape))
+    return _costed(shapes_of(scenario.model, lengths, recipe, shape), chip, recipe, shape)
+
+
+def _numbers(shape: Shape) -> Shape:
+    """A single shape in plain numbers."""
+    return Shape(**{f.name: np.asarray(getattr(shape, f.name)).item() for f in fields(Shape)})
+
+
+def recipe_of(plan: Plan) -> Plan:
+    """A plan reduced to what kernels run by."""
+    return Plan(
+        flash=plan.flash,
+        fused=plan.fused,
+        attention=plan.attention,
+        precision=plan.precision,
+        weights=plan.weights,
+        master=plan.master,
+        scaling=plan.scaling,
+        lora=plan.lora,
+        adapters=plan.adapters,
+        # Kernels do not depend on these unless matrices are treated apart or modules run again.
+        optimizer=plan.optimizer if plan.optimizer in APART else "adam",
+        recompute=plan.recompute if named_modules(plan.recompute) else "none",
+        schedule=plan.schedule if schedule_named(plan.schedule).splits_backward else "1f1b",
+        cp_mode=plan.cp_mode,
+        tp_mode=plan.tp_mode,
+        panels=plan.panels,
+        capacity=plan.capacity,
+        dispatch=plan.dispatch,
+        imbalance=plan.imbalance,
+        framework=plan.framework,
+    )
+
+
+@lru_cache(maxsize=512)
+def _one_part_table(
+    model: Model, lengths: Lengths, chip: Chip, recipe: Plan, shape: Shape
+) -> Parts:
+    """Costs of one shape."""
+    cut = Plan(
+        flash=recipe.flash,
+        fused=recipe.fused,
+        precision=recipe.precision,
+        scaling=recipe.scaling,
+        framework=recipe.framework,
+        lora=recipe.lora,
+        adapters=recipe.adapters,
+        recompute=recipe.recompute,
+        cp_mode=recipe.cp_mode,
+        tp_mode=recipe.tp_mode,
+        panels=recipe.panels,
+        capacity=recipe.capacity,
+        imbalance=recipe.imbalance,
+    )
+    arrays = Shape(**{f.name: np.array([getattr(shape, f.name)]) for f in fields(Shape)})
+    return _costed(one_shape(model, lengths, cut, shape), chip, recipe, arrays)
+
+
+def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
+    """Shapes on a chip."""
+    width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
+    flat = [op for part in ops for op in part]
+    times = op_times(shapes.stacks, len(flat), chip, base, np.asarray(shape.tp) > 1.0)
+    core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
+    software = framework(base.framework)
+    layer = np.arange(len(whole)) < len(whole) - 2
+    spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
+    routed = spread * (software.host_dropped_s if base.capacity else software.host_routed_s)
+    slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
+    forward_host_s = (layer * software.host_forward_s + routed) * slower
+    backward_host_s = (layer * software.host_backward_s + routed) * slower
+    parameters = _sum_parts(ops, shapes.parameters)
+    learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
+    found = matrices_of(flat, width, base) if base.optimizer in APART else None
+    again_rows = np.array([run for part in shapes.again for run in part.ops], float)[:, None]
+    modules = recompute_modules(base.recompute)
+    return Parts(
+        names=tuple(part.name for part in whole),
+        order=shapes.graph.order,
+        ops=ops,
+        times=times,
+        forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
+        backward=_pass(ops, times, slice(len(flat), None), backward_host_s),
+        core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
+        attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
+        parameters=parameters,
+        trained=_sum_parts(ops, shapes.parameters * learns) if base.lora else parameters,
+        matrices=None
+        if found is None
+        else Matrices(
+            weights=_sum_parts(ops, found.weights * learns),
+            edges=_sum_parts(ops, found.edges * learns),
+            counts=_sum_parts(ops, found.counts * learns),
+        ),
+        products_s=_sum_parts(ops, products_s(flat, width, chip, base) * learns)
+        if found is not None
+        else None,
+        weight_s=_weight_s(ops, times, base)
+        if schedule_named(base.schedule).splits_backward
+        else None,
+        again_ops=again_rows[:, 0],
+        again=_again(ops, times, again_rows, forward_host_s) if shapes.again else None,
+        kept_modules=stack([a.kept_bytes for a in shapes.again], width).T,
+        dropped=stack([a.dropped_bytes for a in shapes.again], width).T,
+        waits_again={
+            name: np.array([waits_again(part, modules, name) for part in whole])
+            for name in ("tensor_parallel", "context_parallel", "expert_parallel")
+        }
+        if shapes.again
+        else {},
+        routed=_sum_parts(ops, shapes.routed),
+        tied=stack([shapes.tied], width)[0],
+        kept_whole=stack([k.whole for k in shapes.kept], width).T,
+        kept_selective=stack([k.selective for k in shapes.kept], width).T,
+        kept_input=stack([k.input for k in shapes.kept], width).T,
+        scores=stack([shapes.kept[-1].scores], width)[0],
+        gradient=stack([k.gradient for k in shapes.kept], width).T,
+        saved=shapes.saved,
+        linear=_sum_parts(ops, shapes.parameters * np.array([[is_linear(op)] for op in flat])),
+        narrow=_sum_parts(ops, shapes.parameters * np.array([[is_narrow(op)] for op in flat]))
+        if linear_format(base) is not None
+        else None,
+        send_bytes=stack([whole[0].input_elements * activation_bytes(base) / shape.tp], width)[0],
+        traffic=tuple(tensor_traffic(part) for part in whole),
+        edges=tuple(part.edges for part in whole),
+        spread_traffic=tuple(
+            tensor_traffic(without_region(part)) for part in whole if shapes.experts
+        ),
+        context=shapes.context,
+        experts=shapes.experts,
+        grid=shapes.grid,
+        panel_bytes=stack([_panel_bytes(shapes.grid, base)], width)[0],
+        shape=shape,
+        notes=shapes.graph.notes,
+        element_bytes=activation_bytes(base),
+    )
+
+
+def _again(
+    ops: tuple[tuple[Op, ...], ...], times: OpTimes, runs: Array, layer_host_s: Array
+) -> PassSeconds:
+    """The forward kernels that recomputed modules run once more, with their share of the host's time."""
+    many = len(runs)
+    names = ("seconds", "host_s", "clocked_s", "core_joules", "memory_joules")
+    sums = {name: _sum_parts(ops, getattr(times, name)[:many] * runs) for name in names}
+    all_host_s = _sum_parts(ops, times.host_s[:many])
+    share = sums["host_s"] / np.maximum(all_host_s, 1e-30)
+    host_s = np.maximum(sums["host_s"], share * layer_host_s)
+    return PassSeconds(**{**sums, "host_s": host_s})
+
+
+def _weight_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes, base: Plan) -> tuple[Array, Array]:
+    """Of a matrix's two backward products at equal work, the one for its weights; none of frozen ones."""
+    flat = [op for part in ops for op in part]
+    both = [isinstance(op, Gemm) and backward_products(op, base.lora) == 2 for op in flat]
+    half = 0.5 * np.array(both)[:, None]
+    rows = slice(len(flat), None)
+    return _sum_parts(ops, times.seconds[rows] * half), _sum_parts(
+        ops, times.clocked_s[rows] * half
+    )
+
+
+def _attention_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes) -> tuple[Array, Array]:
+    """Forward and backward time of the attention cores of each part."""
+    flat = [op for part in ops for op in part]
+    core = np.array([isinstance(op, AttentionCore) for op in flat])[:, None]
+    rows = times.seconds[: len(flat)], times.seconds[len(flat) :]
+    return _sum_parts(ops, rows[0] * core), _sum_parts(ops, rows[1] * core)
+
+
+def beside_host(chip_s: Array, host_s: Array) -> Array:
+    """Time of a pass whose kernels and exchanges take the chip `chip_s` while the host starts them."""
+    return p_norm(chip_s, host_s, SIDE_BY_SIDE)
+
+
+def _panel_bytes(grid: tuple[GridTraffic, ...], plan: Plan) -> Num:
+    """Bytes of the widest panels of any part."""
+    widest: Num = 0.0
+    for traffic in grid:
+        widest = np.maximum(widest, traffic.held)
+    return widest * activation_bytes(plan)
+
+
+def _pass(
+    ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice, layer_host_s: Array
+) -> PassSeconds:
+    """Sums over the operations of each part in one pass.
+
+    The host takes its time for every operation, and for a layer no less than the framework needs.
+    """
+    return PassSeconds(
+        seconds=_sum_parts(ops, times.seconds[rows]),
+        host_s=np.maximum(_sum_parts(ops, times.host_s[rows]), layer_host_s),
+        clocked_s=_sum_parts(ops, times.clocked_s[rows]),
+        core_joules=_sum_parts(ops, times.core_joules[rows]),
+        memory_joules=_sum_parts(ops, times.memory_joules[rows]),
+    )
+
+
+def _sum_parts(ops: tuple[tuple[Op, ...], ...], values: Array) -> Array:
+    """Sum (operations, shapes) over the operations of each part, to (shapes, parts)."""
+    ends = list(accumulate(len(part) for part in ops))
+    sums = np.empty((len(ops), values.shape[1]))
+    for row, start, end in zip(sums, [0, *ends], ends, strict=False):
+        values[start:end].sum(axis=0, out=row)
+    return sums.T

@@ -1,0 +1,291 @@
+"""From a step to a whole run: steps, checkpoints, failures and restarts (training/goodput.py).
+
+Defaults, each said with the answer:
+
+    failures    419 unexpected interruptions in 54 days on 16,384 chips (Llama Team, The Llama 3 Herd of
+                Models, arXiv 2407.21783, section 3.3.4): 4.7e-4 per chip and day. Two other clusters had 6.50
+                and 2.34 failures per 1,000 days of a node of eight (Kokolis et al., arXiv 2410.21680):
+                8.1e-4 and 2.9e-4, which the interval spans.
+    restart     10 minutes, what detecting and diagnosing a failure takes at most on average at 10,000 chips
+                (Jiang et al., MegaScale, NSDI 2024); reading the checkpoint comes on top.
+    checkpoint  5 seconds that all chips wait for each besides its bytes: plan, buffers, meeting of all ranks.
+                Supposed; writing 7 billion weights behind the steps was published to hold them up 6.3 s.
+    storage     2 TB/s sustained for a cluster of 24,576 chips (Llama 3, section 3.3.1): 81 MB/s a chip.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast, get_args
+
+import numpy as np
+
+from foretell import units
+from foretell.errors import BadInput, Problem, unknown
+from foretell.kernels.memory import weight_bytes
+from foretell.kernels.power import chip_power
+from foretell.records import dataclass
+from foretell.sharding.offload import LINK_SHARE
+from foretell.specs.plan import Plan
+from foretell.specs.result import Estimate
+from foretell.specs.run import CheckpointWay, LongRun, Run
+from foretell.specs.scenario import Scenario
+from foretell.training.goodput import Goodput, Interruptions, best_interval_s, goodput
+from foretell.training.layer_costs import part_table
+from foretell.training.shapes import Shape
+from foretell.uncertainty.intervals import NEAR, of_run
+from foretell.workload.parameters import count
+
+DAY_S = 86400.0
+FAILURES_PER_GPU_DAY = 419.0 / (54.0 * 16384.0)
+"""Unexpected interruptions of Llama 3's largest run."""
+FAILURES_SPREAD = (2.34e-3 / 8.0 / FAILURES_PER_GPU_DAY, 6.50e-3 / 8.0 / FAILURES_PER_GPU_DAY)
+"""Other clusters' rates over it."""
+RESTART_S = 600.0
+"""From a failure to the reading of the checkpoint."""
+CHECKPOINT_START_S = 5.0
+"""What all chips wait for a checkpoint besides its bytes."""
+STORAGE_BYTES_PER_S_PER_GPU = 2e12 / 24576.0
+"""What a storage system sustains for each chip of its cluster."""
+COPY_BYTES_PER_S = 20e9
+"""What a chip copies to its host where its link is not known: about PCIe 4."""
+TOKENS_PER_PARAMETER = 20.0
+"""Compute-optimal training (Hoffmann et al., arXiv 2203.15556): about 20 tokens for each parameter."""
+OPTIMAL = ("chinchilla", "compute-optimal")
+"""Words for it."""
+MOST_TOKENS = 1e18
+"""More is a typing error."""
+
+Given = str | float | int | None
+Asked = tuple[LongRun, list[str]]
+"""Conditions, and a sentence for each that was not given."""
+
+CONDITIONS = {
+    "failures_per_gpu_day": ("", 0.0, 1e3),
+    "restart_s": ("s", 0.0, 1e7),
+    "checkpoint_interval": ("s", 1e-3, 1e9),
+    "checkpoint_wait_s": ("s", 0.0, 1e7),
+    "storage_bandwidth": ("bytes_per_s", 1.0, 1e18),
+}
+"""What may be given besides tokens and `checkpoint`: unit, least and most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What was asked of a run, read and checked."""
+
+    tokens: float | None
+    """Tokens; None: compute-optimal."""
+    checkpoint: CheckpointWay
+    """How checkpoints are written."""
+    values: Mapping[str, float | None]
+    """The numbers of CONDITIONS that were given."""
+    given: Mapping[str, Given]
+    """All that was given, as it was."""
+
+
+def conditions_of(tokens: Given, given: Mapping[str, Given]) -> Conditions | None:
+    """The conditions of a run, every problem at once; None where no tokens are given."""
+    problems: list[Problem] = []
+    some = {name: value for name, value in given.items() if value is not None}
+    if tokens is None and not some:
+        return None
+    if tokens is None:
+        message = "has no effect without tokens"
+        problems += [Problem(path=n, value=v, message=message) for n, v in some.items()]
+    values = {n: _number(n, some.get(n), about, problems) for n, about in CONDITIONS.items()}
+    optimal = tokens in OPTIMAL
+    wanted = None if optimal else _number("tokens", tokens, ("tokens", 1.0, MOST_TOKENS), problems)
+    ways = get_args(CheckpointWay)
+    way = some.get("checkpoint", ways[0])
+    if way not in ways:
+        problems.append(unknown("checkpoint", way, ways))
+    if problems:
+        raise BadInput(problems)
+    if tokens is None:
+        return None
+    return Conditions(
+        tokens=wanted,
+        checkpoint=cast(CheckpointWay, way),
+        values=values,
+        given={**some, "tokens": tokens},
+    )
+
+
+def asked_run(scenario: Scenario, asked: Conditions) -> Asked:
+    """The conditions of a run of a scenario, with a sentence for each that was not given."""
+    values = asked.values
+    rate, link = values["failures_per_gpu_day"], float(scenario.system.chip.host_bytes_per_s)
+    storage = STORAGE_BYTES_PER_S_PER_GPU * scenario.job.gpus
+    restart = values["restart_s"]
+    active = float(count(scenario.model).active)
+    return LongRun(
+        tokens=TOKENS_PER_PARAMETER * active if asked.tokens is None else asked.tokens,
+        failures_per_gpu_day=FAILURES_PER_GPU_DAY if rate is None else rate,
+        failures_spread=FAILURES_SPREAD if rate is None else (1.0, 1.0),
+        restart_s=RESTART_S if restart is None else restart,
+        checkpoint=asked.checkpoint,
+        checkpoint_interval_s=values["checkpoint_interval"] or 0.0,
+        checkpoint_wait_s=values["checkpoint_wait_s"],
+        storage_bytes_per_s=values["storage_bandwidth"] or storage,
+        copy_bytes_per_s=LINK_SHARE * link or COPY_BYTES_PER_S,
+    ), _defaults_said(scenario, asked)
+
+
+def _number(
+    name: str, given: Given, about: tuple[str, float, float], problems: list[Problem]
+) -> float | None:
+    """A number in its unit, or None with what is wrong with it added."""
+    if given is None:
+        return None
+    unit, least, most = about
+    try:
+        value = units.parse(given, unit, name)
+    except BadInput as error:
+        problems += error.problems
+        return None
+    if least <= value <= most:
+        return value
+    allowed = f"{least:g} to {most:g} {units.symbol(unit) if unit else ''}".strip()
+    problems.append(Problem(path=name, value=given, message="out of range", allowed=allowed))
+    return None
+
+
+def _defaults_said(scenario: Scenario, asked: Conditions) -> list[str]:
+    """A sentence for each condition that was not given."""
+    active = float(count(scenario.model).active) / 1e9
+    said = {
+        "failures_per_gpu_day": f"failures: {FAILURES_PER_GPU_DAY:.2g} per chip and day, Llama 3's 419 "
+        "in 54 days on 16,384 chips; other clusters have 0.6 to 1.7 times that",
+        "restart_s": f"restart: {RESTART_S:g} s to find and replace what failed, then the checkpoint "
+        "is read",
+        "checkpoint": "checkpoints: copied to the host, and written behind the steps that follow",
+        "checkpoint_wait_s": f"each checkpoint holds all chips up {CHECKPOINT_START_S:g} s besides its "
+        "bytes",
+        "storage_bandwidth": f"storage: {STORAGE_BYTES_PER_S_PER_GPU / 1e6:.0f} MB/s for each chip, as "
+        "Llama 3's 2 TB/s for 24,576",
+    }
+    found = [text for name, text in said.items() if name not in asked.given]
+    if asked.tokens is None:
+        found.append(
+            f"tokens: compute-optimal, {TOKENS_PER_PARAMETER:g} for each of the {active:.3g} billion "
+            "parameters that a token uses (Hoffmann et al. 2022)"
+        )
+    return found
+
+
+def with_run(result: Estimate, asked: Asked | None) -> Estimate:
+    """The estimate with its run, where one was asked for."""
+    if asked is None or result.scenario is None:
+        return result
+    run = run_of(result, result.scenario, asked[0])
+    return replace(result, run=run, assumptions=(*result.assumptions, *asked[1]))
+
+
+def checkpoint_bytes(scenario: Scenario, plan: Plan) -> float:
+    """Weights, master copy and states of everything that is trained, once; adapters alone with LoRA."""
+    whole = Shape(micro_batch=np.ones(1), tp=np.ones(1), sp=np.zeros(1))
+    parts = part_table(scenario, plan, whole)
+    weight, _, state = weight_bytes(plan)
+    trained = float((parts.trained[0] * parts.counts).sum())
+    return trained * (weight + state)
+
+
+def run_of(result: Estimate, scenario: Scenario, asked: LongRun) -> Run:
+    """A run at the pace of an estimate."""
+    job, plan = scenario.job, result.plan
+    steps = float(math.ceil(asked.tokens / job.tokens_per_step))
+    size = checkpoint_bytes(scenario, plan)
+    write_s = size / asked.storage_bytes_per_s
+    later = asked.checkpoint == "async"
+    # Replicas share the copying: every chip has its part of one checkpoint.
+    wait_s = size / job.gpus / asked.copy_bytes_per_s if later else write_s
+    wait_s = wait_s + CHECKPOINT_START_S
+    wait_s = wait_s if asked.checkpoint_wait_s is None else asked.checkpoint_wait_s
+    given = Interruptions(
+        failures_per_s=job.gpus * asked.failures_per_gpu_day / DAY_S,
+        restart_s=asked.restart_s + write_s,
+        wait_s=wait_s,
+        write_s=write_s if later else 0.0,
+    )
+    every = in_steps(asked.checkpoint_interval_s, result.step_s, given)
+    shares = goodput(every, given)
+    share = float(shares.goodput)
+    steps_s = steps * result.step_s
+    wall_s = steps_s / max(share, 1e-300)
+    rate = float(given.failures_per_s)
+    needed = math.isfinite(every)
+    found = Run(
+        tokens=asked.tokens,
+        tokens_per_parameter=asked.tokens / float(count(scenario.model).active),
+        steps=steps,
+        days=wall_s / DAY_S,
+        days_without_failures=steps_s / DAY_S,
+        gpu_hours=wall_s / 3600.0 * job.gpus,
+        energy_joules=_energy_joules(result, scenario, wall_s, shares),
+        goodput=share,
+        checkpoint_share=float(shares.checkpoint_share),
+        rework_share=float(shares.rework_share),
+        restart_share=float(shares.restart_share),
+        failures=rate * wall_s,
+        failures_per_gpu_day=asked.failures_per_gpu_day,
+        mean_time_between_failures_s=1.0 / rate if rate > 0.0 else None,
+        restart_s=float(given.restart_s),
+        checkpoint=asked.checkpoint,
+        checkpoint_bytes=size,
+        checkpoint_interval_s=every if needed else None,
+        checkpoint_interval_steps=every / result.step_s if needed else None,
+        checkpoint_interval_chosen=not asked.checkpoint_interval_s,
+        checkpoint_wait_s=wait_s,
+        checkpoint_write_s=write_s,
+        storage_bytes_per_s=asked.storage_bytes_per_s,
+        interval=_interval(result, asked, given, every, wall_s / DAY_S),
+    )
+    return replace(found, intervals=of_run(found, result, scenario))
+
+
+def in_steps(wanted_s: float, step_s: float, given: Interruptions) -> float:
+    """The interval that is wanted (0: the best one) in whole steps, as seconds; inf where none is needed."""
+    if wanted_s:
+        every = max(round(wanted_s / step_s), 1) * step_s
+        if every + float(given.wait_s) < float(given.write_s):
+            allowed = f"{float(given.write_s):.3g} s or more, or a faster storage"
+            message = "a checkpoint would begin before the last one is written"
+            path = "checkpoint_interval"
+            raise BadInput([Problem(path=path, value=wanted_s, message=message, allowed=allowed)])
+        return every
+    best = float(best_interval_s(given))
+    if math.isinf(best):
+        return best
+    least = max(math.ceil((float(given.write_s) - float(given.wait_s)) / step_s), 1)
+    whole = np.maximum(np.array([math.floor(best / step_s), math.ceil(best / step_s)]), least)
+    return float(whole[goodput(whole * step_s, given).goodput.argmax()] * step_s)
+
+
+def _energy_joules(
+    result: Estimate, scenario: Scenario, wall_s: float, shares: Goodput
+) -> float | None:
+    """Steps, also those done again, at their mean power; chips that wait draw what idle clocks do."""
+    if result.energy_joules is None:
+        return None
+    busy_s = wall_s * float(shares.restart_share * shares.checkpoint_share)
+    base = float(chip_power(scenario.system.chip).base_watts) * scenario.job.gpus
+    return result.energy_joules / result.step_s * busy_s + base * (wall_s - busy_s)
+
+
+def _interval(
+    result: Estimate, asked: LongRun, given: Interruptions, every: float, days: float
+) -> dict[str, tuple[float, float]] | None:
+    """Of days: the step's interval and the spread of failure rates, independent of each other."""
+    if result.interval is None:
+        return None
+    found = {}
+    # The factors are of nine in ten; those of a half are nearer in logarithms.
+    for key, power in (("p50", NEAR), ("p90", 1.0)):
+        ends = []
+        for step_s, factor in zip(result.interval[key], asked.failures_spread, strict=True):
+            other = replace(given, failures_per_s=given.failures_per_s * factor**power)
+            by_failures = float(goodput(every, given).goodput / goodput(every, other).goodput) - 1.0
+            ends.append(math.hypot(step_s / result.step_s - 1.0, by_failures))
+        found[key] = (max(days * (1.0 - ends[0]), 0.0), days * (1.0 + ends[1]))
+    return found

@@ -1,0 +1,279 @@
+"""What one rank of each stage holds at the peak of a step, in closed form for a batch of plans.
+
+    kept_of            what the layers keep of one micro-batch, and what one computed again adds
+    head_of            scores and loss
+    message_bytes      activations on their way to and from other ranks
+    stage_memory       all of it at the peak: kernels/memory.py says what the sums are
+    offloaded          what of it stays on the chip
+
+`simulation/memory_timeline.py` plays the same over the step.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.memory import (
+    WORKSPACE_BYTES,
+    StageMemory,
+    allocator_share,
+    framework_bytes,
+    weight_bytes,
+)
+from foretell.kernels.optimizer import state_bytes
+from foretell.kernels.precision import copy_bytes
+from foretell.kernels.software import narrow_loss, software, spared_loss_bytes
+from foretell.schedules import schedule_named
+from foretell.schedules.rules import pipe_of
+from foretell.sharding.offload import on_chip
+from foretell.sharding.recompute import blended, full_share
+from foretell.specs.plan import RECOMPUTE, Plan, Plans
+from foretell.specs.plan_forms import recompute_layers
+from foretell.specs.scenario import Scenario
+from foretell.training.data_parallel import Share, sum_of
+from foretell.training.late_gradients import fullest_moment, nothing_summed
+from foretell.training.layer_costs import Parts
+from foretell.training.tables import Stages, Tables, gather
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+LISTED = float(len(RECOMPUTE))
+"""Code of recomputation as the batch's base words it: full:N, or modules by name."""
+
+
+def kept_of(
+    plans: Plans,
+    first: Index,
+    shape: Index,
+    parts: Parts,
+    counts: Array,
+    share: Array | None,
+) -> tuple[Array, Array]:
+    """Bytes kept for one micro-batch, and those that one layer computed again adds to what it keeps; both
+    (combinations, stages).
+
+    The backward pass of a layer holds a gradient as large as its largest tensor. full:N drops what the first
+    N layers of a stage keep: while any other stands behind them, its own bytes are freed before the first is
+    computed again, and that adds nothing; schedules that split the backward pass free too little for that.
+    """
+    mode, is_layer = plans.recompute[first][:, None], np.arange(len(parts.names)) < parts.kinds
+    whole, least = gather(parts.kept_whole, shape), gather(parts.kept_input, shape)
+    some = np.where(mode == 1.0, gather(parts.kept_selective, shape), whole)
+    kept = np.where(mode == 2.0, least, some)
+    listed = mode == LISTED
+    if parts.again is not None:
+        kept = np.where(listed, gather(parts.kept_modules, shape), kept)
+    gradient = gather(parts.gradient, shape)
+    held = on_stages(counts, kept * is_layer)
+    again = largest_here(counts, (whole - kept + gradient) * is_layer)
+    if share is not None:
+        held = blended(share, on_stages(counts, least * is_layer), held)
+        once_more = largest_here(counts, (whole - least + gradient) * is_layer)
+        keeps_on = schedule_named(plans.base.schedule).splits_backward
+        again = np.where((share >= 1.0) | ((share > 0.0) & keeps_on), once_more, again)
+    return held, again
+
+
+def block_share(plans: Plans, first: Index, tables: Tables) -> Array | None:
+    """Of each stage's layers the share that full:N computes again, (combinations, stages); None: no plan
+    says so."""
+    blocks, listed = recompute_layers(plans.base.recompute), plans.recompute[first] == LISTED
+    if not blocks or not listed.any():
+        return None
+    layers = gather(tables.stages.layers, tables.pair[first])
+    return np.where(listed[:, None], full_share(layers, float(blocks)), 0.0)
+
+
+def largest_here(counts: Array, values: Array) -> Array:
+    """The largest of a quantity over the parts that stand on each stage."""
+    return np.asarray(np.where(counts > 0.0, values[:, None, :], 0.0).max(axis=2, initial=0.0))
+
+
+def on_stages(counts: Array, values: Array) -> Array:
+    """Sum a quantity of the parts over each stage: (plans, stages, parts) x (plans, parts)."""
+    return np.asarray(np.einsum("nsp,np->ns", counts, values))
+
+
+def head_of(plans: Plans, first: Index, shape: Index, parts: Parts, counts: Array) -> Array:
+    """Bytes of the head for one micro-batch on each stage: inputs, scores and loss, and the empty gradient of
+    its matrix; (combinations, stages)."""
+    base = plans.base
+    whole, cut = spared_loss_bytes(base.framework, fused=base.fused, narrow=narrow_loss(base))
+    spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
+    held = parts.kept_whole[shape, -1] - spared
+    if software(base.framework).placeholders and not base.lora:
+        held = held + weight_bytes(base)[0] * parts.linear[shape, -1]
+    return np.asarray(np.ceil(counts[:, :, -1]) * held[:, None])
+
+
+def placeholders_of(base: Plan, shape: Index, parts: Parts, counts: Array) -> Array | None:
+    """Weights of the largest layer on each stage, where each shape of a matrix has an empty gradient."""
+    if not software(base.framework).placeholders or base.lora:
+        return None
+    linear = gather(parts.linear, shape)[:, None, :-2]
+    here = np.where(counts[:, :, :-2] > 0.0, linear, 0.0)
+    return np.asarray(here.max(axis=2, initial=0.0))
+
+
+def message_bytes(plans: Plans, tables: Tables) -> Array:
+    """Activations on their way: gathered over the tensor group with sequence parallelism, one for the pass
+    and one for its gradient; panels of a grid; to and from the neighbouring stages; (plans,)."""
+    sent = tables.parts.send_bytes[tables.shape]
+    gathered = 2.0 * plans.tp * sent * (plans.sp > 0) * (plans.tp > 1)
+    panels = tables.parts.panel_bytes[tables.shape]
+    return np.asarray(gathered + panels + 2.0 * sent * (plans.pp > 1))
+
+
+def stage_memory(
+    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...], flight: Array
+) -> StageMemory:
+    """What one rank of each stage holds at its peak; (plans, stages)."""
+    base, holds = plans.base, software(plans.base.framework)
+    gradient = weight_bytes(base)[1]
+    gradients = sum_of([s.trained * (gradient / s.traffic.gradient_parts)[:, None] for s in shares])
+    if holds.buckets:
+        replicas = (plans.dp * plans.cp > 1)[:, None]
+        gradients = gradients + weight_bytes(base)[0] * stages.trained * replicas
+    weights = held_weights(scenario, plans, stages, shares)
+    states = held_states(plans, stages, shares)
+    activations = flight * stages.kept_bytes
+    buffers = buffer_bytes(plans, stages, flight)
+    groups = sum(
+        (getattr(plans, name) > 1).astype(float) for name in ("tp", "pp", "dp", "cp", "ep")
+    )
+    memory = StageMemory(
+        weights=weights,
+        gradients=gradients,
+        states=states,
+        activations=activations,
+        buffers=buffers,
+        allocator=np.zeros_like(buffers),
+        framework=np.broadcast_to(framework_bytes(groups)[:, None], buffers.shape),
+    )
+    if holds.gathered_stay:
+        copies = gathered_copies(plans, shares)
+        memory = after_update(memory, copies, passing_by(plans, stages, flight))
+    if stages.late is not None:
+        memory = at_fullest(scenario, plans, stages, memory, flight)
+    return replace(memory, allocator=allocator_share(base) * memory.allocated)
+
+
+def gathered_copies(plans: Plans, shares: tuple[Share, ...]) -> Array:
+    """Weights that an update gathers beside the working ones, with this rank's part of them; (plans,
+    stages)."""
+    weight = weight_bytes(plans.base)[0] * (plans.zero == 1)[:, None]
+    parts = [s.parameters * (1.0 + 1.0 / s.traffic.state_parts)[:, None] for s in shares]
+    return np.asarray(weight * sum_of(parts))
+
+
+def after_update(memory: StageMemory, copies: Array, passing: Array) -> StageMemory:
+    """The same where gathered weights, which stand there from the update to the next step's passes, take more
+    than what those passes take."""
+    more = copies > memory.activations + passing
+    return replace(
+        memory,
+        weights=np.where(more, memory.weights + copies, memory.weights),
+        activations=np.where(more, 0.0, memory.activations),
+        buffers=np.where(more, memory.buffers - passing, memory.buffers),
+    )
+
+
+def at_fullest(
+    scenario: Scenario, plans: Plans, stages: Stages, memory: StageMemory, flight: Array
+) -> StageMemory:
+    """The same at the fullest moment, of plans whose backward pass makes the gradients on its way."""
+    assert stages.late is not None
+    late = nothing_summed(plans, pipe_of(scenario, plans).micro_batches)
+    passing = scores_waiting(plans, stages, flight), stages.again_bytes
+    then = fullest_moment(memory, stages.late, passing, weight_bytes(plans.base)[1])
+    return replace(
+        memory,
+        gradients=np.where(late, then.gradients, memory.gradients),
+        activations=np.where(late, then.activations, memory.activations),
+        buffers=np.where(late, then.buffers, memory.buffers),
+    )
+
+
+def scores_waiting(plans: Plans, stages: Stages, flight: Array) -> Array:
+    """Bytes of the head's tensors; where all forward passes come first, every micro-batch's scores wait for
+    the backward passes; (plans, stages)."""
+    waiting = flight if schedule_named(plans.base.schedule).scores_wait else 1.0
+    return np.asarray(waiting * stages.head_bytes)
+
+
+def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
+    """Scores or a layer computed again, whichever is more; gathered weights, messages, placeholders,
+    workspaces; (plans, stages)."""
+    base, weight = plans.base, weight_bytes(plans.base)[0]
+    passing = (plans.zero >= 3) & base.reshard
+    gathered = np.where(passing, 2.0 * weight * gathered_weights(base, stages), 0.0)
+    placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
+    always = gathered + stages.message_bytes + WORKSPACE_BYTES
+    return np.asarray(passing_by(plans, stages, flight) + placeholders + always[:, None])
+
+
+def passing_by(plans: Plans, stages: Stages, flight: Array) -> Array:
+    """Scores or a layer computed again, whichever is more; (plans, stages)."""
+    # Where a forward pass runs beside a backward pass, the scores of one meet the layers of the other.
+    meet = np.add if schedule_named(plans.base.schedule).layout == "both" else np.maximum
+    return np.asarray(meet(scores_waiting(plans, stages, flight), stages.again_bytes))
+
+
+def gathered_weights(base: Plan, stages: Stages) -> Array:
+    """Weights that ZeRO 3 gathers at once: the largest part, or the bucket of joined parts; (plans,)."""
+    if not base.bucket:
+        return stages.largest
+    joined = np.minimum(1e6 * base.bucket, stages.parameters.max(axis=1))
+    return np.asarray(np.maximum(stages.largest, joined))
+
+
+def held_weights(
+    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...]
+) -> Array:
+    """Working weights and their copies; (plans, stages)."""
+    base, holds = plans.base, software(plans.base.framework)
+    weight = weight_bytes(base)[0]
+    weights = sum_of([s.parameters * (weight / s.traffic.weight_parts)[:, None] for s in shares])
+    passing = ((plans.zero >= 3) & base.reshard)[:, None]
+    if holds.one_copy and base.master != "none":
+        weights = np.where(passing, 0.0, weights)
+    copies = copy_bytes(base, scenario.system.chip.architecture)
+    if stages.narrow is not None and copies > 0.0:
+        weights = weights + np.where(passing, 0.0, copies * stages.narrow)
+    return np.asarray(weights)
+
+
+def held_states(plans: Plans, stages: Stages, shares: tuple[Share, ...]) -> Array:
+    """Master copy and states; (plans, stages)."""
+    base, apart, state = plans.base, stages.matrices, weight_bytes(plans.base)[2]
+    if apart is None:
+        return sum_of([s.trained * (state / s.traffic.state_parts)[:, None] for s in shares])
+    return sum_of(
+        [
+            part * state_bytes(base, stages.trained, s.traffic.state_parts[:, None], apart)
+            for s, part in parts_of(stages, shares)
+        ]
+    )
+
+
+def parts_of(stages: Stages, shares: tuple[Share, ...]) -> list[tuple[Share, Array]]:
+    """Each kind of group with its part of the trained weights."""
+    return [(s, s.trained / np.maximum(stages.trained, 1.0)) for s in shares]
+
+
+def offloaded(memory: StageMemory, base: Plan, layers: Array, kept: Array) -> StageMemory:
+    """What stays on the chip: of each offloaded thing two layers' worth, of activations `kept` for one
+    micro-batch."""
+
+    def stays(name: str, held: Array, whole: Array) -> Array:
+        return on_chip(base.offload, name, held, whole / layers)
+
+    changed = replace(
+        memory,
+        weights=stays("weights", memory.weights, memory.weights),
+        states=stays("optimizer", memory.states, memory.states),
+        activations=stays("activations", memory.activations, kept),
+    )
+    return replace(changed, allocator=allocator_share(base) * changed.allocated)

@@ -1,0 +1,205 @@
+"""What the passes of one micro-batch take: each part's time forward, backward and again, at the clock held.
+
+A part takes the chip's time or the host's, whichever is longer; under the power limit the clock falls until
+the joules of the whole fit, and clocked work takes longer by as much.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.frameworks import framework
+from foretell.kernels.power import clock_of
+from foretell.records import dataclass
+from foretell.sharding.recompute import full_share
+from foretell.specs._base import Num
+from foretell.specs.plan import Plans
+from foretell.specs.plan_forms import recompute_layers
+from foretell.training.exchanges import tensor_launch_s
+from foretell.training.layer_costs import PassSeconds, beside_host
+from foretell.training.memory import LISTED, on_stages
+from foretell.training.tables import Tables, distinct, gather
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+FORWARD = 1.0 / 3.0
+"""Of what the host takes besides for a layer, the forward pass's share."""
+
+
+def weight_seconds(
+    weight_s: tuple[Array, Array] | None, shape: Index, clock: Array, counts: Array, key: Index
+) -> Num:
+    """Products for the gradients of weights, at the clock that is held; (plans, stages), or 0."""
+    if weight_s is None:
+        return 0.0
+    slower = (1.0 / clock - 1.0)[:, None]
+    whole_s = gather(weight_s[0], shape) + slower * gather(weight_s[1], shape)
+    return gather(on_stages(counts, whole_s), key)
+
+
+def repeats_of(plans: Plans, first: Index, tables: Tables) -> Array:
+    """Share of the whole model's layers that is computed again whole; (combinations, 1)."""
+    mode, blocks = plans.recompute[first][:, None], recompute_layers(plans.base.recompute)
+    whole = np.where(mode == 2.0, 1.0, 0.0)
+    if not blocks:
+        return whole
+    many = full_share(float(len(tables.parts.order)), blocks * plans.pp[first])[:, None]
+    return np.where(mode == LISTED, many, whole)
+
+
+def late_launches(plans: Plans, tables: Tables) -> list[Array]:
+    """Microseconds that the host takes besides to start a layer of each plan, one column; none: no column.
+
+    A framework may start layers later where stages stand on several nodes, the more so the more ranks a
+    layer is cut over (`Framework.stage_rank_s`).
+    """
+    each_s = framework(plans.base.framework).stage_rank_s
+    if each_s == 0.0:
+        return []
+    apart = tables.pipe_counts[1:].max(axis=0, initial=1.0)[tables.spot] > 1.0
+    return [np.rint(1e6 * each_s * plans.tp * apart)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTimes:
+    """What the passes of one micro-batch take on distinct combinations of shape, placement and stages."""
+
+    tables: Tables
+    """Of the whole batch."""
+    shape: Index
+    """Shape of each combination."""
+    group: Index
+    """Shape and placement of each."""
+    host_s: tuple[Array, Array]
+    """Host's time of each part forward and backward; (combinations, parts)."""
+
+    def chip_s(self, slower: Num) -> tuple[Array, Array]:
+        """The chip's time of each part forward and backward, exchanges included; (combinations, parts).
+
+        Clocked work takes `slower` more of its time than at the clock of short bursts.
+        """
+        parts, waited = self.tables.parts, self.tables.exchanges
+        forward, backward = (
+            spent.seconds[self.shape] + slower * spent.clocked_s[self.shape]
+            for spent in (parts.forward, parts.backward)
+        )
+        return forward + waited.forward_s[self.group], backward + waited.backward_s[self.group]
+
+    def of(self, slower: Num) -> tuple[Array, Array]:
+        """Time of each part forward and backward: the chip's or the host's, whichever is longer."""
+        forward, backward = self.chip_s(slower)
+        return beside_host(forward, self.host_s[0]), beside_host(backward, self.host_s[1])
+
+    def again_chip_s(self, slower: Num) -> Array:
+        """The chip's time of the modules that a plan computes again, exchanges included."""
+        parts, spent = self.tables.parts, self.tables.parts.again
+        if spent is None:
+            return np.zeros(1)
+        chip_s = spent.seconds[self.shape] + slower * spent.clocked_s[self.shape]
+        for name, exchange in self.tables.exchanges.by_name.items():
+            chip_s = chip_s + parts.waits_again[name] * exchange.forward_s[self.group]
+        return chip_s
+
+    def again(self, slower: Num) -> Array:
+        """Time of these modules: the chip's or the host's, whichever is longer."""
+        spent = self.tables.parts.again
+        chip_s = self.again_chip_s(slower)
+        return chip_s if spent is None else beside_host(chip_s, spent.host_s[self.shape])
+
+
+def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array]) -> PassTimes:
+    """The passes on some combinations; `late_us` as late_launches gives it for them."""
+    parts = tables.parts
+    launch_s, speed = tensor_launch_s(parts, shape), tables.host_speed[shape][:, None]
+    is_layer = np.arange(len(parts.names)) < parts.kinds
+
+    def host_s(spent: PassSeconds, share: float) -> Array:
+        more_s = launch_s
+        for column in late_us:
+            more_s = more_s + 1e-6 * share * column[:, None] * is_layer
+        return spent.host_s[shape] + more_s / speed
+
+    both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
+    return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPasses:
+    """The passes of one micro-batch at the clock that the step holds."""
+
+    forward_s: Array
+    """Forward pass of each part; (combinations, parts)."""
+    backward_s: Array
+    """Backward pass of each part, with what of it is computed again; (combinations, parts)."""
+    clock: Array
+    """Clock held, over that of short bursts; (combinations,)."""
+    core_fall: Array
+    """Factor on the cores' joules there; (combinations,)."""
+
+
+def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]) -> HeldPasses:
+    """The passes of some plans (`first`), each computed once for what it depends on: not on the stages."""
+    # full:N computes so many layers of every stage again, so that the clock depends on how many there are.
+    stages = [plans.pp[first]] if recompute_layers(plans.base.recompute) else []
+    late = [column[first] for column in late_us]
+    few, key = distinct(tables.group[first], plans.recompute[first], *stages, *late)
+    own = first[few]
+    mode = plans.recompute[own][:, None]
+    is_layer = np.arange(len(tables.parts.names)) < tables.parts.kinds
+    late = [column[few] for column in late]
+    spent = pass_times(tables, tables.shape[own], tables.group[own], late)
+    clock, fall = clock_held(repeats_of(plans, own, tables) * is_layer, mode, spent)
+    forward, backward = part_seconds(mode, is_layer, spent, clock)
+    return HeldPasses(
+        forward_s=gather(forward, key),
+        backward_s=gather(backward, key),
+        clock=clock[key],
+        core_fall=fall[key],
+    )
+
+
+def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Array]:
+    """Clock that a step holds under the power limit, and the factor on its cores' joules; (combinations,).
+
+    From sums over the whole model of one micro-batch: what stretches when the clock falls, what does not
+    (memory traffic, exchanges, waiting for the host), and what is spent.
+    """
+    parts, shape = spent.tables.parts, spent.shape
+    again = 1.0 + repeats
+    many = parts.counts
+
+    def total(forward: Array, backward: Array) -> Array:
+        return np.asarray(((forward * again + backward) * many).sum(axis=1))
+
+    names = ("clocked_s", "core_joules", "memory_joules")
+    sums = [
+        total(getattr(parts.forward, n)[shape], getattr(parts.backward, n)[shape]) for n in names
+    ]
+    all_s = total(*spent.of(0.0))
+    if parts.again is not None:
+        listed = mode[:, 0] == LISTED
+        more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]
+        sums = [s + m for s, m in zip(sums, more, strict=True)]
+        all_s = all_s + (spent.again(0.0) * many).sum(axis=1) * listed
+    clocked_s, core_j, memory_j = sums
+    return clock_of(all_s - clocked_s, clocked_s, core_j, memory_j, spent.tables.power)
+
+
+def part_seconds(
+    mode: Array, is_layer: NDArray[np.bool_], spent: PassTimes, clock: Array
+) -> tuple[Array, Array]:
+    """Forward and backward time of each part for one micro-batch; (combinations, parts).
+
+    Full recomputation (mode 2) runs the layers' forward pass with its communication again, selective
+    (mode 1) the attention core, a list of modules what it names; embedding and head are never recomputed.
+    full:N, which depends on the stage, comes on top of it.
+    """
+    parts = spent.tables.parts
+    slower = (spent.tables.pace / clock - 1.0)[:, None]
+    forward, backward = spent.of(slower)
+    again = np.where(
+        mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0)
+    )
+    if parts.again is not None:
+        again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)
+    return forward, backward + again

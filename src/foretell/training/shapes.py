@@ -1,0 +1,215 @@
+"""What of a model stands on one rank: the operations of each part, cut as a shape says, and what they keep.
+
+A part depends on micro-batch, tensor, sequence, context and expert parallelism alone: its shape.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.frameworks import framework
+from foretell.kernels.calls import CallStack, Written, stacked
+from foretell.kernels.memory import KeptBytes, kept_bytes
+from foretell.kernels.precision import kept_width
+from foretell.records import dataclass
+from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
+from foretell.sharding.expert import (
+    ExpertTraffic,
+    Spread,
+    expert_parallel,
+    expert_traffic,
+    routed_parameters,
+    spread_of,
+)
+from foretell.sharding.lora import backward_products, with_adapters
+from foretell.sharding.recompute import Again, again
+from foretell.sharding.tensor import tensor_parallel, token_parts
+from foretell.sharding.tensor2d import (
+    GridTraffic,
+    grid_of,
+    grid_parallel,
+    grid_traffic,
+)
+from foretell.specs._base import Num
+from foretell.specs.model import Model
+from foretell.specs.plan import RECOMPUTE, Plan, activation_bytes
+from foretell.specs.plan_forms import recompute_modules
+from foretell.workload.build import build
+from foretell.workload.graph import Graph, LayerGraph, Saved
+from foretell.workload.ops import Gemm, Op
+
+Array = NDArray[np.float64]
+Lengths = tuple[int, int | None]
+"""Tokens of a sequence, and of a target sequence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a part's operations depend on: numbers, or arrays over shapes."""
+
+    micro_batch: Num
+    """Sequences of a micro-batch."""
+    tp: Num
+    """Tensor-parallel ranks."""
+    sp: Num
+    """1 with sequence parallelism, else 0."""
+    cp: Num = 1.0
+    """Context-parallel ranks."""
+    ep: Num = 1.0
+    """Expert-parallel ranks."""
+    etp: Num = 1.0
+    """Tensor-parallel ranks inside an expert."""
+    tp2: Num = 0.0
+    """Of a grid of tensor-parallel ranks, those along its second dimension."""
+
+    @property
+    def tokens_cut(self) -> bool:
+        """Whether any shape has context parallelism."""
+        return bool(np.any(np.asarray(self.cp) > 1.0))
+
+    @property
+    def experts_spread(self) -> bool:
+        """Whether any shape has expert parallelism."""
+        return bool(np.any(np.asarray(self.ep) > 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shapes:
+    """The parts of a model on one rank, before any chip: operations, their work, what they keep."""
+
+    graph: Graph
+    """The whole model's graph."""
+    whole: tuple[LayerGraph, ...]
+    """Its parts, uncut."""
+    ops: tuple[tuple[Op, ...], ...]
+    """Operations of each part on one rank."""
+    stacks: tuple[CallStack, ...]
+    """Their kernels, by family."""
+    parameters: Array
+    """Weights of each operation; (operations, shapes)."""
+    routed: Array
+    """Of these, weights of routed experts that expert parallelism spreads."""
+    context: tuple[ContextTraffic, ...]
+    """Context-parallel messages of each part."""
+    experts: tuple[ExpertTraffic, ...]
+    """Dispatches of each part."""
+    grid: tuple[GridTraffic, ...]
+    """Messages of each part on a grid."""
+    saved: tuple[tuple[Saved, ...], ...]
+    """Tensors that each part keeps on one rank."""
+    kept: tuple[KeptBytes, ...]
+    """What each part keeps."""
+    again: tuple[Again, ...]
+    """What recomputing the plan's modules does to each part; empty where it names none."""
+    tied: Num
+    """Weights that the head borrows."""
+
+
+def named_modules(recompute: str) -> bool:
+    """Whether modules are named by which a layer is computed again; selective has a code of its own."""
+    return recompute not in RECOMPUTE and bool(recompute_modules(recompute))
+
+
+@lru_cache(maxsize=256)
+def one_shape(model: Model, lengths: Lengths, cut: Plan, shape: Shape) -> Shapes:
+    """One shape, in plain numbers, on which the same arithmetic is ten times as fast as on arrays."""
+    return shapes_of(model, lengths, cut, shape)
+
+
+def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shapes:
+    """Operations, work and kept bytes of every part, for numbers or arrays of a shape."""
+    seq_len, target_len = lengths
+    target = None if target_len is None else float(target_len)
+    graph = build(
+        model,
+        batch=shape.micro_batch,
+        seq_len=float(seq_len),
+        target_len=target,
+        flash=base.flash,
+    )
+    whole = graph_parts(graph)
+    if shape.tokens_cut:
+        whole = tuple(context_parallel(part, shape.cp, base.cp_mode) for part in whole)
+    spread = spread_of(shape.tp, shape.ep, shape.etp, base)
+    grid = grid_of(shape.tp, shape.tp2, float(base.panels)) if base.tp_mode == "summa" else None
+    if grid is None:
+        local = tuple(_on_one_rank(part, shape, spread, base) for part in whole)
+    else:
+        local = tuple(grid_parallel(part, grid) for part in whole)
+    modules = recompute_modules(base.recompute) if named_modules(base.recompute) else ()
+    ends = len(whole) - 2
+    ops = tuple(part.ops for part in local)
+    flat = [op for part in ops for op in part]
+    width = np.size(shape.tp)
+    folded = np.minimum(shape.ep - 1.0, 1.0)
+    input_parts = token_parts(shape.tp, shape.sp) if grid is None else shape.tp
+    software = framework(base.framework)
+    return Shapes(
+        graph=graph,
+        whole=whole,
+        ops=ops,
+        stacks=stacked(
+            flat,
+            width,
+            lambda op: backward_products(op, base.lora),
+            written=Written(apart=software.maps_apart, repeated=software.repeats_keys),
+        ),
+        parameters=stack([op.parameters for op in flat], width),
+        routed=stack([routed_parameters(op) * folded for op in flat], width),
+        context=tuple(context_traffic(part, base.cp_mode) for part in local if shape.tokens_cut),
+        experts=tuple(expert_traffic(part, spread) for part in whole if shape.experts_spread),
+        grid=tuple(
+            grid_traffic(part, cut, grid, float(model.stack.hidden))
+            for part, cut in zip(whole, local, strict=True)
+            if grid is not None
+        ),
+        saved=tuple(part.saved for part in local),
+        kept=tuple(
+            kept_bytes(part, input_parts, partial(kept_width, plan=base), activation_bytes(base))
+            for part in local
+        ),
+        # Embedding and head are never computed again.
+        again=tuple(
+            again(
+                part,
+                modules if i < ends else (),
+                flash=base.flash,
+                width=partial(kept_width, plan=base),
+            )
+            for i, part in enumerate(local)
+            if modules
+        ),
+        tied=tied_weights(local[-1]),
+    )
+
+
+def _on_one_rank(part: LayerGraph, shape: Shape, spread: Spread, base: Plan) -> LayerGraph:
+    """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
+    if shape.experts_spread or spread.even != 1.0:
+        part = expert_parallel(part, spread)
+    part = with_adapters(part, base.lora, base.adapters)
+    return tensor_parallel(part, shape.tp, shape.sp)
+
+
+def graph_parts(graph: Graph) -> tuple[LayerGraph, ...]:
+    """Layer kinds, embedding, head with multi-token prediction."""
+    head = graph.head if graph.prediction is None else graph.head + graph.prediction
+    return (*graph.kinds, graph.embedding, head)
+
+
+def tied_weights(head: LayerGraph) -> Num:
+    """Weights that the last stage borrows from the token table: a tied head, the input of predictions."""
+    for op in head.ops:
+        if isinstance(op, Gemm) and op.tied and op.name == "head.scores":
+            return op.groups * op.k * op.n / op.weight_parts
+    return 0.0
+
+
+def stack(values: Sequence[Num], width: int) -> Array:
+    """Numbers and arrays over shapes as one (values, shapes) array."""
+    rows = np.empty((len(values), width))
+    for row, value in zip(rows, values, strict=True):
+        row[...] = value
+    return rows

@@ -1,0 +1,368 @@
+"""What depends on few fields of a plan, computed on their distinct combinations, and where plans find it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.frameworks import framework
+from foretell.kernels.optimizer import Matrices
+from foretell.kernels.power import ChipPower, chip_power
+from foretell.kernels.variation import slowest
+from foretell.network.collectives import Group, link_needs, place, send_line
+from foretell.network.library_records import Kind
+from foretell.network.placement import as_filled, group_counts
+from foretell.records import dataclass
+from foretell.schedules import schedule_named
+from foretell.sharding.data import sharing_group, sharing_of, split_counts
+from foretell.sharding.pipeline import StageTable, stage_table
+from foretell.specs._base import Num
+from foretell.specs.model import Model
+from foretell.specs.plan import Plans
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
+from foretell.training.exchanges import Exchanges, exchanges_of
+from foretell.training.layer_costs import Parts, part_table
+from foretell.training.shapes import Shape
+from foretell.workload.build import build
+from foretell.workload.ops import Gemm
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+CHUNK = 8192
+"""Plans evaluated together: large enough to amortise calls, small enough for the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLinks:
+    """Ranks that hold the same weights, placed on the network and ready to be asked; one group a spot."""
+
+    everyone: Group
+    """All of them."""
+    sharing: Group
+    """Those that share what ZeRO shares."""
+    backward: Group
+    """Those that backward gathers run over."""
+    replicas: Group | None
+    """Those that hold the same share; None where all ranks share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """Everything that depends on few fields of a plan, and where each plan finds its row in it."""
+
+    parts: Parts
+    """Costs of the parts by shape."""
+    shape: Index
+    """Shape of each plan."""
+    stages: StageTable
+    """Stages by (pp, vpp)."""
+    pair: Index
+    """(pp, vpp) of each plan."""
+    exchanges: Exchanges
+    """What the layers wait for, by shape and placement."""
+    group: Index
+    """Row of each plan in it."""
+    spot: Index
+    """Degrees and placement of each plan, numbered."""
+    data_counts: Array
+    """Where the ranks that reduce gradients stand, dp x cp of them; (tiers, spots)."""
+    expert_counts: Array | None
+    """The same for spread experts, edp of them; None where no plan spreads any."""
+    data_links: DataLinks
+    """The ranks that reduce gradients, placed."""
+    expert_links: DataLinks | None
+    """The same for spread experts."""
+    pipe_counts: Array
+    """Where the stages stand; (tiers, spots)."""
+    send_line: tuple[Array, Array]
+    """Seconds of an empty message to the next stage, and of each byte of one; (spots,) both."""
+    link_needs: Array
+    """Seconds that each tier's links are in use for a byte of gradients reduced; (tiers, spots)."""
+    power: ChipPower
+    """The chip's watts and joules."""
+    pace: float
+    """Time of clocked work on the slowest of the job's chips, over the mean's."""
+    bytes_per_s: Num
+    """Bandwidth of its memory."""
+    host_speed: Array
+    """How fast its host starts kernels, over the measured one's; (shapes,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Exchanges of one parallelism; arrays are (plans, stages) unless said otherwise."""
+
+    forward_s: Array
+    """That the forward pass waits for."""
+    backward_s: Array
+    """That the backward pass waits for, recomputation included."""
+    tier: Index
+    """Outermost tier that they touch; (plans,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateWeights:
+    """Weights whose gradients the backward pass makes at different moments; arrays are (plans, stages)."""
+
+    head: Array
+    """Of the head, whose gradients come first, with the table where it is the same matrix."""
+    layer: Array
+    """Of the largest layer."""
+    table: Array
+    """Of the table, whose gradients come last."""
+    layers: Array
+    """How many layers there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """What does not depend on data parallelism; arrays are (plans, stages) unless said otherwise."""
+
+    forward_s: Array
+    """Forward pass of one micro-batch."""
+    backward_s: Array
+    """Backward pass of one micro-batch, recomputation included."""
+    weight_s: Num
+    """Of this, the products for the gradients of weights; 0 where the schedule does not run them apart."""
+    clock: Array
+    """Clock that the step holds, over that of short bursts; (plans,)."""
+    core_fall: Array
+    """Factor on the cores' joules at that clock; (plans,)."""
+    waits: tuple[Waits, ...]
+    """Exchanges that the passes wait for, by parallelism."""
+    parameters: Array
+    """Weights on one rank."""
+    trained: Array
+    """Of these, weights with gradients: all, or the adapters'."""
+    matrices: Matrices | None
+    """Matrices that the optimizer treats apart; None where it treats none."""
+    products_s: Array | None
+    """Matrix products of the update, of all ranks that share the states; None where it treats none."""
+    routed: Array | None
+    """Of these, weights of spread experts; None where no plan spreads any."""
+    kept_bytes: Array
+    """Activations kept for one micro-batch in flight."""
+    again_bytes: Array
+    """The backward pass of one layer, beyond what it keeps: what is computed again, a gradient."""
+    head_bytes: Array
+    """Scores, loss and inputs of the head of one micro-batch, where it stands."""
+    placeholders: Array | None
+    """Weights whose gradients have an empty tensor in their place; None where none have."""
+    narrow: Array | None
+    """Weights of which there are copies in a narrow format; None where there are none."""
+    late: LateWeights | None
+    """Weights by when their gradients are made; None where a buffer holds all gradients through the step."""
+    message_bytes: Array
+    """Messages on their way to and from other ranks; (plans,)."""
+    largest: Array
+    """Weights of the largest part; (plans,)."""
+
+
+def chunks(tables: Tables) -> Iterator[Index]:
+    """Rows of at most CHUNK plans: those with few distinct stages together, so that arrays stay narrow,
+    and of these the ones on the same ranks, so that what they send is computed once."""
+    pairs = len(tables.stages.counts)
+    spots = int(tables.spot.max(initial=0)) + 1
+    stages = tables.stages.distinct[tables.pair]
+    order = np.argsort((stages * spots + tables.spot) * pairs + tables.pair, kind="stable")
+    for start in range(0, len(order), CHUNK):
+        yield order[start : start + CHUNK]
+
+
+def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Tables:
+    """Compute each quantity on the distinct combinations of the fields that it depends on.
+
+    `apart` gives each plan a row of its own: fields of the system are then arrays over the plans
+    (search/sensitivity.py).
+    """
+    own = [np.arange(float(len(plans)))] if apart else []
+    first, shape = distinct(*own, *shape_columns(plans))
+    names = ("micro_batch", "tp", "sp", "cp", "ep", "etp", "tp2")
+    parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
+    first, pair = distinct(plans.pp, plans.vpp)
+    pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
+    system = system_as_filled(scenario)
+    degrees = [plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order]
+    # What replicas send depends on a grid's sides too: the weights of norms are on every row.
+    degrees += [plans.tp2] if plans.base.tp_mode == "summa" else []
+    first, spot = distinct(*own, *degrees)
+    spots = plans.take(first)
+    counts = group_counts(spots, system.network, scenario.job.gpus)
+    used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
+    # Counts need not be whole where a prime number of chips fills its units unevenly.
+    _, placed = distinct(*(row for n in used for row in np.rint(1024.0 * counts[n])))
+    first, group = distinct(shape, placed[spot])
+    where = {name: counts[name][:, spot[first]] for name in used}
+    return Tables(
+        parts=parts,
+        shape=shape,
+        stages=stage_table(
+            parts.order,
+            parts.kinds,
+            pairs,
+            schedule_named(plans.base.schedule).layout,
+            by_cost(scenario.model, plans.base.framework),
+        ),
+        pair=pair,
+        exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
+        group=group,
+        spot=spot,
+        data_counts=counts["dp"] * counts["cp"],
+        expert_counts=counts["edp"] if parts.experts else None,
+        data_links=links_of(counts["dp"] * counts["cp"], spots.dp * spots.cp, plans, system),
+        expert_links=links_of(counts["edp"], edp_of(spots), plans, system)
+        if parts.experts
+        else None,
+        pipe_counts=counts["pp"],
+        send_line=send_line(counts["pp"], system.network),
+        link_needs=link_needs(counts["dp"] * counts["cp"], scenario.system.network),
+        power=chip_power(scenario.system.chip),
+        pace=slowest(scenario.job.gpus, scenario.system.chip),
+        bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
+        host_speed=np.asarray(scenario.system.chip.host_speed) + np.zeros(len(parts.send_bytes)),
+    )
+
+
+def edp_of(plans: Plans) -> Array:
+    """Replicas of spread experts: what their degrees leave of a stage's ranks; (plans,)."""
+    return np.asarray(plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp))
+
+
+def data_kinds(zero: Array) -> tuple[Kind, ...]:
+    """What replicas of such ZeRO stages send."""
+    kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if (zero >= 1).any() else ()
+    return kinds + (() if (zero >= 1).all() else ("all-reduce",))
+
+
+def links_of(counts: Array, ranks: Array, plans: Plans, system: System) -> DataLinks:
+    """Groups of `ranks` replicas (by spot) that stand as `counts` says, for what the plans send."""
+    kinds, base = data_kinds(plans.zero), plans.base
+    everyone = sharing = backward = place(counts, system, kinds)
+    if not base.shard and not base.secondary:
+        return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=None)
+    replicas, group = None, sharing_group(ranks, sharing_of(base))
+    if base.shard:
+        here, there = split_counts(counts, group)
+        sharing = backward = place(here, system, kinds)
+        replicas = place(there, system, ("all-reduce",))
+    if base.secondary:
+        near = np.minimum(float(base.secondary), group)
+        backward = place(split_counts(counts, near)[0], system, kinds)
+    return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=replicas)
+
+
+def by_cost(model: Model, name: str) -> float:
+    """What the head costs, counted in layers, where a framework deals layers to stages by cost; else 0."""
+    return head_layers(model) if framework(name).stages_by_cost else 0.0
+
+
+@lru_cache(maxsize=64)
+def head_layers(model: Model) -> float:
+    """Weights of the head's scores over those of a mean layer, both uncut: what it costs in layers."""
+    target = None if model.encoder is None else 1.0
+    graph = build(model, batch=1.0, seq_len=1.0, target_len=target)
+    weights = [float(np.sum([op.parameters for op in kind.ops])) for kind in graph.kinds]
+    layer = sum(weights[kind] for kind in graph.order) / max(len(graph.order), 1)
+    scores = sum(float(op.groups * op.k * op.n) for op in graph.head.ops if isinstance(op, Gemm))
+    return scores / max(layer, 1.0)
+
+
+def shape_columns(plans: Plans) -> list[Array]:
+    """The fields that the operations of a part depend on; those that all plans leave at 1 are left out."""
+    columns = [plans.tp, plans.micro_batch, plans.sp]
+    columns += [plans.cp] if (plans.cp > 1).any() else []
+    columns += [plans.ep, plans.etp] if (plans.ep > 1).any() else []
+    return columns + ([plans.tp2] if plans.base.tp_mode == "summa" else [])
+
+
+def system_as_filled(scenario: Scenario) -> System:
+    """The system as the job finds it, its links shared by all of the job's chips."""
+    network = as_filled(scenario.system.network, scenario.job.gpus)
+    if network is scenario.system.network:
+        return scenario.system
+    return replace(scenario.system, network=network)
+
+
+def select(tables: Tables, rows: Index) -> Tables:
+    """The same tables with the rows of some of the plans, as narrow as their stages allow."""
+    pair = tables.pair[rows]
+    return Tables(
+        parts=tables.parts,
+        shape=tables.shape[rows],
+        stages=tables.stages.trim(int(tables.stages.distinct[pair].max())),
+        pair=pair,
+        exchanges=tables.exchanges,
+        group=tables.group[rows],
+        spot=tables.spot[rows],
+        data_counts=tables.data_counts,
+        expert_counts=tables.expert_counts,
+        data_links=tables.data_links,
+        expert_links=tables.expert_links,
+        pipe_counts=tables.pipe_counts,
+        send_line=tables.send_line,
+        link_needs=tables.link_needs,
+        power=tables.power,
+        pace=tables.pace,
+        bytes_per_s=tables.bytes_per_s,
+        host_speed=tables.host_speed,
+    )
+
+
+def distinct(*columns: Array | Index) -> tuple[Index, Index]:
+    """First row of each distinct combination, and the combination of each row."""
+    if len(columns[0]) == 1:
+        return np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
+    key, span = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        whole = column.astype(np.int64, copy=False)
+        values = int(whole.max(initial=0)) + 1
+        if span * values > most_values(len(key)):
+            # Number both anew, so that the key stays short.
+            (key, span), (whole, values) = numbered(key), numbered(whole)
+        key, span = key * values + whole, span * values
+    key, span = numbered(key)
+    first = np.empty(span, dtype=np.intp)
+    # Of rows alike the last one written stays: the first, going backwards.
+    first[key[::-1]] = np.arange(len(key) - 1, -1, -1)
+    return first, key
+
+
+def gather(values: Array, rows: Index) -> Array:
+    """Rows of a table of (combinations, stages), or with parts on a third axis.
+
+    The copy is laid out stage by stage: arithmetic then runs along the plans, which are many, and not along
+    the stages, which are few.
+    """
+    return values.T.take(rows, axis=-1).T
+
+
+def largest_stage(values: Array) -> tuple[Index, Array]:
+    """The first stage with the largest value, and that value; both (plans,)."""
+    index, largest = np.zeros(len(values), dtype=np.intp), values[:, 0]
+    for stage in range(1, values.shape[1]):
+        index = np.where(values[:, stage] > largest, stage, index)
+        largest = np.maximum(largest, values[:, stage])
+    return index, largest
+
+
+def most_values(rows: int) -> int:
+    """Up to so many values are numbered by a table of them all, beyond by sorting those that occur."""
+    return 8 * rows + 4096
+
+
+def numbered(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Values replaced by their rank among those that occur, and how many occur."""
+    top = int(values.max(initial=0)) + 1
+    if top > most_values(len(values)):
+        found, rank = np.unique(values, return_inverse=True)
+        return rank.astype(np.int64), len(found)
+    there = np.zeros(top, dtype=bool)
+    there[values] = True
+    found = np.flatnonzero(there)
+    rank = np.empty(top, dtype=np.int64)
+    rank[found] = np.arange(len(found))
+    return rank[values], len(found)

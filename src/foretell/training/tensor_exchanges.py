@@ -1,0 +1,238 @@
+"""Seconds of tensor-parallel exchanges that run behind products: panels on a grid, pieces at a region's ends.
+
+Both hide messages behind the products that need them or make them, and what stays in sight follows from how
+the pieces come in turn; see the functions. `training/exchanges.py` asks for these where plans have them.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.network.collectives import Group, collective_s, place
+from foretell.network.library_records import Kind
+from foretell.records import dataclass
+from foretell.sharding.data import split_counts
+from foretell.sharding.expert import REGION, SHARED
+from foretell.sharding.tensor2d import PanelProduct
+from foretell.specs._base import Num
+from foretell.specs.chip import Chip
+from foretell.specs.plan import DTYPE_BYTES, Plan
+from foretell.specs.system import System
+from foretell.training.layer_costs import Parts
+from foretell.training.shapes import stack
+from foretell.workload.graph import Edge
+from foretell.workload.ops import Gemm, Op
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+GRID_KINDS: tuple[Kind, ...] = (
+    "broadcast", "reduce", "all-reduce", "all-gather", "reduce-scatter",
+)  # fmt: skip
+"""What a grid asks for."""
+TILE = 128.0 * 256.0
+"""Outputs that one core of a chip has at a time in a product."""
+STREAMS = 3.0
+"""Pieces of a product that run side by side (Transformer Engine's compute streams)."""
+GATHERS, SCATTERS = ("enter_gather", "leave_gather"), ("leave_scatter", "enter_scatter")
+"""Exchanges at the ends of a region by their names in EndTimes."""
+SCATTER_CORES = 16.0
+"""Cores that a reduce-scatter beside a product takes; gathers are copied by engines of their own (Transformer
+Engine's defaults, num_sm and use_ce)."""
+
+
+def grid_seconds(
+    parts: Parts, shape: Index, counts: Array, system: System, base: Plan
+) -> tuple[Array, Array]:
+    """What the passes wait for on a grid, forward and backward; (groups, parts).
+
+    The ranks of a row (m1) stand nearest to each other. `counts` (tiers, groups) says where all stand.
+    """
+    wide = np.size(parts.shape.tp)
+    tp, tp2 = (np.broadcast_to(x, wide)[shape] for x in (parts.shape.tp, parts.shape.tp2))
+    near, far = split_counts(counts, tp / np.maximum(tp2, 1.0))
+    rows, columns = place(near, system, GRID_KINDS), place(far, system, GRID_KINDS)
+
+    def sized(values: list[Num], element_bytes: float = parts.element_bytes) -> Array:
+        return np.asarray(stack(values, wide).T[shape] * element_bytes)
+
+    shown = panels_shown(parts, shape, rows, columns, DTYPE_BYTES[base.weights])
+    norms = sized([t.norms for t in parts.grid], 1.0)
+    statistics = sized([t.statistics for t in parts.grid])
+    weights = sized([t.norm_weights for t in parts.grid])
+    keys, table = (sized([getattr(t, n) for t in parts.grid]) for n in ("keys", "looked_up"))
+    gather = collective_s("all-gather", keys, columns)
+    forward = shown[0] + norms * collective_s("all-reduce", statistics, rows)
+    forward = forward + gather + collective_s("reduce-scatter", table, columns)
+    backward = shown[1] + norms * collective_s("all-reduce", statistics + weights, rows)
+    backward = backward + gather + collective_s("reduce-scatter", keys, columns)
+    return forward, backward + collective_s("all-gather", table, columns)
+
+
+def panels_shown(
+    parts: Parts, shape: Index, rows: Group, columns: Group, weight_bytes: float
+) -> tuple[Array, Array]:
+    """Of the products' panels, what no product hides, forward and backward; (groups, parts).
+
+    With s the seconds of one panel's messages and t those of the product, the first panel is waited for, and
+    of all n whatever is longer than the product: s + max(n s - t, 0) (lab/reference/layer.py).
+    """
+    products = [(i, p) for i, traffic in enumerate(parts.grid) for p in traffic.products]
+    wide = np.size(parts.shape.tp)
+
+    def of(values: list[Num]) -> Array:
+        return np.asarray(stack(values, wide).T[shape])
+
+    many = of([p.panels for _, p in products])
+    a = of([p.inputs for _, p in products]) * parts.element_bytes / many
+    b = of([p.weights for _, p in products]) * weight_bytes / many
+    sent_a, sent_b = collective_s("broadcast", a, rows), collective_s("broadcast", b, columns)
+    sums = collective_s("reduce", a, rows) + collective_s("reduce", b, columns)
+    on = np.zeros((len(products), len(parts.grid)))
+    on[np.arange(len(products)), [i for i, _ in products]] = 1.0
+    found = []
+    for one_s, run_s in zip(
+        (sent_a + sent_b, sent_a + sent_b + sums), _product_s(parts, shape, products), strict=True
+    ):
+        found.append((one_s + np.maximum(many * one_s - run_s, 0.0)) @ on)
+    return found[0], found[1]
+
+
+def _product_s(
+    parts: Parts, shape: Index, products: list[tuple[int, PanelProduct]]
+) -> tuple[Array, Array]:
+    """Seconds of the products themselves, forward and backward; (groups, products)."""
+    starts = [0, *accumulate(len(ops) for ops in parts.ops)]
+    rows = np.array([starts[i] + p.row for i, p in products])
+    seconds = parts.times.seconds
+    return seconds[rows].T[shape], seconds[rows + starts[-1]].T[shape]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTimes:
+    """Seconds of one exchange at the ends of a part's regions, whole; (groups, parts)."""
+
+    enter_gather: Array
+    """All-gather where tokens enter a region, forward."""
+    leave_scatter: Array
+    """Reduce-scatter where they leave it, forward."""
+    enter_scatter: Array
+    """Reduce-scatter of the gradients that leave through its entry, backward."""
+    leave_gather: Array
+    """All-gather of those that enter through its end, backward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """One end of a tensor-parallel region, and the products that it feeds or is fed by."""
+
+    part: int
+    """The part that it stands in."""
+    leave: bool
+    """Whether tokens leave there."""
+    rows: tuple[int, ...]
+    """Operations among all of the model: by columns behind an entry, by rows before an end."""
+    tiles: Num
+    """Tiles of their outputs."""
+    always: bool
+    """Whether it is there too where experts are spread."""
+
+
+def pieces_shown(
+    parts: Parts, shape: Index, times: EndTimes, chip: Chip, *, whole: Sequence[str] = ()
+) -> tuple[Array, Array]:
+    """Exchanges at the ends of regions that run in g = tp pieces behind the products; (groups, parts).
+
+    A gather of c seconds feeds a product of t: the first piece is the rank's own, so all of c has g - 1
+    pieces of t to hide behind. A scatter follows its product: the last piece has nothing left.
+
+        gather     max(c - t (g - 1) / g, 0)
+        scatter    max(c / g, c - t (g - 1) / g)
+
+    Backward the gather runs behind the data gradient and the scatter behind the weights' gradient, half of
+    the backward products each. On top of it the products take longer: pieces fill the cores less well, and a
+    scatter takes some of them while it runs (Transformer Engine's userbuffers, `--tp-comm-overlap`;
+    PyTorch's asynchronous tensor parallelism). `whole` names ends that are not cut though others are.
+    """
+    ends = region_ends(parts)
+    count = sum(len(ops) for ops in parts.ops)
+    on = np.zeros((len(ends), len(parts.ops)))
+    on[np.arange(len(ends)), [e.part for e in ends]] = 1.0
+    where = np.array([e.part for e in ends], dtype=np.intp)
+    leave = np.array([e.leave for e in ends])
+    wide = np.size(parts.shape.tp)
+    g = np.broadcast_to(parts.shape.tp, wide)[shape][:, None]
+    folded = np.broadcast_to(parts.shape.ep, wide)[shape][:, None] > 1.0
+    there = ~folded | np.array([e.always for e in ends])
+    tiles = stack([e.tiles for e in ends], wide).T[shape]
+    cores = np.broadcast_to(np.maximum(chip.cores, 1.0), wide)[shape][:, None]
+    slower = _split_loss(tiles / cores, g) * (g > 1.0)
+    taken = SCATTER_CORES / np.maximum(cores, SCATTER_CORES)
+    kept = [
+        np.where(leave, names[1] in whole, names[0] in whole)
+        for names in (("enter_gather", "leave_scatter"), ("enter_scatter", "leave_gather"))
+    ]
+    found = []
+    for offset, share, messages, scatters in (
+        (0, 1.0, (times.enter_gather, times.leave_scatter), leave),
+        (count, 0.5, (times.enter_scatter, times.leave_gather), ~leave),
+    ):
+        rows = [np.array(e.rows, dtype=np.intp) + offset for e in ends]
+        product = np.stack([parts.times.seconds[r].sum(axis=0) for r in rows]).T[shape] * share
+        sent = np.where(leave, messages[1][:, where], messages[0][:, where])
+        hidden = product * (g - 1.0) / g
+        shown = np.maximum(sent - hidden, np.where(scatters, sent / g, 0.0))
+        # Weights' gradients are not cut: they are one product behind their scatter.
+        cut = (offset == 0) | leave
+        lost = product * slower * cut + np.where(scatters, taken * (sent - shown), 0.0)
+        shown = np.where(kept[offset > 0], sent, shown)
+        # An exchange that pieces would only prolong is left whole.
+        found.append((there * np.minimum(shown + lost, sent)) @ on)
+    return found[0], found[1]
+
+
+def _split_loss(waves: Array, pieces: Array) -> Array:
+    """Time of a product cut into pieces, STREAMS of them side by side, over that of the whole, less one.
+
+    Both take whole waves of tiles: ceil(waves), and pieces / STREAMS rounds of ceil(waves STREAMS / pieces).
+    """
+    side = np.minimum(STREAMS, pieces)
+    whole = np.maximum(np.ceil(waves), 1.0)
+    rounds = pieces / side * np.ceil(np.maximum(waves, 1e-9) * side / pieces)
+    return np.asarray(np.maximum(rounds / whole - 1.0, 0.0))
+
+
+def region_ends(parts: Parts) -> tuple[End, ...]:
+    """Every end of every part, with its products."""
+    starts = [0, *accumulate(len(ops) for ops in parts.ops)]
+    found = []
+    for i, (edges, ops) in enumerate(zip(parts.edges, parts.ops, strict=True)):
+        shared = any(op.name == SHARED for op in ops)
+        found += [_end(edge, i, ops, starts[i], shared) for edge in edges]
+    return tuple(found)
+
+
+def _end(edge: Edge, part: int, ops: tuple[Op, ...], start: int, shared: bool) -> End:
+    split = "row" if edge.leave else "col"
+    tiles: Num = 0.0
+    rows = []
+    for row, op in enumerate(ops):
+        if _has_pieces(op, edge, split):
+            assert isinstance(op, Gemm)
+            rows.append(start + row)
+            tiles = tiles + op.groups * op.m * op.n / TILE
+    return End(
+        part=part,
+        leave=edge.leave,
+        rows=tuple(rows),
+        tiles=tiles,
+        always=edge.name != REGION or shared,
+    )
+
+
+def _has_pieces(op: Op, edge: Edge, split: str) -> bool:
+    """A product that an end feeds or is fed by; grouped ones of experts are not cut by tokens."""
+    plain = isinstance(op, Gemm) and op.family != "grouped-gemm"
+    return plain and op.split == split and op.name.startswith(f"{edge.name}.")

@@ -1,0 +1,220 @@
+"""An interval on every number: those of derived ones follow from the interval of what they are made of.
+
+A cause is a factor around 1 with its p50 and p90, each (low, high): the time of a step or of a request from
+its residuals, the draw of a chip, a rent from the offers that there are. A number that rises with a cause has
+its ends, one that falls with it has them turned; independent causes add up as squares of logarithms. So each
+rule stands here once, and an interval holds the number that it is of.
+
+    of_estimate    step, rates, utilisation, peak memory, energy
+    of_run         days, chip-hours and energy of a whole run
+    of_served      latencies, rates, money and energy of a service
+    of_ranges      money, energy and carbon that have a low and a high end already
+
+Records above (serving/sizing_intervals.py, scaling, simulation, bills) put theirs together by the same rules.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from foretell.kernels.power import WATTS_ERROR, chip_power
+from foretell.specs.chip import Chip
+from foretell.specs.result import Estimate
+from foretell.specs.run import Run
+from foretell.specs.scenario import Scenario
+from foretell.specs.served import Served
+from foretell.uncertainty.memory import fit_probability, held_parts, peak_interval
+
+Interval = dict[str, tuple[float, float]]
+"""p50 and p90, each (low, high)."""
+Intervals = dict[str, Interval]
+"""By the name of the number."""
+
+LEVELS = ("p50", "p90")
+NEAR = 0.41
+"""How far the end of a half is, where nine tenths end at 1: of a normal error."""
+LEAST = 1e-3
+"""No cause makes a number less than this share of itself."""
+SURE: Interval = dict.fromkeys(LEVELS, (1.0, 1.0))
+"""What is not in doubt."""
+RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu")
+"""Of a step: all fall with its time."""
+ANSWERED = ("requests_per_s", "output_tokens_per_s", "output_tokens_per_s_per_gpu")
+"""Of a service: fall with the time of a request where the requests in flight are given."""
+
+
+def cause(value: float, interval: Mapping[str, tuple[float, float]] | None) -> Interval:
+    """An interval as factors around its number; none is no doubt."""
+    if interval is None or not value > 0.0:
+        return SURE
+    found = {}
+    for key, (low, high) in interval.items():
+        found[key] = (min(max(low / value, LEAST), 1.0), max(high / value, 1.0))
+    return found
+
+
+def range_cause(value: float, low: float, high: float) -> Interval:
+    """A range that holds nine tenths of the cases as a cause."""
+    if not (value > 0.0 and 0.0 < low <= value <= high):
+        return SURE
+    ends = low / value, high / value
+    return {"p50": (ends[0] ** NEAR, ends[1] ** NEAR), "p90": ends}
+
+
+def turned(of: Interval) -> Interval:
+    """Of what falls with a cause."""
+    return {key: (1.0 / high, 1.0 / low) for key, (low, high) in of.items()}
+
+
+def shared(of: Interval, share: float) -> Interval:
+    """Of a sum of which a share goes with a cause."""
+    return {
+        key: (1.0 + share * (low - 1.0), 1.0 + share * (high - 1.0))
+        for key, (low, high) in of.items()
+    }
+
+
+def both(*causes: Interval) -> Interval:
+    """Independent causes together."""
+    found = {}
+    for key in LEVELS:
+        low = math.hypot(*(math.log(one[key][0]) for one in causes))
+        high = math.hypot(*(math.log(one[key][1]) for one in causes))
+        found[key] = (math.exp(-low), math.exp(high))
+    return found
+
+
+def times(value: float, of: Interval) -> Interval:
+    """A number with a cause."""
+    return {key: (value * low, value * high) for key, (low, high) in of.items()}
+
+
+def of_estimate(result: Estimate) -> Intervals:
+    """Every predicted number of a step that something is known of."""
+    found: Intervals = {}
+    step = cause(result.step_s, result.interval)
+    if result.interval is not None:
+        found["step_s"] = times(result.step_s, step)
+        found |= {name: times(getattr(result, name), turned(step)) for name in RATES}
+    if (peak := peak_of(result)) is not None:
+        found["peak_memory_bytes"] = peak
+    joules, scenario = result.energy_joules, result.scenario
+    if joules is not None and scenario is not None and result.interval is not None:
+        spent = _energy(joules, result.step_s, step, scenario.system.chip, result.gpus)
+        found["energy_joules"] = spent
+    return found
+
+
+def peak_of(result: Estimate) -> Interval | None:
+    """p50 and p90 of the peak of memory; None where its parts are not known."""
+    asked = result.scenario
+    if result.memory is None or asked is None:
+        return None
+    return peak_interval(asked.model, asked.job.seq_len, result.plan, held_parts(result.memory))
+
+
+def fit_of(result: Estimate) -> float | None:
+    """How probable it is that the peak is within the chip's memory."""
+    peak = peak_of(result)
+    if peak is None:
+        return None
+    return fit_probability(result.peak_memory_bytes, peak, result.memory_capacity_bytes)
+
+
+def of_run(run: Run, result: Estimate, scenario: Scenario) -> Intervals:
+    """Days, chip-hours and energy of a whole run; failures and checkpoints are in the days."""
+    if run.interval is None:
+        return {}
+    days, step = cause(run.days, run.interval), cause(result.step_s, result.interval)
+    found = {
+        "days": times(run.days, days),
+        "days_without_failures": times(run.days_without_failures, step),
+        "gpu_hours": times(run.gpu_hours, days),
+    }
+    if run.energy_joules is not None:
+        seconds, chip = run.days * 86400.0, scenario.system.chip
+        found["energy_joules"] = _energy(run.energy_joules, seconds, days, chip, result.gpus)
+    return found
+
+
+def of_served(served: Served) -> Intervals:
+    """Means of latencies, rates, money and energy of a service.
+
+    Where requests arrive at a given rate, as many are answered however long each takes.
+    """
+    if served.interval is None:
+        return {}
+    request = request_time(served)
+    busy = SURE if served.rate is not None else request
+    rent = cause_of_rent(served.usd_per_chip_hour, served.usd_per_chip_hour_range)
+    draw = watts_cause()
+    user = cause(served.tpot_ms.mean, served.interval["tpot_ms"])
+    found = {
+        "ttft_ms": dict(served.interval["ttft_ms"]),
+        "tpot_ms": dict(served.interval["tpot_ms"]),
+        "tpot_with_first_ms": times(served.tpot_with_first_ms.mean, request),
+        "e2e_ms": times(served.e2e_ms.mean, request),
+        **{name: times(getattr(served, name), turned(busy)) for name in ANSWERED},
+        "output_tokens_per_s_per_user": times(served.output_tokens_per_s_per_user, turned(user)),
+    }
+    for name in ("joules_per_token", "joules_per_input_token", "joules_per_output_token"):
+        found[name] = times(getattr(served, name), both(busy, draw))
+    found["tokens_per_joule"] = times(served.tokens_per_joule, turned(both(busy, draw)))
+    for name in ("usd_per_million_input_tokens", "usd_per_million_output_tokens"):
+        usd = getattr(served, name)
+        if usd is not None:
+            found[name] = times(usd, both(busy, rent))
+    return found
+
+
+def request_time(served: Served) -> Interval:
+    """The time of a whole request as a cause: the first token and the others err together."""
+    if served.interval is None:
+        return SURE
+    return request_cause(
+        served.ttft_ms.mean, served.tpot_ms.mean, max(served.osl - 1.0, 0.0), served.interval
+    )
+
+
+def request_cause(
+    ttft_ms: float, tpot_ms: float, steps: float, interval: Mapping[str, Interval]
+) -> Interval:
+    """A first token and so many others, by the intervals of both."""
+    whole, first, later = ttft_ms + steps * tpot_ms, interval["ttft_ms"], interval["tpot_ms"]
+    ends = {}
+    for key in LEVELS:
+        low, high = (a + steps * b for a, b in zip(first[key], later[key], strict=True))
+        ends[key] = (low, high)
+    return cause(whole, ends)
+
+
+def cause_of_rent(usd: float | None, ends: tuple[float, float] | None) -> Interval:
+    """A rent between the cheapest and the dearest offer; no doubt where it was given by hand."""
+    return SURE if usd is None or ends is None else range_cause(usd, *ends)
+
+
+def watts_cause(watts: float | None = None, limit: float = math.inf) -> Interval:
+    """The mean draw of a chip: no measured draw of whole steps is known, so that its error is judged."""
+    most = 1.0 + WATTS_ERROR if watts is None else max(min(1.0 + WATTS_ERROR, limit / watts), 1.0)
+    return range_cause(1.0, 1.0 - WATTS_ERROR, most)
+
+
+def of_ranges(told: Mapping[str, Any]) -> Intervals:
+    """Numbers that have a `low_` and a `high_` beside them, which hold nine cases in ten."""
+    found: Intervals = {}
+    for name, value in told.items():
+        low, high = told.get(f"low_{name}"), told.get(f"high_{name}")
+        if value is None or low is None or high is None:
+            continue
+        near = value - NEAR * (value - low), value + NEAR * (high - value)
+        found[name] = {"p50": near, "p90": (low, high)}
+    return found
+
+
+def _energy(joules: float, seconds: float, time: Interval, chip: Chip, gpus: int) -> Interval:
+    """Joules of so many seconds of chips: base watts go with the time, all of them err as draws do."""
+    power = chip_power(chip)
+    watts = joules / seconds / gpus
+    share = min(float(power.base_watts) / watts, 1.0)
+    draw = watts_cause(watts, float(power.limit_watts))
+    return times(joules, both(shared(time, share), draw))

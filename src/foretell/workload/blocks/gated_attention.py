@@ -1,0 +1,150 @@
+"""KgV attention: the unprojected key gates the value (Anthe, arXiv 2305.10991, order `kqv`).
+
+    Q' = W_k q + b      V' = W_v (v * sigmoid(W_q k + b)) + b      O = W_o softmax(Q' k^T / sqrt(d_h)) V'
+
+The key goes into the scores as it is, so that the three matrices before the scores are as many as in
+plain attention. In self-attention q = k = v is the hidden state; across, k = v is the encoder's. The
+names of the matrices are the paper's code's: W_k makes the queries and W_q the gate.
+"""
+
+from typing import Any, ClassVar
+
+from foretell.records import dataclass
+from foretell.specs._base import Num
+from foretell.specs.block import MapBlock, MapShape, MixerBlock
+from foretell.workload.attention import core_saved
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.masks import visible_pairs
+from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedAttention(MixerBlock):
+    """Softmax attention whose key is unprojected and gates the value."""
+
+    kind: ClassVar[str] = "gated-attention"
+    heads: int
+    """Heads; each has hidden / heads of the width."""
+    causal: bool = True
+    """Whether a position sees only those up to itself."""
+    cross: bool = False
+    """Whether keys and values are the encoder's states."""
+    bias: bool = True
+    """Biases on all four maps."""
+    factor: MapBlock | None = None
+    """What stands for the three maps before the scores where they are factorised."""
+
+    @property
+    def head_counts(self) -> tuple[int, ...]:
+        """All of them."""
+        return (self.heads,)
+
+    def cache_elements(self, hidden: int, context: Num, cross: Num) -> Num:
+        """The unprojected key and the gated value of every position."""
+        return 2.0 * hidden * (cross if self.cross else context)
+
+    def graph(self, hidden: int, tokens: Tokens) -> LayerGraph:
+        """Query map, gate map, gate, value map, core, output map."""
+        name = "cross" if self.cross else "attention"
+        count, width = tokens.count, float(hidden)
+        keys = tokens.cross_len if self.cross else tokens.kv_len
+        source = tokens.batch * tokens.cross_len if self.cross else count
+        core = self._core(hidden, tokens, keys, name)
+        queries = self._map(f"{name}.q", hidden, count, "col")
+        # The gate meets the value before W_v, which reads all of it: every rank makes all of it.
+        gate = self._map(f"{name}.gate_map", hidden, source, "none")
+        values = self._map(f"{name}.v", hidden, source, "col", alone=True)
+        out = Gemm(name=f"{name}.o", m=count, n=width, k=width, bias=self.bias, split="row")
+        made: tuple[Op, ...] = (*gate.ops, _gate(f"{name}.gate", source * width), *values.ops)
+        if self.cross and tokens.phase == "decode":
+            # The encoder's values lie in the cache: weights are held, nothing is done.
+            held = sum(float(op.parameters) for op in made)
+            made = (Pointwise(name=f"{name}.held", elements=0.0, weights=held, split="none"),)
+        return LayerGraph(
+            name=name,
+            ops=(*queries.ops, *made, core, out),
+            saved=(
+                *queries.saved,
+                *gate.saved,
+                *values.saved,
+                Saved(name=f"{name}.gate", elements=2.0 * source * width, split="none"),
+                Saved(name=f"{name}.q", elements=count * width, split="width"),
+                Saved(name=f"{name}.v", elements=source * width, split="width"),
+                Saved(name=f"{name}.out", elements=count * width, split="width"),
+                *core_saved(core, name),
+            ),
+            edges=self._edges(hidden, tokens, name),
+        )
+
+    def _map(
+        self, name: str, hidden: int, rows: Num, split: Split, alone: bool = False
+    ) -> LayerGraph:
+        """One of the three maps before the scores; factorised ones are whole on every rank."""
+        width = float(hidden)
+        if self.factor is not None:
+            shape = MapShape(name=name, inputs=hidden, outputs=hidden, bias=self.bias, alone=alone)
+            made: LayerGraph = self.factor.graph(shape, rows, "none")
+            return made
+        op = Gemm(name=name, m=rows, n=width, k=width, bias=self.bias, split=split)
+        return LayerGraph(name=name, ops=(op,))
+
+    def _core(self, hidden: int, tokens: Tokens, keys: Num, name: str) -> AttentionCore:
+        pairs = tokens.q_len * keys
+        if not self.cross:
+            pairs = visible_pairs(tokens, causal=self.causal, window=None, chunked=False)
+        return AttentionCore(
+            name=f"{name}.core",
+            batch=tokens.batch,
+            heads=float(self.heads),
+            kv_heads=float(self.heads),
+            q_len=tokens.q_len,
+            kv_len=keys,
+            pairs=pairs,
+            qk_dim=hidden / self.heads,
+            v_dim=hidden / self.heads,
+            flash=tokens.flash,
+        )
+
+    def _edges(self, hidden: int, tokens: Tokens, name: str) -> tuple[Edge, ...]:
+        """The hidden state enters and leaves; the encoder's states enter."""
+        edges = (
+            Edge(name=name, elements=tokens.count * hidden, leave=False),
+            Edge(name=name, elements=tokens.count * hidden, leave=True),
+        )
+        if not self.cross or tokens.phase == "decode":
+            return edges
+        states = tokens.batch * tokens.cross_len * hidden
+        return (*edges, Edge(name=f"{name}.states", elements=states, leave=False))
+
+    def module(self, hidden: int, options: Any) -> Any:
+        """Four maps and their order; `forward(x, carry)`."""
+        from foretell.zoo.layers import attend, join_heads, map_module, seen, split_heads
+        from foretell.zoo.part import Part
+
+        shape = MapShape(name="map", inputs=hidden, outputs=hidden, bias=self.bias)
+        parts = {name: map_module(shape, self.factor) for name in ("q", "gate", "v")}
+        parts["o"] = map_module(shape)
+
+        def run(part: Any, x: Any, carry: Any) -> Any:
+            source = carry.states if self.cross else x
+            queries, keys = split_heads(part["q"](x), self.heads), split_heads(source, self.heads)
+            gated = source * part["gate"](source).sigmoid()
+            values = split_heads(part["v"](gated), self.heads)
+            mask, causal = seen(x, carry, causal=self.causal, cross=self.cross)
+            out = attend(queries, keys, values, mask, options.fused, causal)
+            return part["o"](join_heads(out))
+
+        return Part({}, run, parts)
+
+
+def _gate(name: str, elements: Num) -> Pointwise:
+    """sigmoid, times the value."""
+    return Pointwise(
+        name=name,
+        elements=elements,
+        reads=2.0,
+        flop=5.0,
+        back_moves=5.0,
+        back_flop=6.0,
+        split="none",
+    )

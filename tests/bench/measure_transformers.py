@@ -618,7 +618,7 @@ def chosen(args: Any) -> list[Point]:
     if args.profile:
         points = [p for p in points if (args.only or p.id in PROFILES) and not p.trainer]
     done: set[str] = set()
-    for path in args.skip:
+    for path in filter(os.path.exists, args.skip):
         done |= {json.loads(line)["id"] for line in Path(path).read_text().splitlines() if line}
     return [p for p in points if p.id not in done]
 

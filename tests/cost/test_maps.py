@@ -1,19 +1,31 @@
 """Maps of one input as one product, or as products of their own."""
 
+from dataclasses import replace
+
 import pytest
 
 from foretell.kernels.calls import Written, calls_of, maps_of, stacked
 from foretell.workload.ops import AttentionCore, Gemm, Pointwise
+from foretell.workload.roles import OpRole, Region
 
-QKV = Gemm(name="attention.qkv", m=4096.0, n=6144.0, k=4096.0, n_kv=2048.0, n_kv_min=256.0)
-UP = Gemm(name="ffn.up", m=4096.0, n=28672.0, k=4096.0)
-DOWN = Gemm(name="ffn.down", m=4096.0, n=4096.0, k=14336.0)
+QKV = Gemm(
+    name="attention.qkv", m=4096.0, n=6144.0, k=4096.0, n_kv=2048.0, n_kv_min=256.0,
+    role=OpRole.QKV, region=Region.ATTENTION,
+)  # fmt: skip
+UP = Gemm(
+    name="ffn.up", m=4096.0, n=28672.0, k=4096.0,
+    role=OpRole.UP, region=Region.FEED_FORWARD, gated=True,
+)  # fmt: skip
+DOWN = Gemm(
+    name="ffn.down", m=4096.0, n=4096.0, k=14336.0, role=OpRole.DOWN, region=Region.FEED_FORWARD
+)
+KEYLESS = replace(QKV, n=4096.0, n_kv=0.0, n_kv_min=0.0)
+EXPERTS = replace(UP, name="moe.up", family="grouped-gemm", region=Region.EXPERTS)
 
 
 @pytest.mark.parametrize(("op", "widths"), [
     (QKV, (4096.0, 1024.0, 1024.0)), (UP, (14336.0, 14336.0)), (DOWN, (4096.0,)),
-    (Gemm(name="attention.qkv", m=8.0, n=64.0, k=64.0), (64.0,)),
-    (Gemm(name="moe.ffn.up", m=8.0, n=64.0, k=64.0, family="grouped-gemm"), (64.0,)),
+    (KEYLESS, (4096.0,)), (EXPERTS, (28672.0,)),
 ])  # fmt: skip
 def test_outputs_are_dealt_to_the_maps(op: Gemm, widths: tuple[float, ...]) -> None:
     maps = maps_of(op)
@@ -53,8 +65,8 @@ def test_frozen_weights_keep_one_gradient_for_the_input() -> None:
 
 def test_gradients_of_slices_are_read_and_written_once() -> None:
     """Queries, keys and values of m tokens, both factors of a gated part of e elements: backward alone."""
-    act = Pointwise(name="ffn.act", elements=4096.0 * 14336.0, reads=2.0)
-    plain = Pointwise(name="ffn.act", elements=4096.0 * 14336.0)
+    plain = Pointwise(name="ffn.act", elements=4096.0 * 14336.0, role=OpRole.ACTIVATION)
+    act = replace(plain, reads=2.0)
     for op, kind, elements in (
         (QKV, "heads", 2.0 * 4096.0 * 6144.0),
         (act, "halves", 4.0 * 4096.0 * 14336.0),

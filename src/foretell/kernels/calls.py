@@ -159,7 +159,7 @@ def joined_maps(op: Gemm) -> float:
     two of a dense feed-forward part where it is gated."""
     if op.role is OpRole.QKV:
         return 3.0
-    two = op.role is OpRole.UP and op.region is Region.FEED_FORWARD
+    two = op.role is OpRole.UP and op.gated and op.region is Region.FEED_FORWARD
     return 2.0 if two else 1.0
 
 

@@ -223,6 +223,11 @@ def test_the_fixture_changes_every_name(request: pytest.FixtureRequest) -> None:
     assert names_of(after[0]) != names_of(after[0])
 
 
+def always(value: object) -> property:
+    """A field that is this whatever it is set to."""
+    return property(lambda self: value, lambda self, other: None)
+
+
 @pytest.mark.parametrize("kind", [*WORDS, "experts"])
 def test_every_kind_of_word_reads_roles(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without roles and regions the numbers are others: what stays under new names is not blind to them."""
@@ -234,8 +239,7 @@ def test_every_kind_of_word_reads_roles(kind: str, monkeypatch: pytest.MonkeyPat
     for record in RECORDS:
         for field in ("role", "region"):
             plain = BLANK[type(record.__dataclass_fields__[field].default)]
-            same = property(lambda self, plain=plain: plain, lambda self, value: None)
-            monkeypatch.setattr(record, field, same)
+            monkeypatch.setattr(record, field, always(plain))
     after = [trained(scenario, text) for text in texts]
     monkeypatch.undo()
     forget()

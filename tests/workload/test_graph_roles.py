@@ -11,7 +11,7 @@ from foretell.specs.model import Projection
 from foretell.workload.build import build
 from foretell.workload.ends import projection_ops
 from foretell.workload.graph import Edge, LayerGraph, Saved, inside
-from foretell.workload.ops import Gemm, Lookup, Pointwise
+from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
 from foretell.workload.roles import ALL_EXPERTS, EdgeRole, OpRole, Region, SavedRole
 
 MODELS = ["gpt2-xl", "deepseek-v3", "deepseek-v4-flash", "qwen3-next-80b-a3b", "t5-base", "anthe"]
@@ -25,7 +25,7 @@ MAPS = {
 
 
 def test_what_states_nothing_is_plain() -> None:
-    ops = [Gemm(name="x", m=1.0, n=1.0, k=1.0), Pointwise(name="x", elements=1.0)]
+    ops: list[Op] = [Gemm(name="x", m=1.0, n=1.0, k=1.0), Pointwise(name="x", elements=1.0)]
     ops.append(Lookup(name="x", tokens=1.0, rows=1.0, width=1.0))
     assert {(op.role, op.region) for op in ops} == {(OpRole.OTHER, Region.NONE)}
     kept = Saved(name="x", elements=1.0, split="none")

@@ -67,8 +67,8 @@ def check_op(
 def check_work(op: Op) -> None:
     """A role and a region are stated; work and weights are finite and not negative; `cut(1)` is the op
     itself."""
-    stated = isinstance(op.role, OpRole) and isinstance(op.region, Region)
-    _claim(stated, op, f"role or region is none that there is: {op.role}, {op.region}")
+    role, region = op.role in [*OpRole], op.region in [*Region]
+    _claim(role and region, op, f"role or region is none that there is: {op.role}, {op.region}")
     for where, value in _numbers(op):
         _claim(bool(np.all(np.isfinite(value))), op, f"{where} is not finite: {value}")
         _claim(bool(np.all(np.asarray(value) >= 0)), op, f"{where} is negative: {value}")

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,6 +18,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("search", derandomize=False, deadline=None, max_examples=2000)
+# For tests.mutation: a failure is enough, the smallest example that fails is not looked for.
+settings.register_profile(
+    "mutation", settings.get_profile("fixed"), phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("fixed")
 
 # Tests that run side by side inherit a width from the tool that starts them.

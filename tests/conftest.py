@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -30,12 +31,10 @@ os.environ.pop("COLUMNS", None)
 MOST_WORKERS = 8
 """Each worker collects all tests first: beyond this many, another one shortens the run by little."""
 
-# Workers share the cores, so that each library in each of them has one thread. This file is imported before
-# any of those libraries, which read their number of threads once.
-if "PYTEST_XDIST_WORKER" in os.environ:
-    for library in ("OMP", "OPENBLAS", "MKL"):
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+# Models of tests are too small for several threads, and workers share the cores: threads would wait for each
+# other. This file is imported before the libraries, which read their number of threads once.
+for library in ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "POLARS_MAX"):
+    os.environ.setdefault(f"{library}_THREADS", "1")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -64,6 +63,12 @@ def pytest_configure() -> None:
     if hasattr(providers, "_get_local_constants"):
         none = providers._local_constants  # before the first example
         providers._get_local_constants = lambda: none
+
+
+def pytest_collection_finish() -> None:
+    """Keep modules and tests out of each later search for garbage: they stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,29 +74,22 @@ class Copy:
 
     def first_failure(self, tests: Iterable[str], limit_s: float) -> str | None:
         """Return the id of the first test that fails, empty if none does; None where time ran out."""
-        words = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-        ]
-        words += ["--hypothesis-profile=mutation", "--no-header", "--tb=no", *tests]
+        flags = "-x -q --no-header --tb=no -p no:cacheprovider -p no:xdist".split()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *flags, "--hypothesis-profile=mutation", *tests],
+            cwd=self.root, env=self.environment, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         try:
-            done = subprocess.run(
-                words, cwd=self.root, env=self.environment, capture_output=True, text=True,
-                timeout=limit_s, check=False,
-            )  # fmt: skip
+            said, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # with all that tests have started
+            process.wait()
             return None
-        if done.returncode in (0, 5):  # 5: nothing to run
+        if process.returncode in (0, 5):  # 5: nothing to run
             return ""
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", done.stdout, re.MULTILINE)
-        return failed[1] if failed else f"pytest exits {done.returncode}"
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
+        return failed[1] if failed else f"pytest exits {process.returncode}"
 
     def is_sound(self, test: str) -> bool:
         """Return whether a test passes without any mutant; call it with none in place."""

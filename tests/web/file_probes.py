@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import foretell
-from foretell.bills import RunQuestion, TokenQuestion
+from foretell.api.cost import RunQuestion, TokenQuestion
 from foretell.catalog import model as catalog_model
 from foretell.economics.ask import PackageQuestion
 from foretell.economics.ask_system import SystemQuestion
 from foretell.interop.own_model import write_toml
-from foretell.search.flags import FLAGS
+from foretell.studies.flags import FLAGS
 from foretell.web.fields import LEFT_OUT
 from foretell.web.figures import KINDS
 from foretell.web.names import FILES

@@ -151,11 +151,9 @@ class Plan:
         return plan_text(self)
 
 
-BY_SOFTWARE = (
-    "flash", "fused", "attention", "gradients", "master", "states", "reduce", "dispatch", "ep_overlap",
-    "bucket",
-)  # fmt: skip
-"""Fields that software may state, beside sp and recompute: where a plan names any, its text has them all."""
+BY_SOFTWARE = ("flash", "fused", "attention", "gradients")
+"""Fields that software of the catalogue states, beside sp and recompute, which every text has: the text of a
+plan that names software has them all. A test holds the list to the catalogue."""
 
 
 def plan_text(plan: Plan) -> str:
@@ -164,6 +162,8 @@ def plan_text(plan: Plan) -> str:
     Software fills in choices of its own: where a plan names any, what it may fill is written out.
     """
     told = BY_SOFTWARE if plan.framework != GENERIC else ()
+    # Attention that stores its scores has no library that software could fill in.
+    told = told if plan.flash else tuple(name for name in told if name != "attention")
     words = [f"tp{plan.tp}", f"pp{plan.pp}"]
     words += [f"vpp{plan.vpp}"] if plan.vpp != 1 else []
     words += [f"dp{plan.dp}"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from foretell.api.training import estimate
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
+from foretell.catalog.software import software
 from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, TRAINING, Tool, Training
 from foretell.interop.serving_words import Serving
@@ -119,7 +120,14 @@ def plans(draw: st.DrawFn, tool: Tool) -> Plan:
 
 def training(plan: Plan) -> Training:
     batch = plan.dp * plan.micro_batch * 8
-    return Training(model=MODEL, plan=plan, gpus=plan.gpus, global_batch=batch, seq_len=4096)
+    return Training(
+        model=MODEL,
+        plan=plan,
+        software=software(plan.framework),
+        gpus=plan.gpus,
+        global_batch=batch,
+        seq_len=4096,
+    )
 
 
 @pytest.mark.parametrize("tool", TRAINING)

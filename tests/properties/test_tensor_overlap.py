@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretell.catalog.software import software
 from foretell.network.placement import group_counts
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken
@@ -16,7 +17,7 @@ from foretell.training.exchanges import exchanges_of, in_pieces
 from foretell.training.step import evaluate
 from foretell.training.tables import tables_of
 from foretell.training.tensor_exchanges import EndTimes, _split_loss, pieces_shown, region_ends
-from tests.builders import make_model, make_scenario
+from tests.builders import GENERIC, make_model, make_scenario
 
 ENDS = ("embedding", "head")
 CASES = [("dense", 16, 32), ("moe", 16, 16), ("hybrid", 8, 16)]
@@ -48,7 +49,7 @@ def test_the_last_piece_of_a_scatter_always_shows() -> None:
             tables = tables_of(scenario, plans)
             where = group_counts(plans, scenario.system.network, 16)
             found[word] = exchanges_of(
-                tables.parts, tables.shape, {"tp": where["tp"]}, scenario.system, plan
+                tables.parts, tables.shape, {"tp": where["tp"]}, scenario.system, plan, GENERIC
             )
         off, on = found["off"], found["on"]
         assert (on.forward_s <= off.forward_s + 1e-15).all()
@@ -108,13 +109,14 @@ def test_pieces_take_whole_waves(waves: float, pieces: int) -> None:
 
 
 def test_who_has_pieces() -> None:
-    assert in_pieces(parse_plan("tp8 framework=megatron-core"), "hopper")
-    assert not in_pieces(parse_plan("tp8 framework=megatron-core tp_overlap=off"), "hopper")
-    assert not in_pieces(parse_plan("tp8"), "hopper")
-    assert in_pieces(parse_plan("tp8 framework=torchtitan tp_overlap=on"), "hopper")
+    plan, core, jax = parse_plan("tp8"), software("megatron-core"), software("jax")
+    assert in_pieces(plan, core, "hopper")
+    assert not in_pieces(parse_plan("tp8 tp_overlap=off"), core, "hopper")
+    assert not in_pieces(plan, GENERIC, "hopper")
+    assert in_pieces(parse_plan("tp8 tp_overlap=on"), software("torchtitan"), "hopper")
     # XLA sends pieces on TPUs, not on GPUs.
-    assert in_pieces(parse_plan("tp8 framework=jax"), "tpu-v5p")
-    assert not in_pieces(parse_plan("tp8 framework=jax"), "hopper")
+    assert in_pieces(plan, jax, "tpu-v5p")
+    assert not in_pieces(plan, jax, "hopper")
 
 
 @pytest.mark.parametrize(

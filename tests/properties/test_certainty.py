@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog import system as catalog_system
+from foretell.catalog.software import software
 from foretell.specs.plan import Plan
 from foretell.specs.result import Estimate, Leaf
 from foretell.training.answer import answer_of
@@ -68,8 +69,9 @@ def test_a_generation_left_out_is_less_sure() -> None:
     source = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapid-LLM)"
     scenario = make_scenario("dense", gpus=4, batch=64)
     ends = []
-    for name in ("nanotron", f"nanotron~{source}"):
-        found = answer_of(scenario, Plan(dp=4, framework=name), chosen=False)
+    for left_out in ((), (source,)):
+        run_by = replace(scenario, software=software("nanotron", left_out))
+        found = answer_of(run_by, Plan(dp=4, framework="nanotron"), chosen=False)
         assert found.interval is not None
         ends.append(found.interval["p90"][1] / found.step_s)
     assert ends[0] < ends[1]

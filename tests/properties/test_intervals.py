@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foretell
+from foretell.inputs.software import with_software
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.simulation.answer import with_step
 from foretell.specs.plan import Plan
@@ -89,7 +90,8 @@ def test_a_draw_stays_below_the_limit() -> None:
 
 def answer(name: str = "dense", **plan: object) -> Estimate:
     scenario = make_scenario(name, gpus=4, batch=16)
-    return answer_of(scenario, Plan(**({"tp": 2, "dp": 2, "sp": True} | plan)), chosen=False)  # type: ignore[arg-type]
+    asked = Plan(**({"tp": 2, "dp": 2, "sp": True} | plan))  # type: ignore[arg-type]
+    return answer_of(with_software(scenario, asked), asked, chosen=False)
 
 
 @pytest.mark.parametrize("name", sorted(STACKS))
@@ -166,15 +168,13 @@ def test_a_batch_of_peaks_is_each_by_itself() -> None:
 def test_gathered_inputs_are_in_doubt_only_where_frameworks_keep_them(framework: str) -> None:
     found = answer(framework=framework)
     other = answer(framework="nanotron", fused=False)
-    assert found.scenario is not None
     for one, some in ((found, False), (other, True)):
         assert one.memory is not None
         kept = held_parts(one.memory)["activations"]
-        more = gathered_bytes(found.scenario.model, 64, one.plan, kept)
-        assert (float(more) > 0.0) is some
-        assert gathered_bytes(found.scenario.model, 64, replace(one.plan, tp=1), kept) == 0.0
-        full = replace(one.plan, recompute="full")
-        assert gathered_bytes(found.scenario.model, 64, full, kept) == 0.0
+        assert one.scenario is not None
+        assert (float(gathered_bytes(one.scenario, one.plan, kept)) > 0.0) is some
+        assert gathered_bytes(one.scenario, replace(one.plan, tp=1), kept) == 0.0
+        assert gathered_bytes(one.scenario, replace(one.plan, recompute="full"), kept) == 0.0
 
 
 @given(st.floats(1e6, 1e12), causes(), st.floats(0.1, 10.0), st.floats(0.1, 10.0))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from foretell.inputs.software import with_software
 from foretell.sharding.pipeline import sizes_by_cost
 from foretell.specs.plan import Plan
 from foretell.specs.result import Estimate
@@ -13,7 +14,7 @@ from tests.builders import make_chip, make_scenario
 
 def asked(plan: Plan, gpus: int = 8, **chip: object) -> Estimate:
     scenario = make_scenario("dense", gpus=gpus, batch=128, chip=make_chip(**chip))
-    return answer_of(scenario, plan, chosen=False)
+    return answer_of(with_software(scenario, plan), plan, chosen=False)
 
 
 def seconds(found: Estimate, name: str) -> float:

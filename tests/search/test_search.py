@@ -123,7 +123,7 @@ def test_degrees_need_not_be_powers_of_two() -> None:
 def test_what_a_plan_names_is_kept(text: str) -> None:
     """A search with words fixed gives the best of the plans that have them."""
     scenario = make_scenario("uneven", 8, 16)
-    base = plan_of(scenario, text)
+    scenario, base = plan_of(scenario, text)
     fixed = enumerate_plans(scenario, base, fixed_fields(text, ())).plans
     words = {word for word in text.split() if not word.startswith("order")}
     plans = [fixed.plan(row) for row in range(len(fixed))]

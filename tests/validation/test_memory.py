@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from foretell.catalog import chip
+from foretell.catalog.software import software
 from foretell.kernels.memory import StageMemory
 from foretell.lab.validate.memory import score_memory_rows
 from foretell.lab.validate.memory_rows import read_memory_rows
@@ -131,7 +132,10 @@ def held(name: str, words: str) -> StageMemory:
     plan = parse_plan(f"{degrees} dp1 zero0 no-flash framework=megatron {words}")
     a100 = System(id="a100", name="a100", chip=chip("a100-sxm-80gb"), network=make_network())
     job = Job(gpus=plan.gpus, global_batch=batch, seq_len=2048)
-    scenario, plans = Scenario(model=model, system=a100, job=job), batch_of([plan])
+    scenario, plans = (
+        Scenario(model=model, system=a100, job=job, software=software("megatron")),
+        batch_of([plan]),
+    )
     return evaluate_rows(scenario, plans, tables_of(scenario, plans)).memory
 
 

@@ -22,6 +22,7 @@ def export_plan(result: Estimate, tool: str) -> Written:
     run = Training(
         model=result.scenario.model,
         plan=result.plan,
+        software=result.scenario.software,
         gpus=result.gpus,
         global_batch=result.global_batch,
         seq_len=result.seq_len,

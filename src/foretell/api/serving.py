@@ -124,6 +124,11 @@ def question_of(
         for text in settings
         if text.split(".", 1)[0].strip() in ("plan", "job")
     ]
+    problems += [
+        Problem(path="--set", value=text, message="has no effect on serving: use --engine")
+        for text in settings
+        if text.split(".", 1)[0].strip() == "software"
+    ]
     try:
         scenario = ask(model=model, system=system, gpus=gpus, settings=settings)
     except BadInput as error:

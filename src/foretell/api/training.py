@@ -78,9 +78,9 @@ def estimate(
         raise BadInput(problems)
     asked = None if conditions is None else asked_run(scenario, conditions)
     if plan is None:
-        base = plan_of(scenario, None, settings)
+        scenario, base = plan_of(scenario, None, settings, searched=True)
         return with_run(best_plan(scenario, base, fixed_fields(None, settings)), asked)
-    chosen = plan_of(scenario, plan, settings)
+    scenario, chosen = plan_of(scenario, plan, settings)
     check_plan(scenario, chosen)
     result = answer_of(scenario, chosen, chosen=False)
     if result.fits == "no":
@@ -167,11 +167,11 @@ def memory(
         settings=settings,
     )
     if plan is None:
-        base = plan_of(scenario, None, settings)
+        scenario, base = plan_of(scenario, None, settings, searched=True)
         told = best_plan(scenario, base, fixed_fields(None, settings))
         told = replace(answer_of(scenario, told.plan, chosen=True), assumptions=told.assumptions)
     else:
-        chosen = plan_of(scenario, plan, settings)
+        scenario, chosen = plan_of(scenario, plan, settings)
         check_plan(scenario, chosen)
         told = answer_of(scenario, chosen, chosen=False)
     return MemoryAnswer(estimate=told, step=step_memory(scenario, told.plan))
@@ -219,7 +219,7 @@ def search(
         plan=plan,
         settings=settings,
     )
-    base = plan_of(scenario, plan, settings)
+    scenario, base = plan_of(scenario, plan, settings, searched=True)
     check_choices(scenario, base)
     named = named_fields(plan) if plan else ()
     tried = over_names(over, (*named, *(text.partition("=")[0][5:] for text in settings)))

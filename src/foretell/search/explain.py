@@ -36,6 +36,7 @@ from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan, activation_bytes
 from foretell.specs.result import Estimate, Evidence, Leaf
 from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.training.breakdown import Phase, runs_of, time_tree
 from foretell.training.layer_costs import CORE
 from foretell.training.step import Rows, evaluate
@@ -286,7 +287,7 @@ def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
                 names = {"op": op.name, "part": parts.names[part], "family": op.family}
                 bound = bound_of(slopes[:, row], numbers)
                 seconds = count * float(total[row, 0])
-                work = _work(op, run.phase, batch.plans.base)
+                work = _work(op, run.phase, batch.plans.base, batch.tables.software)
                 found.append(_op(names, run.phase, count, seconds, step_s, bound, work))
     if float(batch.plans.recompute[0]) == 1.0:
         cores = parts.core_s * runs[0].counts
@@ -298,7 +299,9 @@ def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
             sums = np.zeros(2)
             for count, ops in zip(runs[0].counts, parts.ops, strict=True):
                 works = [
-                    _work(op, "recompute", batch.plans.base) for op in ops if op.family in CORE
+                    _work(op, "recompute", batch.plans.base, batch.tables.software)
+                    for op in ops
+                    if op.family in CORE
                 ]
                 sums += float(count) * np.array(works).reshape(-1, 2).sum(axis=0)
             mean = (float(sums[0]) / many, float(sums[1]) / many)
@@ -306,7 +309,7 @@ def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
     return tuple(sorted(found, key=lambda s: -s.seconds))
 
 
-def _work(op: Op, phase: Phase, plan: Plan) -> tuple[float, float]:
+def _work(op: Op, phase: Phase, plan: Plan, software: Software) -> tuple[float, float]:
     """Operations, and bytes through the device memory, of one run on the system as it is."""
     if phase == "backward" and isinstance(op, Gemm):
         done, times = op.forward(), float(backward_products(op, plan.lora))
@@ -316,7 +319,7 @@ def _work(op: Op, phase: Phase, plan: Plan) -> tuple[float, float]:
     moved = _first(done.activation_elements) * activation_bytes(plan)
     moved += _first(done.weight_elements) * DTYPE_BYTES[plan.weights]
     if isinstance(op, Pointwise | Lookup):
-        moved *= traffic_factor(kind_of(op), phase == "backward", plan, cut=plan.tp > 1)
+        moved *= traffic_factor(kind_of(op), phase == "backward", plan, software, cut=plan.tp > 1)
     return times * flop, times * moved
 
 

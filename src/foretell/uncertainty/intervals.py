@@ -110,7 +110,7 @@ def peak_of(result: Estimate) -> Interval | None:
     asked = result.scenario
     if result.memory is None or asked is None:
         return None
-    return peak_interval(asked.model, asked.job.seq_len, result.plan, held_parts(result.memory))
+    return peak_interval(asked, result.plan, held_parts(result.memory))
 
 
 def fit_of(result: Estimate) -> float | None:

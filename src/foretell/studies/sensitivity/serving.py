@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.api.serving import closed_form, question_of
+from foretell.catalog.software import software
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, collect
 from foretell.search.sensitivity import ALL_HARDWARE, STEP
@@ -20,6 +21,7 @@ from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
+from foretell.specs.plan_words import GENERIC
 from foretell.specs.scenario import Scenario
 from foretell.specs.served import Served
 from foretell.studies.sensitivity.records import (
@@ -116,7 +118,9 @@ def knobs_of(question: ServeQuestion, by: float) -> list[Knob]:
     """Every number of the system, and of the engine."""
     # Numbers of a system are found with a plan, whose precision names the peak that is told.
     job = Job(gpus=question.gpus, global_batch=question.gpus, seq_len=1)
-    scenario = Scenario(model=question.model, system=question.system, job=job)
+    scenario = Scenario(
+        model=question.model, system=question.system, job=job, software=software(GENERIC)
+    )
     found = []
     for number in varied_numbers(scenario, Plan()):
         if number.path == ALL_HARDWARE:

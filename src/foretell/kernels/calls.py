@@ -6,6 +6,7 @@ everything else a pass over memory. Calls of one family are stacked on an axis a
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,22 @@ class Written:
     """Maps of one input are products of their own."""
     repeated: bool = False
     """Keys and values that heads share are written out for every head."""
+    modules: bool = False
+    """Modules are those of transformers, one plain operation after the other (kernels/modules.py)."""
+    joint: bool = False
+    """Queries, keys and values are one product all the same."""
+    rms: bool = False
+    """Norms are composed of several operations."""
+    composed: bool = False
+    """Activations are composed of several operations."""
+    dropout: bool = False
+    """Results of the parts are dropped at random before they are added."""
+    casts_weights: bool = False
+    """Products in 16 bits read casts of weights in 32, and their gradients are widened."""
+    casts_inputs: bool = False
+    """They read casts of their inputs too, each product its own."""
+    adapters: Literal["", "narrow", "wide"] = ""
+    """Adapters are in 32 bits as PEFT makes them, their products in 16 or in 32; empty: in 16 throughout."""
 
 
 PLAINLY = Written()
@@ -85,9 +102,10 @@ class CallStack:
 def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) -> list[Call]:
     """The kernels of one operation in one pass."""
     if isinstance(op, Gemm):
-        maps = maps_of(op) if written.apart else (op,)
+        whole = written.joint and op.role is OpRole.QKV
+        maps = maps_of(op) if written.apart and not whole else (op,)
         calls = [c for one in maps for c in _products(one, row, backward, 1.0 / len(maps))]
-        return calls + _sums(op, row, backward)
+        return calls + _sums(op, row, backward, written) + _casts(maps, row, backward, written)
     if isinstance(op, AttentionCore):
         calls = _attention(op, row, backward)
         if op.flash and written.repeated:
@@ -96,8 +114,11 @@ def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) ->
         return calls
     work = op.backward() if backward else op.forward()
     family = "scan" if op.family == "scan" else "pointwise"
-    calls = [over_memory(row, work, kind_of(op), backward, family)]
-    if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
+    if written.adapters and op.role is OpRole.ADAPTER_SUM and isinstance(op, Pointwise):
+        return _adapter_sums(op, row, backward, wide=written.adapters == "wide")
+    calls = [over_memory(row, work, _kind(op, written), backward, family)]
+    split = backward and isinstance(op, Pointwise) and kind_of(op) == "act" and not written.modules
+    if split and isinstance(op, Pointwise) and op.reads > 1.0:
         # Both factors of a gated part are halves of one product: their gradients are read and joined.
         halves = Work(activation_elements=4.0 * op.elements)
         calls.append(over_memory(row, halves, "halves", backward))
@@ -163,15 +184,54 @@ def joined_maps(op: Gemm) -> float:
     return 2.0 if two else 1.0
 
 
-def _sums(op: Gemm, row: int, backward: bool) -> list[Call]:
+def _kind(op: Op, written: Written) -> str:
+    """The kind of a pass over memory, as a framework writes it."""
+    kind = kind_of(op)
+    if kind == "norm" and written.modules and written.rms:
+        return "rms"
+    if kind == "act" and written.modules and written.composed:
+        return "composed"
+    return "dropped" if kind == "residual" and written.modules and written.dropout else kind
+
+
+def _casts(maps: Sequence[Gemm], row: int, backward: bool, written: Written) -> list[Call]:
+    """Casts between 32 and 16 bits, 6 bytes each: of weights and inputs, backward of their gradients."""
+    first = maps[0]
+    if not written.casts_weights or first.family == "grouped-gemm" or first.role is OpRole.ADAPTER:
+        return []
+    sizes = [op.k * op.n * op.groups for op in maps]
+    sizes += [op.m * op.k * op.groups for op in maps] if written.casts_inputs else []
+    return [over_memory(row, Work(activation_elements=3.0 * n), "cast", backward) for n in sizes]
+
+
+def _adapter_sums(op: Pointwise, row: int, backward: bool, *, wide: bool) -> list[Call]:
+    """Passes of one adapter of PEFT beside its products: over its outputs, or over its inputs.
+
+    Outputs (reads > 0): times the scale, added to the map's result, rounded; backward the gradient widened,
+    times the scale. Inputs: cast to 32 bits, under autocast back to 16; backward the gradient the same way,
+    and the sum. Elements of 16 bits, and how many kernels these are.
+    """
+    outputs = op.reads > 0.0
+    moved = {
+        (True, True): ((4.0, 5.0, 3.0, 1.0), (3.0, 4.0, 2.0)),
+        (True, False): ((2.0, 3.0), (2.0,)),
+        (False, True): ((3.0, 1.0), (3.0, 3.0, 3.0)),
+        (False, False): ((3.0, 3.0), (3.0, 3.0, 3.0)),
+    }[outputs, wide][backward]
+    return [
+        over_memory(row, Work(activation_elements=n * op.elements), "cast", backward) for n in moved
+    ]
+
+
+def _sums(op: Gemm, row: int, backward: bool, written: Written = PLAINLY) -> list[Call]:
     """Passes over memory beside the products, backward."""
     calls: list[Call] = []
-    apart = joined_maps(op)
+    apart = 1.0 if written.joint and op.role is OpRole.QKV else joined_maps(op)
     if backward and apart > 1.0:
         # Each of several maps of one input has a gradient for it: these are read, and their sum written.
         joined = Work(activation_elements=(apart + 1.0) * op.m * op.k)
         calls.append(over_memory(row, joined, "join", backward))
-    if backward and op.role is OpRole.QKV:
+    if backward and op.role is OpRole.QKV and not (written.modules and apart > 1.0):
         # Slices of one product: the gradients of queries, keys and values are read and joined.
         calls.append(
             over_memory(row, Work(activation_elements=2.0 * op.m * op.n), "heads", backward)

@@ -69,9 +69,12 @@ def kept_bytes(
     input_parts: Num,
     width: Callable[[Saved], float] = wide,
     element_bytes: float = 2.0,
+    stream_bytes: float | None = None,
 ) -> KeptBytes:
     """Sizes of the saved tensors of a layer on one rank; `input_parts` ranks share its input, and `width` is
-    in bytes per element, `element_bytes` that of a plain activation."""
+    in bytes per element, `element_bytes` that of a plain activation, `stream_bytes` that of the layer's input
+    where it is another."""
+    entering = element_bytes if stream_bytes is None else stream_bytes
     whole: Num = 0.0
     core: Num = 0.0
     scores: Num = 0.0
@@ -85,7 +88,7 @@ def kept_bytes(
     return KeptBytes(
         whole=whole,
         selective=whole - core,
-        input=graph.input_elements * element_bytes / input_parts,
+        input=graph.input_elements * entering / input_parts,
         scores=scores,
         gradient=gradient,
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
 from foretell.kernels.op_times import OpTimes, op_times
-from foretell.kernels.optimizer import Matrices, matrices_of, products_s
+from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
 from foretell.kernels.precision import is_linear, is_narrow, linear_format
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
@@ -99,6 +99,8 @@ class Parts:
     """Weights on one rank."""
     trained: Array
     """Of these, weights with gradients: all, or the adapters'."""
+    tensors: Array
+    """Trained tensors that hold them; (parts,)."""
     matrices: Matrices | None
     """Matrices that the optimizer treats apart; None where it treats none."""
     products_s: Array | None
@@ -200,6 +202,7 @@ def recipe_of(plan: Plan) -> Plan:
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
+        autocast=plan.autocast,
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
         optimizer=plan.optimizer if plan.optimizer in APART else "adam",
         recompute=plan.recompute if named_modules(plan.recompute) else "none",
@@ -222,6 +225,8 @@ def _one_part_table(
         flash=recipe.flash,
         fused=recipe.fused,
         precision=recipe.precision,
+        weights=recipe.weights,
+        autocast=recipe.autocast,
         scaling=recipe.scaling,
         lora=recipe.lora,
         adapters=recipe.adapters,
@@ -264,6 +269,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
         trained=_sum_parts(ops, shapes.parameters * learns) if base.lora else parameters,
+        tensors=_tensors(ops, base, software),
         matrices=None
         if found is None
         else Matrices(
@@ -312,6 +318,15 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         shape=shape,
         notes=shapes.graph.notes,
         element_bytes=activation_bytes(base),
+    )
+
+
+def _tensors(ops: tuple[tuple[Op, ...], ...], base: Plan, software: Software) -> Array:
+    """Trained tensors of each part."""
+    apart = software.maps_apart
+    return np.array(
+        [sum(tensors_of(o, apart=apart) for o in part if is_trained(o, base.lora)) for part in ops],
+        dtype=float,
     )
 
 

@@ -103,7 +103,7 @@ def head_of(
     """Bytes of the head for one micro-batch on each stage: inputs, scores and loss, and the empty gradient of
     its matrix; (combinations, stages)."""
     base = plans.base
-    whole, cut = spared_loss_bytes(software, fused=base.fused, narrow=narrow_loss(base))
+    whole, cut = spared_loss_bytes(software, fused=base.fused, narrow=narrow_loss(base, software))
     spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
     held = parts.kept_whole[shape, -1] - spared
     if software.placeholders and not base.lora:

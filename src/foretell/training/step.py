@@ -35,6 +35,7 @@ from foretell.kernels.memory import StageMemory
 from foretell.kernels.optimizer import (
     Matrices,
     accumulate_s,
+    clip_s,
     first_sum_s,
     optimizer_s,
     shared_products_s,
@@ -50,6 +51,7 @@ from foretell.training.data_parallel import Share, data_seconds, shares_of, sum_
 from foretell.training.dualpipe import hidden_exchanges, mirror_seconds, pair_savings
 from foretell.training.exchanges import Exchange
 from foretell.training.late_gradients import late_weights
+from foretell.training.layer_costs import beside_host
 from foretell.training.memory import (
     LISTED,
     block_share,
@@ -156,6 +158,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     sends_s = (2.0 * plans.vpp * sends)[:, None]
     data_s = data_seconds(scenario, plans, tables, stages, shares, sends_s)
     update_s = update_seconds(scenario, plans, stages, shares)
+    if scenario.software.clips:
+        update_s = clipped_update(scenario, plans, tables, update_s, shares)
     software = scenario.software
     again = (micro_batches > 1.0) | software.sums_fused
     chip, base = scenario.system.chip, plans.base
@@ -287,6 +291,18 @@ def update_seconds(
     )
     in_matrices = updated * apart.weights / np.maximum(stages.trained, 1.0)
     return optimizer_s(updated, chip, plans.base, in_matrices, products_s, casts_apart=casts_apart)
+
+
+def clipped_update(
+    scenario: Scenario, plans: Plans, tables: Tables, update_s: Array, shares: tuple[Share, ...]
+) -> Array:
+    """The update behind the clipping of its gradients, each as long as the chip or the host takes."""
+    software, chip = scenario.software, scenario.system.chip
+    updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
+    tensors = on_stages(gather(tables.stages.counts, tables.pair), np.broadcast_to(tables.parts.tensors, (len(plans), len(tables.parts.tensors))))
+    host_s = software.host_tensor_s * tensors / np.reshape(chip.host_speed, (-1, 1))
+    clipped_s = clip_s(updated, chip, plans.base)
+    return beside_host(update_s, host_s) + beside_host(clipped_s, host_s)
 
 
 def offload_seconds(

@@ -166,7 +166,7 @@ def _saved(mixer: Attention, tokens: Tokens, core: AttentionCore, name: str) -> 
     ]
     if mixer.qk_norm != "none":
         keys = rows * mixer.kv_heads * mixer.head_dim if mixer.owns_kv else 0.0
-        saved.append(kept("unnormed", count * q_width + keys))
+        saved.append(kept("unnormed", count * q_width + keys, SavedRole.UNNORMED))
     if mixer.output_gate != "none":
         gates = out_width if mixer.output_gate == "element" else mixer.heads
         saved.append(kept("gated", count * (gates + out_width)))

@@ -251,7 +251,13 @@ def head_graph(model: Model, tokens: Tokens) -> LayerGraph:
         name="head",
         ops=tuple(ops),
         saved=(
-            Saved(name="head.in", elements=2.0 * count * hidden, split="tokens", region=region),
+            Saved(
+                name="head.in",
+                elements=2.0 * count * hidden,
+                split="tokens",
+                role=SavedRole.HEAD_INPUT,
+                region=region,
+            ),
         ),
         input_elements=count * hidden,
     )

@@ -283,6 +283,8 @@ class Pointwise:
     """What it does."""
     region: Region = Region.NONE
     """The part of the model that it belongs to."""
+    beside: OpRole = OpRole.OTHER
+    """Of an adapter's sums, what the map does that the adapter stands beside."""
 
     @property
     def parameters(self) -> Num:

@@ -25,6 +25,10 @@ PADDED = Region.HEAD
 """Where frameworks and engines fill up the outputs of products, a vocabulary, to whole loads or more."""
 
 
+ENTERING = (OpRole.QKV, OpRole.QUERY, OpRole.KEY_VALUE, OpRole.UP, OpRole.ROUTER, OpRole.SCORES)
+"""Products that read what a norm gives."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """How a framework writes down what others leave to one kernel."""
@@ -43,6 +47,10 @@ class Written:
     """Activations are composed of several operations."""
     dropout: bool = False
     """Results of the parts are dropped at random before they are added."""
+    capped: bool = False
+    """Scores are divided, squashed and multiplied before the loss."""
+    padded: bool = True
+    """The vocabulary is filled up to whole loads."""
     casts_weights: bool = False
     """Products in 16 bits read casts of weights in 32, and their gradients are widened."""
     casts_inputs: bool = False
@@ -104,7 +112,8 @@ def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) ->
     if isinstance(op, Gemm):
         whole = written.joint and op.role is OpRole.QKV
         maps = maps_of(op) if written.apart and not whole else (op,)
-        calls = [c for one in maps for c in _products(one, row, backward, 1.0 / len(maps))]
+        cast = 1.0 / len(maps)
+        calls = [c for one in maps for c in _products(one, row, backward, cast, written.padded)]
         return calls + _sums(op, row, backward, written) + _casts(maps, row, backward, written)
     if isinstance(op, AttentionCore):
         calls = _attention(op, row, backward)
@@ -116,9 +125,10 @@ def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) ->
     family = "scan" if op.family == "scan" else "pointwise"
     if written.adapters and op.role is OpRole.ADAPTER_SUM and isinstance(op, Pointwise):
         return _adapter_sums(op, row, backward, wide=written.adapters == "wide")
+    if written.modules and isinstance(op, Pointwise):
+        return _module_passes(op, row, work, written, backward)
     calls = [over_memory(row, work, _kind(op, written), backward, family)]
-    split = backward and isinstance(op, Pointwise) and kind_of(op) == "act" and not written.modules
-    if split and isinstance(op, Pointwise) and op.reads > 1.0:
+    if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
         # Both factors of a gated part are halves of one product: their gradients are read and joined.
         halves = Work(activation_elements=4.0 * op.elements)
         calls.append(over_memory(row, halves, "halves", backward))
@@ -137,7 +147,9 @@ def kept_high(op: Op) -> bool:
     return op.region in ENDS or op.role is OpRole.ROUTER
 
 
-def _products(op: Gemm, row: int, backward: bool, cast: float) -> list[Call]:
+def _products(
+    op: Gemm, row: int, backward: bool, cast: float, padded: bool = True
+) -> list[Call]:
     """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own.
 
     `cast` is the share of casting x that falls to this product: several maps of one input share it.
@@ -148,7 +160,7 @@ def _products(op: Gemm, row: int, backward: bool, cast: float) -> list[Call]:
     inner = op.k / op.panels
     many = {"groups" if grouped else "batch": op.groups * op.panels}
     if not grouped:
-        many["load"] = WHOLE_LOAD if op.region is PADDED else load_elements(op.n, inner)
+        many["load"] = WHOLE_LOAD if padded and op.region is PADDED else load_elements(op.n, inner)
 
     def call(m: Num, n: Num, k: Num, cast: float, held: float = 1.0) -> Call:
         narrow = {} if grouped else {"cast": cast, "held": held}
@@ -184,6 +196,23 @@ def joined_maps(op: Gemm) -> float:
     return 2.0 if two else 1.0
 
 
+def _module_passes(
+    op: Pointwise, row: int, work: Work, written: Written, backward: bool
+) -> list[Call]:
+    """Passes of a module of transformers, each of several that an operation stands for by itself."""
+    many = op.repeats
+    one = Work(
+        vector_flop=work.vector_flop / many,
+        activation_elements=work.activation_elements / many,
+        weight_elements=work.weight_elements / many,
+    )
+    calls = [over_memory(row, one, _kind(op, written), backward) for _ in range(round(many))]
+    if op.family == "loss" and written.capped:
+        moved = Work(activation_elements=(7.0 if backward else 6.0) * op.elements)
+        calls.append(over_memory(row, moved, "cap", backward))
+    return calls
+
+
 def _kind(op: Op, written: Written) -> str:
     """The kind of a pass over memory, as a framework writes it."""
     kind = kind_of(op)
@@ -200,7 +229,10 @@ def _casts(maps: Sequence[Gemm], row: int, backward: bool, written: Written) -> 
     if not written.casts_weights or first.family == "grouped-gemm" or first.role is OpRole.ADAPTER:
         return []
     sizes = [op.k * op.n * op.groups for op in maps]
-    sizes += [op.m * op.k * op.groups for op in maps] if written.casts_inputs else []
+    # What comes from a norm is in 32 bits, and so is a composed activation; other inputs are in 16.
+    wide = (*ENTERING, OpRole.DOWN) if written.composed else ENTERING
+    if written.casts_inputs and first.role in wide:
+        sizes += [op.m * op.k * op.groups for op in maps]
     return [over_memory(row, Work(activation_elements=3.0 * n), "cast", backward) for n in sizes]
 
 

@@ -86,6 +86,8 @@ MODULES: Mapping[str, Passes] = {
     "heads": Passes(forward=0.0, backward=1.0),
     "cast": Passes(forward=1.35, backward=1.35),
     "repeat": Passes(forward=1.0, backward=1.0),
+    "cap": Passes(forward=1.0, backward=1.0, kernels=3.0),
+    "softmax": Passes(forward=5.5, backward=5.25, kernels=4.0),
 }
 """Modules of transformers in 16 bits (kernels/modules.py), by the kernels of a Llama layer on one H200, hidden
 4096: bytes as they are counted, at the rates that PyTorch's kernels reach. Those that broadcast a row or a
@@ -100,6 +102,7 @@ WIDE_MODULES: Mapping[str, Passes] = {
     "rotate": Passes(forward=19.5, backward=32.0, kernels=12.0),
     "loss": Passes(forward=3.73, backward=4.8, kernels=5.0),
     "join": Passes(forward=0.0, backward=2.5, kernels=1.0),
+    "softmax": Passes(forward=7.1, backward=6.8, kernels=4.0),
 }
 """The same under autocast, with weights and the residual stream in 32 bits; scores are written in 32 bits once
 more for the caller."""

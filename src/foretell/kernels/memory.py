@@ -37,9 +37,6 @@ CONTEXT_BYTES = 0.5 * 2**30
 """Driver context and loaded kernels of one process; some 0.5 GiB on data-centre GPUs (recalled)."""
 COMMUNICATOR_BYTES = 0.2 * 2**30
 """Buffers of one communicator: 24 channels of 4 MiB (NCCL_BUFFSIZE) to each of two neighbours."""
-WORKSPACE_BYTES = 0.25 * 2**30
-"""Workspaces that matrix and attention libraries keep allocated: 32 MiB for each of cuBLAS's streams and as
-much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond their tensors is 0.24 GiB."""
 ALLOCATOR_SHARE = 0.05
 """Reserved beyond allocated. Fused modules: 3 to 7 % in 30 runs of Megatron-LM on B200 that print both. Plain
 modules take and give back a tensor with every operation, and leave more holes: `plain_share` of the software,

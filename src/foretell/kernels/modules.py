@@ -38,6 +38,8 @@ SHIFTED = ("gemma", "gemma2", "gemma3", "gemma3_text")
 """Families whose norms multiply by one plus the weights, in 32 bits."""
 DROPOUT = ("gpt2",)
 """Families that train with dropout unless their config says otherwise."""
+CAPPED = ("gemma2",)
+"""Families whose scores are capped by a tanh in front of the loss."""
 COMPOSED = ("gelu_new", "gelu_fast")
 """Activations that are written as operations of their own."""
 
@@ -58,6 +60,8 @@ class Form:
     """Queries, keys and values are one linear layer."""
     composed: bool
     """The activation is written as operations of its own."""
+    capped: bool
+    """Scores are capped in front of the loss."""
     dropout: bool
     """Results of the parts, and attention's scores, are dropped at random."""
     wide: bool
@@ -82,6 +86,7 @@ def form_of(model: Model, plan: Plan, software: Software) -> Form | None:
         shifted=model.family in SHIFTED,
         joint=model.family in JOINT,
         composed=activation in COMPOSED,
+        capped=model.family in CAPPED,
         dropout=model.family in DROPOUT,
         wide=wide,
         fused=plan.fused,
@@ -112,6 +117,8 @@ def written_of(form: Form | None, software: Software) -> Written:
         rms=form.rms,
         composed=form.composed,
         dropout=form.dropout,
+        capped=form.capped,
+        padded=software.pads_vocabulary,
         casts_weights=form.wide,
         casts_inputs=form.wide and not form.fused,
         adapters="" if not form.frozen else "narrow" if form.narrow else "wide",
@@ -179,6 +186,8 @@ def _width(tensor: Saved, part: LayerGraph, form: Form) -> float | None:
     if role is SavedRole.HEAD_INPUT:
         # The norm's input, and what the scores are made of: two tensors.
         return 0.5 * (norm + (0.0 if form.frozen else 2.0))
+    if role is SavedRole.LOSS and form.capped:
+        return 12.0
     if tensor.core:
         return 5.0 if form.dropout else 6.0
     if role is SavedRole.UP and form.composed:

@@ -177,6 +177,8 @@ class Software:
     """Of these modules: when fused attention is given its mask as a tensor, and so computes every pair."""
     loss_wide: bool = False
     """Whether scores are widened to 32 bits for the loss though all weights are in 16."""
+    pads_vocabulary: bool = True
+    """Whether the vocabulary is filled up, so that products over it read whole loads."""
     clips: bool = False
     """Whether the norm of the gradients is taken and the gradients are scaled by it before every update."""
     host_kernel_s: Seconds = 0.0

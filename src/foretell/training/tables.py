@@ -118,6 +118,8 @@ class LateWeights:
     """Of the table, whose gradients come last."""
     layers: Array
     """How many layers there are."""
+    copies: Array
+    """Of a tied table, whose gradients are made twice and added up: weights of the further copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

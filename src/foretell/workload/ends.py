@@ -35,6 +35,7 @@ def norm_op(
         flop=5.0,
         back_flop=8.0,
         weights=norm_weights(kind, width) * repeats,
+        repeats=float(max(repeats, 1)),
         family="norm",
         role=role,
         region=region,

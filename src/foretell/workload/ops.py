@@ -283,6 +283,8 @@ class Pointwise:
     """What it does."""
     region: Region = Region.NONE
     """The part of the model that it belongs to."""
+    repeats: float = 1.0
+    """Equal operations that it stands for."""
     beside: OpRole = OpRole.OTHER
     """Of an adapter's sums, what the map does that the adapter stands beside."""
 

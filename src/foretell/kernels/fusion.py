@@ -24,7 +24,9 @@ class Passes:
     backward: float
     """The same, backward."""
     kernels: float = 1.0
-    """Kernels launched, forward; backward twice as many."""
+    """Kernels launched, forward."""
+    back: float = 2.0
+    """Kernels launched backward, over those forward."""
 
 
 FUSED: Mapping[str, Passes] = {
@@ -77,17 +79,18 @@ MODULES: Mapping[str, Passes] = {
     **PLAIN,
     "rms": Passes(forward=13.4, backward=20.1, kernels=8.0),
     "dropped": Passes(forward=1.9, backward=2.7, kernels=2.0),
-    "residual": Passes(forward=1.0, backward=1.4),
-    "act": Passes(forward=1.64, backward=1.76, kernels=2.0),
+    "residual": Passes(forward=1.0, backward=1.4, back=1.0),
+    "act": Passes(forward=1.64, backward=1.76, kernels=2.0, back=1.5),
     "composed": Passes(forward=9.0, backward=10.0, kernels=8.0),
     "rotate": Passes(forward=15.2, backward=25.0, kernels=10.0),
     "loss": Passes(forward=2.44, backward=4.8, kernels=4.0),
-    "join": Passes(forward=0.0, backward=1.3, kernels=1.0),
+    "join": Passes(forward=0.0, backward=1.3, back=1.0),
     "heads": Passes(forward=0.0, backward=1.0),
-    "cast": Passes(forward=1.35, backward=1.35),
+    "cast": Passes(forward=1.35, backward=1.35, back=1.0),
     "repeat": Passes(forward=1.0, backward=1.0),
     "cap": Passes(forward=1.0, backward=1.0, kernels=3.0),
     "softmax": Passes(forward=5.5, backward=5.25, kernels=4.0),
+    "routing": Passes(forward=12.9, backward=7.9, kernels=8.0),
 }
 """Modules of transformers in 16 bits (kernels/modules.py), by the kernels of a Llama layer on one H200, hidden
 4096: bytes as they are counted, at the rates that PyTorch's kernels reach. Those that broadcast a row or a
@@ -101,7 +104,7 @@ WIDE_MODULES: Mapping[str, Passes] = {
     "composed": Passes(forward=17.5, backward=18.0, kernels=9.0),
     "rotate": Passes(forward=19.5, backward=32.0, kernels=12.0),
     "loss": Passes(forward=3.73, backward=4.8, kernels=5.0),
-    "join": Passes(forward=0.0, backward=2.5, kernels=1.0),
+    "join": Passes(forward=0.0, backward=2.5, back=1.0),
     "softmax": Passes(forward=7.1, backward=6.8, kernels=4.0),
 }
 """The same under autocast, with weights and the residual stream in 32 bits; scores are written in 32 bits once

@@ -144,6 +144,7 @@ def _masked(op: Op, software: Software, form: Form) -> Op:
         op,
         pairs=np.where(masked, op.q_len * op.kv_len, op.pairs),
         kv_heads=np.where(masked, op.heads, op.kv_heads),
+        masked=np.where(masked, 1.0, 0.0),
     )
 
 

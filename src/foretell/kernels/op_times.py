@@ -107,6 +107,9 @@ def op_times(
         chosen = coefficients(stack.family, dtype, chip, plan, software)
         engine = engine_of(chip, dtype)
         engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
+        if stack.family == "grouped" and is_wide(plan, software):
+            # Autocast has no rule for grouped products: they run as the weights are.
+            engine = replace(engine, flop_per_s=engine_of(chip, "fp32").flop_per_s)
         engine = in_wide(engine, stack, chip, dtype)
         grounds[stack.family] = (chosen.evidence, spread_of(chosen))
         notes.append(chosen.note)
@@ -159,7 +162,7 @@ def _passes(
     apart = _passes_apart(plan, software)
     told = [(apart.get(kind) or passes(kind, plan.fused), back) for kind, back in stack.kinds]
     factor = [p.backward if backward else p.forward for p, backward in told]
-    kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
+    kernels = [p.kernels * (p.back if backward else 1.0) for p, backward in told]
     found = np.array(factor)[:, None], np.array(kernels)[:, None]
     if plan.fused and software.plain_where_cut and cut.any():
         plain = passes("loss", fused=False)

@@ -220,7 +220,7 @@ def _kind(op: Op, written: Written) -> str:
     """The kind of a pass over memory, as a framework writes it."""
     kind = kind_of(op)
     if kind == "norm" and written.modules and written.rms:
-        return "rms"
+        return "rms-frozen" if written.adapters else "rms"
     if kind == "act" and written.modules and written.composed:
         return "composed"
     return "dropped" if kind == "residual" and written.modules and written.dropout else kind
@@ -232,6 +232,7 @@ def _casts(maps: Sequence[Gemm], row: int, backward: bool, written: Written) -> 
     if not written.casts_weights or first.family == "grouped-gemm" or first.role is OpRole.ADAPTER:
         return []
     sizes = [op.k * op.n * op.groups for op in maps]
+    sizes += [op.n * op.groups for op in maps if op.bias]
     # What comes from a norm is in 32 bits, and so is a composed activation; other inputs are in 16.
     wide = (*ENTERING, OpRole.DOWN) if written.composed else ENTERING
     if written.casts_inputs and first.role in wide:

@@ -78,7 +78,8 @@ backward the gradients of each and their join. A kernel that has them in its epi
 MODULES: Mapping[str, Passes] = {
     **PLAIN,
     "rms": Passes(forward=13.4, backward=20.1, kernels=8.0),
-    "dropped": Passes(forward=1.9, backward=2.7, kernels=2.0),
+    "rms-frozen": Passes(forward=13.4, backward=18.2, kernels=8.0, back=1.6),
+    "dropped": Passes(forward=1.9, backward=2.7, kernels=2.0, back=1.0),
     "residual": Passes(forward=1.0, backward=1.4, back=1.0),
     "act": Passes(forward=1.64, backward=1.76, kernels=2.0, back=1.5),
     "composed": Passes(forward=9.0, backward=10.0, kernels=8.0),
@@ -98,17 +99,18 @@ column, or read heads behind a transposition, reach 1.2 to 2.7 of the 4.1 TB/s o
 WIDE_MODULES: Mapping[str, Passes] = {
     **MODULES,
     "rms": Passes(forward=10.2, backward=20.3, kernels=6.0),
+    "rms-frozen": Passes(forward=10.2, backward=18.4, kernels=6.0, back=1.6),
     "norm": Passes(forward=3.0, backward=6.8),
     "dropped": Passes(forward=3.4, backward=5.9, kernels=2.0),
     "residual": Passes(forward=2.5, backward=4.6),
-    "composed": Passes(forward=17.5, backward=18.0, kernels=9.0),
+    "composed": Passes(forward=23.6, backward=24.3, kernels=9.0),
     "rotate": Passes(forward=19.5, backward=32.0, kernels=12.0),
     "loss": Passes(forward=3.73, backward=4.8, kernels=5.0),
     "join": Passes(forward=0.0, backward=2.5, back=1.0),
     "softmax": Passes(forward=7.1, backward=6.8, kernels=4.0),
 }
 """The same under autocast, with weights and the residual stream in 32 bits; scores are written in 32 bits once
-more for the caller."""
+more for the caller. A composed activation mixes both widths, at the rate of casts."""
 COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
 """Rotary positions in complex numbers: to 32 bits, the product, back: 6 + 8 + 6 bytes for at least 4."""
 COMPOSED_NORM = Passes(forward=9.0, backward=14.0, kernels=7.0)

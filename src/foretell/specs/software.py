@@ -185,9 +185,12 @@ class Software:
     """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
     host_kernel_backward_s: Seconds = 0.0
     """What the host takes for each plain kernel of the backward pass, where `host_kernel_s` is given."""
-    host_checkpoint_s: Seconds = 0.0
-    """What the host takes besides for a layer whose activations are computed again, in each of both forward
-    passes."""
+    host_ahead: bool = False
+    """Whether the host runs ahead while the chip is busy with the head, so that less of its time shows in the
+    layers' backward pass: nothing reads a result in between."""
+    stops_early: bool = False
+    """Whether a layer that is computed again stops where nothing behind is kept: in front of the last product of
+    a dense feed-forward part."""
     host_tensor_s: Seconds = 0.0
     """What the host takes for each trained tensor to clip its gradient, and as much to update it."""
     loss: Literal["fused", "kernel", "plain"] = "fused"

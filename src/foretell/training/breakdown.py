@@ -258,7 +258,7 @@ def runs_of(plans: Plans, tables: Tables, rows: Rows) -> list[Run]:
     share = repeated_share(plans, float(layers.sum() / mu))
     found = [Run(phase="forward", counts=on_stage), Run(phase="backward", counts=on_stage)]
     if share:
-        found.append(Run(phase="recompute", counts=layers * share))
+        found.append(Run(phase="recompute", counts=layers * share, only=parts.rerun_ops))
     if float(plans.recompute[0]) == 3.0 and len(parts.again_ops):
         found.append(Run(phase="recompute", counts=layers, only=parts.again_ops))
     return found

@@ -48,6 +48,7 @@ from foretell.training.shapes import (
 )
 from foretell.workload.graph import Edge, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op
+from foretell.workload.roles import OpRole, Region
 
 Array = NDArray[np.float64]
 
@@ -93,6 +94,11 @@ class Parts:
     """Backward pass, without recomputation."""
     core_s: Array
     """Forward time of attention cores and scans that keep their inside: what selective recomputes."""
+    stop_s: tuple[Array, Array]
+    """Of a layer's forward time what computing it again leaves out, and what of it stretches when the clock
+    falls."""
+    rerun_ops: Array
+    """Share of each operation that computing whole layers again runs; (operations,)."""
     attention_s: tuple[Array, Array]
     """Forward and backward time of all attention cores; empty without context parallelism."""
     parameters: Array
@@ -247,6 +253,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
     flat = [op for part in ops for op in part]
     times = op_times(shapes.stacks, len(flat), chip, base, software, np.asarray(shape.tp) > 1.0)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
+    last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
     routed = spread * (software.host_dropped_s if base.capacity else software.host_routed_s)
@@ -266,6 +273,8 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
         backward=_pass(ops, times, slice(len(flat), None), backward_host_s),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
+        stop_s=tuple(_sum_parts(ops, t[: len(flat)] * last) for t in (times.seconds, times.clocked_s)),  # type: ignore[arg-type]
+        rerun_ops=1.0 - last[:, 0],
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
         trained=_sum_parts(ops, shapes.parameters * learns) if base.lora else parameters,
@@ -319,6 +328,11 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         notes=shapes.graph.notes,
         element_bytes=activation_bytes(base),
     )
+
+
+def _is_last(op: Op) -> bool:
+    """Whether nothing that a layer keeps stands behind an operation."""
+    return op.role is OpRole.DOWN and op.region is Region.FEED_FORWARD
 
 
 def _tensors(ops: tuple[tuple[Op, ...], ...], base: Plan, software: Software) -> Array:

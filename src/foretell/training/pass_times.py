@@ -14,7 +14,7 @@ from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.training.exchanges import tensor_launch_s
-from foretell.training.layer_costs import PassSeconds, beside_host
+from foretell.training.layer_costs import Parts, PassSeconds, beside_host
 from foretell.training.memory import LISTED, on_stages
 from foretell.training.tables import Tables, distinct, gather
 
@@ -119,7 +119,16 @@ def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array])
         return spent.host_s[shape] + more_s / speed
 
     both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
+    if tables.software.host_ahead:
+        both = both[0], np.maximum(both[1] - lead_s(parts, shape, both) * is_layer, 0.0)
     return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
+
+
+def lead_s(parts: Parts, shape: Index, host_s: tuple[Array, Array]) -> Array:
+    """Of what the chip takes for the head beyond the host, each layer's share; (combinations, 1)."""
+    chip_s = parts.forward.seconds[shape, -1] + parts.backward.seconds[shape, -1]
+    ahead = np.maximum(chip_s - host_s[0][:, -1] - host_s[1][:, -1], 0.0)
+    return np.asarray(ahead / max(len(parts.order), 1))[:, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +205,9 @@ def part_seconds(
     parts = spent.tables.parts
     slower = (spent.tables.pace / clock - 1.0)[:, None]
     forward, backward = spent.of(slower)
+    rerun = forward - (parts.stop_s[0][spent.shape] + slower * parts.stop_s[1][spent.shape])
     again = np.where(
-        mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0)
+        mode == 2.0, rerun * is_layer, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0)
     )
     if parts.again is not None:
         again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)

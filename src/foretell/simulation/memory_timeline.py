@@ -199,7 +199,7 @@ def _tensors(
         if stages.late is None
         else (
             late * float(stages.late.head[0, index]),
-            late * float((stages.late.table + stages.late.copies)[0, index]),
+            late * float(stages.late.last_weights(stages.trained)[0, index]),
         ),
         most_kept_bytes=float(limit),
     )

@@ -181,6 +181,9 @@ class Software:
     """Whether the vocabulary is filled up, so that products over it read whole loads."""
     clips: bool = False
     """Whether the norm of the gradients is taken and the gradients are scaled by it before every update."""
+    update_passes: Multiple = 1.0
+    """Time of the update over that of one fused kernel: PyTorch's foreach optimizers run one operation after the
+    other over all tensors."""
     host_kernel_s: Seconds = 0.0
     """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
     host_kernel_backward_s: Seconds = 0.0
@@ -220,6 +223,8 @@ class Software:
     """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
     tied_copies: Multiple = 0.0
     """Gradients of a tied table beside the one that is kept, when the backward pass comes to its end."""
+    update_copies: Multiple = 0.0
+    """Copies of all gradients that the update makes on its way, where no buffer holds them."""
     workspace_bytes: Annotated[float, Ge(0), Le(1e12)] = 0.25 * 2**30
     """Workspaces that matrix and attention libraries keep allocated: 32 MiB for each of cuBLAS's streams and as
     much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond their tensors is 0.24 GiB."""

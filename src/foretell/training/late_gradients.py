@@ -66,6 +66,7 @@ def late_weights(
         table=(counts[:, :, -2] * (parameters[:, -2] - tied)[:, None])[key],
         layers=np.maximum(layers.sum(axis=2), 1.0)[key],
         copies=(counts[:, :, -2] * (_copies(plans.base, software) * tied)[:, None])[key],
+        updated=software.update_copies,
     )
 
 
@@ -87,7 +88,7 @@ def fullest_moment(
             np.zeros_like(whole),
             bytes_each * (late.head + late.layer),
             whole - bytes_each * late.table,
-            whole + bytes_each * late.copies,
+            whole + bytes_each * late.more(whole / bytes_each),
         ]
     )
     activations = np.stack([kept, kept, kept / late.layers, np.zeros_like(kept)])

@@ -302,7 +302,8 @@ def clipped_update(
     tensors = on_stages(gather(tables.stages.counts, tables.pair), np.broadcast_to(tables.parts.tensors, (len(plans), len(tables.parts.tensors))))
     host_s = software.host_tensor_s * tensors / np.reshape(chip.host_speed, (-1, 1))
     clipped_s = clip_s(updated, chip, plans.base)
-    return beside_host(update_s, host_s) + beside_host(clipped_s, host_s)
+    updated_s = software.update_passes * update_s
+    return beside_host(updated_s, host_s) + beside_host(clipped_s, host_s)
 
 
 def offload_seconds(

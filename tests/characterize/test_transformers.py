@@ -58,12 +58,12 @@ def test_few_points_are_beyond_the_bar(every: Sequence[Point]) -> None:
 
 
 def test_passes_are_met_one_by_one(every: Sequence[Point]) -> None:
-    """Clipping and update are one leaf of the prediction."""
+    """Clipping, update and what stands still around them, with a millisecond for the batch and the loss."""
     errors = []
     for point in every:
         tree = point.told.breakdown
         if point.row["update_ms"] and not point.row["variant"] and tree is not None:
-            leaf = next(c for c in tree.children if c.name == "optimizer")
-            taken = float(point.row["clip_ms"]) + float(point.row["update_ms"])
-            errors.append(1e3 * leaf.value / taken - 1.0)
-    assert median(map(abs, errors)) <= 0.12
+            leaves = [c.value for c in tree.children if c.name in ("optimizer", "fixed")]
+            taken = 1.0 + float(point.row["clip_ms"]) + float(point.row["update_ms"])
+            errors.append(1e3 * sum(leaves) / taken - 1.0)
+    assert median(map(abs, errors)) <= 0.10

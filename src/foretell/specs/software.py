@@ -194,6 +194,8 @@ class Software:
     stops_early: bool = False
     """Whether a layer that is computed again stops where nothing behind is kept: in front of the last product of
     a dense feed-forward part."""
+    host_update_s: Seconds = 0.0
+    """What the host takes to clip gradients however many tensors there are, and as much to update."""
     host_tensor_s: Seconds = 0.0
     """What the host takes for each trained tensor to clip its gradient, and as much to update it."""
     loss: Literal["fused", "kernel", "plain"] = "fused"

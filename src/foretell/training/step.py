@@ -300,7 +300,8 @@ def clipped_update(
     software, chip = scenario.software, scenario.system.chip
     updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
     tensors = on_stages(gather(tables.stages.counts, tables.pair), np.broadcast_to(tables.parts.tensors, (len(plans), len(tables.parts.tensors))))
-    host_s = software.host_tensor_s * tensors / np.reshape(chip.host_speed, (-1, 1))
+    host_s = software.host_update_s + software.host_tensor_s * tensors
+    host_s = host_s / np.reshape(chip.host_speed, (-1, 1))
     clipped_s = clip_s(updated, chip, plans.base)
     updated_s = software.update_passes * update_s
     return beside_host(updated_s, host_s) + beside_host(clipped_s, host_s)

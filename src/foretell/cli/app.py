@@ -141,11 +141,11 @@ def make_app() -> App:
         help=_said("cost system", "A cluster: capital, years, hours, renting."),
     )
     cost.command(
-        "foretell.cli.cost_work:run",
+        "foretell.cli.cost:run",
         help=_said("cost run", "A training run: money, energy, carbon."),
     )
     cost.command(
-        "foretell.cli.cost_work:token",
+        "foretell.cli.cost:token",
         help=_said("cost token", "A million tokens: money, energy, carbon."),
     )
     app.command(cost)

@@ -13,6 +13,7 @@ from foretell.catalog import system as catalog_system
 from foretell.catalog import system_from_table
 from foretell.catalog.names import exists
 from foretell.errors import BadInput, Problem
+from foretell.specs.questions import every_field
 
 _COUNTED = re.compile(r"\s*[0-9]+\s*[xX\u00d7]\s*(\S.*)", re.DOTALL)
 """`512xH100`: a number of chips that names the system too."""
@@ -20,9 +21,19 @@ _PATHS = (".json", ".toml", ".csv", ".jsonl")
 NOT_A_NAME = "is no name of the catalogue; files are not read here"
 UNKNOWN = "(not known)"
 """A name that nothing has."""
-NAMED = ("model", "system", "name", "gpus", "arrivals")
+NAMED = tuple(
+    dict.fromkeys(
+        field.called
+        for field in every_field()
+        if field.flag.names_file == "maybe" and field.flag.kind != "names"
+    )
+)
 """Flags that the command line may take a path in."""
-LISTED = {"models": "model", "systems": "system"}
+LISTED = {
+    field.called: field.flag.lists.removesuffix("s")
+    for field in every_field()
+    if field.flag.kind == "names" and field.on("web")
+}
 """Flags that have several of them."""
 
 

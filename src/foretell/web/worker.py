@@ -106,8 +106,10 @@ def _besides(verb: str, given: Mapping[str, Any], limits: Limits) -> list[Proble
 def _answered(verb: str, flags: dict[str, Any], limits: Limits) -> Reply:
     """The verb's answer to flags that name nothing but what is known."""
     from foretell.inputs.question import as_texts
+    from foretell.specs.questions import arguments
     from foretell.web import answers, files
 
+    flags = arguments(verb, flags)
     if "set" in flags:
         flags["set"] = as_texts(flags["set"])
     if verb in files.FILES:

@@ -183,7 +183,7 @@ def our_scenario(workload: Workload, gpus: int) -> Scenario:
         gpus=gpus,
         global_batch=BATCH,
         seq_len=MODELS[workload.name].seq_len,
-        settings=(
+        set=(
             f"chip.matrix_flop_per_s.bf16={chip.matrix_flop_per_s:g}",
             f"chip.memory_bandwidth_bytes_per_s={chip.hbm_bytes_per_s:g}",
             f"chip.memory_bytes={chip.hbm_bytes:g}",

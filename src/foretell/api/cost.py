@@ -197,7 +197,7 @@ def _payment(
         price=price,
         region=question.region,
         name=name,
-        listed=question.prices if price is None else "",
+        listed=str(question.prices) if price is None else "",
     )
     return figures, paying, seen
 

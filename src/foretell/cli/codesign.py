@@ -9,7 +9,7 @@ from foretell.cli.flags import Json, Plot
 from foretell.cli.output import write_json
 from foretell.cli.plots import plot_file
 from foretell.cli.sweep import Folder, watched
-from foretell.specs.questions.studies import CodesignQuestion
+from foretell.specs.questions.sweep import CodesignQuestion
 
 if TYPE_CHECKING:
     from foretell.studies.sweep.codesign import Codesign

@@ -112,7 +112,7 @@ def _parameters(record: Any) -> list[inspect.Parameter]:
 def _parameter(field: Field, optional: bool) -> inspect.Parameter:
     """One flag; `optional`: something else may say what it would."""
     flag = field.flag
-    kind = inspect.Parameter.KEYWORD_ONLY
+    kind: Any = inspect.Parameter.KEYWORD_ONLY
     if flag.kind == "names":
         kind = inspect.Parameter.VAR_POSITIONAL
     elif field.positional:
@@ -120,12 +120,12 @@ def _parameter(field: Field, optional: bool) -> inspect.Parameter:
         if flag.bare:
             kind = inspect.Parameter.POSITIONAL_ONLY
     required = field.required and not optional
-    default = inspect.Parameter.empty
+    default: Any = inspect.Parameter.empty
     if not required and flag.kind != "names":
         default = None if optional else _shown(field.default)
     name = f"{field.name}_" if field.name == "import" else field.name
-    about = _about(field, optional)
-    hint = Annotated[_hint(flag.kind, default), about]
+    typed: Any = Annotated
+    hint = typed[_hint(flag.kind, default), _about(field, optional)]
     return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
@@ -145,8 +145,8 @@ def _about(field: Field, optional: bool) -> Parameter:
         told["converter"] = names.model_given
     if flag.kind in ("settings", "texts") or field.default is False:
         told["negative"] = ""
-    if field.required or not field.default or flag.kind == "switch":
-        told["show_default"] = field.default == 0 and not isinstance(field.default, bool)
+    if not _is_number(field.default) and not (field.default and isinstance(field.default, str)):
+        told["show_default"] = False
     return Parameter(**told)
 
 
@@ -168,8 +168,8 @@ def _hint(kind: str, default: Any) -> Any:
 
 def _shown(default: Any) -> Any:
     """A default as it would be typed."""
-    return (
-        str(default)
-        if isinstance(default, int | float) and not isinstance(default, bool)
-        else default
-    )
+    return str(default) if _is_number(default) else default
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,7 +7,7 @@ from foretell.cli.codesign import check_plot, told
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.output import write_json
 from foretell.cli.sweep import watched
-from foretell.specs.questions.studies import OptimiseQuestion
+from foretell.specs.questions.sweep import OptimiseQuestion
 
 INTERRUPTED = 130
 """Exit code after an interrupt, as a shell has it; what was found so far is shown."""

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
+from foretell.cli.app import said
 from foretell.cli.command import Edges, Given, command, number, parameter
 from foretell.cli.flags import Json, Processes
 from foretell.cli.output import write_json
 from foretell.specs.questions.flags import flag_of
-from foretell.specs.questions.studies import Runner, SweepQuestion
+from foretell.specs.questions.sweep import Runner, SweepQuestion
 
 if TYPE_CHECKING:
     from foretell.studies.sweep.run import SweepStatus
@@ -168,3 +169,21 @@ def watched(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
     bar = Console(stderr=True).status(verb)
     with bar:
         yield report
+
+
+def _verbs() -> App:
+    """`sweep STUDY`, and what is asked of a folder with results."""
+    made = App(name="sweep")
+    made.default(sweep)
+    made.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
+    made.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
+    made.command("foretell.cli.codesign:front", help="The points that no other beats.")
+    made.command(
+        "foretell.cli.sweep:export",
+        help=said("sweep export", "The results as one file, or by SQL."),
+    )
+    made.command("foretell.cli.sweep:plot", help=said("sweep plot", "The results as a figure."))
+    return made
+
+
+verbs = _verbs()

@@ -60,7 +60,7 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     dies = dies_apart(system)
     if dies > 1 and system.design is not None:
         system, gpus = system_of_packages(system, build(system.design).chip), np.ceil(gpus / dies)
-    rents = _rents(system, rent, question.prices)
+    rents = _rents(system, rent, str(question.prices))
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
     name = question.system if isinstance(question.system, str) else ""
     asked = OwnQuestion(system=system, gpus=gpus, name=name, node_watts=_watts(question))

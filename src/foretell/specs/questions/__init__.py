@@ -2,7 +2,7 @@
 
 flags.py     what a field is on every surface
 common.py    fields that several questions share
-training.py, serving.py, cost.py, network.py, compare.py, studies.py   the questions
+training.py, serving.py, cost.py, network.py, compare.py, studies.py, sweep.py   the questions
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,9 +32,9 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "sensitivity": "studies.SensitivityQuestion",
         "scaling": "studies.ScalingQuestion",
         "compare": "compare.CompareQuestion",
-        "sweep": "studies.SweepQuestion",
-        "codesign": "studies.CodesignQuestion",
-        "optimise": "studies.OptimiseQuestion",
+        "sweep": "sweep.SweepQuestion",
+        "codesign": "sweep.CodesignQuestion",
+        "optimise": "sweep.OptimiseQuestion",
     }
 )
 """Verb -> its question, by module and name: one question alone is loaded for a command."""

@@ -101,9 +101,13 @@ class Field:
         )
 
 
-@lru_cache(maxsize=64)
-def fields_of(record: type) -> tuple[Field, ...]:
+def fields_of(record: Any) -> tuple[Field, ...]:
     """The fields of a question, in its order."""
+    return _fields(record)
+
+
+@lru_cache(maxsize=64)
+def _fields(record: type) -> tuple[Field, ...]:
     return tuple(
         Field(
             name=field.name,

@@ -14,7 +14,7 @@ import numpy as np
 from foretell.errors import BadInput, Problem, unknown
 from foretell.records import Told, dataclass
 from foretell.specs.questions.flags import asks
-from foretell.specs.questions.studies import CodesignQuestion
+from foretell.specs.questions.sweep import CodesignQuestion
 from foretell.specs.study import Study
 from foretell.studies.points import point_count
 from foretell.studies.study_file import read_study

@@ -16,7 +16,7 @@ import numpy as np
 from foretell.errors import BadInput, Problem
 from foretell.records import Told
 from foretell.specs.questions.flags import asks
-from foretell.specs.questions.studies import OptimiseQuestion
+from foretell.specs.questions.sweep import OptimiseQuestion
 from foretell.specs.study import Study
 from foretell.studies.points import Column
 from foretell.studies.study_file import read_study

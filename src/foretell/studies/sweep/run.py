@@ -10,7 +10,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.specs.questions.flags import asks
-from foretell.specs.questions.studies import SweepQuestion
+from foretell.specs.questions.sweep import SweepQuestion
 from foretell.specs.study import Study
 from foretell.studies.points import point_count
 from foretell.studies.study_file import read_study

@@ -15,7 +15,7 @@ from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
-from foretell.inputs.question import as_texts, ask, collect, of_system
+from foretell.inputs.question import ask, collect, of_system, settings_of
 from foretell.interop.launch import Written
 from foretell.network.assumptions import network_said
 from foretell.network.library_catalog import inner_tiers
@@ -114,7 +114,7 @@ def play_of(
 
 def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     """The question, and whether its layout was given; every problem of the load is reported at once."""
-    problems, settings = load_problems(asked), as_texts(asked.set)
+    problems, settings = load_problems(asked), settings_of(asked)
     plan, engine = asked.plan, asked.engine or DEFAULT_ENGINE
     problems += [
         Problem(path="--set", value=text, message="has no effect on serving: use --plan")

@@ -119,9 +119,8 @@ def _parameter(field: Field, optional: bool) -> inspect.Parameter:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         if flag.bare:
             kind = inspect.Parameter.POSITIONAL_ONLY
-    required = field.required and not optional
     default: Any = inspect.Parameter.empty
-    if not required and flag.kind != "names":
+    if flag.kind != "names" and not (field.needed and not optional):
         default = None if optional else _shown(field.default)
     name = f"{field.name}_" if field.name == "import" else field.name
     typed: Any = Annotated

@@ -20,7 +20,7 @@ from foretell.specs.model import Model
 from foretell.specs.plan import Plan, PrecisionName, parse_plan, plan_problems
 from foretell.specs.prices import Prices
 from foretell.specs.questions.common import Settings as Settings
-from foretell.specs.questions.flags import asks
+from foretell.specs.questions.flags import asks, fields_of
 from foretell.specs.questions.training import StepQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -50,7 +50,7 @@ def scenario_of(question: StepQuestion) -> Scenario:
     """A scenario; every problem of every argument, the plan's words included, is reported at once."""
     gpus, target_len, system = question.gpus, question.target_len, question.system
     problems: list[Problem] = []
-    chosen = collect(lambda: parse_settings(as_texts(question.set)), problems) or ()
+    chosen = collect(lambda: parse_settings(settings_of(question)), problems) or ()
     count, named = _gpus(gpus, problems)
     if system is not None and named is not None and system != named:
         problems.append(
@@ -352,3 +352,13 @@ def as_texts(settings: Settings) -> tuple[str, ...]:
     if isinstance(settings, Mapping):
         return tuple(f"{path}={value}" for path, value in settings.items())
     return tuple(settings)
+
+
+def settings_of(question: Any) -> tuple[str, ...]:
+    """Everything that a question sets by hand: `set`, and fields that are short names of a path."""
+    short = [
+        f"{field.flag.sets}={value}"
+        for field in fields_of(type(question))
+        if field.flag.sets and (value := getattr(question, field.name)) is not None
+    ]
+    return (*as_texts(question.set), *short)

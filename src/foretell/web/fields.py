@@ -62,7 +62,7 @@ def body_model(verb: str, record: Any, more: Mapping[str, Any] | None = None) ->
 def _field(field: asked.Field) -> Any:
     """Type and default of a field in JSON."""
     kind, said = KINDS[field.flag.kind], _said(field)
-    if field.required:
+    if field.needed:
         return kind, Field(description=said)
     return kind | None, Field(default=None, description=said)
 

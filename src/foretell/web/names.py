@@ -21,6 +21,13 @@ _PATHS = (".json", ".toml", ".csv", ".jsonl")
 NOT_A_NAME = "is no name of the catalogue; files are not read here"
 UNKNOWN = "(not known)"
 """A name that nothing has."""
+FILES = {
+    field.called
+    for field in every_field()
+    if field.flag.names_file == "always" and not field.flag.inline
+}
+"""Flags that name a file and nothing else: no question has them, nor what stands in one."""
+NAMES_A_FILE = "names a file; files are not read here"
 NAMED = tuple(
     dict.fromkeys(
         field.called
@@ -94,6 +101,8 @@ def path_of(path: str, name: str, within: str) -> str:
 def checked(name: str, value: Any) -> None:
     """Raise BadInput where a flag has no name of the catalogue, nor an object that describes one."""
     match name:
+        case _ if name in FILES:
+            raise BadInput([Problem(path=name, value=value, message=NAMES_A_FILE)])
         case "model":
             _check_model(value)
         case "system":
@@ -104,7 +113,7 @@ def checked(name: str, value: Any) -> None:
             named = _COUNTED.fullmatch(value) if isinstance(value, str) else None
             if named:
                 _check_name("gpus", named[1].strip(), ("system", "chip"))
-        case _:  # arrivals of requests: a kind, or a file
+        case "arrivals":  # of requests: a kind, or a file
             if str(value).lower().endswith(_PATHS):
                 raise _refused(name, value)
 
@@ -149,12 +158,11 @@ def _swept(text: str) -> list[Problem]:
     field, _, values = text.partition("=")
     name = field.strip().removeprefix("--").replace("-", "_")
     problems: list[Problem] = []
-    if name in NAMED:
-        for value in values.split(","):
-            try:
-                checked(name, value.strip())
-            except BadInput as error:
-                problems += [replace(p, path=f"sweep.{name}") for p in error.problems]
+    for value in values.split(","):
+        try:
+            checked(name, value.strip())
+        except BadInput as error:
+            problems += [replace(p, path=f"sweep.{name}") for p in error.problems]
     return problems
 
 

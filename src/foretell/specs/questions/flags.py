@@ -52,6 +52,8 @@ class Flag:
     """Whether it may name a file, to read or to write. The web refuses such files wherever they are named."""
     most: float | None = None
     """Largest number that a server answers for; the command line and Python have no such limit."""
+    sets: str = ""
+    """The `--set` path that it is a short name of, of a model, a system or a job; empty: none."""
     names: tuple[str, ...] = ()
     """What it is called outside of Python, where that is not the field's name; the first one counts."""
     without: Mapping[Surface, str] = dataclasses.field(default_factory=dict)
@@ -88,6 +90,11 @@ class Field:
     def required(self) -> bool:
         """Whether a question must have it."""
         return self.default is dataclasses.MISSING
+
+    @property
+    def needed(self) -> bool:
+        """Whether the command line and the web insist on it; of several names, the function does."""
+        return self.required and self.flag.kind != "names"
 
     def on(self, surface: Surface) -> bool:
         """Whether a surface offers it; the web offers nothing that is a file alone."""

@@ -159,6 +159,7 @@ def asks(record: Callable[P, Q]) -> Callable[[Callable[[Q], R]], Callable[P, R]]
             return answer(record(*given, **named))
 
         made: Any = ask
+        made.question = record
         made.__signature__ = _signature(record, answer.__annotations__.get("return"))
         return ask
 

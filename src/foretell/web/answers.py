@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foretell.errors import BadInput, Problem, unknown
+from foretell.specs.questions import arguments
+from foretell.specs.questions.flags import fields_of
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
 from foretell.web.studies import check_counts, check_points, safe_study
 
@@ -208,14 +210,21 @@ def _cost(ask: Callable[[Any], Any], question: Callable[..., Any], given: Given)
     if not sweep:
         answer: Answer = ask(asked).to_dict()
         return answer
-    flags = [name for name in asked.__dataclass_fields__ if name != "set"]
+    flags = [field.name for field in fields_of(type(asked)) if field.name != "set"]
     rows = len(combinations(parse_sweeps(sweep, flags)))
     if rows > MOST_ROWS:
         raise TooMuch([too_much("sweep", rows, f"at most {MOST_ROWS} rows")])
     return swept(ask, asked, sweep)
 
 
-VERBS: Mapping[str, Callable[[Given, Limits], Answer]] = {
+def _by_argument(
+    verb: str, answer: Callable[[Given, Limits], Answer]
+) -> Callable[[Given, Limits], Answer]:
+    """The same of fields under the names that the web has for them."""
+    return lambda given, limits: answer(arguments(verb, given), limits)
+
+
+_ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "estimate": estimate,
     "search": search,
     "explain": explain,
@@ -236,4 +245,5 @@ VERBS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "cost run": cost_run,
     "cost token": cost_token,
 }
+VERBS = {verb: _by_argument(verb, answer) for verb, answer in _ANSWERS.items()}
 """Verbs that are asked by POST, as the command line spells them."""

@@ -7,6 +7,7 @@ and `asdict`, and to `pickle`, a record is what the standard library's decorator
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,6 +25,39 @@ else:
         if not (frozen and kw_only):
             raise TypeError("a record is frozen and keyword-only: else use dataclasses")
         return _record if slots else _slotless
+
+
+def as_json(
+    *names: str, more: tuple[str, ...] = (), without: tuple[str, ...] = ()
+) -> Callable[[Any], dict[str, Any]]:
+    """A `to_dict` from the fields of a record: `names`, else all but those `without`, and `more` after them.
+
+    Names are of fields or of properties. Records within have their own `to_dict`, or their fields.
+    """
+
+    def to_dict(self: Any) -> dict[str, Any]:
+        """The same as JSON."""
+        of_fields = (field.name for field in dataclasses.fields(self) if field.name not in without)
+        return {name: plain(getattr(self, name)) for name in (*(names or of_fields), *more)}
+
+    return to_dict
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: records and mappings as tables, tuples as lists, keys as texts."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    return value
 
 
 class Told:

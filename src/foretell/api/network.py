@@ -24,7 +24,7 @@ from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
 from foretell.network.topologies import unknown
 from foretell.network.topologies.sharing import shared_taper
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.network import NetworkQuestion
 from foretell.specs.system import Network, System
@@ -75,9 +75,7 @@ class CollectiveAnswer:
     intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     """p50 and p90 of the time and of both bandwidths, by what the fabric's times stand on."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

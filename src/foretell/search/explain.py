@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foretell.kernels.fusion import kind_of
 from foretell.kernels.op_times import traffic_factor
 from foretell.kernels.power import chip_power
-from foretell.records import Told
+from foretell.records import Told, as_json
 from foretell.search.search import rank
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -81,9 +81,7 @@ class Share:
     bound_elasticity: float | None = None
     """d ln(seconds) / d ln(that number)."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +111,7 @@ class OpShare:
     moved_bytes: float
     """What one run moves through the device memory, as its kernels are fused."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +125,7 @@ class Capacity:
     step_ratio: float
     """Its step over that of the best plan now."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

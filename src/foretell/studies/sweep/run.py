@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.records import as_json
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import SweepQuestion
 from foretell.specs.study import Study
@@ -70,9 +71,7 @@ class SweepStatus:
     limits: Mapping[str, float]
     """Columns and the largest value that will do."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {**asdict(self), "corrupt": list(self.corrupt)}
+    to_dict = as_json()
 
 
 @asks(SweepQuestion)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import foretell
 from foretell.sharding.pipeline import stages_of
-from foretell.simulation.answer import held_bytes, played_step, rank_stride
 from foretell.simulation.program import Message, Pass
 from foretell.simulation.programs import WAITS_EACH_PASS, Laid, held_cores, lay_out, runs_ahead
 from foretell.simulation.programs.dealing import contents_of
+from foretell.simulation.step import held_bytes, played_step, rank_stride
 from foretell.simulation.streams import play_step
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.scenario import Scenario

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foretell
+from foretell.api.answers import Estimate, estimate_answer
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.simulation.answer import with_step
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate
 from foretell.training.answer import answer_of, fits
 from foretell.uncertainty.intervals import (
     SURE,
@@ -89,7 +89,8 @@ def test_a_draw_stays_below_the_limit() -> None:
 
 def answer(name: str = "dense", **plan: object) -> Estimate:
     scenario = make_scenario(name, gpus=4, batch=16)
-    return answer_of(scenario, Plan(**({"tp": 2, "dp": 2, "sp": True} | plan)), chosen=False)  # type: ignore[arg-type]
+    words = Plan(**({"tp": 2, "dp": 2, "sp": True} | plan))  # type: ignore[arg-type]
+    return estimate_answer(answer_of(scenario, words, chosen=False))
 
 
 @pytest.mark.parametrize("name", sorted(STACKS))
@@ -120,7 +121,7 @@ def test_energy_follows_the_time_by_its_base_alone() -> None:
 
 def test_a_played_step_keeps_its_relative_interval() -> None:
     found = answer()
-    played = with_step(found, 1.25 * found.step_s)
+    played = estimate_answer(with_step(found, 1.25 * found.step_s))
     for key, ends in found.intervals["step_s"].items():
         assert played.intervals["step_s"][key] == pytest.approx([1.25 * end for end in ends])
         rates = found.intervals["tokens_per_s"][key]

@@ -10,7 +10,7 @@ from foretell.catalog import system as catalog_system
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken
 from foretell.specs.plan import Plan, batch_of, parse_plan
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.step import evaluate
@@ -36,7 +36,7 @@ def scenario_of(name: str = "dense") -> Scenario:
     return replace(scenario, system=replace(scenario.system, chip=chip))
 
 
-def answer(words: str, name: str = "dense") -> Estimate:
+def answer(words: str, name: str = "dense") -> StepEstimate:
     """The answer for one plan."""
     scenario = scenario_of(name)
     plan = parse_plan(words, 16)
@@ -44,7 +44,7 @@ def answer(words: str, name: str = "dense") -> Estimate:
     return answer_of(scenario, plan, chosen=False)
 
 
-def shares(result: Estimate) -> dict[str, float]:
+def shares(result: StepEstimate) -> dict[str, float]:
     """Seconds by name."""
     assert result.breakdown is not None
     return {child.name: child.value for child in result.breakdown.children}

@@ -2,9 +2,9 @@
 
 A part of a model that the common records lack is one new file in `workload/blocks/`, or in a package
 of one's own that names it under the entry point `foretell.blocks`. The file has a frozen record that
-inherits from one of the four roles below; nothing else changes. `workload/blocks/README.md` shows it.
+inherits from one of the four below; nothing else changes. `workload/blocks/README.md` shows it.
 
-Here are the roles alone: `workload.blocks.block_kinds` finds the blocks of a role by their `kind`.
+These four are all that the core knows: `workload.blocks.block_kinds` finds the blocks by their `kind`.
 """
 
 from typing import Any, ClassVar

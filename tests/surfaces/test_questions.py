@@ -151,7 +151,11 @@ def test_a_name_has_one_limit_everywhere() -> None:
 def test_a_short_name_of_a_path_is_none_of_a_plan() -> None:
     """Words of a plan are its short names."""
     for field in every_field():
-        assert not field.flag.sets or field.flag.sets.split(".")[0] in {*ROOTS} - {"plan", "prices"}
+        assert not field.flag.sets or field.flag.sets.split(".")[0] in {*ROOTS} - {
+            "plan",
+            "prices",
+            "software",
+        }
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell import units
+from foretell.api.answers import ServeAnswer, serve_answer
 from foretell.api.exports import export_deployment
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
@@ -39,7 +40,7 @@ from foretell.specs.questions.serving import (
     ServingQuestion,
 )
 from foretell.specs.scenario import Scenario
-from foretell.specs.served import Served
+from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
 
 DEFAULT_ENGINE = "vllm"
@@ -53,7 +54,7 @@ LARGEST = 1e7
 
 
 @asks(ServingQuestion)
-def serve(question: ServingQuestion) -> Served:
+def serve(question: ServingQuestion) -> ServeAnswer:
     """One deployment under one load; the best layout where no plan is given.
 
     `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` plays
@@ -65,8 +66,8 @@ def serve(question: ServingQuestion) -> Served:
     options = options_of(question)
     asked, given = question_of(question)
     if options is not None:
-        return play_of(asked, given, options, question.progress)
-    return closed_form(asked, given)
+        return serve_answer(play_of(asked, given, options, question.progress))
+    return serve_answer(closed_form(asked, given))
 
 
 def options_of(question: ServingQuestion) -> dict[str, Any] | None:
@@ -85,7 +86,7 @@ def options_of(question: ServingQuestion) -> dict[str, Any] | None:
     return {**more, **{named.get(name, name): value for name, value in given.items()}}
 
 
-def closed_form(question: ServeQuestion, given: bool) -> Served:
+def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
     """The deployment asked for, or the best one."""
     if given:
         return serve_one(question)
@@ -99,7 +100,7 @@ def play_of(
     given: bool,
     options: Mapping[str, Any],
     progress: Callable[[int, int], None] | None,
-) -> Served:
+) -> ServiceEstimate:
     """The same with latencies of played requests; a layout that was not given is the closed form's best."""
     how, trace = read_play(options, question)
     if not given and how.prefill is not None:
@@ -120,6 +121,11 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         Problem(path="--set", value=text, message="has no effect on serving: use --plan")
         for text in settings
         if text.split(".", 1)[0].strip() in ("plan", "job")
+    ]
+    problems += [
+        Problem(path="--set", value=text, message="has no effect on serving: use --engine")
+        for text in settings
+        if text.split(".", 1)[0].strip() == "software"
     ]
     try:
         scenario = ask(asked.model, system=asked.system, gpus=asked.gpus, set=settings)
@@ -212,7 +218,7 @@ def names_layout(plan: str) -> bool:
     return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
 
 
-def launch_command(tool: str, found: Served, asked: LoadQuestion) -> Written:
+def launch_command(tool: str, found: ServiceEstimate, asked: LoadQuestion) -> Written:
     """The command that starts one instance of an answered deployment."""
     question = _asked_again(part(ServiceQuestion, asked), found.plan)
     return export_deployment(question, tool)

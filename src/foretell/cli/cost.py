@@ -7,7 +7,7 @@ from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
-from foretell.specs.cost import CostAnswer
+from foretell.economics.answer import CostAnswer
 from foretell.specs.questions.cost import (
     PackageQuestion,
     RunQuestion,

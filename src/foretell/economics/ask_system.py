@@ -12,6 +12,7 @@ from foretell.catalog.dies import dies_apart, system_of_packages
 from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import TERMS, price
+from foretell.economics.answer import CostAnswer
 from foretell.economics.cases import Case, drivers, finished, spread
 from foretell.economics.cluster import (
     Bought,
@@ -28,7 +29,7 @@ from foretell.inputs.overrides import Setting, apply_settings, parse_settings
 from foretell.inputs.question import as_texts, designed
 from foretell.network.topologies import unknown
 from foretell.specs._base import Num
-from foretell.specs.cost import CostAnswer, Figure
+from foretell.specs.cost import Figure
 from foretell.specs.questions.cost import SystemQuestion as SystemQuestion
 from foretell.specs.system import System
 

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.optimizer import held_bytes
-from foretell.kernels.software import software
 from foretell.records import dataclass
 from foretell.sharding.recompute import wide
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan
+from foretell.specs.software import Software
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.roles import SavedRole
 
@@ -42,7 +42,7 @@ WORKSPACE_BYTES = 0.25 * 2**30
 much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond their tensors is 0.24 GiB."""
 ALLOCATOR_SHARE = 0.05
 """Reserved beyond allocated. Fused modules: 3 to 7 % in 30 runs of Megatron-LM on B200 that print both. Plain
-modules take and give back a tensor with every operation, and leave more holes: `plain_share` in software.py,
+modules take and give back a tensor with every operation, and leave more holes: `plain_share` of the software,
 for nanotron what 971 of its runs on H100 reserve."""
 CLOSE_SHARE = 0.9
 """Above this share of the chip's memory the answer is too close to call."""
@@ -144,9 +144,9 @@ def weight_bytes(plan: Plan) -> tuple[float, float, float]:
     return DTYPE_BYTES[plan.weights], DTYPE_BYTES[plan.gradients], held_bytes(plan)
 
 
-def allocator_share(plan: Plan) -> float:
+def allocator_share(plan: Plan, software: Software) -> float:
     """What the allocator reserves beyond what tensors take, as a share of that."""
-    return ALLOCATOR_SHARE if plan.fused else software(plan.framework).plain_share
+    return ALLOCATOR_SHARE if plan.fused else software.plain_share
 
 
 def framework_bytes(groups: Num) -> Array:

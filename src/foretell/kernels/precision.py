@@ -16,11 +16,10 @@ chip's units take it transposed (Blackwell, scaled by tensor).
 
 from collections.abc import Mapping
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.calls import kept_high
 from foretell.kernels.families.base import DTYPES
-from foretell.kernels.software import software
 from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.software import Software
 from foretell.workload.graph import Saved
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import ATTENTIONS, SavedRole
@@ -48,16 +47,11 @@ def plain_format(plan: Plan) -> str:
     return plan.precision if plan.precision in ("fp16", *WIDE_PRECISIONS) else "bf16"
 
 
-def cast_passes(plan: Plan) -> float:
+def cast_passes(plan: Plan, software: Software) -> float:
     """Traffic of a cast over one read of 16 bits and one write of the format."""
     by_row = plan.precision == "fp8" and plan.scaling == "row"
-    anew = plan.precision == "fp8" and plan.scaling == "tensor" and casts_anew(plan)
+    anew = plan.precision == "fp8" and plan.scaling == "tensor" and software.casts_anew
     return ROW_CAST_PASSES if by_row or anew or plan.precision == "nvfp4" else CAST_PASSES
-
-
-def casts_anew(plan: Plan) -> bool:
-    """Whether the framework finds scales, and casts weights, for every use."""
-    return framework(plan.framework).casts_anew
 
 
 def is_narrow(op: Op) -> bool:
@@ -70,10 +64,10 @@ def is_linear(op: Op) -> bool:
     return isinstance(op, Gemm) and op.family != "grouped-gemm"
 
 
-def copy_bytes(plan: Plan, architecture: str) -> float:
+def copy_bytes(plan: Plan, software: Software, architecture: str) -> float:
     """Bytes per weight of a linear layer of the copies in the format, beside the working weights."""
     name = linear_format(plan)
-    if name is None or not software(plan.framework).narrow:
+    if name is None or not software.narrow:
         return 0.0
     either = plan.precision == "fp8" and plan.scaling == "tensor" and architecture in EITHER_WAY
     copies = 1.0 if either else 2.0
@@ -82,7 +76,7 @@ def copy_bytes(plan: Plan, architecture: str) -> float:
     return copies * DTYPES[name].weight_bytes
 
 
-def kept_width(tensor: Saved, plan: Plan) -> float:
+def kept_width(tensor: Saved, plan: Plan, software: Software) -> float:
     """Bytes per element of a saved tensor.
 
     What fused kernels compute again is not kept; inputs of linear layers are kept as their products read
@@ -91,7 +85,7 @@ def kept_width(tensor: Saved, plan: Plan) -> float:
     own, name = tensor.bytes_per_element or activation_bytes(plan), linear_format(plan)
     if tensor.fused_away and plan.fused:
         return 0.0
-    if name is None or not software(plan.framework).narrow:
+    if name is None or not software.narrow:
         return own
     narrow = DTYPES[name].activation_bytes
     if plan.flash and tensor.role is SavedRole.RESULT and tensor.region in ATTENTIONS:

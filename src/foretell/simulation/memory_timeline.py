@@ -17,7 +17,6 @@ from foretell.kernels.memory import (
     weight_bytes,
 )
 from foretell.kernels.precision import kept_width
-from foretell.kernels.software import software
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.schedules.rules import pipe_of
@@ -41,6 +40,7 @@ from foretell.simulation.reservation import reserved_bytes
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
 from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.training.data_parallel import shares_of
 from foretell.training.late_gradients import is_late
 from foretell.training.memory import LISTED, gathered_copies, gathered_weights, held_weights
@@ -121,7 +121,7 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
             layers = tuple(tuple(p for p in chunk if p < kinds) for chunk in contents[rank])
             tensors = _tensors(plan, plans, tables, rows, stages, layers, rank, index)
             tensors = _with_update(scenario, plans, tables, stages, tensors, index)
-            found = _stage_line(plans, rows, step, tensors, rank, index, tail_s)
+            found = _stage_line(plans, scenario.software, rows, step, tensors, rank, index, tail_s)
             line = replace(found.line, moments_s=stretch * found.line.moments_s)
             lines.append(replace(found, line=line))
     return StepMemory(
@@ -212,7 +212,7 @@ def _with_update(
     index: int,
 ) -> RankTensors:
     """The same with what an update gathers apart from the weights, where it stays until the next passes."""
-    if not software(plans.base.framework).gathered_stay:
+    if not scenario.software.gathered_stay:
         return tensors
     shares = shares_of(plans, tables, stages, pipe_of(scenario, plans).micro_batches)
     weights = float(held_weights(scenario, plans, stages, shares)[0, index])
@@ -258,19 +258,20 @@ def _layer(
     kept = {}
     for place, tensor in enumerate(parts.saved[kind]):
         dropped = float(tensor.core) if mode == 1.0 else dropped_share(tensor, modules)
-        size = (1.0 - dropped) * _size(tensor, plan)
+        size = (1.0 - dropped) * _size(tensor, plan, tables.software)
         if size > 0.0:
             kept[Tensor(GROUPS.get(tensor.region, ENTRIES), tensor.name, place)] = size
     return LayerTensors(kept=kept, passing_bytes=whole - sum(kept.values()) + gradient)
 
 
-def _size(tensor: Saved, plan: Plan) -> float:
+def _size(tensor: Saved, plan: Plan, software: Software) -> float:
     """Bytes of a tensor on one rank."""
-    return float(np.ravel(tensor.elements)[0]) * kept_width(tensor, plan)
+    return float(np.ravel(tensor.elements)[0]) * kept_width(tensor, plan, software)
 
 
 def _stage_line(
     plans: Plans,
+    software: Software,
     rows: Rows,
     step: Timeline,
     tensors: RankTensors,
@@ -290,7 +291,7 @@ def _stage_line(
         kept_at_peak=_kept_at(found, line.peak[1]),
         reserved_bytes=reserved_bytes(step.tasks[rank], tensors)
         if np.isinf(tensors.most_kept_bytes)
-        else (1.0 + allocator_share(plans.base)) * line.peak[0],
+        else (1.0 + allocator_share(plans.base, software)) * line.peak[0],
         framework_bytes=float(framework_bytes(sum(float(each[0] > 1) for each in used))),
         closed_bytes=float(rows.memory.allocated[0, index]),
     )

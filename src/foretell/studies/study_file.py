@@ -15,8 +15,9 @@ from foretell.catalog.models import find_model
 from foretell.catalog.names import exists
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import ROOTS
+from foretell.inputs.software import checked_plan
 from foretell.interop.user_files import is_there, user_file
-from foretell.specs.plan import named_fields, parse_plan
+from foretell.specs.plan import named_fields
 from foretell.specs.study import (
     BEST,
     Axis,
@@ -244,7 +245,7 @@ class _Reader(Faults):
             self.bad("study.plan", plan, "not a text", 'best, or words such as "tp8 pp4"')
             return BEST
         if verbs == ["estimate"] and plan != BEST:
-            self.collect("study.plan", lambda: parse_plan(plan))
+            self.collect("study.plan", lambda: checked_plan(plan))
         return plan
 
     def _axes(self, mode: str, kind: str) -> tuple[Axis, ...]:

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.catalog.frameworks import LEFT_OUT, framework
 from foretell.kernels.memory import StageMemory
 from foretell.kernels.optimizer import MEMORY_SHARE
 from foretell.records import dataclass
@@ -82,7 +81,7 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> L
     sends_s = mu * float(rows.send_s[0, 0])
     if rows.saved_s.shape[1] > 1 or rows.saved_s.any():
         sends_s = less_saved(exchanged, sends_s, float(rows.saved_s[0, slow]))
-    spread = HOST_TIMES[framework(plans.base.framework).host_grade]
+    spread = HOST_TIMES[scenario.software.host_grade]
     factors = np.array([1.0, *(factor for pair in spread.values() for factor in pair)])
     counts = (on_stage, repeated, layers_only * (mode == 3.0))
     hosts_s = _host_waits(plans, tables, rows, counts, factors)
@@ -116,12 +115,11 @@ def time_tree(plans: Plans, tables: Tables, rows: Rows, scenario: Scenario) -> L
     if plans.base.offload != "none":
         children.append(leaf("offload", offload_s, ("datasheet", HOST), base * offload_s))
     step = node("step", children, float(rows.step_s[0]))
-    _, _, left_out = plans.base.framework.partition(LEFT_OUT)
     # Stages that wait for the slowest wait for its host too.
     shared = step.value / max(step.value - bubble_s, 1e-30)
     others = iter(step.value + shared * (hosts_s[1:] - host_s))
     host = {key: (float(next(others)), float(next(others))) for key in spread}
-    return whole(step, kind_of(scenario, plans.base, step), left_out, host)
+    return whole(step, kind_of(scenario, plans.base, step), scenario.software.held_out, host)
 
 
 def _exchanged(

@@ -5,7 +5,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.network.collectives import Group, collective_s, contention_s, outermost, take
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
@@ -105,7 +104,7 @@ def data_seconds(
     messages = [data_messages(plans, tables, share, alike) for share in shares]
     needs, spot = tables.link_needs / LINK_SHARE, tables.spot
     pipe_tier = outermost(tables.pipe_counts)[spot]
-    software = framework(plans.base.framework)
+    software = scenario.software
 
     def exposed(
         kind: Literal["reduce", "gather", "again"],
@@ -139,7 +138,7 @@ def data_seconds(
         more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
         sent = sent + more * exposed("again", *backward)
     sent = sent + traffic.gathers_forward[:, None] * gathered
-    if framework(plans.base.framework).gather_copies:
+    if software.gather_copies:
         sent = sent + sum_of([copy_seconds(scenario, plans, share) for share in shares])
     return sent
 

@@ -18,7 +18,7 @@ Read this file to know where everything is:
     memory.py                what a stage holds at its peak
       late_gradients.py        the same where the backward pass makes the gradients on its way
       kernels/memory.py        what the sums are
-      kernels/software.py      what a framework holds beside them
+      specs/software.py        what a framework holds beside them, and all else that is its own
     schedules/               stage times to the time of a step
     breakdown.py             the same numbers as a tree
 
@@ -31,7 +31,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.memory import StageMemory
 from foretell.kernels.optimizer import (
     Matrices,
@@ -157,7 +156,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     sends_s = (2.0 * plans.vpp * sends)[:, None]
     data_s = data_seconds(scenario, plans, tables, stages, shares, sends_s)
     update_s = update_seconds(scenario, plans, stages, shares)
-    software = framework(plans.base.framework)
+    software = scenario.software
     again = (micro_batches > 1.0) | software.sums_fused
     chip, base = scenario.system.chip, plans.base
     # Gradients that every micro-batch scatters are added up in pieces.
@@ -190,7 +189,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Rows:
     if base.offload != "none":
         offload_s = offload_seconds(scenario, plans, stages, memory, update_s, micro_batches)
         many = np.maximum(gather(tables.stages.layers, pair), 1.0)
-        memory = offloaded(memory, base, many, stages.kept_bytes)
+        memory = offloaded(memory, base, software, many, stages.kept_bytes)
         busy_s = busy_s + offload_s
     there = multiplicity > 0
     busy_s *= there
@@ -276,8 +275,9 @@ def update_seconds(
     """The optimizer's update on one rank of each stage; (plans, stages)."""
     updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
     chip, apart, all_s = scenario.system.chip, stages.matrices, stages.products_s
+    casts_apart = scenario.software.casts_apart
     if apart is None or all_s is None:
-        return optimizer_s(updated, chip, plans.base)
+        return optimizer_s(updated, chip, plans.base, casts_apart=casts_apart)
     # Spread experts are shared by fewer ranks; both kinds of weights are in matrices alike.
     products_s = sum_of(
         [
@@ -286,7 +286,7 @@ def update_seconds(
         ]
     )
     in_matrices = updated * apart.weights / np.maximum(stages.trained, 1.0)
-    return optimizer_s(updated, chip, plans.base, in_matrices, products_s)
+    return optimizer_s(updated, chip, plans.base, in_matrices, products_s, casts_apart=casts_apart)
 
 
 def offload_seconds(
@@ -333,7 +333,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         return gather(on_stages(counted, values), key)
 
     on_rank = on_plans(held, parameters)
-    layer_only = placeholders_of(plans.base, shape, parts, counts)
+    layer_only = placeholders_of(plans.base, tables.software, shape, parts, counts)
 
     def waited(name: str, exchange: Exchange) -> Array:
         """Exchanges of the backward pass, with those of what is computed again."""
@@ -373,10 +373,12 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         routed=on_plans(held, gather(parts.routed, shape)) if parts.experts else None,
         kept_bytes=gather(kept, key),
         again_bytes=gather(again_bytes, key),
-        head_bytes=gather(head_of(plans, first, shape, parts, counts), key),
+        head_bytes=gather(head_of(plans, tables.software, first, shape, parts, counts), key),
         placeholders=None if layer_only is None else gather(layer_only, key),
         narrow=None if parts.narrow is None else on_plans(held, gather(parts.narrow, shape)),
-        late=late_weights(plans, key, parameters, parts.tied[shape] * ~apart, counts),
+        late=late_weights(
+            plans, tables.software, key, parameters, parts.tied[shape] * ~apart, counts
+        ),
         message_bytes=message_bytes(plans, tables),
         largest=parameters.max(axis=1)[key],
     )

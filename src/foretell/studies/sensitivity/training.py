@@ -7,6 +7,7 @@ not a dearer one.
 
 from collections.abc import Mapping, Sequence
 
+from foretell.api.answers import Estimate
 from foretell.api.cost import PaidHour, Payment, paid_hour
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem
@@ -15,7 +16,6 @@ from foretell.search.what_if import SIDES, Held, Results, Side, factor_of, held_
 from foretell.specs.questions.flags import part, values_of
 from foretell.specs.questions.studies import SensitivityQuestion
 from foretell.specs.questions.training import StepQuestion
-from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.studies.sensitivity.records import (

@@ -30,7 +30,7 @@ from foretell.specs.prices import Prices
 from foretell.specs.questions.flags import fields_of
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.questions.training import RunConditions
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.studies.flags import FLAGS, PAID, RUN
@@ -170,7 +170,7 @@ def _best(asked: Question) -> dict[str, Any]:
     if not found.plans:
         why = str(found.why_none)
         return {"fits": "no", "plans_evaluated": found.plans_evaluated, "problem": why}
-    best = found.best
+    best: StepEstimate = found.best
     scenario = scenario_of(asked) if best.scenario is None else best.scenario
     if conditions is not None:
         best = with_run(best, asked_run(scenario, conditions))
@@ -178,7 +178,7 @@ def _best(asked: Question) -> dict[str, Any]:
     return row | {"plans_evaluated": found.plans_evaluated}
 
 
-def estimated(asked: Question, scenario: Scenario, result: Estimate) -> dict[str, Any]:
+def estimated(asked: Question, scenario: Scenario, result: StepEstimate) -> dict[str, Any]:
     """The row of an estimate, with its bill where it is paid for."""
     if asked.payment is None:
         return training_row(result, rent_of(scenario))

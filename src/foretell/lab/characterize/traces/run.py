@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
 from foretell.lab.characterize.traces.beside import Row, beside
@@ -16,7 +17,6 @@ from foretell.lab.characterize.traces.read import read_files
 from foretell.records import Told
 from foretell.specs.questions.flags import asks, fields_of, given_of
 from foretell.specs.questions.training import StepQuestion, TraceQuestion
-from foretell.specs.result import Estimate
 
 JOB = tuple(field.name for field in fields_of(StepQuestion) if field.name != "set")
 """What a trace of our own says of its job."""

@@ -54,7 +54,7 @@ class SensitivityQuestion(StepQuestion):
             kind="decimal",
             metavar="X",
         ),
-    ] = 2
+    ] = 2.0
     replan: Annotated[bool, Flag(help="Choose the plan of each what-if anew.", kind="switch")] = (
         False
     )

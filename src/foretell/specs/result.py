@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foretell.records import dataclass
+from foretell.specs.outputs import OUTPUTS, Totals
 from foretell.specs.plan import Plan
 from foretell.specs.run import Run
 from foretell.specs.scenario import Scenario
@@ -112,6 +113,8 @@ class Estimate:
     """Fields that were set by hand."""
     run: Run | None = None
     """The whole run to a number of tokens, where one was asked for."""
+    totals: Totals | None = field(default=None, repr=False, compare=False)
+    """What the step adds up to, from which its numbers follow; no part of the JSON."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)
     """The question, from which more can be asked; no part of the JSON."""
 
@@ -189,15 +192,7 @@ _PLAIN = (
     "plan",
     "plan_chosen",
     "fits",
-    "step_s",
-    "tokens_per_s",
-    "tokens_per_s_per_gpu",
-    "tflops_per_gpu",
-    "mfu",
-    "hfu",
-    "peak_memory_bytes",
-    "memory_capacity_bytes",
-    "energy_joules",
+    *OUTPUTS,
     "limited_by",
     "interval",
 )

@@ -96,8 +96,8 @@ def data_waits(
     messages = [data_messages(plans, tables, share, alike) for share in shares]
     software, traffic = framework(plans.base.framework), shares[0].traffic
     unhidden = 1.0 if software.gather_waits else software.data_exposed
-    forward = forward_pass(plans, stages, beside[0])
-    backward = backward_pass(plans, stages, beside)
+    forward = forward_pass(plans, stages, beside[0], unhidden)
+    backward = backward_pass(plans, stages, beside, software.data_exposed)
     shown_s = Shown(
         chip=scenario.system.chip,
         spot=tables.spot,
@@ -121,7 +121,9 @@ def data_waits(
         copies_s = sum_of([copy_seconds(scenario, plans, share) for share in shares])
         step_s = step_s + copies_s
         copies_s = copies_s / np.maximum(traffic.gathers_forward, 1.0)[:, None]
-    three = ((plans.zero >= 3) & (plans.pp > 1))[:, None]
+    # Nobody asks for these of a single stage whose copies to the host they do not hide.
+    asked = plans.pp > 1 if plans.base.offload == "none" else plans.pp > 0
+    three = ((plans.zero >= 3) & asked)[:, None]
     if not three.any():
         return DataWaits(step_s=step_s, forward_s=0.0, backward_s=0.0)
     back_s: Num = 0.0
@@ -137,18 +139,21 @@ def data_waits(
     )
 
 
-def forward_pass(plans: Plans, stages: Stages, sends_s: Array) -> Behind:
-    """What gathered weights hide behind: one forward pass, of every copy that a rank holds with ZeRO 3."""
+def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: float) -> Behind:
+    """What gathered weights hide behind: one forward pass, of every copy that a rank holds with ZeRO 3. A
+    framework that shows all of them (`shown` 1) hides none."""
     waits = [w.forward_s for w in stages.waits]
     found = Behind(pass_s=stages.forward_s, sums_s=None, waits_s=waits, sends_s=sends_s)
-    return over_copies(found, plans, plans.zero >= 3)
+    return of_each(found, plans, plans.zero >= 3, shown)
 
 
-def backward_pass(plans: Plans, stages: Stages, beside: tuple[Array, Array]) -> Behind:
+def backward_pass(
+    plans: Plans, stages: Stages, beside: tuple[Array, Array], shown: float
+) -> Behind:
     """What reduced gradients hide behind: one backward pass.
 
-    Those that every micro-batch sends hide behind its sums too, which are then of pieces; where the pass to
-    the weights runs apart, they come out of that alone.
+    Messages of every micro-batch hide behind its sums too; where the pass to the weights runs apart, the
+    gradients among them come out of that alone.
     """
     schedule = schedule_named(plans.base.schedule)
     waits, pass_s, sends_s = [w.backward_s for w in stages.waits], stages.backward_s, beside[0]
@@ -159,9 +164,10 @@ def backward_pass(plans: Plans, stages: Stages, beside: tuple[Array, Array]) -> 
         pass_s = np.where(alone, stages.weight_s, pass_s)
         # That pass has no exchanges of its own.
         waits, sends_s = [np.where(alone, 0.0, w) for w in waits], np.where(alone, 0.0, sends_s)
+    each = each | (plans.zero >= 3)
     sums_s = each[:, None] * beside[1] if each.any() else None
     found = Behind(pass_s=pass_s, sums_s=sums_s, waits_s=waits, sends_s=sends_s)
-    return over_copies(found, plans, each | (plans.zero >= 3))
+    return of_each(found, plans, each, shown)
 
 
 def weights_apart(schedule: Schedule) -> bool:
@@ -169,17 +175,19 @@ def weights_apart(schedule: Schedule) -> bool:
     return schedule.splits_backward and schedule.weight_copies == 1.0
 
 
-def over_copies(one: Behind, plans: Plans, each: NDArray[np.bool_]) -> Behind:
-    """The passes of as many micro-batches as there are copies of the weights, where each sends its own."""
+def of_each(one: Behind, plans: Plans, each: NDArray[np.bool_], shown: float) -> Behind:
+    """The same where each micro-batch sends its own: beside the passes of as many micro-batches as there are
+    copies of the weights, and meeting no exchange where a framework sends while no pass runs."""
     copies = schedule_named(plans.base.schedule).weight_copies
-    if copies == 1.0:
+    if copies == 1.0 and shown < 1.0:
         return one
     many = np.where(each, copies, 1.0)[:, None]
+    meets = np.where(each & (shown >= 1.0), 0.0, many[:, 0])[:, None]
     return Behind(
         pass_s=many * one.pass_s,
         sums_s=None if one.sums_s is None else many * one.sums_s,
-        waits_s=[many * wait_s for wait_s in one.waits_s],
-        sends_s=many * one.sends_s,
+        waits_s=[meets * wait_s for wait_s in one.waits_s],
+        sends_s=meets * one.sends_s,
         passes=many,
     )
 

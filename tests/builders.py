@@ -1,5 +1,6 @@
 """Small scenarios for tests: a few models of different families, a system of two tiers."""
 
+from foretell.catalog.software import software
 from foretell.specs.chip import Chip
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.job import Job
@@ -18,6 +19,8 @@ MOE = Layer(
     ),
     ffn=Experts(experts=16, top_k=2, width=512, shared_width=512, router_bias=True),
 )
+GENERIC = software("generic")
+"""The software of a plan that names none."""
 STATE = Layer(mixers=(Mamba2(heads=32, head_dim=64, state=64, groups=8, conv_kernel=4),), norms=1)
 
 STACKS = {
@@ -89,4 +92,4 @@ def make_scenario(
         network=network or make_network(),
     )
     job = Job(gpus=gpus, global_batch=batch, seq_len=seq_len)
-    return Scenario(model=make_model(model), system=system, job=job)
+    return Scenario(model=make_model(model), system=system, job=job, software=GENERIC)

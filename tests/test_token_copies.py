@@ -1,8 +1,12 @@
 """What DTensor adds to tensor-parallel exchanges: copies, 8-bit gathers, ends that stay whole."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from foretell.catalog.software import software
+from foretell.inputs.software import with_software
 from foretell.network.placement import group_counts
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.training.exchanges import Exchange, tensor_seconds
@@ -15,7 +19,7 @@ from foretell.training.token_copies import (
     left_copies,
     whole_ends,
 )
-from tests.builders import make_scenario
+from tests.builders import GENERIC, make_scenario
 
 TITAN = "tp4 dp2 sp mbs2 framework=torchtitan"
 OTHER = "tp4 dp2 sp mbs2 framework=fsdp-compiled"
@@ -23,12 +27,15 @@ OTHER = "tp4 dp2 sp mbs2 framework=fsdp-compiled"
 
 def exchange(text: str) -> Exchange:
     """Tensor-parallel exchanges of a small dense model on eight chips."""
-    scenario = make_scenario("dense", gpus=8, batch=16)
     plan = parse_plan(text, 8)
+    scenario = with_software(make_scenario("dense", gpus=8, batch=16), plan)
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     where = group_counts(plans, scenario.system.network, 8)["tp"]
-    return tensor_seconds(tables.parts, tables.shape, where, scenario.system, plan)[0]
+    found = tensor_seconds(
+        tables.parts, tables.shape, where, scenario.system, plan, scenario.software
+    )
+    return found[0]
 
 
 def test_all_tokens_are_read_and_written_once_at_each_end() -> None:
@@ -58,7 +65,8 @@ def test_without_cut_tokens_nothing_is_copied() -> None:
     ("framework=torchtitan precision=mxfp8", ("enter_scatter", "enter_gather", "leave_gather")),
 ])  # fmt: skip
 def test_ends_that_pytorch_does_not_cut(words: str, ends: tuple[str, ...]) -> None:
-    assert whole_ends(parse_plan(words)) == ends
+    plan = parse_plan(words)
+    assert whole_ends(plan, software(plan.framework)) == ends
 
 
 @pytest.mark.parametrize(
@@ -76,15 +84,16 @@ def test_pieces_never_take_longer_and_whole_ends_show(words: str) -> None:
 
 
 def test_gathers_travel_in_8_bits_where_scaled_by_tensor() -> None:
-    scenario = make_scenario("dense", gpus=8, batch=16)
+    titan = software("torchtitan")
+    scenario = replace(make_scenario("dense", gpus=8, batch=16), software=titan)
     for words, share in (("precision=fp8", 0.5), ("precision=fp8 scaling=row", 1.0), ("", 1.0)):
         plan = parse_plan(f"{TITAN} {words}", 8)
         parts = tables_of(scenario, batch_of([plan])).parts
-        told = gathered_share(parts, plan)
+        told = gathered_share(parts, plan, titan)
         assert told[0] == told[len(parts.names)] == share
         assert (told[parts.kinds : len(parts.names)] == 1.0).all()  # table and head stay in 16
         assert by_tensor(plan) == (share == 0.5)
-    assert (gathered_share(parts, Plan(precision="fp8")) == 1.0).all()
+    assert (gathered_share(parts, Plan(precision="fp8"), GENERIC) == 1.0).all()
 
 
 def test_copies_beside_pieces() -> None:

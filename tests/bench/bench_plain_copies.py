@@ -1,7 +1,7 @@
 """Copies that plain PyTorch makes beside products, against one long read and write: on one GPU,
 `python tests/bench/bench_plain_copies.py` prints each as a multiple of the time of its least bytes.
 
-The multiples stand in catalog/frameworks.toml (joins_heads, joins_halves, repeats_keys) and cost/fusion.py
+The multiples stand in catalog/software (joins_heads, joins_halves, repeats_keys) and cost/fusion.py
 (COMPOSED_NORM, REPEATED, `clamp`), counted from code: this says how near the counts are. The numbers in
 brackets are those that are used.
 """

@@ -30,7 +30,7 @@ def played() -> None:
             model="llama-3.1-405b", system="h100-sxm", gpus=1024, global_batch=1024, plan=words
         )
         start = time.process_time()
-        laid = lay_out(scenario, plan_of(scenario, words, ()))
+        laid = lay_out(*plan_of(scenario, words, ()))
         middle = time.process_time()
         step = play_step(laid.schedule, laid.program)
         tasks = sum(len(order) for order in step.timeline.tasks)

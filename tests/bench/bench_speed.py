@@ -28,7 +28,7 @@ def plans_per_second() -> None:
     """Whole searches (enumeration, evaluation, ranking) and evaluation alone, in process time."""
     for model, system, gpus, batch, seq_len in CASES:
         scenario = ask(model=model, system=system, gpus=gpus, global_batch=batch, seq_len=seq_len)
-        base = plan_of(scenario, None)
+        scenario, base = plan_of(scenario, None)
         search_plans(scenario, base, top=10)
         whole, alone, count = [], [], 0
         for _ in range(3):

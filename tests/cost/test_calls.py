@@ -9,7 +9,7 @@ from foretell.kernels.op_times import op_times
 from foretell.specs.plan import Plan
 from foretell.workload.build import build
 from foretell.workload.ops import Op
-from tests.builders import STACKS, make_chip, make_model
+from tests.builders import GENERIC, STACKS, make_chip, make_model
 
 
 def ops_of(name: str, flash: bool = True) -> list[Op]:
@@ -40,7 +40,7 @@ def test_every_operation_has_its_row_in_both_passes(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(STACKS))
 def test_times_are_never_faster_than_light(name: str) -> None:
     chip, ops = make_chip(), ops_of(name)
-    times = op_times(stacked(ops, 1), len(ops), chip, Plan())
+    times = op_times(stacked(ops, 1), len(ops), chip, Plan(), GENERIC)
     for i, op in enumerate(ops):
         for row, work in ((i, op.forward()), (i + len(ops), op.backward())):
             least = float(work.matrix_flop) / chip.matrix_flop_per_s["bf16"]
@@ -58,7 +58,9 @@ def test_plain_kernels_move_more_than_fused_ones() -> None:
         assert plain.backward >= fused.backward
         assert plain.kernels >= fused.kernels
     chip, ops = make_chip(), ops_of("dense")
-    fast, slow = (op_times(stacked(ops, 1), len(ops), chip, Plan(fused=f)) for f in (True, False))
+    fast, slow = (
+        op_times(stacked(ops, 1), len(ops), chip, Plan(fused=f), GENERIC) for f in (True, False)
+    )
     assert (slow.seconds >= fast.seconds * (1 - 1e-12)).all()
     assert slow.seconds.sum() > fast.seconds.sum()
     assert {kind_of(op) for op in ops} >= {"norm", "residual", "act", "rotate", "loss", "embedding"}
@@ -67,7 +69,8 @@ def test_plain_kernels_move_more_than_fused_ones() -> None:
 def test_a_slower_attention_library_is_slower() -> None:
     chip, ops = make_chip(), ops_of("dense")
     old, new = (
-        op_times(stacked(ops, 1), len(ops), chip, Plan(attention=a)) for a in ("fa2", "cudnn")
+        op_times(stacked(ops, 1), len(ops), chip, Plan(attention=a), GENERIC)
+        for a in ("fa2", "cudnn")
     )
     rows = [i for i, op in enumerate(ops) if op.family == "attention"]
     assert (old.seconds[rows] > new.seconds[rows]).all()

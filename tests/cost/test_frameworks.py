@@ -2,14 +2,14 @@
 
 import pytest
 
-from foretell.catalog.frameworks import framework
 from foretell.catalog.models import catalogue_model
+from foretell.catalog.software import software
 from foretell.catalog.systems import named_system
 from foretell.kernels.op_times import traffic_factor
 from foretell.sharding.recompute import runs
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan, parse_plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.workload.build import build
@@ -17,14 +17,15 @@ from foretell.workload.build import build
 
 def answer(
     text: str, model: str = "qwen3-30b-a3b", gpus: int = 8, chip: str = "h100-sxm"
-) -> Estimate:
+) -> StepEstimate:
     """One plan of a model of the catalogue on one node, 64 sequences of 4,096."""
+    plan: Plan = parse_plan(text, gpus)
     scenario = Scenario(
         model=catalogue_model(model),
         system=named_system(chip),
         job=Job(gpus=gpus, global_batch=64, seq_len=4096),
+        software=software(plan.framework),
     )
-    plan: Plan = parse_plan(text, gpus)
     return answer_of(scenario, plan, chosen=False)
 
 
@@ -79,7 +80,7 @@ def test_complex_rotary_positions_are_not_compiled() -> None:
         seconds(answer(f"zero3 {text}", "llama-3.1-8b").breakdown, "elementwise")
         for text in ("framework=fsdp-compiled", "framework=torchtitan")
     )
-    assert framework("torchtitan").complex_rotary
+    assert software("torchtitan").complex_rotary
     assert 1.1 < titan / plain < 1.6
 
 
@@ -202,6 +203,6 @@ def test_plain_kernels_join_the_gradients_of_slices(name: str, heads: float, hal
     """Of queries, keys and values, and of gate and up, backward; compiled layers join none."""
     for kind, times in (("heads", heads), ("halves", halves)):
         for text, factor in (("no-fused", times), ("", 0.0)):
-            plan = parse_plan(f"framework={name} {text}")
-            assert traffic_factor(kind, True, plan) == factor
-            assert traffic_factor(kind, False, plan) == 0.0
+            plan, by = parse_plan(text), software(name)
+            assert traffic_factor(kind, True, plan, by) == factor
+            assert traffic_factor(kind, False, plan, by) == 0.0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
+from foretell.catalog.software import software
 from foretell.kernels.families.base import DTYPES
 from foretell.kernels.families.choose import choose
 from foretell.kernels.op_times import SOFTWARE
@@ -20,7 +21,7 @@ from foretell.specs.plan import activation_bytes, batch_of, parse_plan
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 from foretell.workload.build import build
-from tests.builders import make_chip, make_model, make_scenario
+from tests.builders import GENERIC, make_chip, make_model, make_scenario
 
 
 @pytest.mark.parametrize(("text", "name", "hopper", "blackwell"), [
@@ -33,8 +34,8 @@ from tests.builders import make_chip, make_model, make_scenario
 def test_formats_and_copies(text: str, name: str | None, hopper: float, blackwell: float) -> None:
     plan = parse_plan(text)
     assert linear_format(plan) == name
-    assert copy_bytes(plan, "hopper") == hopper
-    assert copy_bytes(plan, "blackwell") == blackwell
+    assert copy_bytes(plan, GENERIC, "hopper") == hopper
+    assert copy_bytes(plan, GENERIC, "blackwell") == blackwell
 
 
 @pytest.mark.parametrize(("text", "format"), [
@@ -75,11 +76,11 @@ def test_training_in_32_bits_keeps_moves_and_sends_twice_as_much() -> None:
 
 
 def test_casts() -> None:
-    assert cast_passes(parse_plan("precision=fp8")) == CAST_PASSES
-    assert cast_passes(parse_plan("precision=mxfp8")) == CAST_PASSES
+    assert cast_passes(parse_plan("precision=fp8"), GENERIC) == CAST_PASSES
+    assert cast_passes(parse_plan("precision=mxfp8"), GENERIC) == CAST_PASSES
     # NVFP4 has a scale for the tensor too: 16 bits are read twice.
-    assert cast_passes(parse_plan("precision=nvfp4")) == 2.0
-    row = cast_passes(parse_plan("precision=fp8 scaling=row"))
+    assert cast_passes(parse_plan("precision=nvfp4"), GENERIC) == 2.0
+    row = cast_passes(parse_plan("precision=fp8 scaling=row"), GENERIC)
     assert row * (2.0 + DTYPES["fp8"].activation_bytes) == 6.0
 
 
@@ -88,18 +89,20 @@ def test_what_is_kept_narrow() -> None:
     saved = {s.name: s for s in graph.kinds[0].saved}
     fp8, half = parse_plan("precision=fp8"), parse_plan("")
     plain = parse_plan("no-fused")
-    assert all(kept_width(s, plain) == (s.bytes_per_element or 2.0) for s in saved.values())
+    assert all(
+        kept_width(s, plain, GENERIC) == (s.bytes_per_element or 2.0) for s in saved.values()
+    )
     # A fused gated activation keeps both inputs and the product; the other factor is computed again.
-    assert kept_width(saved["ffn.gate"], half) == 0.0
-    assert kept_width(saved["ffn.act"], half) == 2.0
-    assert kept_width(saved["region.in"], fp8) == 1.0
-    assert kept_width(saved["ffn.act"], fp8) == 1.0
-    assert kept_width(saved["ffn.up"], fp8) == 2.0
-    assert kept_width(saved["norm.in"], fp8) == 2.0
-    assert kept_width(saved["attention.lse"], fp8) == 4.0
+    assert kept_width(saved["ffn.gate"], half, GENERIC) == 0.0
+    assert kept_width(saved["ffn.act"], half, GENERIC) == 2.0
+    assert kept_width(saved["region.in"], fp8, GENERIC) == 1.0
+    assert kept_width(saved["ffn.act"], fp8, GENERIC) == 1.0
+    assert kept_width(saved["ffn.up"], fp8, GENERIC) == 2.0
+    assert kept_width(saved["norm.in"], fp8, GENERIC) == 2.0
+    assert kept_width(saved["attention.lse"], fp8, GENERIC) == 4.0
     # Fused attention reads its own output again, in 16 bits.
-    assert kept_width(saved["attention.out"], fp8) == 3.0
-    assert kept_width(saved["region.in"], parse_plan("precision=fp8 framework=torchtitan")) == 2.0
+    assert kept_width(saved["attention.out"], fp8, GENERIC) == 3.0
+    assert kept_width(saved["region.in"], fp8, software("torchtitan")) == 2.0
 
 
 def test_what_stays_wide() -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from foretell.catalog.frameworks import frameworks
-from foretell.kernels.software import BY_FRAMEWORK, narrow_loss, software, spared_loss_bytes
+from foretell.catalog.software import software, software_names
+from foretell.inputs.software import with_software
+from foretell.kernels.loss import narrow_loss, spared_loss_bytes
 from foretell.specs.plan import batch_of, parse_plan
-from foretell.specs.plan_words import FRAMEWORKS
 from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
@@ -16,7 +16,7 @@ from tests.builders import make_scenario
 
 
 def rows(words: str, model: str = "dense") -> Ledger:
-    scenario = make_scenario(model, gpus=16, batch=64)
+    scenario = with_software(make_scenario(model, gpus=16, batch=64), words)
     plans = batch_of([parse_plan(words, 16)])
     return evaluate_rows(scenario, plans, tables_of(scenario, plans))
 
@@ -25,18 +25,13 @@ def bytes_of(words: str, what: str, model: str = "dense") -> float:
     return float(getattr(rows(words, model).memory, what)[0].max())
 
 
-def test_every_framework_is_known() -> None:
-    assert set(BY_FRAMEWORK) == set(FRAMEWORKS) == set(frameworks())
-    assert software("nanotron~some source") == software("nanotron")
-
-
 def test_a_fused_loss_holds_a_third() -> None:
     """12 bytes a score, 4 where the loss is fused; torchtitan's is not where the vocabulary is cut, and holds
     16 there; a kernel of its own is there in plain runs too."""
-    assert spared_loss_bytes("torchtitan", fused=True) == (8.0, -4.0)
-    assert spared_loss_bytes("torchtitan", fused=False) == (0.0, -4.0)
-    assert spared_loss_bytes("torchtitan-2024", fused=True) == (0.0, -4.0)
-    assert spared_loss_bytes("fsdp", fused=False) == (8.0, 8.0)
+    assert spared_loss_bytes(software("torchtitan"), fused=True) == (8.0, -4.0)
+    assert spared_loss_bytes(software("torchtitan"), fused=False) == (0.0, -4.0)
+    assert spared_loss_bytes(software("torchtitan-2024"), fused=True) == (0.0, -4.0)
+    assert spared_loss_bytes(software("fsdp"), fused=False) == (8.0, 8.0)
     scores = 2048 * 32000
     plain = bytes_of("tp1 pp1 mbs1 framework=generic", "buffers")
     fused = bytes_of("tp1 pp1 mbs1 framework=pytorch-compiled", "buffers")
@@ -45,14 +40,14 @@ def test_a_fused_loss_holds_a_third() -> None:
     assert cut[1] - cut[0] == pytest.approx(4.0 * scores / 2.0)
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("name", software_names())
 def test_time_and_memory_agree_on_the_loss(name: str) -> None:
     """What the catalogue calls a kernel of its own holds little; what it calls plain does not."""
-    told = frameworks()[name]
-    spared = spared_loss_bytes(name, fused=False)[0]
-    assert spared == (8.0 if told.loss_fused else 0.0)
-    if told.loss_plain:
-        assert spared_loss_bytes(name, fused=True)[0] == 0.0
+    told = software(name)
+    spared = spared_loss_bytes(told, fused=False)[0]
+    assert spared == (8.0 if told.loss == "kernel" else 0.0)
+    if told.loss == "plain":
+        assert spared_loss_bytes(told, fused=True)[0] == 0.0
 
 
 def test_one_copy_of_the_weights_with_fsdp() -> None:
@@ -68,6 +63,7 @@ def test_buckets_and_gathered_weights_of_nanotron() -> None:
 
     def held(words: str, seq_len: int = 2048) -> float:
         scenario, plan = make_scenario(gpus=16, batch=64, seq_len=seq_len), f"{words} mbs1"
+        scenario = with_software(scenario, "framework=nanotron")
         plans = batch_of([parse_plan(f"{plan} no-fused framework=nanotron", 16)])
         found = evaluate_rows(scenario, plans, tables_of(scenario, plans)).memory
         parameters = float(rows(f"{words} framework=generic").memory.weights[0, 0]) / 2.0
@@ -121,8 +117,8 @@ def test_communicators_take_memory_of_their_own() -> None:
 
 def test_a_loss_in_16_bits_spares_what_32_bits_take() -> None:
     """Scores, log-softmax and both gradients: 8 bytes; a fused loss spares more, autocast nothing."""
-    assert spared_loss_bytes("pytorch-eager", fused=False, narrow=True) == (4.0, 4.0)
-    assert spared_loss_bytes("torchtitan", fused=True, narrow=True) == (8.0, 4.0)
+    assert spared_loss_bytes(software("pytorch-eager"), fused=False, narrow=True) == (4.0, 4.0)
+    assert spared_loss_bytes(software("torchtitan"), fused=True, narrow=True) == (8.0, 4.0)
     assert narrow_loss(parse_plan("dp1 master=none"))
     assert not narrow_loss(parse_plan("dp1 master=none weights=fp32"))
     assert not narrow_loss(parse_plan("dp1"))

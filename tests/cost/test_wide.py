@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
+from foretell.catalog.software import software
 from foretell.kernels.calls import stacked
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.op_times import op_times
@@ -20,8 +21,10 @@ ATTENTION = AttentionCore(
 
 def times(op: Gemm | AttentionCore, chip: str, precision: str) -> tuple[float, float]:
     """Seconds of one operation, forward and backward."""
-    plan = parse_plan(f"precision={precision} framework=pytorch-eager no-fused")
-    found = op_times(stacked([op], 1), 1, catalogue_chip(chip), plan).seconds
+    plan = parse_plan(f"precision={precision} no-fused")
+    found = op_times(
+        stacked([op], 1), 1, catalogue_chip(chip), plan, software("pytorch-eager")
+    ).seconds
     return float(found[0, 0]), float(found[1, 0])
 
 

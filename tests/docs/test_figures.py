@@ -95,7 +95,7 @@ def test_plans_of_a_search(row: list[str]) -> None:
         plan=None,
         settings=(f"network.cluster.size={max(gpus // 8, 1)}",),
     )
-    assert len(enumerate_plans(scenario, plan_of(scenario, None)).plans) == whole(row[2])
+    assert len(enumerate_plans(scenario, plan_of(scenario, None)[1]).plans) == whole(row[2])
 
 
 def test_the_step_on_a_real_card_is_predicted_as_the_page_says() -> None:

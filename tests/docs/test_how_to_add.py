@@ -63,6 +63,11 @@ said["output"] = [
     estimate_metrics(one.to_dict())["energy/joules_per_token"],
     "energy of a token" in page.export_text(),
 ]
+releases = [
+    foretell.estimate("llama-3.1-8b", system="h100-sxm", gpus=8, plan=f"zero3 mbs1 framework={name}", **job)
+    for name in ("torchtitan", "torchtitan@2025")
+]
+said["release"] = [[one.plan.attention, one.step_s] for one in releases]
 print(json.dumps(said))
 """
 
@@ -87,7 +92,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
         with path.open("a" if named is not None and "added" in named[2] else "w") as file:
             file.write(text)
         written += 1
-    assert written == 7
+    assert written == 8
     dense = (
         (folder / "squared.toml")
         .read_text()
@@ -150,6 +155,12 @@ def test_a_chip(said: dict[str, list[float]]) -> None:
 def test_a_model(said: dict[str, list[float]]) -> None:
     assert said["model"][0] == "example-1b"
     assert 0.01 < said["model"][1] < 100.0
+
+
+def test_a_release_of_a_framework(said: dict[str, list[float]]) -> None:
+    (new_library, new_s), (old_library, old_s) = said["release"]
+    assert (new_library, old_library) == ("cudnn", "fa2")
+    assert 0.3 < new_s - old_s < 0.49  # half a second of its own, less what faster attention saves
 
 
 def test_an_op(said: dict[str, list[float]]) -> None:

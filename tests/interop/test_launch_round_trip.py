@@ -1,6 +1,7 @@
 """Plan -> a tool's arguments -> plan: equal on what the tool can be told, and a note for the rest."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from foretell.api.training import estimate
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
+from foretell.catalog.software import software
 from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, TRAINING, Tool, Training
 from foretell.interop.serving_words import Serving
@@ -118,7 +120,14 @@ def plans(draw: st.DrawFn, tool: Tool) -> Plan:
 
 def training(plan: Plan) -> Training:
     batch = plan.dp * plan.micro_batch * 8
-    return Training(model=MODEL, plan=plan, gpus=plan.gpus, global_batch=batch, seq_len=4096)
+    return Training(
+        model=MODEL,
+        plan=plan,
+        software=software(plan.framework),
+        gpus=plan.gpus,
+        global_batch=batch,
+        seq_len=4096,
+    )
 
 
 @pytest.mark.parametrize("tool", TRAINING)
@@ -171,6 +180,14 @@ def any_plans(draw: st.DrawFn) -> Plan:
     return replace(base, **some, **more)
 
 
+@pytest.fixture
+def without_advice() -> Iterator[None]:
+    """Errors name no nearest plan: to look for one takes a hundred times as long as the answer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foretell.plan_checks.nearest_plan", lambda scenario, plan: None)
+        yield
+
+
 def asked(plan: Plan) -> tuple[float, float] | None:
     """What is answered of a plan; None where it is none for this model and system."""
     batch = plan.dp * plan.micro_batch * 8
@@ -183,6 +200,7 @@ def asked(plan: Plan) -> tuple[float, float] | None:
     return found.step_s, found.peak_memory_bytes
 
 
+@pytest.mark.usefixtures("without_advice")
 @pytest.mark.parametrize("tool", TRAINING)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
 @given(plan=any_plans())

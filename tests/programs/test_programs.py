@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foretell
+from foretell.catalog.software import software
+from foretell.inputs.software import with_software
 from foretell.sharding.pipeline import stages_of
-from foretell.simulation.answer import held_bytes, played_step, rank_stride
 from foretell.simulation.program import Message, Pass
-from foretell.simulation.programs import WAITS_EACH_PASS, Laid, held_cores, lay_out, runs_ahead
+from foretell.simulation.programs import Laid, held_cores, lay_out, runs_ahead
 from foretell.simulation.programs.dealing import contents_of
+from foretell.simulation.step import held_bytes, played_step, rank_stride
 from foretell.simulation.streams import play_step
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.scenario import Scenario
@@ -26,7 +28,7 @@ from foretell.training.data_parallel import (
 from foretell.training.data_waits import CORES_TAKEN
 from foretell.training.stages import stages_of_plans
 from foretell.training.tables import tables_of
-from tests.builders import make_chip, make_network, make_scenario
+from tests.builders import GENERIC, make_chip, make_network, make_scenario
 
 PLANS = {
     "1f1b": "tp2 pp4 dp2 zero1 mbs1",
@@ -45,7 +47,7 @@ PLANS = {
 
 
 def laid(name: str, model: str = "dense") -> tuple[Scenario, Laid]:
-    scenario = make_scenario(model, gpus=16, batch=64)
+    scenario = with_software(make_scenario(model, gpus=16, batch=64), PLANS[name])
     return scenario, lay_out(scenario, parse_plan(PLANS[name], 16))
 
 
@@ -209,15 +211,15 @@ def test_who_holds_cores_and_whose_host_is_ahead() -> None:
     assert held_cores(make_chip(), uses) == pytest.approx(taken)
     assert held_cores(make_chip(architecture="tpu"), uses) == (0.0, 0.0)
     assert held_cores(make_chip(architecture="cpu"), uses) == (1.0, 1.0)
-    assert runs_ahead(parse_plan("dp8 zero3 mbs1", 8))
-    assert not runs_ahead(parse_plan("pp4 dp2 mbs1", 8))
-    assert runs_ahead(parse_plan("pp4 vpp2 dp2 mbs1 schedule=interleaved", 8))
-    assert not runs_ahead(parse_plan("dp8 ep8 mbs1", 8))
-    plan = parse_plan("dp8 mbs1 framework=megatron-deepspeed", 8)
-    (source,) = WAITS_EACH_PASS.values()
-    assert not runs_ahead(plan)
-    assert not runs_ahead(replace(plan, framework="megatron-deepspeed~elsewhere"))
-    assert runs_ahead(replace(plan, framework=f"megatron-deepspeed~{source}"))
+    assert runs_ahead(parse_plan("dp8 zero3 mbs1", 8), GENERIC)
+    assert not runs_ahead(parse_plan("pp4 dp2 mbs1", 8), GENERIC)
+    assert runs_ahead(parse_plan("pp4 vpp2 dp2 mbs1 schedule=interleaved", 8), GENERIC)
+    assert not runs_ahead(parse_plan("dp8 ep8 mbs1", 8), GENERIC)
+    plan, word = parse_plan("dp8 mbs1", 8), "megatron-deepspeed"
+    source = "vTrain (MICRO 2024) measured ground truth, Megatron-DeepSpeed"
+    assert not runs_ahead(plan, software(word))
+    assert not runs_ahead(plan, software(word, ("elsewhere",)))
+    assert runs_ahead(plan, software(word, (source,)))
 
 
 def test_ranks_are_numbered_as_the_plan_orders_them() -> None:

@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.optimizer import accumulate_s
 from foretell.schedules import schedule_named
 from foretell.sharding.pipeline import chunk_sizes
@@ -54,7 +53,7 @@ def played_and_closed(scenario: Scenario, plan: Plan) -> tuple[float, float]:
     if parts.weight_s is not None:
         slower = tables.pace / stages.clock[0] - 1.0
         weight = parts.weight_s[0] + slower * parts.weight_s[1]
-    fused = framework(plan.framework).sums_fused
+    fused = scenario.software.sums_fused
     trained = parts.trained.copy()
     # A head that is the token table is a copy of it on another rank.
     trained[:, -1] += parts.tied * (schedule.layout != "v")

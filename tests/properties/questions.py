@@ -7,6 +7,7 @@ import numpy as np
 
 from foretell.errors import ProblemsError
 from foretell.inputs.question import ask
+from foretell.inputs.software import with_software
 from foretell.schedules.rules import all_broken
 from foretell.search.plan_checks import check_choices
 from foretell.specs.plan import Plan, batch_of, plan_problems
@@ -56,6 +57,7 @@ def random_question(rng: np.random.Generator) -> tuple[Scenario, Plan] | None:
         plan = Plan(**degrees, micro_batch=micro_batch, **random_words(rng, degrees))
         if plan_problems(plan):
             return None
+        scenario = with_software(scenario, plan)
         check_choices(scenario, plan)
     except ProblemsError:
         return None

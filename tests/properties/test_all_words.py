@@ -9,12 +9,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from foretell.catalog import system as catalog_system
+from foretell.catalog.software import software_names
 from foretell.errors import BadInput
+from foretell.inputs.software import with_software
 from foretell.schedules.rules import all_broken
 from foretell.search.plan_checks import check_choices
 from foretell.search.space import enumerate_plans
 from foretell.specs.plan import Plan, batch_of, parse_plan, plan_problems
-from foretell.specs.plan_words import FRAMEWORKS
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.step import evaluate
@@ -50,7 +51,7 @@ WORDS: dict[str, list[Any]] = {
     "gradients": ["fp32", "bf16"],
     "master": ["fp32", "none"],
     "states": ["fp32", "bf16"],
-    "framework": list(FRAMEWORKS),
+    "framework": list(software_names()),
 }
 """Structural words, the usual ones more often where others leave little of the space."""
 MODELS = ["dense", "uneven", "moe", "hybrid"]
@@ -76,6 +77,7 @@ def bases(draw: st.DrawFn) -> tuple[Scenario, Plan]:
     else:
         words |= {"lora": 0, "tp_overlap": "auto"}
     base = Plan(**words)
+    scenario = with_software(scenario, base)
     assume(not plan_problems(base))
     try:
         check_choices(scenario, replace(base, vpp=2 if base.schedule == "zb-v" else 1))

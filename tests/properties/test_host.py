@@ -8,25 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog import system as catalog_system
+from foretell.inputs.software import with_software
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.training.answer import answer_of
 from foretell.training.layer_costs import beside_host
 from tests.builders import make_network, make_scenario
 
 
-def asked(plan: Plan, gpus: int, batch: int = 64, system: str = "aws-p5") -> Estimate:
+def asked(plan: Plan, gpus: int, batch: int = 64, system: str = "aws-p5") -> StepEstimate:
     scenario = make_scenario("dense", gpus=gpus, batch=batch)
     scenario = replace(
         scenario,
         system=catalog_system(system),
         job=Job(gpus=gpus, global_batch=batch, seq_len=2048),
     )
-    return answer_of(scenario, plan, chosen=False)
+    return answer_of(with_software(scenario, plan), plan, chosen=False)
 
 
-def part(found: Estimate, name: str) -> Leaf:
+def part(found: StepEstimate, name: str) -> Leaf:
     assert found.breakdown is not None
     return next(child for child in found.breakdown.children if child.name == name)
 
@@ -43,7 +44,11 @@ def test_exchanges_hide_behind_a_slow_host() -> None:
     across = ("dp", "tp", "cp", "pp")
     plan = Plan(tp=2, dp=8, sp=True, fused=False, framework="nanotron", order=across)
     found = [
-        answer_of(make_scenario("dense", network=make_network(outer=rate)), plan, chosen=False)
+        answer_of(
+            with_software(make_scenario("dense", network=make_network(outer=rate)), plan),
+            plan,
+            chosen=False,
+        )
         for rate in (50e9, 25e9)
     ]
     fast, slow = (part(one, "tensor_parallel").value for one in found)

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foretell
+from foretell.api.answers import Estimate, estimate_answer
+from foretell.inputs.software import with_software
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.simulation.answer import with_step
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate
 from foretell.training.answer import answer_of, fits
 from foretell.uncertainty.intervals import (
     SURE,
@@ -89,7 +90,9 @@ def test_a_draw_stays_below_the_limit() -> None:
 
 def answer(name: str = "dense", **plan: object) -> Estimate:
     scenario = make_scenario(name, gpus=4, batch=16)
-    return answer_of(scenario, Plan(**({"tp": 2, "dp": 2, "sp": True} | plan)), chosen=False)  # type: ignore[arg-type]
+    words = Plan(**({"tp": 2, "dp": 2, "sp": True} | plan))  # type: ignore[arg-type]
+    scenario = with_software(scenario, words)
+    return estimate_answer(answer_of(scenario, words, chosen=False))
 
 
 @pytest.mark.parametrize("name", sorted(STACKS))
@@ -120,7 +123,7 @@ def test_energy_follows_the_time_by_its_base_alone() -> None:
 
 def test_a_played_step_keeps_its_relative_interval() -> None:
     found = answer()
-    played = with_step(found, 1.25 * found.step_s)
+    played = estimate_answer(with_step(found, 1.25 * found.step_s))
     for key, ends in found.intervals["step_s"].items():
         assert played.intervals["step_s"][key] == pytest.approx([1.25 * end for end in ends])
         rates = found.intervals["tokens_per_s"][key]
@@ -166,15 +169,13 @@ def test_a_batch_of_peaks_is_each_by_itself() -> None:
 def test_gathered_inputs_are_in_doubt_only_where_frameworks_keep_them(framework: str) -> None:
     found = answer(framework=framework)
     other = answer(framework="nanotron", fused=False)
-    assert found.scenario is not None
     for one, some in ((found, False), (other, True)):
         assert one.memory is not None
         kept = held_parts(one.memory)["activations"]
-        more = gathered_bytes(found.scenario.model, 64, one.plan, kept)
-        assert (float(more) > 0.0) is some
-        assert gathered_bytes(found.scenario.model, 64, replace(one.plan, tp=1), kept) == 0.0
-        full = replace(one.plan, recompute="full")
-        assert gathered_bytes(found.scenario.model, 64, full, kept) == 0.0
+        assert one.scenario is not None
+        assert (float(gathered_bytes(one.scenario, one.plan, kept)) > 0.0) is some
+        assert gathered_bytes(one.scenario, replace(one.plan, tp=1), kept) == 0.0
+        assert gathered_bytes(one.scenario, replace(one.plan, recompute="full"), kept) == 0.0
 
 
 @given(st.floats(1e6, 1e12), causes(), st.floats(0.1, 10.0), st.floats(0.1, 10.0))

@@ -14,7 +14,7 @@ from foretell.simulation.answer import played_step, simulation_of, with_step
 from foretell.simulation.chance import Chance
 from foretell.specs.outputs import OUTPUTS, outputs, rates
 from foretell.specs.plan import Plan, batch_of, parse_plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.studies.sweep.batches import evaluated
 from foretell.training.answer import answer_of
@@ -102,7 +102,7 @@ def question(
         plan=None,
         settings=(),
     )
-    return scenario, plan_of(scenario, text, ())
+    return plan_of(scenario, text)
 
 
 WAITS = (
@@ -203,7 +203,7 @@ def test_a_simulation_has_the_rates_of_its_own_step() -> None:
 
 
 def test_every_output_is_a_field_of_the_estimate() -> None:
-    assert set(OUTPUTS) <= {f.name for f in fields(Estimate)}
+    assert set(OUTPUTS) <= {f.name for f in fields(StepEstimate)}
     answer = answer_of(make_scenario("dense", 8, 32), parse_plan("dp8 zero1 mbs1", 8), chosen=False)
     assert answer.totals is not None
     assert {name: getattr(answer, name) for name in OUTPUTS} == outputs(answer.totals)

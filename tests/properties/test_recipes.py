@@ -7,10 +7,11 @@ import pytest
 
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
+from foretell.inputs.software import with_software
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken
 from foretell.specs.plan import Plan, batch_of, parse_plan
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.step import evaluate
@@ -36,15 +37,15 @@ def scenario_of(name: str = "dense") -> Scenario:
     return replace(scenario, system=replace(scenario.system, chip=chip))
 
 
-def answer(words: str, name: str = "dense") -> Estimate:
+def answer(words: str, name: str = "dense") -> StepEstimate:
     """The answer for one plan."""
-    scenario = scenario_of(name)
     plan = parse_plan(words, 16)
+    scenario = with_software(scenario_of(name), plan)
     assert not broken(scenario, plan, batch_of([plan]))
     return answer_of(scenario, plan, chosen=False)
 
 
-def shares(result: Estimate) -> dict[str, float]:
+def shares(result: StepEstimate) -> dict[str, float]:
     """Seconds by name."""
     assert result.breakdown is not None
     return {child.name: child.value for child in result.breakdown.children}
@@ -67,7 +68,8 @@ def test_leaves_sum_to_the_total(name: str, degrees: str, word: str) -> None:
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("name", ["dense", "moe", "uneven"])
 def test_a_batch_equals_its_plans_one_by_one(name: str, word: str) -> None:
-    scenario, base = scenario_of(name), parse_plan(f"dp16 {word}", 16)
+    base = parse_plan(f"dp16 {word}", 16)
+    scenario = with_software(scenario_of(name), base)
     plans = enumerate_plans(scenario, base, ("recompute",)).plans
     rows = np.random.default_rng(0).choice(len(plans), size=min(12, len(plans)), replace=False)
     step, peak = evaluate(scenario, plans)

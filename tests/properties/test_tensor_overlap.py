@@ -7,16 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretell.catalog.software import software
 from foretell.network.placement import group_counts
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken
+from foretell.specs.ffn import Experts
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.training.exchanges import exchanges_of, in_pieces
 from foretell.training.step import evaluate
 from foretell.training.tables import tables_of
-from foretell.training.tensor_exchanges import _split_loss, region_ends
-from tests.builders import make_scenario
+from foretell.training.tensor_exchanges import EndTimes, _split_loss, pieces_shown, region_ends
+from tests.builders import GENERIC, make_model, make_scenario
 
+ENDS = ("embedding", "head")
 CASES = [("dense", 16, 32), ("moe", 16, 16), ("hybrid", 8, 16)]
 
 
@@ -46,7 +49,7 @@ def test_the_last_piece_of_a_scatter_always_shows() -> None:
             tables = tables_of(scenario, plans)
             where = group_counts(plans, scenario.system.network, 16)
             found[word] = exchanges_of(
-                tables.parts, tables.shape, {"tp": where["tp"]}, scenario.system, plan
+                tables.parts, tables.shape, {"tp": where["tp"]}, scenario.system, plan, GENERIC
             )
         off, on = found["off"], found["on"]
         assert (on.forward_s <= off.forward_s + 1e-15).all()
@@ -73,6 +76,29 @@ def test_every_edge_has_its_products() -> None:
     }
 
 
+@pytest.mark.parametrize("shared_width", [0, 512])
+def test_spread_experts_keep_the_ends_of_a_shared_one(shared_width: int) -> None:
+    """Routed tokens travel by all-to-all; a shared expert is cut by tp, and exchanges as before."""
+    ffn = Experts(experts=16, top_k=2, width=512, shared_width=shared_width)
+    model = make_model("moe")
+    layer = replace(model.stack.layers[-1], ffn=ffn)
+    model = replace(model, stack=replace(model.stack, layers=(layer,) * 4))
+    scenario = replace(make_scenario("moe", 16, 16), model=model)
+    plan = Plan(tp=4, dp=4, ep=4, sp=True, tp_overlap="on")
+    tables = tables_of(scenario, batch_of([plan]))
+    ends = [e for e in region_ends(tables.parts) if tables.parts.names[e.part] not in ENDS]
+    assert [e.always for e in ends] == [True, True, shared_width > 0, shared_width > 0]
+    # What is waited for: two ends of attention, and those of the shared expert where there is one.
+    one_s = np.ones((1, len(tables.parts.ops)))
+    times = EndTimes(
+        enter_gather=one_s, leave_scatter=one_s, enter_scatter=one_s, leave_gather=one_s
+    )
+    whole = ("enter_gather", "leave_scatter", "enter_scatter", "leave_gather")
+    shown = pieces_shown(tables.parts, tables.shape, times, scenario.system.chip, whole=whole)
+    for direction in shown:
+        assert direction[0, 0] == (4.0 if shared_width else 2.0)
+
+
 @given(st.floats(0.01, 1e4), st.integers(1, 64))
 def test_pieces_take_whole_waves(waves: float, pieces: int) -> None:
     loss = float(_split_loss(np.array(waves), np.array(float(pieces))))
@@ -83,13 +109,14 @@ def test_pieces_take_whole_waves(waves: float, pieces: int) -> None:
 
 
 def test_who_has_pieces() -> None:
-    assert in_pieces(parse_plan("tp8 framework=megatron-core"), "hopper")
-    assert not in_pieces(parse_plan("tp8 framework=megatron-core tp_overlap=off"), "hopper")
-    assert not in_pieces(parse_plan("tp8"), "hopper")
-    assert in_pieces(parse_plan("tp8 framework=torchtitan tp_overlap=on"), "hopper")
+    plan, core, jax = parse_plan("tp8"), software("megatron-core"), software("jax")
+    assert in_pieces(plan, core, "hopper")
+    assert not in_pieces(parse_plan("tp8 tp_overlap=off"), core, "hopper")
+    assert not in_pieces(plan, GENERIC, "hopper")
+    assert in_pieces(parse_plan("tp8 tp_overlap=on"), software("torchtitan"), "hopper")
     # XLA sends pieces on TPUs, not on GPUs.
-    assert in_pieces(parse_plan("tp8 framework=jax"), "tpu-v5p")
-    assert not in_pieces(parse_plan("tp8 framework=jax"), "hopper")
+    assert in_pieces(plan, jax, "tpu-v5p")
+    assert not in_pieces(plan, jax, "hopper")
 
 
 @pytest.mark.parametrize(

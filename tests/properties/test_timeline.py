@@ -1,10 +1,14 @@
 """The closed form of each stage's peak against the step played task by task."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from foretell.catalog.software import software
+from foretell.inputs.software import with_software
 from foretell.schedules.rules import all_broken
 from foretell.simulation.memory_timeline import StepMemory, step_memory
 from foretell.specs.plan import Plan, batch_of, parse_plan
@@ -49,13 +53,14 @@ def asked(model: str) -> Scenario:
 
 def played(model: str, words: str) -> tuple[StepMemory, Scenario, Plan]:
     """A plan that the rules allow, played; others are passed over."""
-    scenario, plan = asked(model), parse_plan(words, GPUS)
+    plan = parse_plan(words, GPUS)
+    scenario = with_software(asked(model), plan)
     assume(not all_broken(scenario, plan, batch_of([plan])))
     return step_memory(scenario, plan), scenario, plan
 
 
 def step(model: str, words: str) -> StepMemory:
-    return step_memory(asked(model), parse_plan(words, GPUS))
+    return step_memory(with_software(asked(model), words), parse_plan(words, GPUS))
 
 
 def gaps(found: StepMemory) -> list[float]:
@@ -194,9 +199,11 @@ def test_gradients_made_on_the_way(
     activations."""
     scenario = make_scenario(model, gpus=pp, batch=mbs, seq_len=seq_len)
     plain = f"pp{pp} dp1 mbs{mbs} {recompute} gradients=bf16 master=none states=bf16"
-    found = step_memory(scenario, parse_plan(f"{plain} framework=pytorch-eager", pp))
+    eager = replace(scenario, software=software("pytorch-eager"))
+    found = step_memory(eager, parse_plan(f"{plain} framework=pytorch-eager", pp))
     assert gaps(found) == pytest.approx([0.0] * len(found.stages), abs=1e-9)
     plans = batch_of([parse_plan(f"{plain} framework=megatron", pp)])
+    scenario = replace(scenario, software=software("megatron"))
     summed = evaluate_rows(scenario, plans, tables_of(scenario, plans)).memory
     held = (summed.weights + summed.states)[0]
     for index, stage in enumerate(found.stages):
@@ -210,7 +217,9 @@ def test_gradients_made_on_the_way(
 def test_sums_over_micro_batches_wait_for_the_update() -> None:
     """Two micro-batches: the gradients of the first meet the activations of the second."""
     plan = parse_plan(f"pp1 dp1 mbs1 {LATE}", 1)
-    one, two = (step_memory(make_scenario(gpus=1, batch=n), plan) for n in (1, 2))
+    one, two = (
+        step_memory(with_software(make_scenario(gpus=1, batch=n), plan), plan) for n in (1, 2)
+    )
     assert two.fullest.closed_bytes > one.fullest.closed_bytes
     assert gaps(one) == pytest.approx([0.0], abs=1e-9)
     assert gaps(two) == pytest.approx([0.0], abs=1e-9)

@@ -1,7 +1,6 @@
 """A batch of systems is its systems one by one; elasticities are slopes, and obey the scaling of seconds."""
 
 from dataclasses import fields, is_dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ QUESTIONS = [
 
 def question(model: str, system: str, gpus: int, words: str) -> tuple[Scenario, Plan]:
     scenario = ask(model=model, system=system, gpus=gpus, plan=words)
-    return scenario, plan_of(scenario, words)
+    return plan_of(scenario, words)
 
 
 @pytest.mark.parametrize("asked", QUESTIONS, ids=lambda q: f"{q[0]} {q[1]}")
@@ -149,8 +148,7 @@ def test_all_rates_and_all_times_scale_the_step(
     faster = renamed(replace(scenario, system=whole.scaled(scenario.system, factor)))
     now = answer_of(scenario, plan, chosen=False)
     with pytest.MonkeyPatch.context() as patch:
-        scale_software(patch, 1.0 / factor)
-        then = answer_of(faster, plan, chosen=False)
+        then = answer_of(scale_software(faster, patch, 1.0 / factor), plan, chosen=False)
     assert then.step_s == pytest.approx(now.step_s / factor, rel=1e-9)
 
 
@@ -167,23 +165,18 @@ def renamed(scenario: Scenario) -> Scenario:
     return replace(scenario, system=replace(scenario.system, chip=chip))
 
 
-def scale_software(patch: pytest.MonkeyPatch, by: float) -> None:
+def scale_software(scenario: Scenario, patch: pytest.MonkeyPatch, by: float) -> Scenario:
     """Fixed times of kernels and of the framework, times a factor."""
-    # The package's name for it is the function.
-    spine = import_module("foretell.training.step")
-    choose, framework = op_times_module.coefficients, spine.framework
+    choose = op_times_module.coefficients
 
     def chosen(*args: Any) -> Any:
         found = choose(*args)
         return replace(found, record=scaled_times(found.record, by))
 
-    def slower(name: str) -> Any:
-        found = framework(name)
-        return replace(found, fixed_s=found.fixed_s * by)
-
     patch.setattr(op_times_module, "coefficients", chosen)
-    patch.setattr(spine, "framework", slower)
     patch.setattr(exchanges, "HANDOVER_S", exchanges.HANDOVER_S * by)
+    fixed_s = scenario.software.fixed_s * by
+    return replace(scenario, software=replace(scenario.software, fixed_s=fixed_s))
 
 
 def scaled_times(record: Any, by: float) -> Any:
@@ -200,8 +193,8 @@ def test_software_what_if_is_the_step_with_its_times_halved(
     plan = Plan(tp=4, dp=8)
     found = sensitivity(scenario, plan)
     told = next(e for e in found.numbers if e.number.path == SOFTWARE)
-    scale_software(monkeypatch, 0.5)
-    halved = answer_of(renamed(scenario), plan, chosen=False).step_s
+    other = scale_software(renamed(scenario), monkeypatch, 0.5)
+    halved = answer_of(other, plan, chosen=False).step_s
     assert told.what_if == pytest.approx(halved / found.value, rel=1e-9)
     assert told.what_if < 1.0
 

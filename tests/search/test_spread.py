@@ -91,7 +91,7 @@ def test_short_sequences_and_dense_models_are_left_alone() -> None:
 @pytest.mark.parametrize("text", ["cp3", "ep4", "ep4 etp2 tp2", "cp2 ep8", "cp2 order=tp,dp,cp,pp"])
 def test_what_a_plan_names_is_kept(text: str) -> None:
     scenario = make_scenario("moe", 48, 48, seq_len=6144)
-    base = plan_of(scenario, text)
+    scenario, base = plan_of(scenario, text)
     plans = enumerate_plans(scenario, base, fixed_fields(text, ())).plans
     assert len(plans)
     for row in range(0, len(plans), max(1, len(plans) // 20)):

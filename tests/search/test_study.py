@@ -228,7 +228,7 @@ def test_draws_lie_between_the_ends_and_depend_on_the_seed() -> None:
 )
 def test_texts_of_a_batch_are_those_of_its_plans(model: str, plan: str) -> None:
     scenario = ask(model=model, system="h100-sxm", gpus=32, global_batch=64)
-    plans = enumerate_plans(scenario, plan_of(scenario, plan)).plans
+    plans = enumerate_plans(scenario, plan_of(scenario, plan)[1]).plans
     plans = plans.take(np.arange(0, len(plans), max(len(plans) // 1500, 1)))
     assert plan_texts(plans).to_list() == [str(plans.plan(i)) for i in range(len(plans))]
 

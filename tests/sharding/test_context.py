@@ -8,7 +8,7 @@ from foretell.specs.plan import ContextMode, Plan
 from foretell.training.shapes import Shape, graph_parts, shapes_of
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph
-from tests.builders import STACKS, make_model
+from tests.builders import GENERIC, STACKS, make_model
 
 MODES: tuple[ContextMode, ...] = ("ring", "allgather", "ulysses")
 LENGTHS = (4096, None)
@@ -60,7 +60,7 @@ def test_ranks_share_the_work_and_what_is_kept(name: str, mode: ContextMode, fla
 def traffic(name: str, cp: float, tp: float, mode: ContextMode) -> tuple[float, float, float]:
     """Elements of keys, of what an all-to-all sends, and of states, of the first layer kind."""
     shape = Shape(micro_batch=2.0, tp=tp, sp=1.0, cp=cp)
-    found = shapes_of(make_model(name), LENGTHS, Plan(cp_mode=mode), shape).context[0]
+    found = shapes_of(make_model(name), LENGTHS, Plan(cp_mode=mode), GENERIC, shape).context[0]
     return float(found.keys), float(found.queries + found.results), float(found.states)
 
 
@@ -79,7 +79,7 @@ def test_only_keys_and_values_of_the_grouped_heads_travel() -> None:
 def test_a_gathered_latent_travels_as_it_is() -> None:
     shape = Shape(micro_batch=2.0, tp=4.0, sp=1.0, cp=4.0)
     gathered, passed = (
-        shapes_of(make_model("moe"), LENGTHS, Plan(cp_mode=mode), shape).context[1].keys
+        shapes_of(make_model("moe"), LENGTHS, Plan(cp_mode=mode), GENERIC, shape).context[1].keys
         for mode in ("allgather", "ring")
     )
     assert gathered == 2 * 4096 * (128 + 32)
@@ -94,10 +94,10 @@ def test_recurrences_exchange_heads_for_tokens() -> None:
 def test_arrays_and_numbers_agree() -> None:
     cp = np.array([1.0, 2.0, 4.0])
     many = Shape(micro_batch=np.ones(3), tp=np.full(3, 2.0), sp=np.ones(3), cp=cp)
-    batch = shapes_of(make_model("moe"), LENGTHS, Plan(), many)
+    batch = shapes_of(make_model("moe"), LENGTHS, Plan(), GENERIC, many)
     for i, degree in enumerate(cp):
         one = Shape(micro_batch=1.0, tp=2.0, sp=1.0, cp=float(degree))
-        alone = shapes_of(make_model("moe"), LENGTHS, Plan(), one)
+        alone = shapes_of(make_model("moe"), LENGTHS, Plan(), GENERIC, one)
         for a, b in zip(batch.kept, alone.kept, strict=True):
             assert np.broadcast_to(a.whole, 3)[i] == pytest.approx(float(b.whole), rel=1e-12)
 

@@ -7,7 +7,7 @@ from foretell.sharding.expert import distinct_share
 from foretell.specs.plan import Plan
 from foretell.training.shapes import Shape, Shapes, shapes_of
 from foretell.workload.ops import Gemm, Op
-from tests.builders import make_model
+from tests.builders import GENERIC, make_model
 
 LENGTHS = (2048, None)
 USUAL = Plan()
@@ -15,7 +15,7 @@ USUAL = Plan()
 
 def shapes(plan: Plan = USUAL, **degrees: float) -> Shapes:
     shape = Shape(**({"micro_batch": 2.0, "tp": 1.0, "sp": 1.0} | degrees))
-    return shapes_of(make_model("moe"), LENGTHS, plan, shape)
+    return shapes_of(make_model("moe"), LENGTHS, plan, GENERIC, shape)
 
 
 def routed(found: Shapes) -> list[Gemm]:
@@ -66,7 +66,7 @@ def test_an_array_with_and_without_holds_both() -> None:
     many = Shape(
         micro_batch=three, tp=4.0 * three, sp=three, ep=np.array([1.0, 4.0, 16.0]), etp=three
     )
-    batch = shapes_of(make_model("moe"), LENGTHS, Plan(), many)
+    batch = shapes_of(make_model("moe"), LENGTHS, Plan(), GENERIC, many)
     alone = shapes(micro_batch=1.0, tp=4.0)
     for ours, theirs in zip(batch.ops[1], alone.ops[1], strict=True):
         for a, b in ((ours.forward(), theirs.forward()), (ours.backward(), theirs.backward())):

@@ -26,7 +26,7 @@ from foretell.training.tables import tables_of
 from foretell.workload.build import build
 from foretell.workload.graph import LayerGraph
 from foretell.workload.ops import Gemm
-from tests.builders import make_model, make_scenario
+from tests.builders import GENERIC, make_model, make_scenario
 
 SIDES = [(1, 1), (4, 1), (1, 4), (2, 2), (4, 2), (2, 8)]
 """Grids: ranks along the first dimension and along the second."""
@@ -132,7 +132,7 @@ def test_the_sequence_grid_is_tensor_and_context_parallelism(m1: int, m2: int) -
     plan = parse_plan(text)
     assert plan == parse_plan(f"tp{m1} cp{m2} cp_mode=allgather dp1")
     shape = Shape(micro_batch=2.0, tp=float(m1), sp=1.0, cp=float(m2))
-    found = shapes_of(study_model(), (LENGTH, None), plan, shape)
+    found = shapes_of(study_model(), (LENGTH, None), plan, GENERIC, shape)
     theirs = published(m1, m2, 1, "seqp")
     edges = found.whole[0].edges
     entering = sum(e.elements for e in edges if not e.leave)

@@ -41,7 +41,8 @@ def passes_ms(sizes: tuple[int, ...], words: str) -> tuple[float, float]:
     scenario = ask(
         model=config(*sizes[:4]), system="h200-sxm", gpus=1, global_batch=1, seq_len=sizes[4]
     )
-    parts = part_table(scenario, plan_of(scenario, words), Shape(micro_batch=1.0, tp=1.0, sp=0.0))
+    scenario, plan = plan_of(scenario, words)
+    parts = part_table(scenario, plan, Shape(micro_batch=1.0, tp=1.0, sp=0.0))
     names = [op.name for part in parts.ops for op in part]
     routed = np.array([name.startswith("moe") for name in names])
     both = parts.times.seconds[:, 0].reshape(2, -1)

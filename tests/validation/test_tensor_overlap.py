@@ -25,7 +25,7 @@ def test_what_pieces_save(
     scenario = ask(model=model, system="h100-sxm-96gb", gpus=gpus, global_batch=batch, seq_len=8192)
     text = f"tp8 zero3 framework=torchtitan {words}"
     steps = [
-        answer_of(scenario, plan_of(scenario, f"{text} tp_overlap={word}"), chosen=False).step_s
+        answer_of(*plan_of(scenario, f"{text} tp_overlap={word}"), chosen=False).step_s
         for word in ("off", "on")
     ]
     tokens = batch * 8192 / gpus

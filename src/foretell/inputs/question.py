@@ -15,10 +15,13 @@ from foretell.catalog import system as catalog_system
 from foretell.catalog.systems import no_design
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
+from foretell.inputs.plan_defaults import completed, sentences
+from foretell.inputs.software import framework_word, software_of
 from foretell.specs.check import field_types, problems_of
 from foretell.specs.job import Job
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, PrecisionName, parse_plan, plan_problems
+from foretell.specs.plan import Plan, PrecisionName, named_fields, parse_plan, plan_problems
+from foretell.specs.plan_words import GENERIC
 from foretell.specs.prices import Prices
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -80,10 +83,11 @@ def ask(
     )
     collect(lambda: _prices(chosen, seen), problems)
     collect(lambda: apply_settings(_plan(plan), chosen, "plan"), problems)
+    software = collect(lambda: software_of(framework_word(plan, chosen), chosen, seen), problems)
     numbers = {"global_batch": global_batch, "seq_len": seq_len, "target_len": target_len}
     for name, value in numbers.items():
         problems += _whole(name, value)
-    if problems or the_model is None or the_system is None:
+    if problems or the_model is None or the_system is None or software is None:
         raise BadInput(problems)
     job, said = _job(the_model, the_system, count, numbers)
     job = apply_settings(job, chosen, "job", seen)
@@ -99,6 +103,7 @@ def ask(
         model=the_model,
         system=the_system,
         job=job,
+        software=software,
         assumptions=(*the_model.assumptions, *of_system(the_system, chosen), *said),
         overrides=seen,
     )
@@ -111,8 +116,19 @@ def of_system(system: System, settings: Sequence[Setting]) -> list[str]:
     return [f"before --set: {text}" if touched else text for text in system.assumptions]
 
 
-def plan_of(scenario: Scenario, text: str | Plan | None, settings: Sequence[str] = ()) -> Plan:
-    """A plan for the scenario: parsed, with the chip's precision and the settings applied."""
+def plan_of(
+    scenario: Scenario,
+    text: str | Plan | None,
+    settings: Sequence[str] = (),
+    *,
+    searched: bool = False,
+) -> tuple[Scenario, Plan]:
+    """A plan for the scenario, and the scenario with the plan's software.
+
+    Parsed, with the chip's precision, the settings applied, and what both leave open as the software has it,
+    which the scenario's assumptions then say. A `Plan` leaves nothing open. `searched`: what a search tries
+    by itself stays open.
+    """
     chosen = parse_settings(settings)
     if isinstance(text, Plan):
         plan = text
@@ -122,7 +138,18 @@ def plan_of(scenario: Scenario, text: str | Plan | None, settings: Sequence[str]
     problems = _wrong_in(plan)
     if problems:
         raise BadInput(problems)
-    return plan
+    software = software_of(plan.framework, chosen)
+    scenario = replace(scenario, software=software)
+    by_hand = any(s.root == "software" for s in chosen)
+    if isinstance(text, Plan) or (plan.framework == GENERIC and not by_hand):
+        return scenario, plan
+    named = {*named_fields(text or ""), *(s.steps[0] for s in chosen if s.root == "plan")}
+    architecture = scenario.system.chip.architecture
+    plan = completed(plan, named, software, architecture, searched=searched)
+    if plan.framework == GENERIC:
+        return scenario, plan
+    said = sentences(plan, named, software, architecture, searched=searched)
+    return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
 
 
 @lru_cache(maxsize=4096)

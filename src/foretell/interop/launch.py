@@ -9,6 +9,7 @@ from typing import Any, Literal
 from foretell.records import dataclass
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
+from foretell.specs.software import Software
 
 Tool = Literal["megatron", "torchtitan", "deepspeed", "vllm", "sglang", "trtllm"]
 """Programs whose arguments are read and written."""
@@ -97,6 +98,8 @@ class Training:
     """What is trained."""
     plan: Plan
     """How."""
+    software: Software
+    """What the plan's framework does by itself."""
     gpus: int
     """On how many chips."""
     global_batch: int

@@ -98,7 +98,9 @@ def read(given: Given, layers: int | None = None) -> Launch:
         "sp": bool(keys.flag("sequence_parallel")) if tp > 1 else None,
         "order": "tp,cp,pp,dp" if keys.flag("use_tp_pp_dp_mapping") else None,
     }  # fmt: skip
-    values |= _kernels(keys, cp) | _recompute(keys, vpp) | _precision(keys, given) | _dtypes(keys)
+    values |= (
+        _kernels(keys, cp) | _recompute(keys, vpp) | _precision(keys, given) | _dtypes(keys, given)
+    )
     values |= (
         _experts(keys)
         | _data(keys, None if dp is None else dp * cp)
@@ -285,9 +287,10 @@ def _unset(keys: Keys, given: Given) -> bool:
     return any(str(word).startswith("$") for word in (*keys.words, *behind))
 
 
-def _dtypes(keys: Keys) -> dict[str, object]:
-    """What gradients, master copy and states are kept in."""
-    values: dict[str, object] = {}
+def _dtypes(keys: Keys, given: Given) -> dict[str, object]:
+    """What gradients, master copy and states are kept in: the flags' own gradients have 32 bits unless told,
+    those of Megatron-Bridge's recipes are as the software has them."""
+    values: dict[str, object] = {} if _of_bridge(given) else {"gradients": "fp32"}
     if keys.flag("grad_reduce_in_bf16") or keys.flag("grad_reduce_in_fp32") is False:
         values["gradients"] = "bf16"
     main = keys.choice(["main_grads_dtype"], DTYPES)

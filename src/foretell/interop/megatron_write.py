@@ -39,7 +39,7 @@ def write(run: Training) -> Written:
 
 def _plain(run: Training) -> bool:
     """Whether gradients are reduced after the passes: Megatron without its overlaps."""
-    return run.plan.framework == "megatron-te" and run.plan.zero < 2
+    return run.software.sums_fused and run.software.data_exposed >= 1.0 and run.plan.zero < 2
 
 
 def _zero_flags(run: Training) -> list[str]:
@@ -121,7 +121,7 @@ def _other_flags(run: Training) -> list[str]:
     flags += [f"--optimizer {plan.optimizer}"] if plan.optimizer in ("sgd", "muon") else []
     flags += ["--attention-backend unfused"] if not plan.flash else []
     flags += ["--attention-backend fused"] if plan.flash and plan.attention == "cudnn" else []
-    graphs = plan.framework == "megatron-graphs"
+    graphs = run.software.graphs
     flags += ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] if graphs else []
     flags += ["--use-tp-pp-dp-mapping"] if plan.order == ("tp", "cp", "pp", "dp") else []
     return flags

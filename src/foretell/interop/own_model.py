@@ -32,10 +32,12 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.specs.block import Block, block_kinds
+from foretell.interop.user_files import check_file
+from foretell.specs.block import Block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2, Replacement
 from foretell.specs.model import Layer, Model
+from foretell.workload.blocks import block_kinds
 
 KINDS: dict[str, type] = {
     "attention": Attention,
@@ -60,6 +62,7 @@ LAYERS_MOST = 10_000
 
 def read_toml(path: Path) -> Model:
     """The model of a TOML file; every problem at once as `BadInput`."""
+    check_file(path)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -16,6 +16,7 @@ from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.plan_forms import offloads
+from foretell.specs.software import EVERYWHERE
 
 READERS: Mapping[Tool, Callable[[Given, int | None], Launch]] = {
     "megatron": megatron.read,
@@ -78,8 +79,6 @@ SIGNS: Mapping[Tool, tuple[str, ...]] = {
 """Keys by which arguments without a program are known."""
 SAME_OVERLAP = ("auto", "on")
 """One flag where the framework overlaps exchanges by itself."""
-OVERLAPPING = ("megatron-core", "megatron-graphs")
-"""Frameworks that do."""
 
 
 def read_arguments(text: str, layers: int | None = None, tool: Tool | None = None) -> Launch:
@@ -114,7 +113,7 @@ def write_training(tool: Tool, run: Training) -> Written:
     written = TRAINERS[tool](run)
     launch = READERS[tool](read_given(written.text), run.layers)
     back = parse_plan(launch.plan, run.gpus)
-    notes = [f"{tool} is not told {text}" for text in _differences(run.plan, back)]
+    notes = [f"{tool} is not told {text}" for text in _differences(run, back)]
     if launch.seq_len not in (None, run.seq_len) or (
         launch.seq_len is None and tool == "deepspeed"
     ):
@@ -158,22 +157,23 @@ def no_tool(tool: str, allowed: tuple[Tool, ...]) -> BadInput:
     )
 
 
-def _differences(plan: Plan, back: Plan) -> list[str]:
+def _differences(run: Training, back: Plan) -> list[str]:
     """Fields of a plan that came back otherwise, as `key=value (reads back as other)`."""
-    told = []
+    told, plan = [], run.plan
     for field in fields(Plan):
         name, given, read = field.name, getattr(plan, field.name), getattr(back, field.name)
-        if given == read or _silent(plan, name, given, read):
+        if given == read or _silent(run, name, given, read):
             continue
         shown = [",".join(v) if isinstance(v, tuple) else v for v in (given, read)]
         told.append(f"{name}={shown[0]} (reads back as {shown[1]})")
     return told
 
 
-def _silent(plan: Plan, name: str, given: object, read: object) -> bool:
+def _silent(run: Training, name: str, given: object, read: object) -> bool:
     """Differences that change no answer for this plan."""
+    plan = run.plan
     if name == "tp_overlap":
-        same = plan.framework in OVERLAPPING and {given, read} <= {*SAME_OVERLAP}
+        same = run.software.pieces_on == EVERYWHERE and {given, read} <= {*SAME_OVERLAP}
         return plan.tp == 1 or not plan.sp or same
     if name == "cp_mode":
         return plan.cp == 1

@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.optimizer import held_bytes
-from foretell.kernels.software import software
 from foretell.records import dataclass
 from foretell.sharding.recompute import wide
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan
+from foretell.specs.software import Software
 from foretell.workload.graph import LayerGraph, Saved
+from foretell.workload.roles import SavedRole
 
 Array = NDArray[np.float64]
 
@@ -41,12 +42,10 @@ WORKSPACE_BYTES = 0.25 * 2**30
 much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond their tensors is 0.24 GiB."""
 ALLOCATOR_SHARE = 0.05
 """Reserved beyond allocated. Fused modules: 3 to 7 % in 30 runs of Megatron-LM on B200 that print both. Plain
-modules take and give back a tensor with every operation, and leave more holes: `plain_share` in software.py,
+modules take and give back a tensor with every operation, and leave more holes: `plain_share` of the software,
 for nanotron what 971 of its runs on H100 reserve."""
 CLOSE_SHARE = 0.9
 """Above this share of the chip's memory the answer is too close to call."""
-LOSS = "head.loss"
-"""The saved tensor that a fused loss makes smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class KeptBytes:
     input: Num
     """The layer's input alone."""
     scores: Num
-    """Scores of the head; elements."""
+    """Scores of the head, which a fused loss keeps in less; elements."""
     gradient: Num
     """Gradient of the largest tensor: what the backward pass of the layer holds besides."""
 
@@ -81,7 +80,7 @@ def kept_bytes(
         size = tensor.elements * width(tensor)
         whole = whole + size
         core = core + (size if tensor.core else 0.0)
-        scores = scores + (tensor.elements if tensor.name == LOSS else 0.0)
+        scores = scores + (tensor.elements if tensor.role is SavedRole.LOSS else 0.0)
         gradient = np.maximum(gradient, element_bytes * tensor.elements)
     return KeptBytes(
         whole=whole,
@@ -145,9 +144,9 @@ def weight_bytes(plan: Plan) -> tuple[float, float, float]:
     return DTYPE_BYTES[plan.weights], DTYPE_BYTES[plan.gradients], held_bytes(plan)
 
 
-def allocator_share(plan: Plan) -> float:
+def allocator_share(plan: Plan, software: Software) -> float:
     """What the allocator reserves beyond what tensors take, as a share of that."""
-    return ALLOCATOR_SHARE if plan.fused else software(plan.framework).plain_share
+    return ALLOCATOR_SHARE if plan.fused else software.plain_share
 
 
 def framework_bytes(groups: Num) -> Array:

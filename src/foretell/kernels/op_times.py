@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.calls import CallStack
 from foretell.kernels.families.base import DTYPES, Engine, attainable, engine_of
 from foretell.kernels.families.choose import Chosen, choose, of_kin
@@ -30,14 +29,15 @@ from foretell.kernels.fusion import (
     Passes,
     passes,
 )
+from foretell.kernels.loss import narrow_loss
 from foretell.kernels.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
-from foretell.kernels.precision import cast_passes, casts_anew, linear_format, plain_format
-from foretell.kernels.software import narrow_loss, plain_where_cut
+from foretell.kernels.precision import cast_passes, linear_format, plain_format
 from foretell.kernels.wide import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.result import Evidence
+from foretell.specs.software import Software
 
 Array = NDArray[np.float64]
 
@@ -90,6 +90,7 @@ def op_times(
     ops: int,
     chip: Chip,
     plan: Plan,
+    software: Software,
     cut: NDArray[np.bool_] | bool = False,
 ) -> OpTimes:
     """Times of all operations in both passes; `cut` says where the vocabulary is; (shapes,)."""
@@ -98,9 +99,9 @@ def op_times(
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
     notes: list[str] = []
     power = chip_power(chip)
-    for stack in [with_recasts(stack, plan) for stack in stacks]:
+    for stack in [with_recasts(stack, plan, software) for stack in stacks]:
         dtype = call_dtype(stack, plan)
-        chosen = coefficients(stack.family, dtype, chip, plan)
+        chosen = coefficients(stack.family, dtype, chip, plan, software)
         engine = engine_of(chip, dtype)
         engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
         engine = in_wide(engine, stack, chip, dtype)
@@ -110,7 +111,7 @@ def op_times(
             stack.activation_elements * activation_bytes(plan)
             + stack.weight_elements * DTYPE_BYTES[plan.weights]
         )
-        factor, kernels = _passes(stack, plan, np.asarray(cut))
+        factor, kernels = _passes(stack, plan, software, np.asarray(cut))
         moved = moved * factor
         seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
         some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
@@ -145,17 +146,19 @@ def op_times(
     )
 
 
-def _passes(stack: CallStack, plan: Plan, cut: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _passes(
+    stack: CallStack, plan: Plan, software: Software, cut: NDArray[np.bool_]
+) -> tuple[Array, Array]:
     """Traffic over the least, and kernels, of each call; (calls, 1), or (calls, shapes) where a loss is plain
     over a cut vocabulary alone."""
     if stack.family != "pointwise":
         return np.ones((len(stack.kinds), 1)), np.ones((len(stack.kinds), 1))
-    apart = _passes_apart(plan)
+    apart = _passes_apart(plan, software)
     told = [(apart.get(kind) or passes(kind, plan.fused), back) for kind, back in stack.kinds]
     factor = [p.backward if backward else p.forward for p, backward in told]
     kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
     found = np.array(factor)[:, None], np.array(kernels)[:, None]
-    if plan.fused and plain_where_cut(plan.framework) and cut.any():
+    if plan.fused and software.plain_where_cut and cut.any():
         plain = passes("loss", fused=False)
         more = [plain.backward if b else plain.forward for _, b in stack.kinds]
         loss = np.array([kind == "loss" for kind, _ in stack.kinds])[:, None]
@@ -163,19 +166,20 @@ def _passes(stack: CallStack, plan: Plan, cut: NDArray[np.bool_]) -> tuple[Array
     return found
 
 
-def traffic_factor(kind: str, backward: bool, plan: Plan, *, cut: bool = False) -> float:
+def traffic_factor(
+    kind: str, backward: bool, plan: Plan, software: Software, *, cut: bool = False
+) -> float:
     """Bytes that a kind of pass over memory moves, over the least; `cut`: over a cut vocabulary."""
-    told = _passes_apart(plan).get(kind) or passes(kind, plan.fused)
-    if kind == "loss" and cut and plan.fused and plain_where_cut(plan.framework):
+    told = _passes_apart(plan, software).get(kind) or passes(kind, plan.fused)
+    if kind == "loss" and cut and plan.fused and software.plain_where_cut:
         told = passes("loss", fused=False)
     return told.backward if backward else told.forward
 
 
-def _passes_apart(plan: Plan) -> Mapping[str, Passes]:
+def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
     weights that are kept in 16 bits have a loss in 16 bits, and where all is in 32, nothing is cast."""
-    software = framework(plan.framework)
-    fused = (plan.fused and not software.loss_plain) or software.loss_fused
+    fused = software.loss == "kernel" or (plan.fused and software.loss == "fused")
     uncast = narrow_loss(plan) or plan.precision in WIDE_PRECISIONS
     found = {"loss": passes("loss16" if uncast else "loss", fused)}
     if software.maps_apart:
@@ -216,8 +220,13 @@ def call_dtype(stack: CallStack, plan: Plan) -> str:
     return (linear_format(plan) if stack.linear else None) or plain_format(plan)
 
 
-def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
-    """The surface of a family, without its own view of the power limit: the second pass has that."""
+def coefficients(
+    family: str, dtype: str, chip: Chip, plan: Plan, software: Software | None = None
+) -> Chosen:
+    """The surface of a family, without its own view of the power limit: the second pass has that.
+
+    `software` says how operands of products in narrow formats are cast.
+    """
     if family in ("prefill", "prefill-backward"):
         name = BEST_ATTENTION.get(chip.architecture, "fa2")
         name = name if plan.attention == "auto" else plan.attention
@@ -229,9 +238,9 @@ def coefficients(family: str, dtype: str, chip: Chip, plan: Plan) -> Chosen:
     if family == "gemm":
         found = library_products(chip, "gemm", dtype)
         record = replace(found.record, fade=0.0)
-        return replace(
-            found, record=fused_cast(record, plan) if DTYPES[dtype].quantised else record
-        )
+        if software is not None and DTYPES[dtype].quantised:
+            record = fused_cast(record, plan, software)
+        return replace(found, record=record)
     return choose(chip, "pointwise", "bf16", SOFTWARE)
 
 
@@ -245,7 +254,7 @@ def library_products(chip: Chip, family: str, dtype: str) -> Chosen:
     return choose(chip, family, dtype, SOFTWARE)
 
 
-def fused_cast(record: Gemm, plan: Plan) -> Gemm:
+def fused_cast(record: Gemm, plan: Plan, software: Software) -> Gemm:
     """Products in a narrow format as training runs them: casts fused into what comes before.
 
     Serving's tables launch the cast by itself and scale row by row; training casts a tensor in one pass
@@ -256,17 +265,17 @@ def fused_cast(record: Gemm, plan: Plan) -> Gemm:
         record,
         compute=record.compute * (ROW_PRODUCTS if by_row else 1.0),
         launch_s=np.minimum(record.launch_s, CAST_LAUNCH_S),
-        quantise=cast_passes(plan),
+        quantise=cast_passes(plan, software),
         row_s=0.0,
         ragged=0.0,
     )
 
 
-def with_recasts(stack: CallStack, plan: Plan) -> CallStack:
+def with_recasts(stack: CallStack, plan: Plan, software: Software) -> CallStack:
     """Products whose weights are cast for every use, where the framework does so."""
-    if stack.family != "gemm" or not stack.linear or not casts_anew(plan):
+    if stack.family != "gemm" or not stack.linear or not software.casts_anew:
         return stack
-    sizes = {**stack.sizes, "recast": cast_passes(plan) * stack.sizes["held"]}
+    sizes = {**stack.sizes, "recast": cast_passes(plan, software) * stack.sizes["held"]}
     return replace(stack, sizes=sizes)
 
 

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.families.base import attainable, engine_of
 from foretell.kernels.op_times import coefficients
 from foretell.kernels.precision import plain_format
@@ -27,6 +26,7 @@ from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.workload.ops import Gemm, Lookup, Op
+from foretell.workload.roles import ENDS
 
 Array = NDArray[np.float64]
 
@@ -36,8 +36,6 @@ NARROW_STATE_BYTES = 1.0 + 4.0 / 256.0
 """An 8-bit state with its share of the scale: one fp32 per block of 256 (bitsandbytes since 0.44)."""
 STEPS = 5.0
 """Newton-Schulz steps of one update."""
-TABLES = ("head.", "embedding.")
-"""Matrices that Muon leaves to Adam."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +113,9 @@ def state_bytes(
     return np.asarray((whole + matrices.edges * edge) / parts)
 
 
-def update_bytes(plan: Plan, *, matrix: bool = True) -> float:
-    """Bytes that the update of one weight moves: every copy and state is read and written once."""
+def update_bytes(plan: Plan, *, matrix: bool = True, casts_apart: bool = False) -> float:
+    """Bytes that the update of one weight moves: every copy and state is read and written once; and what
+    passes move that only change dtypes (`casts_apart`)."""
     recipe = RECIPES[plan.optimizer]
     states = recipe.matrix_states if matrix else recipe.states
     reads = recipe.matrix_gradient_reads if matrix else recipe.gradient_reads
@@ -128,7 +127,7 @@ def update_bytes(plan: Plan, *, matrix: bool = True) -> float:
         + DTYPE_BYTES[plan.weights] * (2.0 if plan.master == "none" else 1.0)
         + reads * DTYPE_BYTES[plan.gradients]
         + (recipe.matrix_bytes if matrix else 0.0)
-        + _cast_bytes(plan)
+        + (_cast_bytes(plan) if casts_apart else 0.0)
     )
 
 
@@ -139,7 +138,7 @@ def _cast_bytes(plan: Plan) -> float:
     master copy that is read once more. One H200, ten updates of 0.1 to 3.6 billion weights with 18 bytes a
     weight: 12 to 13 % longer than without, which is what 34 for 30 bytes are (docs/accuracy.md).
     """
-    if plan.master == "none" or not framework(plan.framework).casts_apart:
+    if plan.master == "none":
         return 0.0
     wide = DTYPE_BYTES[plan.master]
     widened = 2.0 * wide if DTYPE_BYTES[plan.gradients] < wide else 0.0
@@ -152,23 +151,28 @@ def optimizer_s(
     plan: Plan,
     matrices: Num | None = None,
     products_s: Num = 0.0,
+    *,
+    casts_apart: bool = False,
 ) -> Array:
     """Update of `parameters` weights on this rank, `matrices` of them in matrices (none given: all).
 
-    `products_s` are the matrix products of the update that fall to this rank (`shared_products_s`).
+    `products_s` are the matrix products of the update that fall to this rank (`shared_products_s`);
+    `casts_apart`: dtypes are changed by passes of their own.
     """
-    weight_s = _weight_s(chip, plan, matrix=True)
+    weight_s = _weight_s(chip, plan, matrix=True, casts_apart=casts_apart)
     whole = np.asarray(parameters, float)
     if RECIPES[plan.optimizer].uniform or matrices is None:
         total = weight_s * whole
     else:
-        total = weight_s * matrices + _weight_s(chip, plan, matrix=False) * (whole - matrices)
+        other_s = _weight_s(chip, plan, matrix=False, casts_apart=casts_apart)
+        total = weight_s * matrices + other_s * (whole - matrices)
     return np.asarray(total + products_s if plan.optimizer == "muon" else total)
 
 
-def _weight_s(chip: Chip, plan: Plan, *, matrix: bool) -> Num:
+def _weight_s(chip: Chip, plan: Plan, *, matrix: bool, casts_apart: bool) -> Num:
     """Traffic and arithmetic of one weight."""
-    moved_s = update_bytes(plan, matrix=matrix) / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s)
+    moved = update_bytes(plan, matrix=matrix, casts_apart=casts_apart)
+    moved_s = moved / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s)
     return moved_s + RECIPES[plan.optimizer].flop / chip.vector_flop_per_s
 
 
@@ -187,7 +191,8 @@ class Matrices:
 def is_matrix(op: Op, optimizer: str) -> bool:
     """Whether an optimizer treats an operation's weights as matrices of their own."""
     if optimizer == "muon":
-        return isinstance(op, Gemm) and not op.tied and not op.name.startswith(TABLES)
+        # Matrices outside the layers are Adam's.
+        return isinstance(op, Gemm) and not op.tied and op.region not in ENDS
     if optimizer == "adafactor":
         return isinstance(op, Lookup) or (isinstance(op, Gemm) and not op.tied)
     return False

@@ -16,13 +16,13 @@ chip's units take it transposed (Blackwell, scaled by tensor).
 
 from collections.abc import Mapping
 
-from foretell.catalog.frameworks import framework
-from foretell.kernels.calls import KEPT_HIGH
+from foretell.kernels.calls import kept_high
 from foretell.kernels.families.base import DTYPES
-from foretell.kernels.software import software
 from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.software import Software
 from foretell.workload.graph import Saved
 from foretell.workload.ops import Gemm, Op
+from foretell.workload.roles import ATTENTIONS, SavedRole
 
 LOW_PRECISION: Mapping[str, str] = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
@@ -31,10 +31,8 @@ CAST_PASSES, ROW_CAST_PASSES = 4.0 / 3.0, 2.0
 16 bits are read twice, for two casts or for the largest value and the cast."""
 EITHER_WAY = ("blackwell", "blackwell-ultra", "rubin")
 """Architectures whose fp8 units read an operand in both orders."""
-NARROW_KEPT = ("region.in", "moe.in", "ffn.act", "moe.act", "moe.shared.act")
+NARROW_KEPT = (SavedRole.ENTRY, SavedRole.EXPERT_INPUT, SavedRole.ACTIVATED)
 """Saved tensors that are inputs of linear layers and of nothing else that the backward pass reads."""
-KEPT_TWICE = ("attention.out", "cross.out")
-"""Inputs of linear layers that the fused attention's backward pass reads too, in 16 bits."""
 
 
 def linear_format(plan: Plan) -> str | None:
@@ -49,21 +47,16 @@ def plain_format(plan: Plan) -> str:
     return plan.precision if plan.precision in ("fp16", *WIDE_PRECISIONS) else "bf16"
 
 
-def cast_passes(plan: Plan) -> float:
+def cast_passes(plan: Plan, software: Software) -> float:
     """Traffic of a cast over one read of 16 bits and one write of the format."""
     by_row = plan.precision == "fp8" and plan.scaling == "row"
-    anew = plan.precision == "fp8" and plan.scaling == "tensor" and casts_anew(plan)
+    anew = plan.precision == "fp8" and plan.scaling == "tensor" and software.casts_anew
     return ROW_CAST_PASSES if by_row or anew or plan.precision == "nvfp4" else CAST_PASSES
-
-
-def casts_anew(plan: Plan) -> bool:
-    """Whether the framework finds scales, and casts weights, for every use."""
-    return framework(plan.framework).casts_anew
 
 
 def is_narrow(op: Op) -> bool:
     """Whether a low-precision recipe runs an operation in its format."""
-    return isinstance(op, Gemm) and not op.name.startswith(KEPT_HIGH)
+    return isinstance(op, Gemm) and not kept_high(op)
 
 
 def is_linear(op: Op) -> bool:
@@ -71,10 +64,10 @@ def is_linear(op: Op) -> bool:
     return isinstance(op, Gemm) and op.family != "grouped-gemm"
 
 
-def copy_bytes(plan: Plan, architecture: str) -> float:
+def copy_bytes(plan: Plan, software: Software, architecture: str) -> float:
     """Bytes per weight of a linear layer of the copies in the format, beside the working weights."""
     name = linear_format(plan)
-    if name is None or not software(plan.framework).narrow:
+    if name is None or not software.narrow:
         return 0.0
     either = plan.precision == "fp8" and plan.scaling == "tensor" and architecture in EITHER_WAY
     copies = 1.0 if either else 2.0
@@ -83,7 +76,7 @@ def copy_bytes(plan: Plan, architecture: str) -> float:
     return copies * DTYPES[name].weight_bytes
 
 
-def kept_width(tensor: Saved, plan: Plan) -> float:
+def kept_width(tensor: Saved, plan: Plan, software: Software) -> float:
     """Bytes per element of a saved tensor.
 
     What fused kernels compute again is not kept; inputs of linear layers are kept as their products read
@@ -92,9 +85,10 @@ def kept_width(tensor: Saved, plan: Plan) -> float:
     own, name = tensor.bytes_per_element or activation_bytes(plan), linear_format(plan)
     if tensor.fused_away and plan.fused:
         return 0.0
-    if name is None or not software(plan.framework).narrow:
+    if name is None or not software.narrow:
         return own
     narrow = DTYPES[name].activation_bytes
-    if tensor.name in KEPT_TWICE and plan.flash:
+    if plan.flash and tensor.role is SavedRole.RESULT and tensor.region in ATTENTIONS:
+        # The fused attention's backward pass reads it too, in 16 bits.
         return own + narrow
-    return narrow if tensor.name in NARROW_KEPT else own
+    return narrow if tensor.role in NARROW_KEPT else own

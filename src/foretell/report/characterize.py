@@ -8,7 +8,9 @@ from foretell.lab.characterize.table import SHARES, measured_of
 if TYPE_CHECKING:
     from foretell.lab.characterize.run import Characterized, Row
 
-DEFAULT_WORDS = ("pp1", "tp1", "no-fused", "recompute=none", "framework=pytorch-eager")
+DEFAULT_WORDS = (
+    "pp1", "tp1", "flash", "no-fused", "recompute=none", "gradients=fp32", "framework=pytorch-eager",
+)  # fmt: skip
 """Words of a plan that say what is usual here."""
 
 

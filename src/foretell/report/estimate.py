@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from foretell.api.answers import Estimate
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import bar, table
 from foretell.specs.outputs import OUTPUTS
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.run import Run
+from foretell.uncertainty.intervals import fit_of
 from foretell.units import format as show
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ IN_LINES = frozenset(
 """Outputs that stand together on the lines of `rates`; every other has a line of its own."""
 UNITS: Mapping[str, Callable[[float], str]] = {
     "s": lambda value: show(value, "s"),
-    "J": lambda value: show(value, "J"),
+    "J": lambda value: show(value, "joules"),
     "bytes": lambda value: show(value, "bytes"),
     "share": lambda value: f"{value:.1%}",
     "count": lambda value: f"{value:,.4g}",
@@ -64,7 +66,7 @@ def estimate_text(result: Estimate) -> "RenderableType":
     return Group(*parts)
 
 
-def headline(result: Estimate) -> "Text":
+def headline(result: StepEstimate) -> "Text":
     """What was asked, and the plan."""
     from rich.text import Text
 
@@ -132,9 +134,9 @@ def ninety(
     return f"   90%: {name + ' ' if name else ''}{form(low)} to {form(high)}"
 
 
-def fit_words(result: Estimate) -> str:
+def fit_words(result: StepEstimate) -> str:
     """Whether it fits by what is predicted, and how likely that is by the peak's interval."""
-    likely = result.fit_probability
+    likely = fit_of(result)
     if likely is None:
         return FITS[result.fits]
     shown = f"{min(max(likely, 0.01), 0.99):.0%}"

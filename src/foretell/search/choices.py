@@ -11,7 +11,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 from foretell.sharding.rules import cuts_of
@@ -43,7 +42,7 @@ def _near_ranks(scenario: Scenario, base: Plan) -> tuple[int, ...]:
 
 def _overlaps(scenario: Scenario, base: Plan) -> tuple[str, ...]:
     """Pieces, unless the framework has them anyway."""
-    own = framework(base.framework).exchanges_in_pieces(scenario.system.chip.architecture)
+    own = scenario.software.in_pieces(scenario.system.chip.architecture)
     return () if own else ("on",)
 
 

@@ -33,8 +33,9 @@ from foretell.search.space import enumerate_plans
 from foretell.sharding.lora import backward_products
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan, activation_bytes
-from foretell.specs.result import Estimate, Evidence, Leaf
+from foretell.specs.result import Evidence, Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.training.breakdown import time_tree
 from foretell.training.layer_costs import CORE
 from foretell.training.leaves import Phase, runs_of
@@ -138,7 +139,7 @@ class Capacity:
 class Explanation(Told):
     """One plan, explained."""
 
-    estimate: Estimate
+    estimate: StepEstimate
     """What is explained."""
     time: tuple[Share, ...]
     """Ends of the time tree, largest first."""
@@ -178,7 +179,7 @@ class Explanation(Told):
         }
 
 
-def explain(estimate: Estimate, scenario: Scenario) -> Explanation:
+def explain(estimate: StepEstimate, scenario: Scenario) -> Explanation:
     """Explain an estimate of a scenario."""
     plan = estimate.plan
     numbers = numbers_of(scenario, plan)
@@ -225,7 +226,9 @@ def ends(tree: Leaf) -> dict[str, Leaf]:
     return found
 
 
-def _time_shares(estimate: Estimate, batch: Batch, numbers: Sequence[Number]) -> tuple[Share, ...]:
+def _time_shares(
+    estimate: StepEstimate, batch: Batch, numbers: Sequence[Number]
+) -> tuple[Share, ...]:
     """Ends of the time tree, each with its bound."""
     trees = [ends(_tree_at(batch, k)) for k in range(len(batch.plans))]
     found = []
@@ -274,7 +277,7 @@ def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
                 names = {"op": op.name, "part": parts.names[part], "family": op.family}
                 bound = bound_of(slopes[:, row], numbers)
                 seconds = count * float(total[row, 0])
-                work = _work(op, run.phase, batch.plans.base)
+                work = _work(op, run.phase, batch.plans.base, batch.tables.software)
                 found.append(_op(names, run.phase, count, seconds, step_s, bound, work))
     if float(batch.plans.recompute[0]) == 1.0:
         cores = parts.core_s * runs[0].counts
@@ -286,7 +289,9 @@ def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
             sums = np.zeros(2)
             for count, ops in zip(runs[0].counts, parts.ops, strict=True):
                 works = [
-                    _work(op, "recompute", batch.plans.base) for op in ops if op.family in CORE
+                    _work(op, "recompute", batch.plans.base, batch.tables.software)
+                    for op in ops
+                    if op.family in CORE
                 ]
                 sums += float(count) * np.array(works).reshape(-1, 2).sum(axis=0)
             mean = (float(sums[0]) / many, float(sums[1]) / many)
@@ -294,7 +299,7 @@ def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
     return tuple(sorted(found, key=lambda s: -s.seconds))
 
 
-def _work(op: Op, phase: Phase, plan: Plan) -> tuple[float, float]:
+def _work(op: Op, phase: Phase, plan: Plan, software: Software) -> tuple[float, float]:
     """Operations, and bytes through the device memory, of one run on the system as it is."""
     if phase == "backward" and isinstance(op, Gemm):
         done, times = op.forward(), float(backward_products(op, plan.lora))
@@ -304,7 +309,7 @@ def _work(op: Op, phase: Phase, plan: Plan) -> tuple[float, float]:
     moved = _first(done.activation_elements) * activation_bytes(plan)
     moved += _first(done.weight_elements) * DTYPE_BYTES[plan.weights]
     if isinstance(op, Pointwise | Lookup):
-        moved *= traffic_factor(kind_of(op), phase == "backward", plan, cut=plan.tp > 1)
+        moved *= traffic_factor(kind_of(op), phase == "backward", plan, software, cut=plan.tp > 1)
     return times * flop, times * moved
 
 
@@ -335,7 +340,7 @@ def _op(
     )
 
 
-def _memory_shares(estimate: Estimate) -> tuple[Share, ...]:
+def _memory_shares(estimate: StepEstimate) -> tuple[Share, ...]:
     if estimate.memory is None:
         return ()
     whole = max(estimate.memory.value, 1.0)
@@ -347,7 +352,7 @@ def _memory_shares(estimate: Estimate) -> tuple[Share, ...]:
     return tuple(sorted(shares, key=lambda s: -s.value))
 
 
-def _capacity(estimate: Estimate, scenario: Scenario) -> Capacity | None:
+def _capacity(estimate: StepEstimate, scenario: Scenario) -> Capacity | None:
     """The best plan were the memory TWICE as large: one evaluation of all plans answers it."""
     plans = enumerate_plans(scenario, estimate.plan).plans
     step_s, peak = evaluate(scenario, plans)
@@ -361,7 +366,7 @@ def _capacity(estimate: Estimate, scenario: Scenario) -> Capacity | None:
 
 
 def conclusions(
-    estimate: Estimate, time: Sequence[Share], found: Sensitivity, capacity: Capacity | None
+    estimate: StepEstimate, time: Sequence[Share], found: Sensitivity, capacity: Capacity | None
 ) -> tuple[str, ...]:
     """What limits the step, what would shorten it, what would not, and how full the memory is."""
     said = []

@@ -9,8 +9,8 @@ import numpy as np
 from foretell.records import Told, dataclass
 from foretell.simulation.memory import MemoryLine
 from foretell.simulation.memory_timeline import StageLine, StepMemory
-from foretell.specs.result import Estimate, Leaf
-from foretell.uncertainty.intervals import cause, times
+from foretell.specs.result import Leaf, StepEstimate
+from foretell.uncertainty.intervals import cause, fit_of, of_estimate, times
 
 MOST_MOMENTS = 1000
 """Moments of a stage that a file or a picture shows; the fullest of each part of the step."""
@@ -20,7 +20,7 @@ MOST_MOMENTS = 1000
 class MemoryAnswer(Told):
     """One plan's memory over a step."""
 
-    estimate: Estimate
+    estimate: StepEstimate
     """The plan's estimate, fits or not."""
     step: StepMemory
     """The step, played."""
@@ -28,7 +28,7 @@ class MemoryAnswer(Told):
     @property
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
         """p50 and p90 of the peak, and of the step as it was played."""
-        found, told = self.estimate.intervals, self.estimate
+        found, told = of_estimate(self.estimate), self.estimate
         kept = {"peak_memory_bytes": found["peak_memory_bytes"]}
         if "step_s" in found:
             kept["step_s"] = times(self.step.step_s, cause(told.step_s, found["step_s"]))
@@ -49,29 +49,28 @@ class MemoryAnswer(Told):
             "peak_memory_bytes": told.peak_memory_bytes,
             "memory_capacity_bytes": step.capacity_bytes,
             "intervals": self.intervals,
-            "fit_probability": told.fit_probability,
+            "fit_probability": fit_of(told),
             "fullest_stage": step.fullest.stage,
-            "stages": [_stage(stage, told) for stage in step.stages],
+            "stages": [_stage(stage, self) for stage in step.stages],
             "assumptions": list(told.assumptions),
         }
 
 
-def of_stage(told: Estimate, stage: int) -> Mapping[str, float]:
+def of_stage(found: MemoryAnswer, stage: StageLine) -> Mapping[str, float]:
     """Leaves of the closed form of one stage, by name, with those of `lost`."""
-    for leaf in told.memory_by_stage:
-        # Stages are named by their first: "stage 3 and 4 alike".
-        if leaf.name.split()[1] == str(stage):
-            return {leaf.name: leaf.value for leaf in _flat(leaf)}
-    return {}
+    # The estimate has the same distinct stages in the same order; none where its trees were left out.
+    pairs = zip(found.step.stages, found.estimate.memory_by_stage, strict=False)
+    leaves = next((_flat(leaf) for one, leaf in pairs if one is stage), [])
+    return {leaf.name: leaf.value for leaf in leaves}
 
 
 def _flat(node: Leaf) -> list[Leaf]:
     return [leaf for child in node.children for leaf in (child, *child.children)]
 
 
-def _stage(stage: StageLine, told: Estimate) -> dict[str, Any]:
+def _stage(stage: StageLine, found: MemoryAnswer) -> dict[str, Any]:
     peak, when = stage.line.peak
-    few, closed = thinned(stage.line), of_stage(told, stage.stage)
+    few, closed = thinned(stage.line), of_stage(found, stage)
     allocated = stage.closed_bytes
     return {
         "stage": stage.stage,

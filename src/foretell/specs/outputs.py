@@ -2,7 +2,7 @@
 
 An output is a function of the step's totals. `estimate`, `simulate`, the columns of a sweep, the intervals,
 the page, the printer and experiment trackers read this table, so that a new one is an entry here and a field
-of `Estimate` (specs/result.py) that carries it.
+of `StepEstimate` (specs/result.py) that carries it.
 """
 
 from collections.abc import Callable, Mapping

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
-from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, NUMBERS
+from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
 from foretell.specs.plan_words import (
     AXES,
     CHOICES,
@@ -138,8 +138,8 @@ class Plan:
     """Dtype of the optimizer's states."""
     order: tuple[str, ...] = AXES
     """Placement of the groups on the network, innermost first."""
-    framework: str = "generic"
-    """Generation of the training framework: host, overlap and what else is the software's."""
+    framework: str = GENERIC
+    """Word for the training software, whose record a scenario carries: host, overlap, what it holds."""
 
     @property
     def gpus(self) -> int:
@@ -151,25 +151,38 @@ class Plan:
         return plan_text(self)
 
 
+BY_SOFTWARE = ("flash", "fused", "attention", "gradients")
+"""Fields that software of the catalogue states, beside sp and recompute, which every text has: the text of a
+plan that names software has them all. A test holds the list to the catalogue."""
+
+
 def plan_text(plan: Plan) -> str:
-    """Words for everything that is not the default a reader would fill in."""
+    """Words for everything that is not the default a reader would fill in.
+
+    Software fills in choices of its own: where a plan names any, what it may fill is written out.
+    """
+    told: tuple[str, ...] = BY_SOFTWARE if plan.framework != GENERIC else ()
+    # Attention that stores its scores has no library that software could fill in.
+    told = told if plan.flash else tuple(name for name in told if name != "attention")
     words = [f"tp{plan.tp}", f"pp{plan.pp}"]
     words += [f"vpp{plan.vpp}"] if plan.vpp != 1 else []
     words += [f"dp{plan.dp}"]
     words += [f"{n}{getattr(plan, n)}" for n in ("cp", "ep", "etp") if getattr(plan, n) != 1]
     words += [f"zero{plan.zero}", f"mbs{plan.micro_batch}"]
     words += ["sp" if plan.sp else "no-sp"] if plan.tp > 1 or plan.sp else []
-    words += [] if plan.flash else ["no-flash"]
-    words += [] if plan.fused else ["no-fused"]
+    for name in ("flash", "fused"):
+        on = getattr(plan, name)
+        words += [name if on else f"no-{name}"] if not on or name in told else []
     words += [] if plan.reshard else ["no-reshard"]
     base = default_plan(vpp=plan.vpp, precision=plan.precision)
     words += [f"recompute={plan.recompute}"]
     # The default precision is the chip's, so any other than the usual one is always said.
     words += [f"precision={plan.precision}"] if plan.precision != "bf16" else []
     for key in CHOICES:
-        if key != "precision" and getattr(plan, key) != getattr(base, key):
+        if key != "precision" and (key in told or getattr(plan, key) != getattr(base, key)):
             words.append(f"{key}={getattr(plan, key)}")
-    words += [f"{key}={getattr(plan, key)}" for key in NUMBERS if getattr(plan, key)]
+    words += [f"framework={plan.framework}"] if plan.framework != GENERIC else []
+    words += [f"{key}={getattr(plan, key)}" for key in NUMBERS if getattr(plan, key) or key in told]
     words += [f"offload={plan.offload}"] if plan.offload != "none" else []
     for key in FACTORS:
         value = getattr(plan, key)

@@ -3,11 +3,13 @@
     recompute   none, selective, full, full:N (N layers of each stage), or modules joined by +
     offload     none, or what lives in the host's memory, joined by +
     shard, secondary, lora, tp2, panels, bucket   whole numbers, 0 where there is none
+    framework   NAME, NAME@RELEASE or NAME@DATE: which there are, the catalogue knows (catalog/software)
     tp_mode=sequence   read as tp by columns and rows, and context parallelism that gathers: the same thing
 
 A form is printed in one spelling only: modules in the order of `MODULES`, `core` alone as `selective`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 
 from foretell.errors import Problem
@@ -17,6 +19,9 @@ MODULES = ("core", "attention", "up", "mlp", "act", "norm", "moe", "products")
 their latent, dense feed-forward parts, activations, norms, mixtures of experts; every second product."""
 OFFLOADS = ("optimizer", "activations", "weights")
 """What can live in the host's memory."""
+GENERIC = "generic"
+"""The software of a plan that names none."""
+_FRAMEWORK = re.compile(r"[a-z][a-z0-9.-]*(@[a-z0-9][a-z0-9.-]*)?")
 NUMBERS = ("shard", "secondary", "lora", "tp2", "panels", "bucket")
 """Keys whose value is a whole number."""
 SEQUENCE_GRID = "sequence"
@@ -38,6 +43,11 @@ def recompute_form(value: str) -> str | None:
 def offload_form(value: str) -> str | None:
     """The one spelling of what is offloaded, or None."""
     return value if value == "none" else joined(value, OFFLOADS)
+
+
+def framework_form(value: str) -> str | None:
+    """The one spelling of a word for software, or None where it cannot be one."""
+    return value if len(value) <= 80 and _FRAMEWORK.fullmatch(value) else None
 
 
 def joined(value: str, names: tuple[str, ...]) -> str | None:
@@ -67,6 +77,7 @@ def offloads(text: str) -> tuple[str, ...]:
 
 
 FORMS: Mapping[str, Callable[[str], str | None]] = {
+    "framework": framework_form,
     "recompute": recompute_form,
     "offload": offload_form,
 }
@@ -74,11 +85,13 @@ FORMS: Mapping[str, Callable[[str], str | None]] = {
 FORM_ALLOWED: Mapping[str, str] = {
     "recompute": "none, selective, full, full:N, or some of " + "+".join(MODULES),
     "offload": "none, or some of " + "+".join(OFFLOADS),
+    "framework": "NAME, NAME@RELEASE or NAME@DATE",
 }
 """What their values may be, in words."""
 FORM_WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": ("none", "selective", "full", *MODULES),
     "offload": ("none", *OFFLOADS),
+    "framework": (GENERIC,),
 }
 """Words from which the nearest to a wrong value is taken."""
 

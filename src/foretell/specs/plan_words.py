@@ -15,29 +15,12 @@ from foretell.specs.plan_forms import (
     SEQUENCE_GRID,
     as_written,
 )
+from foretell.specs.plan_forms import (
+    GENERIC as GENERIC,
+)
 
 AXES = ("tp", "cp", "dp", "pp")
 """Groups that are laid on the network, innermost first by default."""
-FRAMEWORKS = (
-    "generic",
-    "megatron",
-    "megatron-te",
-    "megatron-core",
-    "megatron-graphs",
-    "megatron-deepspeed",
-    "nanotron",
-    "flash-attn",
-    "fsdp",
-    "fsdp-compiled",
-    "torchtitan",
-    "torchtitan-2024",
-    "internevo",
-    "jax",
-    "neuronx",
-    "pytorch-eager",
-    "pytorch-compiled",
-)
-"""Generations of training frameworks that the catalogue has a record of (catalog/frameworks.toml)."""
 DEGREES = {
     "tp": "tp",
     "pp": "pp",
@@ -71,7 +54,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "gradients": ("fp32", "bf16", "fp16"),
     "master": ("fp32", "bf16", "none"),
     "states": ("fp32", "bf16", "fp8"),
-    "framework": FRAMEWORKS,
 }
 """Keys whose value is one of a few."""
 FACTORS = {"capacity": (0.0, 100.0), "imbalance": (1.0, 1e4)}

@@ -6,6 +6,7 @@ from dataclasses import field
 from foretell.records import dataclass
 from foretell.specs.job import Job
 from foretell.specs.model import Model
+from foretell.specs.software import Software
 from foretell.specs.system import System
 
 
@@ -19,6 +20,8 @@ class Scenario:
     """What it is trained on."""
     job: Job
     """How much of it."""
+    software: Software
+    """The training framework that runs it."""
     assumptions: tuple[str, ...] = ()
     """Every default or guess made on the way."""
     overrides: Mapping[str, object] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import numpy as np
 
 from foretell import units
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.specs.plan import parse_plan
+from foretell.inputs.software import checked_plan
 from foretell.specs.study import Axis
 from foretell.studies.flags import TEXTS, is_whole
 from foretell.studies.plan_words import word_of
@@ -95,7 +95,7 @@ class Axes(Faults):
             self.bad(path, ", ".join(sorted(doubled)), "a value stands twice", "each value once")
         if name.startswith("plan.") and len(self.problems) == before and self.trains:
             for value in values:
-                self.collect(path, lambda value=value: parse_plan(word_of(last, value)))
+                self.collect(path, lambda value=value: checked_plan(word_of(last, value)))
         return Axis(path=name, values=tuple(values), whole=whole) if values else None
 
     def _range(self, name: str, given: Mapping[str, Any], whole: bool) -> Axis | None:

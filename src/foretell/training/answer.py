@@ -1,6 +1,7 @@
 """One plan's estimate as a record: totals of its ledger, trees, and what was assumed."""
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from foretell.network.library_catalog import library_for
 from foretell.specs._base import Num
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
-from foretell.specs.outputs import Totals, outputs
+from foretell.specs.outputs import OUTPUTS, Totals, outputs
 from foretell.specs.plan import Plan, Plans, batch_of
-from foretell.specs.result import Estimate, Fits
+from foretell.specs.result import Fits, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.breakdown import largest_share, trees
 from foretell.training.energy import active_joules
@@ -21,17 +22,18 @@ from foretell.training.flops import plan_flops
 from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
+from foretell.uncertainty.intervals import fit_of, of_estimate
 
 
-def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
-    """Evaluate a batch of one and put its numbers into an Estimate."""
+def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
+    """Evaluate a batch of one and put its numbers into a record."""
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     ledger = evaluate_rows(scenario, plans, tables)
     tree = trees(plans, tables, ledger, scenario)
     totals = one_row(totals_of(scenario, plans, tables, ledger))
     job, numbers = scenario.job, outputs(totals)
-    return Estimate(
+    return StepEstimate(
         model=scenario.model.id,
         system=scenario.system.id,
         gpus=job.gpus,
@@ -132,3 +134,34 @@ def fits(peak_bytes: float, capacity_bytes: float) -> Fits:
     if peak_bytes > capacity_bytes:
         return "no"
     return "too_close" if peak_bytes > CLOSE_SHARE * capacity_bytes else "yes"
+
+
+def estimate_json(result: StepEstimate) -> dict[str, Any]:
+    """An estimate as JSON, intervals of its numbers included: the same keys as the answer's attributes."""
+    found: dict[str, Any] = {name: getattr(result, name) for name in _PLAIN}
+    found["intervals"] = of_estimate(result)
+    found["fit_probability"] = fit_of(result)
+    found["plan"] = str(result.plan)
+    found["breakdown"] = result.breakdown.to_dict() if result.breakdown else None
+    found["memory"] = result.memory.to_dict() if result.memory else None
+    found["memory_by_stage"] = [stage.to_dict() for stage in result.memory_by_stage]
+    found["run"] = result.run.to_dict() if result.run else None
+    found["assumptions"] = list(result.assumptions)
+    found["overrides"] = dict(result.overrides or {})
+    return found
+
+
+_PLAIN = (
+    "model",
+    "system",
+    "gpus",
+    "global_batch",
+    "seq_len",
+    "target_len",
+    "plan_chosen",
+    "fits",
+    *OUTPUTS,
+    "limited_by",
+    "interval",
+)
+"""Fields whose values are their own JSON, in its order."""

@@ -5,7 +5,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.network.collectives import contention_s, outermost
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
@@ -94,7 +93,7 @@ def data_waits(
     """
     alike = kinds_alike(plans, tables)
     messages = [data_messages(plans, tables, share, alike) for share in shares]
-    software, traffic = framework(plans.base.framework), shares[0].traffic
+    software, traffic = scenario.software, shares[0].traffic
     unhidden = 1.0 if software.gather_waits else software.data_exposed
     forward = forward_pass(plans, stages, beside[0], unhidden)
     backward = backward_pass(plans, stages, beside, software.data_exposed)

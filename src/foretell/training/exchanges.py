@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.fusion import COLLECTIVE_HOST_S
 from foretell.network.collectives import collective_s, outermost, place, ring_step_s
 from foretell.network.library_records import Kind
@@ -20,6 +19,7 @@ from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
 from foretell.specs.plan import ContextMode, Plan
+from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.training.layer_costs import Parts, beside_host
 from foretell.training.shapes import stack
@@ -62,7 +62,12 @@ class Exchanges:
 
 
 def exchanges_of(
-    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
+    parts: Parts,
+    shape: Index,
+    counts: Mapping[str, Array],
+    system: System,
+    base: Plan,
+    software: Software,
 ) -> Exchanges:
     """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
     if parts.grid:
@@ -70,9 +75,9 @@ def exchanges_of(
         tensor = Exchange(forward_s=forward, backward_s=backward, tier=outermost(counts["tp"]))
         send = np.zeros(len(shape))
     else:
-        tensor, send = tensor_seconds(parts, shape, counts["tp"], system, base)
+        tensor, send = tensor_seconds(parts, shape, counts["tp"], system, base, software)
         auto = base.tp_overlap == "auto"
-        shown = framework(base.framework).tensor_exposed if auto else 1.0
+        shown = software.tensor_exposed if auto else 1.0
         tensor = replace(
             tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
         )
@@ -91,9 +96,9 @@ def exchanges_of(
     )
 
 
-def in_pieces(base: Plan, architecture: str) -> bool:
+def in_pieces(base: Plan, software: Software, architecture: str) -> bool:
     """Whether gathers and scatters run in pieces behind the products: asked for, or the framework's way."""
-    own = framework(base.framework).exchanges_in_pieces(architecture)
+    own = software.in_pieces(architecture)
     return (own and base.tp_overlap == "auto") or base.tp_overlap == "on"
 
 
@@ -114,14 +119,18 @@ def tensor_launch_s(parts: Parts, shape: Index) -> Array:
 
 
 def tensor_seconds(
-    parts: Parts, shape: Index, counts: Array, system: System, base: Plan
+    parts: Parts,
+    shape: Index,
+    counts: Array,
+    system: System,
+    base: Plan,
+    software: Software,
 ) -> tuple[Exchange, Array]:
     """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces.
 
     With sequence parallelism, what shows of gathering a region's input once more backward comes on top, and
     so do copies that a framework makes of what is gathered or scattered.
     """
-    software = framework(base.framework)
     regathered = software.regathered
     sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
     enter, enters, leave, leaves = _edges(parts, shape)
@@ -134,7 +143,7 @@ def tensor_seconds(
     many = enter.shape[1]
     received = (parts.send_bytes * parts.shape.tp)[shape][:, None]
     sizes = np.concatenate([enter, leave, received], axis=1)
-    narrow = sizes * gathered_share(parts, base)
+    narrow = sizes * gathered_share(parts, base, software)
 
     def seconds(kind: Kind) -> Array:
         sent = narrow if kind == "all-gather" else sizes
@@ -146,8 +155,8 @@ def tensor_seconds(
     if software.sequence_copies:
         gathers_s = copy_s(narrow, parts, shape, system.chip)
         copied = _end_times(gathers_s, copy_s(sizes, parts, shape, system.chip), many)
-    if in_pieces(base, system.chip.architecture):
-        whole = whole_ends(base)
+    if in_pieces(base, software, system.chip.architecture):
+        whole = whole_ends(base, software)
         gathered, scattered = pieces_shown(parts, shape, times, system.chip, whole=whole)
         copied = None if copied is None else left_copies(copied, whole)
     else:

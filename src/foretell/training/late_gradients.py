@@ -18,24 +18,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory
-from foretell.kernels.software import software
 from foretell.schedules import schedule_named
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
+from foretell.specs.software import Software
 from foretell.training.tables import LateWeights
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 
-def makes_late(plan: Plan) -> bool:
+def makes_late(plan: Plan, software: Software) -> bool:
     """Whether gradients are made late, as far as a plan's words tell: plain PyTorch, no sums in a dtype of
     their own, one pass after the other, everything on the chip."""
     schedule = schedule_named(plan.schedule)
     in_order = not schedule.splits_backward and schedule.layout != "both"
     plain = not (plan.lora or recompute_layers(plan.recompute)) and plan.offload == "none"
-    late = software(plan.framework).late_gradients
-    return late and in_order and plain and plan.gradients == plan.weights
+    return software.late_gradients and in_order and plain and plan.gradients == plan.weights
 
 
 def nothing_summed(plans: Plans, micro_batches: Array) -> NDArray[np.bool_]:
@@ -50,13 +49,13 @@ def is_late(late: LateWeights | None, plans: Plans, micro_batches: Array) -> boo
 
 
 def late_weights(
-    plans: Plans, key: Index, parameters: Array, tied: Array, counts: Array
+    plans: Plans, software: Software, key: Index, parameters: Array, tied: Array, counts: Array
 ) -> LateWeights | None:
     """Weights by when their gradients are made, of distinct combinations (`key`: that of each plan).
 
     A tied head that is the token table itself makes the table's gradient first.
     """
-    if not makes_late(plans.base):
+    if not makes_late(plans.base, software):
         return None
     layers = counts[:, :, :-2]
     largest = np.where(layers > 0.0, parameters[:, None, :-2], 0.0).max(axis=2, initial=0.0)

@@ -12,7 +12,6 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
 from foretell.kernels.op_times import OpTimes, op_times
@@ -37,6 +36,7 @@ from foretell.specs.model import Model
 from foretell.specs.plan import Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.training.shapes import (
     Lengths,
     Shape,
@@ -173,13 +173,14 @@ class Parts:
 
 def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
     """Build the graph for all shapes at once, cut it, and cost it in two calls."""
-    chip, job = scenario.system.chip, scenario.job
+    chip, job, software = scenario.system.chip, scenario.job, scenario.software
     lengths = (job.seq_len, job.target_len)
     recipe = recipe_of(base)
     if np.size(shape.tp) == 1:
         # A single shape recurs from estimate to estimate: what it costs is remembered.
-        return _one_part_table(scenario.model, lengths, chip, recipe, _numbers(shape))
-    return _costed(shapes_of(scenario.model, lengths, recipe, shape), chip, recipe, shape)
+        return _one_part_table(scenario.model, lengths, chip, recipe, software, _numbers(shape))
+    shapes = shapes_of(scenario.model, lengths, recipe, software, shape)
+    return _costed(shapes, chip, recipe, software, shape)
 
 
 def _numbers(shape: Shape) -> Shape:
@@ -209,13 +210,12 @@ def recipe_of(plan: Plan) -> Plan:
         capacity=plan.capacity,
         dispatch=plan.dispatch,
         imbalance=plan.imbalance,
-        framework=plan.framework,
     )
 
 
 @lru_cache(maxsize=512)
 def _one_part_table(
-    model: Model, lengths: Lengths, chip: Chip, recipe: Plan, shape: Shape
+    model: Model, lengths: Lengths, chip: Chip, recipe: Plan, software: Software, shape: Shape
 ) -> Parts:
     """Costs of one shape."""
     cut = Plan(
@@ -223,7 +223,6 @@ def _one_part_table(
         fused=recipe.fused,
         precision=recipe.precision,
         scaling=recipe.scaling,
-        framework=recipe.framework,
         lora=recipe.lora,
         adapters=recipe.adapters,
         recompute=recipe.recompute,
@@ -234,16 +233,15 @@ def _one_part_table(
         imbalance=recipe.imbalance,
     )
     arrays = Shape(**{f.name: np.array([getattr(shape, f.name)]) for f in fields(Shape)})
-    return _costed(one_shape(model, lengths, cut, shape), chip, recipe, arrays)
+    return _costed(one_shape(model, lengths, cut, software, shape), chip, recipe, software, arrays)
 
 
-def _costed(shapes: Shapes, chip: Chip, base: Plan, shape: Shape) -> Parts:
+def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: Shape) -> Parts:
     """Shapes on a chip."""
     width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
-    times = op_times(shapes.stacks, len(flat), chip, base, np.asarray(shape.tp) > 1.0)
+    times = op_times(shapes.stacks, len(flat), chip, base, software, np.asarray(shape.tp) > 1.0)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
-    software = framework(base.framework)
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
     routed = spread * (software.host_dropped_s if base.capacity else software.host_routed_s)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.loss import narrow_loss, spared_loss_bytes
 from foretell.kernels.memory import (
     WORKSPACE_BYTES,
     StageMemory,
@@ -22,7 +23,6 @@ from foretell.kernels.memory import (
 )
 from foretell.kernels.optimizer import state_bytes
 from foretell.kernels.precision import copy_bytes
-from foretell.kernels.software import narrow_loss, software, spared_loss_bytes
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
 from foretell.schedules.rules import pipe_of
@@ -30,6 +30,7 @@ from foretell.sharding.recompute import blended, full_share
 from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.training.data_parallel import Share, sum_of
 from foretell.training.late_gradients import fullest_moment, nothing_summed
 from foretell.training.layer_costs import Parts
@@ -95,21 +96,25 @@ def on_stages(counts: Array, values: Array) -> Array:
     return np.asarray(np.einsum("nsp,np->ns", counts, values))
 
 
-def head_of(plans: Plans, first: Index, shape: Index, parts: Parts, counts: Array) -> Array:
+def head_of(
+    plans: Plans, software: Software, first: Index, shape: Index, parts: Parts, counts: Array
+) -> Array:
     """Bytes of the head for one micro-batch on each stage: inputs, scores and loss, and the empty gradient of
     its matrix; (combinations, stages)."""
     base = plans.base
-    whole, cut = spared_loss_bytes(base.framework, fused=base.fused, narrow=narrow_loss(base))
+    whole, cut = spared_loss_bytes(software, fused=base.fused, narrow=narrow_loss(base))
     spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
     held = parts.kept_whole[shape, -1] - spared
-    if software(base.framework).placeholders and not base.lora:
+    if software.placeholders and not base.lora:
         held = held + weight_bytes(base)[0] * parts.linear[shape, -1]
     return np.asarray(np.ceil(counts[:, :, -1]) * held[:, None])
 
 
-def placeholders_of(base: Plan, shape: Index, parts: Parts, counts: Array) -> Array | None:
+def placeholders_of(
+    base: Plan, software: Software, shape: Index, parts: Parts, counts: Array
+) -> Array | None:
     """Weights of the largest layer on each stage, where each shape of a matrix has an empty gradient."""
-    if not software(base.framework).placeholders or base.lora:
+    if not software.placeholders or base.lora:
         return None
     linear = gather(parts.linear, shape)[:, None, :-2]
     here = np.where(counts[:, :, :-2] > 0.0, linear, 0.0)
@@ -140,7 +145,7 @@ def stage_memory(
     scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...], flight: Array
 ) -> StageMemory:
     """What one rank of each stage holds at its peak; (plans, stages)."""
-    base, holds = plans.base, software(plans.base.framework)
+    base, holds = plans.base, scenario.software
     gradient = weight_bytes(base)[1]
     gradients = sum_of([s.trained * (gradient / s.traffic.gradient_parts)[:, None] for s in shares])
     if holds.buckets:
@@ -167,7 +172,7 @@ def stage_memory(
         memory = after_update(memory, copies, passing_by(plans, stages, flight))
     if stages.late is not None:
         memory = at_fullest(scenario, plans, stages, memory, flight)
-    return replace(memory, allocator=allocator_share(base) * memory.allocated)
+    return replace(memory, allocator=allocator_share(base, holds) * memory.allocated)
 
 
 def gathered_copies(plans: Plans, shares: tuple[Share, ...]) -> Array:
@@ -243,13 +248,13 @@ def held_weights(
     scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...]
 ) -> Array:
     """Working weights and their copies; (plans, stages)."""
-    base, holds = plans.base, software(plans.base.framework)
+    base, holds = plans.base, scenario.software
     weight = weight_bytes(base)[0]
     weights = sum_of([s.parameters * (weight / s.traffic.weight_parts)[:, None] for s in shares])
     passing = ((plans.zero >= 3) & base.reshard)[:, None]
     if holds.one_copy and base.master != "none":
         weights = np.where(passing, 0.0, weights)
-    copies = copy_bytes(base, scenario.system.chip.architecture)
+    copies = copy_bytes(base, holds, scenario.system.chip.architecture)
     if stages.narrow is not None and copies > 0.0:
         weights = weights + np.where(passing, 0.0, copies * stages.narrow)
     return np.asarray(weights)

@@ -55,4 +55,4 @@ def offloaded(plans: Plans, tables: Tables, stages: Stages, memory: StageMemory)
         states=stays("optimizer", memory.states, memory.states),
         activations=stays("activations", memory.activations, stages.kept_bytes),
     )
-    return replace(changed, allocator=allocator_share(base) * changed.allocated)
+    return replace(changed, allocator=allocator_share(base, tables.software) * changed.allocated)

@@ -7,7 +7,6 @@ the joules of the whole fit, and clocked work takes longer by as much.
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.power import clock_of
 from foretell.records import dataclass
 from foretell.sharding.recompute import full_share
@@ -51,9 +50,9 @@ def late_launches(plans: Plans, tables: Tables) -> list[Array]:
     """Microseconds that the host takes besides to start a layer of each plan, one column; none: no column.
 
     A framework may start layers later where stages stand on several nodes, the more so the more ranks a
-    layer is cut over (`Framework.stage_rank_s`).
+    layer is cut over (`Software.stage_rank_s`).
     """
-    each_s = framework(plans.base.framework).stage_rank_s
+    each_s = tables.software.stage_rank_s
     if each_s == 0.0:
         return []
     apart = tables.pipe_counts[1:].max(axis=0, initial=1.0)[tables.spot] > 1.0

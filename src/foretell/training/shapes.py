@@ -9,7 +9,6 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.calls import CallStack, Written, stacked
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.precision import kept_width
@@ -36,9 +35,11 @@ from foretell.specs._base import Num
 from foretell.specs.model import Model
 from foretell.specs.plan import RECOMPUTE, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
+from foretell.specs.software import Software
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op
+from foretell.workload.roles import OpRole
 
 Array = NDArray[np.float64]
 Lengths = tuple[int, int | None]
@@ -113,12 +114,16 @@ def named_modules(recompute: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def one_shape(model: Model, lengths: Lengths, cut: Plan, shape: Shape) -> Shapes:
+def one_shape(
+    model: Model, lengths: Lengths, cut: Plan, software: Software, shape: Shape
+) -> Shapes:
     """One shape, in plain numbers, on which the same arithmetic is ten times as fast as on arrays."""
-    return shapes_of(model, lengths, cut, shape)
+    return shapes_of(model, lengths, cut, software, shape)
 
 
-def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shapes:
+def shapes_of(
+    model: Model, lengths: Lengths, base: Plan, software: Software, shape: Shape
+) -> Shapes:
     """Operations, work and kept bytes of every part, for numbers or arrays of a shape."""
     seq_len, target_len = lengths
     target = None if target_len is None else float(target_len)
@@ -145,7 +150,7 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
     width = np.size(shape.tp)
     folded = np.minimum(shape.ep - 1.0, 1.0)
     input_parts = token_parts(shape.tp, shape.sp) if grid is None else shape.tp
-    software = framework(base.framework)
+    held = partial(kept_width, plan=base, software=software)
     return Shapes(
         graph=graph,
         whole=whole,
@@ -166,17 +171,14 @@ def shapes_of(model: Model, lengths: Lengths, base: Plan, shape: Shape) -> Shape
             if grid is not None
         ),
         saved=tuple(part.saved for part in local),
-        kept=tuple(
-            kept_bytes(part, input_parts, partial(kept_width, plan=base), activation_bytes(base))
-            for part in local
-        ),
+        kept=tuple(kept_bytes(part, input_parts, held, activation_bytes(base)) for part in local),
         # Embedding and head are never computed again.
         again=tuple(
             again(
                 part,
                 modules if i < ends else (),
                 flash=base.flash,
-                width=partial(kept_width, plan=base),
+                width=held,
             )
             for i, part in enumerate(local)
             if modules
@@ -202,7 +204,7 @@ def graph_parts(graph: Graph) -> tuple[LayerGraph, ...]:
 def tied_weights(head: LayerGraph) -> Num:
     """Weights that the last stage borrows from the token table: a tied head, the input of predictions."""
     for op in head.ops:
-        if isinstance(op, Gemm) and op.tied and op.name == "head.scores":
+        if isinstance(op, Gemm) and op.tied and op.role is OpRole.SCORES:
             return op.groups * op.k * op.n / op.weight_parts
     return 0.0
 

@@ -50,7 +50,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         return gather(on_stages(counted, values), key)
 
     on_rank = on_plans(held, parameters)
-    layer_only = placeholders_of(plans.base, shape, parts, counts)
+    layer_only = placeholders_of(plans.base, tables.software, shape, parts, counts)
 
     def waited(name: str, exchange: Exchange) -> Array:
         """Exchanges of the backward pass, with those of what is computed again."""
@@ -90,10 +90,12 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         routed=on_plans(held, gather(parts.routed, shape)) if parts.experts else None,
         kept_bytes=gather(kept, key),
         again_bytes=gather(again_bytes, key),
-        head_bytes=gather(head_of(plans, first, shape, parts, counts), key),
+        head_bytes=gather(head_of(plans, tables.software, first, shape, parts, counts), key),
         placeholders=None if layer_only is None else gather(layer_only, key),
         narrow=None if parts.narrow is None else on_plans(held, gather(parts.narrow, shape)),
-        late=late_weights(plans, key, parameters, parts.tied[shape] * ~apart, counts),
+        late=late_weights(
+            plans, tables.software, key, parameters, parts.tied[shape] * ~apart, counts
+        ),
         message_bytes=message_bytes(plans, tables),
         largest=parameters.max(axis=1)[key],
     )

@@ -23,7 +23,7 @@ Read this file to know where everything is:
     memory.py                what a stage holds at its peak
       late_gradients.py        the same where the backward pass makes the gradients on its way
       kernels/memory.py        what the sums are
-      kernels/software.py      what a framework holds beside them
+      specs/software.py        what a framework holds beside them, and all else that is its own
     pace.py                  which stage sets the pace, and its waiting
       schedules/               stage times to the time of a step
     ledger.py                seconds and bytes of every leaf: totals are their sums
@@ -42,7 +42,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.schedules import schedule_named
 from foretell.schedules.rules import pipe_of
 from foretell.specs.plan import Plans
@@ -116,7 +115,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
         memory=memory,
         slowest=slowest,
         bubble_s=bubble_s,
-        fixed_s=framework(plans.base.framework).fixed_s,
+        fixed_s=scenario.software.fixed_s,
         fullest=fullest,
         peak_bytes=peak_bytes,
     )

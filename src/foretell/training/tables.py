@@ -7,7 +7,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.optimizer import Matrices
 from foretell.kernels.power import ChipPower, chip_power
 from foretell.kernels.variation import slowest
@@ -22,6 +21,7 @@ from foretell.specs._base import Num
 from foretell.specs.model import Model
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.training.exchanges import Exchanges, exchanges_of
 from foretell.training.layer_costs import Parts, part_table
@@ -54,6 +54,8 @@ class DataLinks:
 class Tables:
     """Everything that depends on few fields of a plan, and where each plan finds its row in it."""
 
+    software: Software
+    """The training framework."""
     parts: Parts
     """Costs of the parts by shape."""
     shape: Index
@@ -198,6 +200,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     first, group = distinct(shape, placed[spot])
     where = {name: counts[name][:, spot[first]] for name in used}
     return Tables(
+        software=scenario.software,
         parts=parts,
         shape=shape,
         stages=stage_table(
@@ -205,10 +208,10 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
             parts.kinds,
             pairs,
             schedule_named(plans.base.schedule).layout,
-            by_cost(scenario.model, plans.base.framework),
+            by_cost(scenario),
         ),
         pair=pair,
-        exchanges=exchanges_of(parts, shape[first], where, system, plans.base),
+        exchanges=exchanges_of(parts, shape[first], where, system, plans.base, scenario.software),
         group=group,
         spot=spot,
         data_counts=counts["dp"] * counts["cp"],
@@ -255,9 +258,9 @@ def links_of(counts: Array, ranks: Array, plans: Plans, system: System) -> DataL
     return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=replicas)
 
 
-def by_cost(model: Model, name: str) -> float:
-    """What the head costs, counted in layers, where a framework deals layers to stages by cost; else 0."""
-    return head_layers(model) if framework(name).stages_by_cost else 0.0
+def by_cost(scenario: Scenario) -> float:
+    """What the head costs, counted in layers, where the software deals layers to stages by cost; else 0."""
+    return head_layers(scenario.model) if scenario.software.stages_by_cost else 0.0
 
 
 @lru_cache(maxsize=64)
@@ -291,6 +294,7 @@ def select(tables: Tables, rows: Index) -> Tables:
     """The same tables with the rows of some of the plans, as narrow as their stages allow."""
     pair = tables.pair[rows]
     return Tables(
+        software=tables.software,
         parts=tables.parts,
         shape=tables.shape[rows],
         stages=tables.stages.trim(int(tables.stages.distinct[pair].max())),

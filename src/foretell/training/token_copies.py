@@ -21,10 +21,10 @@ Gathers travel in 8 bits where products are scaled by tensor: what enters a regi
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.precision import linear_format
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
+from foretell.specs.software import Software
 from foretell.training.layer_costs import Parts
 from foretell.training.tensor_exchanges import GATHERS, SCATTERS, EndTimes
 
@@ -50,19 +50,18 @@ def by_tensor(plan: Plan) -> bool:
     return plan.precision == "fp8" and plan.scaling == "tensor"
 
 
-def gathered_share(parts: Parts, plan: Plan) -> Array:
+def gathered_share(parts: Parts, plan: Plan, software: Software) -> Array:
     """Bytes gathered over those in 16 bits: of what enters parts, of what leaves them, of a stage's input."""
     many = len(parts.names)
     share = np.ones(2 * many + 1)
-    if framework(plan.framework).sequence_copies and by_tensor(plan):
+    if software.sequence_copies and by_tensor(plan):
         layer = np.arange(many) < parts.kinds
         share[:-1] = np.tile(np.where(layer, NARROW, 1.0), 2)
     return share
 
 
-def whole_ends(plan: Plan) -> tuple[str, ...]:
+def whole_ends(plan: Plan, software: Software) -> tuple[str, ...]:
     """Ends, by their names in EndTimes, whose exchanges no pieces hide though others run so."""
-    software = framework(plan.framework)
     if not software.sequence_copies:
         return ()
     ends = ("enter_scatter",) if software.maps_apart else ()

@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.kernels.optimizer import accumulate_s, first_sum_s, optimizer_s, shared_products_s
 from foretell.schedules import schedule_named
 from foretell.specs.plan import Plans
@@ -23,7 +22,7 @@ def sum_seconds(
     micro_batches: Array,
 ) -> Array:
     """Adding one micro-batch's gradients to the sum, on one rank of each stage; (plans, stages)."""
-    software = framework(plans.base.framework)
+    software = scenario.software
     again = (micro_batches > 1.0) | software.sums_fused
     chip, base = scenario.system.chip, plans.base
     # Gradients that every micro-batch scatters are added up in pieces.
@@ -44,8 +43,9 @@ def update_seconds(
     """The optimizer's update on one rank of each stage; (plans, stages)."""
     updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
     chip, apart, all_s = scenario.system.chip, stages.matrices, stages.products_s
+    casts_apart = scenario.software.casts_apart
     if apart is None or all_s is None:
-        return optimizer_s(updated, chip, plans.base)
+        return optimizer_s(updated, chip, plans.base, casts_apart=casts_apart)
     # Spread experts are shared by fewer ranks; both kinds of weights are in matrices alike.
     products_s = sum_of(
         [
@@ -54,4 +54,4 @@ def update_seconds(
         ]
     )
     in_matrices = updated * apart.weights / np.maximum(stages.trained, 1.0)
-    return optimizer_s(updated, chip, plans.base, in_matrices, products_s)
+    return optimizer_s(updated, chip, plans.base, in_matrices, products_s, casts_apart=casts_apart)

@@ -7,7 +7,7 @@ their source left out (catalog/memory_spreads.toml); the framework's own share s
     activations, buffers         what layers keep, and what stands beside it at the worst moment
     allocator                    anything from nothing to twice the share that is said
     gathered                     inputs that sequence parallelism gathered, where a version or an option of a
-                                 framework keeps them (kernels/software.py): above, never below
+                                 framework keeps them (specs/software.py): above, never below
     framework                    driver context and communicators, which nobody prints
 
 Parts err independently of each other, so that their half-widths add up as squares. All of it is arithmetic
@@ -26,14 +26,16 @@ from numpy.typing import NDArray
 from foretell.catalog.spreads import memory_ends
 from foretell.kernels.memory import kept_bytes
 from foretell.kernels.precision import kept_width
-from foretell.kernels.software import LEFT_OUT, software
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.result import Leaf
+from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.workload.build import build
+from foretell.workload.roles import SavedRole
 
 Array = NDArray[np.float64]
 Ends = dict[str, tuple[float, float]]
@@ -52,8 +54,6 @@ ABOVE: Mapping[str, Mapping[str, float]] = {
 """The same above it."""
 Z = {"p50": 0.6744897501960817, "p90": 1.6448536269514722}
 """Standard deviations of a normal error to either end."""
-GATHERED = "region.in"
-"""Saved tensors that enter a region which tensor parallelism cuts (workload/build.py)."""
 
 
 def held_parts(tree: Leaf) -> dict[str, float]:
@@ -86,34 +86,40 @@ def peak_ends(
     return found
 
 
-def gathered_bytes(model: Model, seq_len: int, plan: Plan, activations: Num) -> Num:
+def gathered_bytes(scenario: Scenario, plan: Plan, activations: Num) -> Num:
     """What gathered inputs would add to the activations of a plan, were they kept; 0 where none can be."""
-    known = software(plan.framework).gathered_kept and plan.sp
+    software, seq_len = scenario.software, scenario.job.seq_len
+    known = software.gathered_kept and plan.sp
     if not known or plan.recompute == "full" or recompute_layers(plan.recompute):
         return 0.0
-    return activations * _gathered_share(model, seq_len, plan.tp, plan.flash, plan.fused)
+    return activations * _gathered_share(
+        scenario.model, seq_len, software, plan.tp, plan.flash, plan.fused
+    )
 
 
 @lru_cache(maxsize=256)
-def _gathered_share(model: Model, seq_len: int, tp: int, flash: bool, fused: bool) -> float:
+def _gathered_share(
+    model: Model, seq_len: int, software: Software, tp: int, flash: bool, fused: bool
+) -> float:
     """Whole inputs of the regions, less this rank's part of them, over what its layers keep."""
     base = Plan(flash=flash, fused=fused)
     graph = build(model, batch=1.0, seq_len=float(seq_len), flash=flash)
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
-    width, element = partial(kept_width, plan=base), activation_bytes(base)
+    width = partial(kept_width, plan=base, software=software)
+    element = activation_bytes(base)
     kept = more = 0.0
     for count, kind in zip(counts.tolist(), graph.kinds, strict=True):
         rank = tensor_parallel(kind, float(tp), 1.0)
         kept += count * float(kept_bytes(rank, float(tp), width, element).whole)
-        inputs = sum(float(s.elements) for s in rank.saved if s.name == GATHERED)
+        inputs = sum(float(s.elements) for s in rank.saved if s.role is SavedRole.ENTRY)
         more += count * element * (tp - 1.0) * inputs
     return more / max(kept, 1.0)
 
 
-def peak_interval(model: Model, seq_len: int, plan: Plan, held: Mapping[str, float]) -> Ends:
+def peak_interval(scenario: Scenario, plan: Plan, held: Mapping[str, float]) -> Ends:
     """p50 and p90 of the sum of a stage's parts, each (low, high); bytes."""
-    gathered = gathered_bytes(model, seq_len, plan, held["activations"])
-    ends = peak_ends(held, gathered, plan.framework.partition(LEFT_OUT)[2])
+    gathered = gathered_bytes(scenario, plan, held["activations"])
+    ends = peak_ends(held, gathered, scenario.software.held_out)
     return {key: (float(low), float(high)) for key, (low, high) in ends.items()}
 
 

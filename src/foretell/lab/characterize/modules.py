@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foretell.kernels.software import narrow_loss
+from foretell.kernels.loss import narrow_loss
 from foretell.lab.calibrate.measure.modules import angles, rotated
 from foretell.lab.characterize.groups import Groups
 from foretell.lab.characterize.models import Sizes

@@ -80,7 +80,7 @@ def _predict(table: Table, run: Table, shapes: Table) -> Run:
         seq_len=seq_len,
         settings=tuple(str(s) for s in table.get("set", ())),
     )
-    plan = plan_of(scenario, f"{table['common']} {run['plan']}")
+    scenario, plan = plan_of(scenario, f"{table['common']} {run['plan']}")
     try:
         check_choices(scenario, plan)
         predicted: float | None = answer_of(scenario, plan, chosen=False).step_s

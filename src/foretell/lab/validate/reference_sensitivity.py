@@ -228,7 +228,8 @@ def _best(
     workload: Workload, scenario: Scenario, change: str, capacities: Sequence[float]
 ) -> Iterator[Cell]:
     """The fastest plan that fits, for each size of the memory: all plans are evaluated once."""
-    plans = enumerate_plans(scenario, plan_of(scenario, None, ())).plans
+    scenario, base = plan_of(scenario, None, ())
+    plans = enumerate_plans(scenario, base).plans
     step_s, peak = evaluate(scenario, plans)
     samples = MODELS[workload.name].samples
     for capacity in capacities:

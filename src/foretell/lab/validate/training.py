@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foretell.catalog.frameworks import LEFT_OUT, fitted_values
+from foretell.catalog.software import fitted_values
 from foretell.errors import ProblemsError
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import Unsupported, model_of
@@ -24,10 +24,11 @@ from foretell.lab.validate.training_rows import Row, read_rows
 from foretell.lab.validate.training_system import system_of
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_choices
-from foretell.simulation.answer import overlaps, played_step, with_step
+from foretell.simulation.answer import overlaps, with_step
+from foretell.simulation.step import played_step
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.uncertainty.memory import held_parts, peak_interval
@@ -53,7 +54,7 @@ class Told:
     """What was asked."""
     plan: Plan
     """The plan."""
-    answer: Estimate
+    answer: StepEstimate
     """The estimate."""
     said: tuple[str, ...]
     """What was filled."""
@@ -127,7 +128,9 @@ def predicted(row: Row, left_out: str = "") -> Told:
     system, also = system_of(row)
     laid = laid_out(row, system.chip, layers_of(model), left_out)
     said = (*said, *more, *also, *laid.said)
-    scenario = Scenario(model=model, system=system, job=laid.job, assumptions=said)
+    scenario = Scenario(
+        model=model, system=system, job=laid.job, software=laid.software, assumptions=said
+    )
     check_choices(scenario, laid.plan)
     answer = answer_of(scenario, laid.plan, chosen=False)
     if not (np.isfinite(answer.step_s) and answer.step_s > 0.0):
@@ -194,9 +197,7 @@ def memory_of(told: Told) -> list[Prediction]:
     without = ("allocator", "framework") if allocated(told.row) else ("framework",)
     parts = held_parts(told.answer.memory)
     held = {name: value for name, value in parts.items() if name not in without}
-    low, high = peak_interval(told.scenario.model, told.scenario.job.seq_len, told.plan, held)[
-        "p90"
-    ]
+    low, high = peak_interval(told.scenario, told.plan, held)["p90"]
     return [
         Prediction(
             id=told.row.id,
@@ -229,7 +230,7 @@ def labels_of(told: Sequence[Told]) -> dict[str, list[str]]:
     return {
         "by_source": [source_label(t.row) for t in told],
         "by_chip": [t.scenario.system.chip.id for t in told],
-        "by_framework": [t.plan.framework.partition(LEFT_OUT)[0] for t in told],
+        "by_framework": [t.plan.framework for t in told],
         "by_family": [t.row.family or "dense" for t in told],
         "by_precision": [t.row.precision_id or "bf16" for t in told],
         "by_quality": [t.row.quality or "none" for t in told],

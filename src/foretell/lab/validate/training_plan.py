@@ -16,9 +16,9 @@ zero               0; with pp > 1 gradients are sent once a step
 """
 
 import re
-from dataclasses import replace
 
-from foretell.catalog.frameworks import HOPPER_ON, LEFT_OUT, Framework, frameworks
+from foretell.catalog.software import software as catalogued
+from foretell.catalog.software import software_names
 from foretell.lab.validate.training_model import Unsupported
 from foretell.lab.validate.training_recipes import (
     expert_ranks,
@@ -31,6 +31,8 @@ from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.job import Job
 from foretell.specs.plan import WIDE_PRECISIONS, Plan, parse_plan
+from foretell.specs.plan_words import GENERIC
+from foretell.specs.software import HOPPER_ON, Software
 
 SEQ_LEN, OLD_SEQ_LEN = 2048, 1024
 """Tokens per sequence where nothing is said; GPT-2's in the tables of 2020."""
@@ -60,6 +62,8 @@ class Laid:
     """Chips, batch and sequence."""
     plan: Plan
     """The plan."""
+    software: Software
+    """Its framework."""
     said: tuple[str, ...]
     """A sentence for each cell that was filled."""
 
@@ -73,10 +77,8 @@ def seq_len_of(row: Row) -> tuple[int, tuple[str, ...]]:
     return length, (f"sequence length {length}: not printed",)
 
 
-def generation_of(
-    row: Row, architecture: str, left_out: str = ""
-) -> tuple[Framework, tuple[str, ...]]:
-    """The generation of a row's framework; compiled, eager and overlap settings are in its words."""
+def framework_of(row: Row, architecture: str) -> tuple[str, tuple[str, ...]]:
+    """The word for a row's framework; compiled, eager and overlap settings are in its words."""
     name = FRAMEWORK_IDS.get(row.framework_id, row.framework_id)
     engine = re.search(r"\bTE\b|transformer.?engine", row.framework)
     if name == "megatron" and (engine or architecture in HOPPER_ON):
@@ -93,10 +95,9 @@ def generation_of(
         name = "flash-attn"
     if name == "generic" and architecture.startswith("trainium"):
         name = "neuronx"
-    known = frameworks(left_out)
-    if name in known:
-        return known[name], ()
-    return known["generic"], (f"framework {name}: as any of today",)
+    if name in software_names():
+        return name, ()
+    return GENERIC, (f"framework {name}: as any of today",)
 
 
 def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
@@ -104,7 +105,8 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     if not row.gpus:
         raise Unsupported("the number of chips is blank")
     seq_len, said = seq_len_of(row)
-    software, more = generation_of(row, chip.architecture, left_out)
+    word, more = framework_of(row, chip.architecture)
+    software = catalogued(word, (left_out,) if left_out else ())
     said += more
     tp, pp, cp, dp, more = _degrees(row, chip)
     said += more
@@ -112,7 +114,7 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     said += more
     vpp, more = _virtual(row, software, pp, layers, global_batch / (dp * micro_batch))
     said += more
-    recipe, more = _recipe(row, software, chip, tp, dp, -(-layers // pp))
+    recipe, more = _recipe(row, word, software, chip, tp, dp, -(-layers // pp))
     said += more
     ep, more = expert_ranks(row, tp * cp * dp)
     said += more
@@ -122,10 +124,8 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     # Stages of a pipeline send gradients once a step, whatever they share (torchtitan, Llama 3).
     once = ["reduce=step"] if (row.zero_stage or 0) >= 2 and pp > 1 else []
     plan = parse_plan(f"{degrees} {' '.join([*recipe, *once, *experts])}", row.gpus)
-    if left_out:
-        plan = replace(plan, framework=f"{software.id}{LEFT_OUT}{left_out}")
     job = Job(gpus=row.gpus, global_batch=global_batch, seq_len=seq_len)
-    return Laid(job=job, plan=plan, said=said)
+    return Laid(job=job, plan=plan, software=software, said=said)
 
 
 def _degrees(row: Row, chip: Chip) -> tuple[int, int, int, int, tuple[str, ...]]:
@@ -192,12 +192,12 @@ def _batches(row: Row, dp: int, pp: int, seq_len: int) -> tuple[int, int, tuple[
 
 
 def _virtual(
-    row: Row, software: Framework, pp: int, layers: int, micro_batches: float
+    row: Row, software: Software, pp: int, layers: int, micro_batches: float
 ) -> tuple[int, tuple[str, ...]]:
     """Virtual stages per rank."""
     if row.vpp:
         return (row.vpp if pp > 1 else 1), ()
-    usual = software.id in ("megatron-core", "generic") and not row.experts and not row.lora
+    usual = software.interleaves and not row.experts and not row.lora
     # Two layers fewer where embedding and head take the place of one each, as in Llama 3.
     stage = -(-layers // pp)
     even = stage * pp in (layers, layers + 2)
@@ -209,10 +209,10 @@ def _virtual(
 
 
 def _recipe(
-    row: Row, software: Framework, chip: Chip, tp: int, dp: int, stage_layers: int
+    row: Row, word: str, software: Software, chip: Chip, tp: int, dp: int, stage_layers: int
 ) -> tuple[list[str], tuple[str, ...]]:
     """Words for everything but the degrees."""
-    words = [f"zero{row.zero_stage or 0}", f"framework={software.id}"]
+    words = [f"zero{row.zero_stage or 0}", f"framework={word}"]
     said: tuple[str, ...] = ()
     shared = row.zero_group if row.zero_stage and row.zero_group else 0
     words += [f"shard={shared}"] if 0 < shared < dp else []
@@ -232,7 +232,7 @@ def _recipe(
         words += ["sp" if on else "no-sp"]
         # Asynchronous tensor parallelism is not a generation's but an option's of torchtitan.
         words += ["tp_overlap=on"] if on and re.search(r"async ?tp", row.notes.lower()) else []
-    again, more = _recompute(row, software, chip, stage_layers)
+    again, more = _recompute(row, word, software, chip, stage_layers)
     words += [f"recompute={again}", *_dtypes(row, software, chip)]
     if row.lora:
         words += [f"lora={LORA_RANK}", "adapters=qkv"]
@@ -241,7 +241,7 @@ def _recipe(
 
 
 def _recompute(
-    row: Row, software: Framework, chip: Chip, stage_layers: int
+    row: Row, word: str, software: Software, chip: Chip, stage_layers: int
 ) -> tuple[str, tuple[str, ...]]:
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
     chosen: str = row.recompute
@@ -251,22 +251,23 @@ def _recompute(
         if modules is not None:
             return modules, (f"recompute {modules}: not printed, as the recipe",)
         chosen = software.recompute
-        said = (f"recompute {chosen}: not printed, as {software.id}",)
-    if chosen == "selective" and software.id == "jax" and not KEEPS_PRODUCTS.search(row.notes):
-        # Of JAX's policies the usual ones keep queries, keys and values, `minimal` every product.
-        return software.recompute, (f"selective recomputation: {software.recompute}",)
-    if chosen == "selective" and software.id.startswith("torchtitan"):
+        said = (f"recompute {chosen}: not printed, as {word}",)
+    if chosen != "selective" or software.selective == "selective":
+        return chosen, said
+    if software.selective == "products":
         return "products", (
             *said,
             "selective recomputation: by operation, every second product kept",
         )
-    per_op = software.id in ("fsdp", "fsdp-compiled")
-    if chosen == "selective" and per_op:
+    if software.selective == "layers":
         share, why = _repeated(row)
         many = round(share * stage_layers)
         said = (*said, f"selective recomputation: {why}")
         return ("none" if many == 0 else f"full:{many}"), said
-    return chosen, said
+    if KEEPS_PRODUCTS.search(row.notes):
+        return chosen, said
+    # Of JAX's policies the usual ones keep queries, keys and values, `minimal` every product.
+    return software.selective, (f"selective recomputation: {software.selective}",)
 
 
 def _repeated(row: Row) -> tuple[float, str]:
@@ -279,7 +280,7 @@ def _repeated(row: Row) -> tuple[float, str]:
     return min(max(share, 0.0), 1.0), "what hardware and model utilisation tell"
 
 
-def _dtypes(row: Row, software: Framework, chip: Chip) -> list[str]:
+def _dtypes(row: Row, software: Software, chip: Chip) -> list[str]:
     """Precision, and what weights, gradients and states are kept in; fp16 where the chip has no bf16."""
     half = "bf16" if "bf16" in chip.matrix_flop_per_s else "fp16"
     if row.precision_id == "bf16-pure":

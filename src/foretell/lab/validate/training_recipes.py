@@ -19,9 +19,9 @@ ep            no more than the ranks that a stage has
 
 import re
 
-from foretell.catalog.frameworks import Framework
 from foretell.lab.validate.training_rows import Row
 from foretell.specs.chip import Chip
+from foretell.specs.software import Software
 
 RELEASE = re.compile(r"\b(\d\d)\.(\d\d)(?:\.(\d\d))?\b")
 """Year, month and patch of a NeMo container."""
@@ -78,7 +78,7 @@ def whole_step(row: Row, architecture: str) -> bool:
     return known and row.precision_id in WHOLE_STEP and architecture in BLACKWELL
 
 
-def expert_words(row: Row, software: Framework, chip: Chip, tp: int, ranks: int) -> list[str]:
+def expert_words(row: Row, software: Software, chip: Chip, tp: int, ranks: int) -> list[str]:
     """Plan words of a run with experts; none of any other."""
     if not row.experts:
         return []
@@ -87,14 +87,16 @@ def expert_words(row: Row, software: Framework, chip: Chip, tp: int, ranks: int)
     if DROPPED.search(text):
         words = ["capacity=1"]
     else:
-        words = [f"capacity={TUNED_CAPACITY}"] if software.id == "jax" else []
+        words = [f"capacity={TUNED_CAPACITY}"] if software.family == "jax" else []
     bridge = "bridge" in row.framework.lower()
     ep = min(row.ep or 1, ranks)
-    if ep > 1 and software.id == "generic" and LATENT_FAMILIES.search(row.model):
+    if ep > 1 and software.family == "generic" and LATENT_FAMILIES.search(row.model):
         return [*words, "dispatch=dedup", "ep_overlap=on"]
     if ep > 1 and tp > 1 and not bridge and "fold" not in row.framework.lower():
         words += (
-            [f"etp{tp}"] if ranks % (ep * tp) == 0 and software.id.startswith("megatron") else []
+            [f"etp{tp}"]
+            if ranks % (ep * tp) == 0 and software.family.startswith("megatron")
+            else []
         )
     if ep == 1 or not bridge or "capacity=1" in words:
         return words

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import LEFT_OUT, framework
 from foretell.kernels.fusion import HOSTS
 from foretell.network.collectives import occupancy, outermost
 from foretell.records import dataclass
@@ -23,6 +22,7 @@ from foretell.simulation.programs.passes import part_passes
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.training.data_waits import cores_taken
 from foretell.training.dualpipe import TAKEN_CORES
 from foretell.training.ledger import Ledger
@@ -39,11 +39,6 @@ BESIDE = ("dualpipe",)
 """Schedules whose sends run beside the passes. Megatron-LM does so with interleaving too
 (`overlap_p2p_comm`), but published interleaved runs are met with sends that are waited for, and come out 5 %
 too fast without."""
-WAITS_EACH_PASS = {
-    "megatron-deepspeed": "vTrain (MICRO 2024) measured ground truth, Megatron-DeepSpeed"
-}
-"""Frameworks whose host waits for the chip in every pass, and the runs that this was read from: with a host
-that is ahead, those without pipeline come out 3 % faster, and farther off. Not so where they are left out."""
 QUEUE_LAUNCHES = 1024.0
 """Launches that the host may be ahead of the chip: the depth of CUDA's queue (recalled, not measured)."""
 
@@ -87,7 +82,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
     schedule = schedule_named(plan.schedule)
     contents, stage = dealt_of(scenario, plan, tables, rows)
     forward, backward, weight = part_passes(plans, tables, rows)
-    chip, software = scenario.system.chip, framework(plan.framework)
+    chip, software = scenario.system.chip, scenario.software
     dealt = Dealing(
         plans=plans,
         tables=tables,
@@ -107,7 +102,9 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
         micro_batches=int(rows.micro_batches[0]),
         send_s=float(rows.send_s[0, 0]) / (2.0 * plan.vpp),
         sends_block=plan.schedule not in BESIDE,
-        runs_ahead_s=QUEUE_LAUNCHES * (host.operation_s + host.kernel_s) * runs_ahead(plan),
+        runs_ahead_s=QUEUE_LAUNCHES
+        * (host.operation_s + host.kernel_s)
+        * runs_ahead(plan, software),
         hidden_share=hidden_share(plan, chip),
         update_s=tuple(float(rows.seconds.optimizer[0, s]) for s in stage),
         update_copies_s=update_copies_s,
@@ -133,14 +130,12 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
     )
 
 
-def runs_ahead(plan: Plan) -> bool:
+def runs_ahead(plan: Plan, software: Software) -> bool:
     """Whether the host launches ahead of the chip from pass to pass.
 
     Not where it waits for sends, nor where it reads back how many tokens each expert gets.
     """
-    name, _, left_out = plan.framework.partition(LEFT_OUT)
-    source = WAITS_EACH_PASS.get(name)
-    if (source is not None and source != left_out) or (plan.ep > 1 and plan.capacity == 0.0):
+    if software.waits_each_pass or (plan.ep > 1 and plan.capacity == 0.0):
         return False
     return plan.pp == 1 or plan.schedule not in SYNCHRONISED
 

@@ -60,7 +60,7 @@ def dealt_of(
 ) -> tuple[Contents, tuple[int, ...]]:
     """What each rank of one plan holds, and the row of the stage that it is."""
     schedule, parts = schedule_named(plan.schedule), tables.parts
-    head = by_cost(scenario.model, plan.framework)
+    head = by_cost(scenario)
     contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head)
     return contents, stages_of_ranks(contents, rows, len(parts.names), schedule)
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.frameworks import framework
 from foretell.sharding.offload import LINK_SHARE, Copies, Held, host_copies
 from foretell.simulation.program import Chunk, Message, Pass, cut, held_back, needed
 from foretell.simulation.programs.dealing import Chunks, Dealing
@@ -44,7 +43,7 @@ def with_messages(
         ranks = _mirrored(scenario, dealt, ranks, shares)
     if all(float(s.ranks[0]) <= 1.0 for s in shares):
         return ranks
-    if framework(plans.base.framework).gather_copies:
+    if scenario.software.gather_copies:
         ranks = _moved(scenario, dealt, ranks, shares)
     return tuple(
         tuple(
@@ -101,8 +100,7 @@ def _chunk_messages(
     weights = dealt.tables.parts.parameters[0]
     whole = float(sum(weights[p] for here in dealt.contents[rank] for p in here))
     share = float(sum(weights[p] for p in parts)) / max(whole, 1e-30)
-    traffic, base = found[0][0].traffic, dealt.plans.base
-    software = framework(base.framework)
+    traffic, software = found[0][0].traffic, dealt.tables.software
     # What is hidden in part holds the pass up while it runs (`apart_share`); this is what is never hidden.
     shown = float(software.data_exposed >= 1.0)
     shown_gather = 1.0 if software.gather_waits else shown

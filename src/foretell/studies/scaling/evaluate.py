@@ -57,6 +57,8 @@ class Asked:
 
     strategy: str
     """Words, as asked."""
+    scenario: Scenario
+    """The question, with the plan's software."""
     plan: Plan
     """The plan they make here."""
 
@@ -84,18 +86,19 @@ class Batch:
         return 1 + 3 * len(self.numbers) + len(BANDWIDTHS)
 
 
-def points_of(scenario: Scenario, asked: Sequence[Asked]) -> list[Point]:
-    """A point for each strategy, in order; the efficiency is not known yet."""
+def points_of(asked: Sequence[Asked]) -> list[Point]:
+    """A point for each strategy on one number of chips, in order; the efficiency is not known yet."""
     found: dict[str, Point] = {}
     groups: dict[Plan, list[Asked]] = {}
     for one in asked:
-        reason = _forbidden(scenario, one.plan)
+        reason = _forbidden(one.scenario, one.plan)
         if reason is not None:
-            found[one.strategy] = _point(scenario, one, "no", reason)
+            found[one.strategy] = _point(one.scenario, one, "no", reason)
         else:
             groups.setdefault(structure(one.plan), []).append(one)
     for group in groups.values():
-        batch = _evaluated(scenario, [one.plan for one in group])
+        # Plans of one structure name one software.
+        batch = _evaluated(group[0].scenario, [one.plan for one in group])
         for place, one in enumerate(group):
             found[one.strategy] = _told(batch, place * batch.systems, one)
     return [found[one.strategy] for one in asked]
@@ -216,7 +219,7 @@ def _intervals(
     return {
         "step_s": times(tree.value, step),
         **{name: times(value, turned(step)) for name, value in rates.items()},
-        "peak_memory_bytes": peak_interval(asked.model, asked.job.seq_len, plan, held),
+        "peak_memory_bytes": peak_interval(asked, plan, held),
         **{name: ends for name, ends in parts.items() if ends},
     }
 

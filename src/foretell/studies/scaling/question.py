@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from foretell.errors import BadInput, Problem
 from foretell.inputs.question import LARGEST
+from foretell.inputs.software import checked_plan
 from foretell.specs.plan import named_fields, parse_plan
 
 _RANGE = re.compile(r"([0-9]{1,10})\s*\.\.\s*([0-9]{1,10})")
@@ -70,7 +71,7 @@ def plan_texts(strategies: Sequence[str], words: str, micro_batch: int | None) -
     for strategy in strategies:
         text = f"{words} {strategy}".strip()
         try:
-            parse_plan(text)
+            checked_plan(text)
         except BadInput as error:
             problems += error.problems
         named = "micro_batch" in named_fields(text)

@@ -101,7 +101,7 @@ def _assumed(
         said
         for scenario in asked
         for text in texts
-        for said in assumed(scenario, plan_of(scenario, text, settings), ())
+        for said in assumed(*plan_of(scenario, text, settings), ())
     ]
     return tuple(dict.fromkeys(found))
 
@@ -116,11 +116,12 @@ def _curves(
     """Curves of one model."""
     points: dict[str, list[Point]] = {name: [] for name in names}
     for scenario in scenarios:
+        made = [plan_of(scenario, text, settings) for text in texts]
         asked = [
-            Asked(strategy=name, plan=plan_of(scenario, text, settings))
-            for name, text in zip(names, texts, strict=True)
+            Asked(strategy=name, scenario=there, plan=plan)
+            for name, (there, plan) in zip(names, made, strict=True)
         ]
-        for point in points_of(scenario, asked):
+        for point in points_of(asked):
             points[point.strategy].append(point)
     first = scenarios[0]
     return [curve_of(first.model.id, first.system.id, points[name], floor) for name in names]

@@ -45,7 +45,8 @@ def plans_of(
 ) -> Plans:
     """The base with some of its numbers replaced, one plan for each row.
 
-    As in a plan's text: without a word for it, dp takes the rest of the chips, and sp goes with tp.
+    As in a plan's text: without a word for it, dp takes the rest of the chips, and sp goes with tp
+    where the software has it so.
     """
     many = len(varied[0].places)
     one = batch_of([base])
@@ -62,7 +63,7 @@ def plans_of(
         arrays[item.field] = np.asarray(numbers, float)[item.places]
     given = {*named, *(item.field for item in varied)}
     if "sp" not in given:
-        arrays["sp"] = np.asarray(arrays["tp"] > 1, float)
+        arrays["sp"] = np.asarray(arrays["tp"] > 1, float) * scenario.software.sequence_parallel
     if "dp" not in given:
         rest = arrays["tp"] * arrays["pp"] * arrays["cp"]
         arrays["dp"] = np.maximum(scenario.job.gpus // rest, 1.0)
@@ -101,7 +102,7 @@ def batch_frame(asked: Question, varied: Sequence[Varied]) -> Any:
     many = len(varied[0].places)
     try:
         scenario = scenario_of(asked)
-        base = plan_of(scenario, asked.words, asked.settings)
+        scenario, base = plan_of(scenario, asked.words, asked.settings)
         check_choices(scenario, base)
     except ProblemsError as error:
         return pl.DataFrame(no_row(error)).select(pl.all().repeat_by(many).explode())
@@ -140,7 +141,7 @@ def plan_row(asked: Question) -> dict[str, Any]:
     try:
         conditions = conditions_of(given.pop("tokens"), given)
         scenario = scenario_of(asked)
-        plan = plan_of(scenario, asked.words, asked.speed)
+        scenario, plan = plan_of(scenario, asked.words, asked.speed)
         check_choices(scenario, plan)
     except ProblemsError as error:
         return no_row(error)

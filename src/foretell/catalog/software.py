@@ -1,0 +1,272 @@
+"""Training software: one file per framework family in `software/`, its releases in order of their dates.
+
+A release has the values of the one before it in its file where it states none; the first has those of the
+family that the file names as `based_on`. A variant is a way to run any release (compiled, as graphs): its
+values stand in the place of the release's. A word of a plan is a family, a variant or an alias, with
+`@RELEASE` or `@DATE` behind it, else the newest release.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import lru_cache
+from typing import Any
+
+from foretell.catalog.files import ROOT, Table, read_table
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
+from foretell.specs.software import Software
+
+FOLDER = ROOT / "software"
+"""One file for each family."""
+PATH = "plan.framework"
+"""Where a word of software stands."""
+READ = ("own", "slopes")
+"""Sources of values that were read from runs or measured."""
+VALUE_KEYS = frozenset({"value", "source", "why", "fitted_to", "without"})
+"""What a value's table may hold."""
+FACTS = ("release", "released", "name", "aliases", "id")
+"""Keys of a release or variant that are no values."""
+MADE = (
+    "id",
+    "family",
+    "release",
+    "released",
+    "name",
+    "aliases",
+    "based_on",
+    "left_out",
+    "host_grade",
+)
+"""Fields of the record that no value gives."""
+DATE = re.compile(r"(20\d\d)(?:-(\d\d))?(?:-\d\d)?")
+"""A year, with or without month and day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One release of a family, or a variant of it, as its file has it."""
+
+    family: str
+    """The family."""
+    word: str
+    """Family or variant."""
+    release: str
+    """Number or year."""
+    released: str
+    """Year and month."""
+    name: str
+    """What people call it."""
+    aliases: tuple[str, ...]
+    """Words for it alone."""
+    based_on: str
+    """Family that it takes values from."""
+    values: Mapping[str, Table]
+    """Every value with its source, those of earlier releases among them."""
+
+
+def software(word: str, left_out: Iterable[str] = ()) -> Software:
+    """The record of a word of a plan; BadInput with the nearest where there is none.
+
+    Values that were read from the runs of a source in `left_out` are what they would be without.
+    """
+    return _record(word, tuple(left_out))
+
+
+@lru_cache(maxsize=512)
+def _record(word: str, left_out: tuple[str, ...]) -> Software:
+    found = _found(word)
+    given: dict[str, Any] = {}
+    for name, raw in found.values.items():
+        out = any(source in raw.get("fitted_to", ()) for source in left_out)
+        given[name] = raw["without"] if out else raw["value"]
+        if name == "host_forward_s":
+            read = "read" if raw["source"] in READ else "supposed"
+            given["host_grade"] = "left_out" if out else read
+    return Software(
+        id=f"{found.word}@{found.release}",
+        family=found.family,
+        release=found.release,
+        released=found.released,
+        name=found.name,
+        aliases=found.aliases,
+        based_on=found.based_on,
+        left_out=left_out,
+        **given,
+    )
+
+
+def software_names() -> tuple[str, ...]:
+    """Every word that names software without a release: families, variants and aliases."""
+    words: dict[str, None] = {"generic": None}
+    for family in families():
+        words |= dict.fromkeys(_words(family))
+    return tuple(words)
+
+
+def releases(family: str) -> tuple[Release, ...]:
+    """Releases of a family, the oldest first."""
+    return tuple(r for r in family_releases(family) if r.word == family)
+
+
+def fitted_values() -> int:
+    """How many numbers were read from end-to-end runs rather than from code, kernels or physics."""
+    return sum(
+        "fitted_to" in raw and not isinstance(raw["value"], bool)
+        for family in families()
+        for block in _blocks(family_table(family))
+        for key, raw in block.items()
+        if key not in FACTS
+    )
+
+
+@lru_cache(maxsize=1)
+def families() -> tuple[str, ...]:
+    """Every family, by name."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+@lru_cache(maxsize=64)
+def family_table(family: str) -> Table:
+    """A family's file: read once, and not to be changed by who reads it."""
+    return read_table(FOLDER / f"{family}.toml")
+
+
+def _blocks(table: Table) -> list[Table]:
+    return [*table.get("release", ()), *table.get("variant", ())]
+
+
+def _words(family: str) -> tuple[str, ...]:
+    """Words of a family that need no release."""
+    table = family_table(family)
+    own = [family, *table["family"].get("aliases", ())]
+    own += [alias for block in table["release"] for alias in block.get("aliases", ())]
+    own += [block["id"] for block in table.get("variant", ())]
+    return tuple(own)
+
+
+@lru_cache(maxsize=64)
+def family_releases(family: str) -> tuple[Release, ...]:
+    """Releases and variants of a family with all their values; BadInput where its file is wrong."""
+    table = family_table(family)
+    based_on = table["family"].get("based_on", "")
+    values: Mapping[str, Table] = _found(based_on).values if based_on else {}
+    problems: list[Problem] = []
+    found = []
+    blocks = sorted(table["release"], key=lambda block: str(block["released"]))
+    for block in blocks:
+        values = {**values, **_values(family, block, table["sources"], problems)}
+        problems += _missing(family, block["release"], values)
+        one = Release(
+            family=family,
+            word=family,
+            release=block["release"],
+            released=block["released"],
+            name=block.get("name", table["family"]["name"]),
+            aliases=tuple(block.get("aliases", ())),
+            based_on=based_on,
+            values=values,
+        )
+        found.append(one)
+        for variant in table.get("variant", ()):
+            own = _values(family, variant, table["sources"], problems)
+            found.append(
+                Release(
+                    family=family,
+                    word=variant["id"],
+                    release=one.release,
+                    released=one.released,
+                    name=variant["name"],
+                    aliases=(),
+                    based_on=based_on,
+                    values={**values, **own},
+                )
+            )
+    if problems:
+        raise BadInput(dict.fromkeys(problems))
+    return tuple(found)
+
+
+def _values(
+    family: str, block: Table, sources: Mapping[str, str], problems: list[Problem]
+) -> dict[str, Table]:
+    """The values of a release, with a problem for each that lacks a sentence or a source."""
+    known = [field.name for field in fields(Software) if field.name not in MADE]
+    found: dict[str, Table] = {}
+    for name, raw in block.items():
+        if name in FACTS:
+            continue
+        path = f"software/{family}.{name}"
+        if name not in known:
+            near = nearest_name(name, known)
+            problems.append(Problem(path=path, value=name, message="no such field", nearest=near))
+        elif not isinstance(raw, dict) or not {"value", "source", "why"} <= set(raw) <= VALUE_KEYS:
+            message = "is not a value with a sentence and a source"
+            problems.append(Problem(path=path, value=raw, message=message))
+        elif raw["source"] not in sources:
+            problems.append(Problem(path=path, value=raw["source"], message="is no source"))
+        else:
+            found[name] = raw
+    return found
+
+
+def _missing(family: str, release: str, values: Mapping[str, Table]) -> list[Problem]:
+    """Fields without a default that neither a release nor those before it state."""
+    needed = [f.name for f in fields(Software) if f.default is MISSING and f.name not in MADE]
+    return [
+        Problem(path=f"software/{family}.{name}", value=release, message="is missing")
+        for name in needed
+        if name not in values
+    ]
+
+
+def _found(word: str) -> Release:
+    """The release that a word names."""
+    name, at, wanted = word.partition("@")
+    # The file of a family's own name is tried first: most questions name none but the generic one.
+    places = (name,) if name in families() else families()
+    for family in places:
+        if name in _words(family):
+            return _of_family(family, name, wanted if at else None)
+    names = software_names()
+    raise BadInput(
+        [
+            Problem(
+                path=PATH,
+                value=word,
+                message="not a choice",
+                allowed=f"{', '.join(names)}; each with @RELEASE or @DATE",
+                nearest=nearest_name(name, names),
+            )
+        ]
+    )
+
+
+def _of_family(family: str, name: str, wanted: str | None) -> Release:
+    """Of a family the release of an alias, the one that is wanted, or the newest."""
+    every = family_releases(family)
+    by_alias = [r for r in every if name in r.aliases]
+    word = name if any(r.word == name for r in every) else family
+    mine = by_alias or [r for r in every if r.word == word]
+    if wanted is None:
+        return mine[-1]
+    exact = [r for r in mine if r.release == wanted]
+    date = DATE.fullmatch(wanted)
+    if not exact and date:
+        last = f"{date[1]}-{date[2] or '12'}"
+        exact = [r for r in mine if r.released[:7] <= last]
+    if exact:
+        return exact[-1]
+    raise BadInput([_no_release(name, wanted, mine)])
+
+
+def _no_release(name: str, wanted: str, known: Sequence[Release]) -> Problem:
+    """A release that is not there, or a date before the first."""
+    return Problem(
+        path=PATH,
+        value=f"{name}@{wanted}",
+        message=f"not a release of {name}",
+        allowed=", ".join(f"{r.release} ({r.released})" for r in known)
+        + ", or a date from the first on",
+        nearest=f"{name}@{nearest_name(wanted, [r.release for r in known]) or known[0].release}",
+    )

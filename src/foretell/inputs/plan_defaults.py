@@ -1,0 +1,101 @@
+"""What a plan leaves open and its software decides: every choice that the record states, with a sentence.
+
+Words of the plan win. Where attention stores its scores there is no library to choose; gradients in the
+working precision are fp16 beside fp16 weights and fp32 beside wide ones; sequence parallelism needs tensor
+parallelism. A search tries recomputation and sequence parallelism itself: for it they stay open.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from foretell.specs.plan import BATCH_FIELDS, WIDE_PRECISIONS, Plan
+from foretell.specs.plan_words import SWITCHES
+from foretell.specs.software import Software
+
+
+def stated(software: Software, architecture: str, plan: Plan) -> dict[str, object]:
+    """Fields of a plan that the software states, with their values for this plan on such a chip."""
+    narrow = "fp16" if plan.precision == "fp16" else "bf16"
+    working = "fp32" if plan.precision in WIDE_PRECISIONS else narrow
+    found: dict[str, object] = {
+        "fused": software.fused,
+        "flash": software.flash,
+        "attention": software.attention_on(architecture),
+        "recompute": software.default_recompute,
+        "gradients": working if software.gradients == "bf16" else "fp32",
+        "sp": software.sequence_parallel and plan.tp > 1,
+        "master": software.master
+        and ("none" if plan.precision in WIDE_PRECISIONS else software.master),
+        "states": software.states,
+        "reduce": software.reduce,
+        "dispatch": software.dispatch,
+        "ep_overlap": software.ep_overlap,
+        "bucket": software.bucket,
+    }
+    return {name: value for name, value in found.items() if value not in ("", None)}
+
+
+def completed(
+    plan: Plan,
+    named: Collection[str],
+    software: Software,
+    architecture: str,
+    *,
+    searched: bool = False,
+) -> Plan:
+    """The plan with the choices of its software, where its own words (`named` fields) leave them open."""
+    open_ones = _open(plan, named, software, architecture, searched=searched)
+    return replace(plan, **open_ones) if open_ones else plan  # type: ignore[arg-type]
+
+
+def sentences(
+    plan: Plan,
+    named: Collection[str],
+    software: Software,
+    architecture: str,
+    *,
+    searched: bool = False,
+) -> tuple[str, ...]:
+    """What the software of a completed plan has set, and which of its choices the plan's words replace."""
+    by = f"framework={plan.framework}"
+    filled = _open(plan, named, software, architecture, searched=searched)
+    words = [_word(name, value) for name, value in filled.items() if name != "sp" or plan.tp > 1]
+    if plan.tp_overlap == "auto" and plan.tp > 1 and software.in_pieces(architecture):
+        words.append("tp_overlap=on")
+    found = [
+        f"{by} (release {software.release}) sets {', '.join(words)} (catalogue, {software.file})"
+    ]
+    own = [
+        f"{_word(name, getattr(plan, name))} for {_word(name, value)}"
+        for name, value in _choices(plan, software, architecture).items()
+        if name in named and getattr(plan, name) != value
+    ]
+    found += [f"the plan's words replace choices of {by}: {', '.join(own)}"] if own else []
+    if software.based_on:
+        found.append(f"{by}: what {software.family} does not state is as in {software.based_on}")
+    return tuple(found)
+
+
+def _open(
+    plan: Plan, named: Collection[str], software: Software, architecture: str, *, searched: bool
+) -> dict[str, object]:
+    """Choices that the software states and the plan's words leave open."""
+    tried = BATCH_FIELDS if searched else ()
+    choices = stated(software, architecture, plan)
+    found = {n: v for n, v in choices.items() if n not in named and n not in tried}
+    if not found.get("flash", plan.flash):
+        found.pop("attention", None)
+    return found
+
+
+def _choices(plan: Plan, software: Software, architecture: str) -> dict[str, object]:
+    """All that the software states, of attention only where the plan's is fused."""
+    found = stated(software, architecture, plan)
+    return found if plan.flash else {n: v for n, v in found.items() if n != "attention"}
+
+
+def _word(name: str, value: object) -> str:
+    """A choice as a word of a plan."""
+    if name in SWITCHES:
+        return name if value else f"no-{name}"
+    return f"{name}={value}"

@@ -1,0 +1,67 @@
+"""The software of a question: the record that a plan's `framework=` names, as `--set software.` has it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from foretell.catalog.software import software
+from foretell.errors import BadInput, Problem
+from foretell.inputs.overrides import Setting, apply_settings
+from foretell.specs.check import problems_of
+from foretell.specs.plan import Plan, parse_plan
+from foretell.specs.plan_words import GENERIC, read_words
+from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
+
+ROOT = "software"
+"""How the path of a setting begins that changes the record."""
+WORD = "plan.framework"
+"""The setting that names the software."""
+
+
+def framework_word(plan: str | Plan | None, settings: Sequence[Setting] = ()) -> str:
+    """The word for the software of a plan and its settings; generic where neither has one."""
+    by_hand = [s.text.lower() for s in settings if s.path == WORD]
+    if by_hand:
+        return by_hand[-1]
+    if isinstance(plan, Plan):
+        return plan.framework
+    return str(read_words(plan or "")[0].get("framework", GENERIC))
+
+
+def software_of(
+    word: str, settings: Sequence[Setting] = (), seen: dict[str, object] | None = None
+) -> Software:
+    """The record of a word with the settings of `software.` applied; what was set is put into `seen`."""
+    found = software(word)
+    if not any(s.root == ROOT for s in settings):
+        return found
+    changed = apply_settings(found, settings, ROOT, seen)
+    problems = problems_of(changed, ROOT)
+    if problems:
+        raise BadInput(problems)
+    return changed
+
+
+def with_software(
+    scenario: Scenario, plan: str | Plan | None, settings: Sequence[Setting] = ()
+) -> Scenario:
+    """The scenario with the software of a plan: for plans of several frameworks, each gets its own."""
+    return replace(scenario, software=software_of(framework_word(plan, settings), settings))
+
+
+def checked_plan(text: str) -> Plan:
+    """A plan's text parsed, its software known to the catalogue; all that is wrong with it at once."""
+    problems: list[Problem] = []
+    plan = None
+    try:
+        plan = parse_plan(text)
+    except BadInput as error:
+        problems += error.problems
+    if isinstance(text, str):
+        try:
+            software(framework_word(text))
+        except BadInput as error:
+            problems += error.problems
+    if problems or plan is None:
+        raise BadInput(problems)
+    return plan

@@ -1,0 +1,232 @@
+"""Training software as one record: a release of a framework, with all that a step takes from it.
+
+A record has three parts: the choices of a plan that the framework makes where the plan leaves them open, the
+time that it adds to the kernels, and the memory that it holds beside the tensors of the arithmetic.
+
+loss        Unfused, cross-entropy in 32 bits holds 12 bytes a score: the scores, a copy in 32 bits, the
+            gradient, rounded again. Fused into one kernel, or compiled, it holds the scores and their
+            gradient in 16 bits: 4. The loss of torchtitan is not compiled where the vocabulary is cut (16
+            bytes: DTensors in 32 bits, operation by operation), and until early 2025 nowhere.
+            Where nothing is in 32 bits, plain kernels hold scores, their log-softmax and the gradients of
+            both in 16 bits: 8 (steps of five translation models on one H200, peaks of the allocator).
+gradients   Transformer Engine adds the gradients of weights to their sums inside the products and hands
+            PyTorch an empty tensor in their place: one for every shape of a matrix, kept (get_dummy_wgrad),
+            and Megatron's head has one of its own in its backward pass. DistributedDataParallel keeps
+            buckets of all gradients in the weights' dtype beside sums in 32 bits (nanotron logs 20 bytes a
+            weight at the end of a step, and 18 without replicas).
+            Plain PyTorch makes a gradient when the backward pass comes to its weight and gives it up after
+            the update: with one micro-batch and no replicas it never meets all activations
+            (training/late_gradients.py). Elsewhere a buffer holds it through the step: sums over
+            micro-batches, buckets of replicas, Megatron's main_grad. FSDP's shards are made late too, but
+            on a stream of their own, and the allocator gives a stream nothing of what another's tensors
+            left.
+weights     FSDP holds one copy, that of the master weights, and rounds what it gathers. After an update
+            nanotron's ZeRO 1 holds the gathered weights and its own part of them beside the working ones (it
+            logs 10 + 14 / z bytes a weight at the end of a step, z ranks), and gives them up before the next
+            passes (what it had reserved by then is often no more than that).
+narrow      Transformer Engine keeps inputs of linear maps and copies of the weights in the narrow format;
+            torchao keeps both in 16 bits and rounds them again where they are used.
+"""
+
+from typing import Annotated, Literal
+
+from foretell.records import dataclass
+from foretell.specs.plan import AttentionLibrary, Dispatch, Reduce
+from foretell.specs.ranges import Ge, Le
+
+Seconds = Annotated[float, Ge(0), Le(1e6)]
+"""A time not below zero."""
+Share = Annotated[float, Ge(0), Le(1)]
+"""A part of a whole."""
+Multiple = Annotated[float, Ge(0), Le(1e3)]
+"""Traffic or bytes over a least."""
+
+HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
+"""Architectures that libraries of since 2024 have their own attention kernels for."""
+PLAIN_LOSS_BYTES, NARROW_LOSS_BYTES = 12.0, 8.0
+"""Bytes that plain kernels hold for each score, the score itself included: in 32 bits, and in 16."""
+EVERYWHERE = "all"
+"""Value of `pieces_on` that any architecture has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """One release of a training framework."""
+
+    id: str
+    """Family, or variant of it, and release: fsdp-compiled@2023."""
+    family: str
+    """Family that the release belongs to: its file in catalog/software."""
+    release: str
+    """Release, as its makers number it, or its year."""
+    released: str
+    """When it came out: year and month."""
+    name: str
+    """What people call it."""
+    aliases: tuple[str, ...] = ()
+    """Words of a plan (`framework=WORD`) that mean this release alone."""
+    based_on: str = ""
+    """Family whose values stand where its own file has none; empty: none."""
+    left_out: tuple[str, ...] = ()
+    """Sources of runs whose values are replaced by what is known without them."""
+
+    fused: bool
+    """Plan: element-wise work fused by a compiler or by hand; else one plain kernel after the other."""
+    flash: bool
+    """Plan: fused attention that stores no scores."""
+    recompute: str
+    """Plan: activations computed again."""
+    selective: str = "selective"
+    """Plan: what the framework's own selective recomputation computes again; layers: some of the layers."""
+    attention: AttentionLibrary
+    """Plan: attention library on Hopper and later; auto: the best for the chip."""
+    attention_before: AttentionLibrary
+    """Plan: attention library on earlier chips and on those of other makers."""
+    gradients: Literal["fp32", "bf16"]
+    """Plan: dtype in which gradients are kept and reduced; bf16 is fp16 beside fp16 weights."""
+    sequence_parallel: bool
+    """Plan: whether tensor parallelism comes with sequence parallelism."""
+    master: Literal["", "fp32", "bf16", "none"] = ""
+    """Plan: dtype of the master copy of the weights; empty: not stated, as in all that follow."""
+    states: Literal["", "fp32", "bf16", "fp8"] = ""
+    """Plan: dtype of the optimizer's states."""
+    reduce: Literal["", Reduce] = ""
+    """Plan: how often gradients are reduced."""
+    bucket: Annotated[int, Ge(0), Le(10**9)] | None = None
+    """Plan: millions of weights that data-parallel messages are joined to."""
+    dispatch: Literal["", Dispatch] = ""
+    """Plan: how tokens reach their experts."""
+    ep_overlap: Literal["", "off", "on"] = ""
+    """Plan: whether dispatch and combination run behind the other pass of another micro-batch."""
+    pieces_on: str = ""
+    """Architectures, by how their names begin, on which tensor-parallel gathers and scatters run in pieces
+    behind the products unless the plan says otherwise; all: every one; empty: none."""
+    interleaves: bool = False
+    """Whether published dense recipes with a pipeline interleave their stages where they do not say."""
+
+    host_forward_s: Seconds
+    """Least time that the host takes to launch one layer of one micro-batch, forward."""
+    host_backward_s: Seconds
+    """Least time that the host takes to launch one layer of one micro-batch, backward."""
+    host_grade: Literal["read", "supposed", "left_out"] = "supposed"
+    """What the host's times stand on: read (from runs, or measured), supposed (its runs hide the host), or
+    left_out."""
+    host_routed_s: Seconds = 0.0
+    """What a layer of routed experts takes the host besides, each way, where no token is dropped: how many
+    tokens each expert gets is read back before their products start."""
+    host_dropped_s: Seconds = 0.0
+    """What a layer of routed experts takes the host besides, each way, where tokens are dropped, so that
+    every expert has as many."""
+    stage_rank_s: Seconds = 0.0
+    """What the host takes besides for each tensor-parallel rank of a layer and micro-batch, both passes
+    together, where pipeline stages stand on several nodes."""
+    waits_each_pass: bool = False
+    """Whether the host waits for the chip in every pass, so that it never launches ahead."""
+    fixed_s: Seconds
+    """What each step takes beside its work."""
+    tensor_exposed: Share
+    """Share of tensor-parallel communication that is waited for."""
+    data_exposed: Share
+    """Share of data-parallel communication that is waited for though a pass could hide it."""
+    gather_waits: bool = False
+    """Whether weights are gathered after the update with nothing to hide it, though gradients are hidden."""
+    gather_copies: bool = False
+    """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
+    parameter is shared by itself)."""
+    regathered: Share = 0.0
+    """Share that shows of gathering a region's input again for the gradients of its weights (Korthikanti et
+    al. 2022: with sequence parallelism each rank keeps its part alone)."""
+    sequence_copies: bool = False
+    """Whether tokens that a tensor-parallel region gathers or scatters are copied once more: collectives
+    join ranks along the first dim, and sequences stand behind the batch."""
+    stages_by_cost: bool = False
+    """Whether layers are dealt to pipeline stages by their cost beside the head's."""
+    sums_fused: bool = False
+    """Whether the weight gradients' products add to the sum themselves."""
+    casts_apart: bool = False
+    """Whether gradients are widened for their sum and the update, and working weights rounded after it,
+    by passes of their own: PyTorch's optimizers take tensors of one dtype."""
+    casts_anew: bool = False
+    """Whether low-precision recipes find scales and cast weights anew for every use, not once a step with
+    scales of steps before."""
+    graphs: bool = False
+    """Whether whole steps are captured as CUDA graphs."""
+    compiled: bool = False
+    """Whether PyTorch's compiler makes the kernels, without any of the framework's own."""
+    plain_experts: bool = False
+    """Whether tokens are sorted by plain kernels before a plain all-to-all, and experts' biases added so."""
+    maps_apart: bool = False
+    """Whether queries, keys and values, and both halves of a gated part, are products of their own, whose
+    gradients for the common input are added."""
+    joins_heads: Multiple = 0.0
+    """Traffic of joining, in plain kernels, the gradients of queries, keys and values that are slices of one
+    product, over one read and one write; 0: they are products of their own, or attention joins them."""
+    joins_halves: Multiple = 0.0
+    """Traffic of joining, in plain kernels, the gradients of both halves of a gated part that are slices of
+    one product, over one read and one write."""
+    repeats_keys: bool = False
+    """Whether keys and values that heads share are written out for every head before fused attention."""
+    complex_rotary: bool = False
+    """Whether rotary positions are products of complex numbers in 32 bits, which compilers leave alone."""
+    norms_composed: bool = False
+    """Whether plain RMS norms are made of several operations in 32 bits: PyTorch has one kernel since 2.9."""
+    loss: Literal["fused", "kernel", "plain"] = "fused"
+    """Cross-entropy: fused where other element-wise work is, one kernel in any case, or plain in any case."""
+
+    loss_bytes: Multiple = PLAIN_LOSS_BYTES
+    """Bytes held for each score, itself included, where the loss is fused."""
+    loss_cut_bytes: Multiple = PLAIN_LOSS_BYTES
+    """Bytes held for each score where tensor parallelism cuts the vocabulary and element-wise work is fused;
+    more than `loss_bytes`: the loss is plain kernels there."""
+    loss_cut_plain_bytes: Multiple = PLAIN_LOSS_BYTES
+    """Bytes held for each score where tensor parallelism cuts the vocabulary and kernels are plain."""
+    placeholders: bool = False
+    """An empty gradient in the weights' dtype for every shape of a matrix, and for the head."""
+    buckets: bool = False
+    """All gradients once more in the weights' dtype, where there are replicas."""
+    late_gradients: bool = False
+    """With one micro-batch and no replicas, gradients are made while activations are given back."""
+    gathered_stay: bool = False
+    """With ZeRO 1, gathered weights and this rank's part of them beside the working ones after an update."""
+    gathered_kept: bool = False
+    """Inputs that sequence parallelism gathered may stay kept, in the place of a rank's part: a version or an
+    option decides, so that the peak is as said or higher (uncertainty/memory.py)."""
+    one_copy: bool = False
+    """With ZeRO 3 the shared weights are the master copy."""
+    narrow: bool = False
+    """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
+    plain_share: Share = 0.1
+    """What the allocator reserves beyond what tensors take, as a share of that, where modules are plain."""
+
+    def __hash__(self) -> int:
+        """Of a few fields: records are the keys of what is remembered, and this is asked for often."""
+        return hash((self.id, self.fixed_s, self.host_forward_s, self.left_out))
+
+    @property
+    def file(self) -> str:
+        """Where the catalogue has it."""
+        return f"software/{self.family}.toml"
+
+    @property
+    def held_out(self) -> str:
+        """The source that is left out; empty: none."""
+        return self.left_out[0] if self.left_out else ""
+
+    @property
+    def plain_where_cut(self) -> bool:
+        """Whether the loss is plain kernels over a cut vocabulary though one kernel over a whole one."""
+        return self.loss == "fused" and self.loss_bytes < self.loss_cut_bytes
+
+    def in_pieces(self, architecture: str) -> bool:
+        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
+        on = self.pieces_on
+        return on == EVERYWHERE or (on != "" and architecture.startswith(on))
+
+    def attention_on(self, architecture: str) -> AttentionLibrary:
+        """The attention library on chips of an architecture."""
+        return self.attention if architecture in HOPPER_ON else self.attention_before
+
+    @property
+    def default_recompute(self) -> str:
+        """What is computed again where a run does not say, in a plan's words."""
+        return self.selective if self.recompute == "selective" else self.recompute

@@ -1,0 +1,200 @@
+"""Training software of the catalogue: files parse, every value has a source, words find their release."""
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from foretell.catalog import software as module
+from foretell.catalog.software import (
+    FACTS,
+    MADE,
+    families,
+    family_releases,
+    family_table,
+    fitted_values,
+    releases,
+    software,
+    software_names,
+)
+from foretell.errors import BadInput
+from foretell.specs.check import problems_of
+from foretell.specs.plan import Plan
+from foretell.specs.software import Software
+
+WORDS = (
+    "generic megatron megatron-te megatron-core megatron-graphs megatron-deepspeed nanotron flash-attn fsdp "
+    "fsdp-compiled torchtitan torchtitan-2024 internevo jax neuronx pytorch-eager pytorch-compiled"
+).split()
+"""Words that plans of version 0.11 may have: they stay."""
+NANOTRON = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapid-LLM)"
+
+
+@pytest.mark.parametrize("family", families())
+def test_every_value_has_a_sentence_and_a_source(family: str) -> None:
+    table = family_table(family)
+    assert table["family"]["id"] == family
+    known = {field.name for field in fields(Software)} - {*MADE}
+    for block in (*table["release"], *table.get("variant", ())):
+        values = {key: raw for key, raw in block.items() if key not in FACTS}
+        assert set(values) <= known
+        for name, raw in values.items():
+            assert raw["why"].endswith("."), name
+            assert raw["source"] in table["sources"], name
+            assert ("fitted_to" in raw) == ("without" in raw), name
+    used = {raw["source"] for b in (*table["release"], *table.get("variant", ())) for raw in b.values()
+            if isinstance(raw, dict)}  # fmt: skip
+    assert used == set(table["sources"])
+
+
+@pytest.mark.parametrize("family", families())
+def test_releases_are_in_order_and_whole(family: str) -> None:
+    found = family_releases(family)
+    dates = [one.released for one in releases(family)]
+    assert dates == sorted(dates)
+    assert len({one.release for one in releases(family)}) == len(dates)
+    for one in found:
+        record = software(f"{one.word}@{one.release}")
+        assert not problems_of(record, "software")
+        assert record.id == f"{one.word}@{one.release}"
+        assert record.family == family
+        assert record.file.endswith(f"{family}.toml")
+
+
+def test_every_word_is_one_records() -> None:
+    names = software_names()
+    assert len(names) == len(set(names))
+    assert set(WORDS) <= set(names)
+    for word in names:
+        assert software(word).family in families()
+
+
+def test_the_generic_one_is_what_a_plan_takes_by_itself() -> None:
+    generic, plan = software("generic"), Plan()
+    for name in ("fused", "flash", "recompute", "attention", "gradients"):
+        assert getattr(generic, name) == getattr(plan, name)
+    assert generic.attention_before == plan.attention
+    assert generic.sequence_parallel
+
+
+def test_a_release_has_what_the_one_before_has() -> None:
+    old, new = (software(f"torchtitan@{release}") for release in ("2024", "2025"))
+    assert (old.loss, new.loss) == ("plain", "fused")
+    assert old.norms_composed
+    assert not new.norms_composed
+    assert old.sequence_copies
+    assert new.sequence_copies
+    assert software("torchtitan") == new
+    assert software("torchtitan-2024") == old
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("torchtitan@2024-06", "torchtitan@2024"),
+        ("torchtitan@2025-03", "torchtitan@2025"),
+        ("torchtitan@2025-02-28", "torchtitan@2024"),
+        ("torchtitan@2026", "torchtitan@2025"),
+        ("megatron-lm@2021", "megatron-lm@2020"),
+        ("fsdp-compiled@2025-01", "fsdp-compiled@2023"),
+        ("pytorch", "pytorch@2023"),
+        ("pytorch-eager", "pytorch@2023"),
+    ],
+)
+def test_a_date_means_the_newest_release_of_then(word: str, found: str) -> None:
+    assert software(word).id == found
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "nearest"),
+    [
+        ("nanotrn", "not a choice", "nanotron"),
+        ("torchtitan@9.9", "not a release of torchtitan", "torchtitan@20"),
+        ("torchtitan@2019-01", "not a release of torchtitan", "torchtitan@20"),
+        ("nanotrn@2024", "not a choice", "nanotron"),
+    ],
+)
+def test_unknown_words_name_the_nearest(word: str, message: str, nearest: str) -> None:
+    with pytest.raises(BadInput, match=message) as caught:
+        software(word)
+    (problem,) = caught.value.problems
+    assert problem.path == "plan.framework"
+    assert problem.allowed
+    assert (problem.nearest or "").startswith(nearest)
+
+
+def test_what_was_read_from_a_source_is_left_out_with_it() -> None:
+    own, without = software("nanotron"), software("nanotron", (NANOTRON,))
+    assert without.stage_rank_s == 0.0 < own.stage_rank_s
+    assert (own.host_grade, without.host_grade) == ("read", "left_out")
+    assert without.held_out == NANOTRON
+    assert replace(software("nanotron", ("elsewhere",)), left_out=()) == own
+    assert fitted_values() == 6
+
+
+BASE = """
+[family]
+id = "base"
+name = "Base"
+[sources]
+s = "a test"
+[[release]]
+release = "1.0"
+released = "2023-01"
+"""
+NEEDED = {
+    "fused": "true", "flash": "true", "recompute": '"none"', "attention": '"fa2"',
+    "attention_before": '"fa2"', "gradients": '"fp32"', "sequence_parallel": "true",
+    "host_forward_s": "0.001", "host_backward_s": "0.002", "fixed_s": "0.1", "tensor_exposed": "1.0",
+    "data_exposed": "0.0",
+}  # fmt: skip
+
+
+def lines(**values: str) -> str:
+    return "\n".join(
+        f'{name} = {{ value = {value}, source = "s", why = "A test." }}'
+        for name, value in values.items()
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty catalogue of software."""
+
+    def forget() -> None:
+        for remembered in (module._record, families, family_table, family_releases):
+            remembered.cache_clear()
+
+    monkeypatch.setattr(module, "FOLDER", tmp_path)
+    forget()
+    yield tmp_path
+    forget()
+
+
+def test_a_family_stands_on_another(folder: Path) -> None:
+    (folder / "base.toml").write_text(BASE + lines(**NEEDED))
+    more = BASE.replace("base", "mine").replace('name = "Base"', 'name = "Mine"\nbased_on = "base"')
+    (folder / "mine.toml").write_text(
+        more + lines(fixed_s="0.5") + '\n[[release]]\nrelease = "0.9"\nreleased = "2022-06"\n'
+    )
+    newest, first = software("mine"), software("mine@0.9")
+    assert (newest.release, first.release) == ("1.0", "0.9")
+    assert (newest.fixed_s, first.fixed_s) == (0.5, 0.1)
+    assert newest.based_on == "base"
+    assert newest.host_forward_s == 0.001
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BASE + lines(**{n: v for n, v in NEEDED.items() if n != "fixed_s"}), "is missing"),
+        (BASE + lines(**NEEDED, frobnicates="true"), "no such field"),
+        (BASE + lines(**NEEDED).replace('source = "s"', 'source = "t"', 1), "is no source"),
+        (BASE + lines(**NEEDED) + "\ngraphs = true", "a sentence and a source"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong(folder: Path, text: str, message: str) -> None:
+    (folder / "base.toml").write_text(text)
+    with pytest.raises(BadInput, match=message):
+        software("base")

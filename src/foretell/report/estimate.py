@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from foretell.api.answers import Estimate
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import bar, table
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.outputs import OUTPUTS
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.run import Run
+from foretell.uncertainty.intervals import fit_of
 from foretell.units import format as show
 
 if TYPE_CHECKING:
@@ -19,6 +22,19 @@ CONVENTIONS = (
     "MFU: 3 x the forward matrix products, attention as the whole square, over the dense peak; HFU "
     "adds what is recomputed."
 )
+IN_LINES = frozenset(
+    "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu peak_memory_bytes "
+    "memory_capacity_bytes energy_joules".split()
+)
+"""Outputs that stand together on the lines of `rates`; every other has a line of its own."""
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "s": lambda value: show(value, "s"),
+    "J": lambda value: show(value, "joules"),
+    "bytes": lambda value: show(value, "bytes"),
+    "share": lambda value: f"{value:.1%}",
+    "count": lambda value: f"{value:,.4g}",
+}
+"""How an output is printed, by its unit."""
 FITS = {
     "yes": f"fits: below {CLOSE_SHARE:.0%} of the memory",
     "too_close": f"too close to call: above {CLOSE_SHARE:.0%} of the memory",
@@ -50,7 +66,7 @@ def estimate_text(result: Estimate) -> "RenderableType":
     return Group(*parts)
 
 
-def headline(result: Estimate) -> "Text":
+def headline(result: StepEstimate) -> "Text":
     """What was asked, and the plan."""
     from rich.text import Text
 
@@ -98,6 +114,11 @@ def rates(result: Estimate) -> "Table":
             f"{watts:,.0f} W/GPU   {result.energy_joules / tokens:,.3g} J/token, chips alone"
             + ninety(found.get("energy_joules"), lambda joules: f"{joules / tokens:,.3g}"),
         )
+    for name, output in OUTPUTS.items():
+        if name not in IN_LINES:
+            form = UNITS[output.unit]
+            value = form(getattr(result, name))
+            grid.add_row(output.label, value + ninety(found.get(name), form))
     grid.add_row("limited by", result.limited_by)
     return grid
 
@@ -113,9 +134,9 @@ def ninety(
     return f"   90%: {name + ' ' if name else ''}{form(low)} to {form(high)}"
 
 
-def fit_words(result: Estimate) -> str:
+def fit_words(result: StepEstimate) -> str:
     """Whether it fits by what is predicted, and how likely that is by the peak's interval."""
-    likely = result.fit_probability
+    likely = fit_of(result)
     if likely is None:
         return FITS[result.fits]
     shown = f"{min(max(likely, 0.01), 0.99):.0%}"

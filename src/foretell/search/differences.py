@@ -14,10 +14,11 @@ from collections import defaultdict
 from dataclasses import fields
 from typing import Any
 
-from foretell.records import Told, dataclass
+from foretell.records import Told, as_json, dataclass
 from foretell.search.explain import ends
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
+from foretell.training.answer import estimate_json
 from foretell.uncertainty.evidence import WHOLE_STEP
 
 KERNEL_NODES = ("compute", "memory_bound", "recompute")
@@ -42,24 +43,16 @@ class Difference:
         """B less A: negative where B is better."""
         return self.b - self.a
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {
-            "name": self.name,
-            "unit": self.unit,
-            "a": self.a,
-            "b": self.b,
-            "difference": self.difference,
-        }
+    to_dict = as_json(more=("difference",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(Told):
     """Two plans of one question."""
 
-    a: Estimate
+    a: StepEstimate
     """Plan A."""
-    b: Estimate
+    b: StepEstimate
     """Plan B."""
     only_a: tuple[str, ...]
     """Words that only A has."""
@@ -86,7 +79,8 @@ class Comparison(Told):
         """The comparison as JSON; the plans without their trees."""
         trees = ("breakdown", "memory", "memory_by_stage", "assumptions", "overrides", "run")
         plans = [
-            {k: v for k, v in plan.to_dict().items() if k not in trees} for plan in (self.a, self.b)
+            {k: v for k, v in estimate_json(plan).items() if k not in trees}
+            for plan in (self.a, self.b)
         ]
         plain = {
             f.name: getattr(self, f.name)
@@ -104,7 +98,7 @@ class Comparison(Told):
         }
 
 
-def compare(a: Estimate, b: Estimate) -> Comparison:
+def compare(a: StepEstimate, b: StepEstimate) -> Comparison:
     """Compare two estimates of one question."""
     assert a.breakdown is not None
     assert b.breakdown is not None
@@ -199,7 +193,7 @@ def cause_of(name: str) -> str:
 
 
 def _conclusions(
-    plans: tuple[Estimate, Estimate],
+    plans: tuple[StepEstimate, StepEstimate],
     time: tuple[Difference, ...],
     memory: tuple[Difference, ...],
     interval: dict[str, tuple[float, float]],

@@ -94,9 +94,8 @@ class Parts:
     """Backward pass, without recomputation."""
     core_s: Array
     """Forward time of attention cores and scans that keep their inside: what selective recomputes."""
-    stop_s: tuple[Array, Array]
-    """Of a layer's forward time what computing it again leaves out, and what of it stretches when the clock
-    falls."""
+    stop: PassSeconds
+    """Of a layer's forward pass what computing it again leaves out."""
     rerun_ops: Array
     """Share of each operation that computing whole layers again runs; (operations,)."""
     attention_s: tuple[Array, Array]
@@ -273,7 +272,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
         backward=_pass(ops, times, slice(len(flat), None), backward_host_s),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
-        stop_s=tuple(_sum_parts(ops, t[: len(flat)] * last) for t in (times.seconds, times.clocked_s)),  # type: ignore[arg-type]
+        stop=_stop(ops, times, last),
         rerun_ops=1.0 - last[:, 0],
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
@@ -328,6 +327,14 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         notes=shapes.graph.notes,
         element_bytes=activation_bytes(base),
     )
+
+
+def _stop(ops: tuple[tuple[Op, ...], ...], times: OpTimes, last: Array) -> PassSeconds:
+    """The forward kernels of the operations that are last in their part; the host's time stays."""
+    many = len(last)
+    names = ("seconds", "clocked_s", "core_joules", "memory_joules")
+    sums = {name: _sum_parts(ops, getattr(times, name)[:many] * last) for name in names}
+    return PassSeconds(**sums, host_s=np.zeros_like(sums["seconds"]))
 
 
 def _is_last(op: Op) -> bool:

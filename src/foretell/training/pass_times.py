@@ -143,6 +143,8 @@ class HeldPasses:
     """Clock held, over that of short bursts; (combinations,)."""
     core_fall: Array
     """Factor on the cores' joules there; (combinations,)."""
+    rerun_s: Array
+    """Computing a layer again whole; zero for other parts; (combinations, parts)."""
 
 
 def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]) -> HeldPasses:
@@ -157,12 +159,13 @@ def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]
     late = [column[few] for column in late]
     spent = pass_times(tables, tables.shape[own], tables.group[own], late)
     clock, fall = clock_held(repeats_of(plans, own, tables) * is_layer, mode, spent)
-    forward, backward = part_seconds(mode, is_layer, spent, clock)
+    forward, backward, rerun = part_seconds(mode, is_layer, spent, clock)
     return HeldPasses(
         forward_s=gather(forward, key),
         backward_s=gather(backward, key),
         clock=clock[key],
         core_fall=fall[key],
+        rerun_s=gather(rerun, key),
     )
 
 
@@ -176,14 +179,16 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
     again = 1.0 + repeats
     many = parts.counts
 
-    def total(forward: Array, backward: Array) -> Array:
-        return np.asarray(((forward * again + backward) * many).sum(axis=1))
+    def total(forward: Array, backward: Array, stopped: Array) -> Array:
+        spent_s = forward * again + backward - stopped[shape] * repeats
+        return np.asarray((spent_s * many).sum(axis=1))
 
     names = ("clocked_s", "core_joules", "memory_joules")
     sums = [
-        total(getattr(parts.forward, n)[shape], getattr(parts.backward, n)[shape]) for n in names
+        total(*(getattr(one, n)[shape] for one in (parts.forward, parts.backward)), getattr(parts.stop, n))
+        for n in names
     ]
-    all_s = total(*spent.of(0.0))
+    all_s = total(*spent.of(0.0), parts.stop.seconds)
     if parts.again is not None:
         listed = mode[:, 0] == LISTED
         more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]
@@ -195,8 +200,9 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
 
 def part_seconds(
     mode: Array, is_layer: NDArray[np.bool_], spent: PassTimes, clock: Array
-) -> tuple[Array, Array]:
-    """Forward and backward time of each part for one micro-batch; (combinations, parts).
+) -> tuple[Array, Array, Array]:
+    """Forward and backward time of each part for one micro-batch, and that of layers computed again whole;
+    (combinations, parts).
 
     Full recomputation (mode 2) runs the layers' forward pass with its communication again, selective
     (mode 1) the attention core, a list of modules what it names; embedding and head are never recomputed.
@@ -205,10 +211,11 @@ def part_seconds(
     parts = spent.tables.parts
     slower = (spent.tables.pace / clock - 1.0)[:, None]
     forward, backward = spent.of(slower)
-    rerun = forward - (parts.stop_s[0][spent.shape] + slower * parts.stop_s[1][spent.shape])
+    stopped = parts.stop.seconds[spent.shape] + slower * parts.stop.clocked_s[spent.shape]
+    rerun = (forward - stopped) * is_layer
     again = np.where(
-        mode == 2.0, rerun * is_layer, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0)
+        mode == 2.0, rerun, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0)
     )
     if parts.again is not None:
         again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)
-    return forward, backward + again
+    return forward, backward + again, rerun

@@ -118,9 +118,9 @@ class LateWeights:
     """Of the table, whose gradients come last."""
     layers: Array
     """How many layers there are."""
-    copies: Array
+    copies: Num = 0.0
     """Of a tied table, whose gradients are made twice and added up: weights of the further copies."""
-    updated: float
+    updated: float = 0.0
     """Copies of all gradients that the update makes."""
 
     def last_weights(self, trained: Array) -> Array:

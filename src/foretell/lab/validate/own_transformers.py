@@ -20,7 +20,7 @@ from foretell.errors import Infeasible
 from foretell.lab.validate.own_runs import GIB, SYSTEM, Row, measured, tensor_bytes
 from foretell.lab.validate.published import Sections
 from foretell.records import dataclass
-from foretell.specs.result import Estimate
+from foretell.api.answers import Estimate
 
 FILE = "own_transformers.csv"
 WORDS = "framework=transformers dp1 precision=bf16 master=none"

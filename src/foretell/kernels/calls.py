@@ -150,9 +150,7 @@ def kept_high(op: Op) -> bool:
     return op.region in ENDS or op.role is OpRole.ROUTER
 
 
-def _products(
-    op: Gemm, row: int, backward: bool, cast: float, padded: bool = True
-) -> list[Call]:
+def _products(op: Gemm, row: int, backward: bool, cast: float, padded: bool = True) -> list[Call]:
     """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own.
 
     `cast` is the share of casting x that falls to this product: several maps of one input share it.

@@ -239,9 +239,7 @@ def _besides(part: LayerGraph, form: Form) -> tuple[Saved, ...]:
     products = [op for op in part.ops if isinstance(op, Gemm) and op.family != "grouped-gemm"]
     if form.wide:
         weights: Num = sum(op.k * op.n * op.groups for op in products)
-        found.append(
-            Saved(name="casts", elements=weights, split="none", bytes_per_element=2.0)
-        )
+        found.append(Saved(name="casts", elements=weights, split="none", bytes_per_element=2.0))
     if form.dropout and part.input_elements is not None and products:
         masks = 0.0 if any(op.region in ENDS for op in products) else 2.0
         found.append(

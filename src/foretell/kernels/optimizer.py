@@ -267,7 +267,9 @@ CLIP_FLOP = 60.0
 def clip_s(parameters: Num, chip: Chip, plan: Plan) -> Array:
     """Clipping gradients by their norm: one pass reads them, another reads and writes them scaled."""
     moved_s = 3.0 * DTYPE_BYTES[plan.gradients] / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s)
-    return np.asarray((moved_s + CLIP_FLOP / chip.vector_flop_per_s) * np.asarray(parameters, float))
+    return np.asarray(
+        (moved_s + CLIP_FLOP / chip.vector_flop_per_s) * np.asarray(parameters, float)
+    )
 
 
 def tensors_of(op: Op, *, apart: bool) -> float:

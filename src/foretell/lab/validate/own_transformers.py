@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import Infeasible
 from foretell.lab.validate.own_runs import GIB, SYSTEM, Row, measured, tensor_bytes
 from foretell.lab.validate.published import Sections
 from foretell.records import dataclass
-from foretell.api.answers import Estimate
 
 FILE = "own_transformers.csv"
 WORDS = "framework=transformers dp1 precision=bf16 master=none"
@@ -33,7 +33,14 @@ FITTED = ("llama-3.1-8b", "llama-3.2-1b", "qwen3-0.6b", "qwen3-30b-a3b", "gpt2",
 """Models whose points any number was read from: the host's times from Llama and Qwen3-0.6B, traffic of kernels
 from Llama 3.1, of experts from Qwen3-30B-A3B, of composed activations from GPT-2. The others are held out, but
 for their attention that stores scores, which the traffic of its softmax was read from."""
-MODES = ("bf16 weights", "autocast", "checkpointing", "torch.compile", "LoRA", "attention that stores scores")
+MODES = (
+    "bf16 weights",
+    "autocast",
+    "checkpointing",
+    "torch.compile",
+    "LoRA",
+    "attention that stores scores",
+)
 """Groups of the table."""
 
 
@@ -73,7 +80,9 @@ def plan_words(row: Row) -> str:
 
 def predicted(row: Row) -> Estimate:
     """What a row's step takes, by the words of a plan."""
-    layers = () if row["model"].startswith("gpt2") else (f"model.num_hidden_layers={row['layers']}",)
+    layers = (
+        () if row["model"].startswith("gpt2") else (f"model.num_hidden_layers={row['layers']}",)
+    )
     try:
         return estimate(
             row["model"],

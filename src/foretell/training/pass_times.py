@@ -186,7 +186,8 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
     names = ("clocked_s", "core_joules", "memory_joules")
     sums = [
         total(
-            *(getattr(one, n)[shape] for one in (parts.forward, parts.backward)),
+            getattr(parts.forward, n)[shape],
+            getattr(parts.backward, n)[shape],
             getattr(parts.stop, n),
         )
         for n in names

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from foretell import units
+from foretell.catalog.attention import widest_heads
 from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog import system as catalog_system
@@ -145,10 +146,11 @@ def plan_of(
         return scenario, plan
     named = {*named_fields(text or ""), *(s.steps[0] for s in chosen if s.root == "plan")}
     architecture = scenario.system.chip.architecture
-    plan = completed(plan, named, software, architecture, searched=searched)
+    heads = widest_heads(scenario.model)
+    plan = completed(plan, named, software, architecture, searched=searched, heads=heads)
     if plan.framework == GENERIC:
         return scenario, plan
-    said = sentences(plan, named, software, architecture, searched=searched)
+    said = sentences(plan, named, software, architecture, searched=searched, heads=heads)
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
 
 

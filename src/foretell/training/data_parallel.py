@@ -14,9 +14,11 @@ from foretell.sharding.data import (
     sharing_of,
     wire_bytes,
 )
+from foretell.specs._base import Num
 from foretell.specs.chip import Chip
-from foretell.specs.plan import Plans
+from foretell.specs.plan import Plan, Plans
 from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.training.tables import DataLinks, Stages, Tables, data_kinds, distinct, edp_of, gather
 
 Array = NDArray[np.float64]
@@ -30,6 +32,8 @@ runs come out as with links in use by the slowest's measured rate, which made fa
 CORES_TAKEN = 0.2
 """Share of a GPU's cores that a collective keeps from the pass that hides it, at the full rate of the links
 inside a node: NCCL runs it as a kernel of 16 to 32 blocks on 108 to 148 cores."""
+MATRICES = 7.0
+"""Matrices of a layer that are modules of their own: queries, keys, values, output, gate, up and down."""
 NO_ENGINES = ("cpu",)
 """Architectures whose messages are copied and added up by the cores that compute: nothing is hidden."""
 OWN_ENGINES = ("tpu", "trainium", "wafer")
@@ -110,7 +114,7 @@ def data_seconds(
         kind: Literal["reduce", "gather", "again"],
         behind_s: Array,
         waits: list[Array],
-        shown: float,
+        shown: Num,
     ) -> Array:
         ones = [getattr(m, f"{kind}_s") for m in messages]
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
@@ -126,21 +130,60 @@ def data_seconds(
         own_s = sum_of([s * use(w.tier) for s, w in zip(waits, stages.waits, strict=True)])
         return beyond_s + contention_s(own_s + 0.5 * sends_s * use(pipe_tier), all_s, behind_s)
 
-    traffic = shares[0].traffic
-    backward = stages.backward_s, [w.backward_s for w in stages.waits], software.data_exposed
-    unhidden = 1.0 if software.gather_waits else software.data_exposed
-    forward = stages.forward_s, [w.forward_s for w in stages.waits], unhidden
-    reduced = exposed("reduce", *backward)
-    gathered = exposed("gather", *forward)
+    traffic, shown = shares[0].traffic, shown_shares(plans.base, software, plans.zero[:, None])
+    backward = stages.backward_s, [w.backward_s for w in stages.waits]
+    forward = stages.forward_s, [w.forward_s for w in stages.waits]
+    reduced = exposed("reduce", *backward, _both_shown(shown, messages))
+    gathered = exposed("gather", *forward, shown.gathers)
     sent = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
     if plans.base.reduce == "step":
         # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
         more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
-        sent = sent + more * exposed("again", *backward)
+        sent = sent + more * exposed("again", *backward, shown.gathers_again)
     sent = sent + traffic.gathers_forward[:, None] * gathered
     if software.gather_copies:
         sent = sent + sum_of([copy_seconds(scenario, plans, share) for share in shares])
     return sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Shares of data-parallel messages that are waited for though a pass could hide them."""
+
+    reductions: Num
+    """Of reductions of gradients."""
+    gathers: Num
+    """Of gathers of weights forward, or after the update."""
+    gathers_again: Num
+    """Of gathers backward."""
+
+
+def shown_shares(plan: Plan, software: Software, zero: Num) -> Shown:
+    """As the plan's words have it, else as its software, which may go by the ZeRO stage."""
+    own: Num = software.data_exposed
+    after: Num = 1.0 if software.gather_waits else own
+    if software.overlap_stage:
+        late = np.asarray(zero) < software.overlap_stage
+        own, after = np.where(late, own, 0.0), np.where(late, after, 0.0)
+
+    def share(word: str, usual: Num) -> Num:
+        return {"on": 0.0, "off": 1.0}.get(word, usual)
+
+    return Shown(
+        reductions=share(plan.grad_overlap, own),
+        gathers=share(plan.param_overlap, after),
+        gathers_again=share(plan.param_overlap, own),
+    )
+
+
+def _both_shown(shown: Shown, messages: list["Messages"]) -> Num:
+    """What shows of reductions that have a gather with them, by the seconds of each."""
+    if shown.gathers_again is shown.reductions:
+        return shown.reductions
+    again_s = sum_of([m.pieces * m.again_s for m in messages])
+    both_s = sum_of([m.pieces * m.reduce_s for m in messages])
+    more = shown.gathers_again - shown.reductions
+    return shown.reductions + more * again_s / np.maximum(both_s, 1e-30)
 
 
 def sent_seconds(plans: Plans, tables: Tables, shares: tuple[Share, ...]) -> Array:
@@ -222,7 +265,8 @@ def data_messages(
         near = take(links.backward, spot)
     parameters, trained = gather(share.parameters, first), gather(share.trained, first)
     layers = gather(tables.stages.layers, tables.pair[first])
-    pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket))
+    window = float(base.prefetch or tables.software.prefetch)
+    pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket), window)
     gradient_bytes, weight_bytes = wire_bytes(base)
     gradient = trained * gradient_bytes / pieces
     # Frozen weights are gathered only where every use gathers them.
@@ -261,16 +305,27 @@ def data_messages(
 
 
 def message_count(
-    ranks: Array, zero: Array, parameters: Array, layers: Array, bucket: float = 0.0
+    ranks: Array,
+    zero: Array,
+    parameters: Array,
+    layers: Array,
+    bucket: float = 0.0,
+    window: float = 0.0,
 ) -> Array:
     """Messages that a stage's gradients travel in: layers, or buckets where those are fewer.
 
     A bucket holds max(40 million, 1 million x ranks) weights, as Megatron-Core has it; ZeRO 3 gathers and
     scatters layer by layer. `bucket`, in millions, is what a plan says in the place of both: DeepSpeed joins
-    what it gathers and reduces until a bucket is full (stage3_prefetch_bucket_size, reduce_bucket_size).
+    what it reduces until a bucket is full (reduce_bucket_size). With ZeRO 3 it gathers module by module, of
+    small ones as many as `window` millions hold (stage3_prefetch_bucket_size), so that a large layer travels
+    in several messages, at most one for each of its matrices.
     """
     usual = np.maximum(40e6, 1e6 * ranks)[:, None]
     said = np.asarray(bucket) > 0
     size = np.where(said, np.maximum(1e6 * bucket, 1.0), usual)
     buckets = np.where((zero[:, None] >= 3) & ~said, layers, parameters / size)
-    return np.maximum(np.minimum(layers, buckets), 1.0)
+    found = np.maximum(np.minimum(layers, buckets), 1.0)
+    if window == 0.0:
+        return found
+    modules = np.clip(parameters / (1e6 * window), 1.0, MATRICES * layers)
+    return np.where((zero[:, None] >= 3) & ~said, np.maximum(modules, 1.0), found)

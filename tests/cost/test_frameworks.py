@@ -108,7 +108,8 @@ def test_inputs_of_regions_are_gathered_again() -> None:
         answer("tp8 mbs1 no-sp framework=megatron-te", "llama-3.1-70b").breakdown, "tensor_parallel"
     )
     same = seconds(
-        answer("tp8 mbs1 no-sp framework=megatron@2021", "llama-3.1-70b").breakdown, "tensor_parallel"
+        answer("tp8 mbs1 no-sp framework=megatron@2021", "llama-3.1-70b").breakdown,
+        "tensor_parallel",
     )
     assert without == pytest.approx(same, rel=1e-9)
 

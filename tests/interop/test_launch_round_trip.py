@@ -184,7 +184,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
 def without_advice() -> Iterator[None]:
     """Errors name no nearest plan: to look for one takes a hundred times as long as the answer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("foretell.plan_checks.nearest_plan", lambda scenario, plan: None)
+        patch.setattr("foretell.search.plan_checks.nearest_plan", lambda scenario, plan: None)
         yield
 
 

@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 import foretell
 from foretell.catalog.attention import attention_libraries, library_for, widest_heads
 from foretell.catalog.models import catalogue_model
+from foretell.catalog.software import software
 from foretell.inputs.plan_defaults import stated
 from foretell.inputs.software import with_software
 from foretell.kernels.calls import STEP, calls_of
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.result import StepEstimate
 from foretell.training.answer import answer_of
-from foretell.training.data_parallel import message_count, shown_shares
+from foretell.training.data_parallel import message_count
+from foretell.training.exposure import exposure_of
 from foretell.workload.ops import AttentionCore
-from foretell.catalog.software import software
 from tests.builders import make_scenario
 
 
@@ -65,9 +66,9 @@ def test_graphs_leave_the_host_little() -> None:
 def test_deepspeed_overlaps_from_stage_3_on() -> None:
     by = software("deepspeed")
     for zero, share in ((0, 1.0), (1, 1.0), (2, 1.0), (3, 0.0)):
-        shown = shown_shares(Plan(), by, float(zero))
+        shown = exposure_of(Plan(), by, float(zero))
         assert float(shown.reductions) == float(shown.gathers) == share
-    apart = shown_shares(Plan(param_overlap="off"), by, np.array([[2.0], [3.0]]))
+    apart = exposure_of(Plan(param_overlap="off"), by, np.array([[2.0], [3.0]]))
     assert apart.reductions.tolist() == [[1.0], [0.0]]  # type: ignore[union-attr]
     assert apart.gathers == apart.gathers_again == 1.0
 
@@ -77,7 +78,9 @@ def test_deepspeed_is_slower_than_what_prefetches_layers() -> None:
     ours = asked("zero3 mbs1 no-fused framework=deepspeed").step_s
     plain = asked("zero3 mbs1 no-fused framework=pytorch-eager").step_s
     assert ours > plain
-    below = [asked(f"zero1 mbs1 no-fused framework={n}").step_s for n in ("deepspeed", "pytorch-eager")]
+    below = [
+        asked(f"zero1 mbs1 no-fused framework={n}").step_s for n in ("deepspeed", "pytorch-eager")
+    ]
     assert below[0] > below[1]
 
 
@@ -89,7 +92,9 @@ def test_a_smaller_window_has_no_fewer_messages(weights: float, layers: int, win
     ranks = np.array([8.0])
 
     def count(zero: int, millions: float, bucket: float = 0.0) -> float:
-        return float(message_count(ranks, np.array([float(zero)]), size, many, bucket, millions)[0, 0])
+        return float(
+            message_count(ranks, np.array([float(zero)]), size, many, bucket, millions)[0, 0]
+        )
 
     assert 1.0 <= count(3, 2.0 * window) <= count(3, window) <= 7.0 * layers
     assert count(1, window) == count(1, 0.0)
@@ -154,7 +159,7 @@ def test_the_library_follows_the_release() -> None:
 @given(st.integers(8, 256))
 @settings(max_examples=60)
 def test_stored_scores_take_whole_steps_of_a_head(width: int) -> None:
-    """The first product is as long as at the next multiple of 64, and never shorter than a narrower head's."""
+    """The first product is as long as at the next multiple of 64, never shorter than a narrower head's."""
 
     def steps(dim: int) -> float:
         op = AttentionCore(

@@ -226,7 +226,10 @@ class TestPlan:
             ({"framework_id": "fsdp", "framework": "x (torch.compile)"}, "framework=fsdp-compiled"),
             ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "no-flash"),
             ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "framework=megatron@2022"),
-            ({"framework_id": "megatron", "chip_id": "b200-sxm"}, "framework=megatron attention=cudnn"),
+            (
+                {"framework_id": "megatron", "chip_id": "b200-sxm"},
+                "framework=megatron attention=cudnn",
+            ),
             (
                 {
                     "framework_id": "megatron",

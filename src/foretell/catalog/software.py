@@ -109,7 +109,9 @@ def software_names() -> tuple[str, ...]:
 def printed_names() -> dict[str, str]:
     """Names under which families are printed in tables and logs, each with its family."""
     return {
-        name: family for family in families() for name in family_table(family)["family"].get("printed", ())
+        name: family
+        for family in families()
+        for name in family_table(family)["family"].get("printed", ())
     }
 
 

@@ -103,9 +103,7 @@ def _open(
     return found
 
 
-def _choices(
-    plan: Plan, software: Software, architecture: str, heads: Heads
-) -> dict[str, object]:
+def _choices(plan: Plan, software: Software, architecture: str, heads: Heads) -> dict[str, object]:
     """All that the software states, of attention only where the plan's is fused."""
     found = stated(software, architecture, plan, heads)
     return found if plan.flash else {n: v for n, v in found.items() if n != "attention"}

@@ -1,24 +1,20 @@
-"""Data parallelism in time: what its groups send, and what of it a step waits for."""
-
-from typing import Literal
+"""Data parallelism in time: what its groups share and send, and how long that takes alone."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.collectives import Group, collective_s, contention_s, outermost, take
+from foretell.network.collectives import Group, collective_s, take
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
+from foretell.schedules import schedule_named
 from foretell.sharding.data import (
     DataTraffic,
     data_parallel,
     sharing_of,
     wire_bytes,
 )
-from foretell.specs._base import Num
-from foretell.specs.chip import Chip
-from foretell.specs.plan import Plan, Plans
+from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.specs.software import Software
 from foretell.training.tables import DataLinks, Stages, Tables, data_kinds, distinct, edp_of, gather
 
 Array = NDArray[np.float64]
@@ -26,25 +22,8 @@ Index = NDArray[np.intp]
 
 COPY_SHARE = 0.8
 """Share of the memory bandwidth that copies reach."""
-LINK_SHARE = 0.6
-"""Share of its nominal rate at which a link carries a collective's bytes while it is in use: so that training
-runs come out as with links in use by the slowest's measured rate, which made faster links slow some steps."""
-CORES_TAKEN = 0.2
-"""Share of a GPU's cores that a collective keeps from the pass that hides it, at the full rate of the links
-inside a node: NCCL runs it as a kernel of 16 to 32 blocks on 108 to 148 cores."""
 MATRICES = 7.0
 """Matrices of a layer that are modules of their own: queries, keys, values, output, gate, up and down."""
-NO_ENGINES = ("cpu",)
-"""Architectures whose messages are copied and added up by the cores that compute: nothing is hidden."""
-OWN_ENGINES = ("tpu", "trainium", "wafer")
-"""Architectures, by how their names begin, whose links need no cores."""
-
-
-def cores_taken(chip: Chip, use: Array) -> Array:
-    """Share of the cores that a collective keeps, which uses so much of the links inside a node."""
-    if chip.architecture.startswith(NO_ENGINES):
-        return np.ones_like(use)
-    return (0.0 if chip.architecture.startswith(OWN_ENGINES) else CORES_TAKEN) * use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +46,8 @@ def shares_of(
     plans: Plans, tables: Tables, stages: Stages, micro_batches: Array
 ) -> tuple[Share, ...]:
     """What data parallelism shares: everything over dp x cp ranks, spread experts over edp."""
+    # A micro-batch passes one of the copies of the weights that a rank may hold, and sends for that one.
+    micro_batches = micro_batches / schedule_named(plans.base.schedule).weight_copies
     ranks, routed = plans.dp * plans.cp, stages.routed
     rest = stages.parameters if routed is None else stages.parameters - routed
     trained = stages.trained if plans.base.lora else rest
@@ -86,111 +67,16 @@ def shares_of(
     return whole, experts
 
 
-def data_seconds(
-    scenario: Scenario,
-    plans: Plans,
-    tables: Tables,
-    stages: Stages,
-    shares: tuple[Share, ...],
-    sends_s: Array,
-) -> Array:
-    """Data-parallel communication that the step waits for; (plans, stages).
-
-    Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
-    weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
-    share, is exposed; what is hidden takes cores. Where the pass's own exchanges use the same links, both
-    take longer.
-    Spread experts have a group of their own, whose messages follow those of the others.
-    """
-    # No states shared, some, or the weights too: what is sent differs.
+def kinds_alike(plans: Plans, tables: Tables) -> tuple[Index, Index]:
+    """Plans that send alike, their first rows and that of each row: no states shared, some, or the weights
+    too, on the same ranks and stages."""
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
-    alike = distinct(tables.spot, tables.pair, grade)
-    messages = [data_messages(plans, tables, share, alike) for share in shares]
-    needs, spot = tables.link_needs / LINK_SHARE, tables.spot
-    pipe_tier = outermost(tables.pipe_counts)[spot]
-    software = scenario.software
-
-    def exposed(
-        kind: Literal["reduce", "gather", "again"],
-        behind_s: Array,
-        waits: list[Array],
-        shown: Num,
-    ) -> Array:
-        ones = [getattr(m, f"{kind}_s") for m in messages]
-        all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
-        bytes_per_s = getattr(messages[0], f"{kind}_bytes_per_s")
-
-        def use(tier: Index | int) -> Array:
-            return np.asarray(np.minimum(needs[tier, spot] * bytes_per_s, 1.0)[:, None])
-
-        # Collectives that keep the links inside a node busy keep cores busy, those that wait for ports few.
-        taken = cores_taken(scenario.system.chip, use(0))
-        beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
-        beyond_s = beyond_s + (shown + (1.0 - shown) * taken) * (all_s - beyond_s)
-        own_s = sum_of([s * use(w.tier) for s, w in zip(waits, stages.waits, strict=True)])
-        return beyond_s + contention_s(own_s + 0.5 * sends_s * use(pipe_tier), all_s, behind_s)
-
-    traffic, shown = shares[0].traffic, shown_shares(plans.base, software, plans.zero[:, None])
-    backward = stages.backward_s, [w.backward_s for w in stages.waits]
-    forward = stages.forward_s, [w.forward_s for w in stages.waits]
-    reduced = exposed("reduce", *backward, _both_shown(shown, messages))
-    gathered = exposed("gather", *forward, shown.gathers)
-    sent = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
-    if plans.base.reduce == "step":
-        # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
-        more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
-        sent = sent + more * exposed("again", *backward, shown.gathers_again)
-    sent = sent + traffic.gathers_forward[:, None] * gathered
-    if software.gather_copies:
-        sent = sent + sum_of([copy_seconds(scenario, plans, share) for share in shares])
-    return sent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """Shares of data-parallel messages that are waited for though a pass could hide them."""
-
-    reductions: Num
-    """Of reductions of gradients."""
-    gathers: Num
-    """Of gathers of weights forward, or after the update."""
-    gathers_again: Num
-    """Of gathers backward."""
-
-
-def shown_shares(plan: Plan, software: Software, zero: Num) -> Shown:
-    """As the plan's words have it, else as its software, which may go by the ZeRO stage."""
-    own: Num = software.data_exposed
-    after: Num = 1.0 if software.gather_waits else own
-    if software.overlap_stage:
-        late = np.asarray(zero) < software.overlap_stage
-        own, after = np.where(late, own, 0.0), np.where(late, after, 0.0)
-
-    def share(word: str, usual: Num) -> Num:
-        return {"on": 0.0, "off": 1.0}.get(word, usual)
-
-    return Shown(
-        reductions=share(plan.grad_overlap, own),
-        gathers=share(plan.param_overlap, after),
-        gathers_again=share(plan.param_overlap, own),
-    )
-
-
-def _both_shown(shown: Shown, messages: list["Messages"]) -> Num:
-    """What shows of reductions that have a gather with them, by the seconds of each."""
-    if shown.gathers_again is shown.reductions:
-        return shown.reductions
-    again_s = sum_of([m.pieces * m.again_s for m in messages])
-    both_s = sum_of([m.pieces * m.reduce_s for m in messages])
-    more = shown.gathers_again - shown.reductions
-    return shown.reductions + more * again_s / np.maximum(both_s, 1e-30)
+    return distinct(tables.spot, tables.pair, grade)
 
 
 def sent_seconds(plans: Plans, tables: Tables, shares: tuple[Share, ...]) -> Array:
     """Data-parallel messages of a step one after the other, hidden or not; (plans, stages)."""
-    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
-    alike = distinct(tables.spot, tables.pair, grade)
-    found = []
+    alike, found = kinds_alike(plans, tables), []
     for share in shares:
         sent, traffic = data_messages(plans, tables, share, alike), share.traffic
         reduces = (traffic.all_reduces + traffic.scatters)[:, None]

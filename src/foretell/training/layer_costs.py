@@ -213,6 +213,7 @@ def recipe_of(plan: Plan) -> Plan:
         capacity=plan.capacity,
         dispatch=plan.dispatch,
         imbalance=plan.imbalance,
+        graphs=plan.graphs,
     )
 
 

@@ -17,13 +17,14 @@ from foretell.training.data_parallel import (
     Share,
     copy_seconds,
     data_messages,
+    kinds_alike,
     shares_of,
-    shown_shares,
     sum_of,
 )
 from foretell.training.dualpipe import mirror_seconds
+from foretell.training.exposure import exposure_of
 from foretell.training.step import evaluate_rows
-from foretell.training.tables import Stages, Tables, distinct
+from foretell.training.tables import Stages, Tables
 
 Array = NDArray[np.float64]
 
@@ -37,8 +38,7 @@ def with_messages(
     """Data-parallel collectives of every chunk, by its share of the rank's weights."""
     plans, tables = dealt.plans, dealt.tables
     shares = shares_of(plans, tables, dealt.stages, dealt.rows.micro_batches)
-    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
-    alike = distinct(tables.spot, tables.pair, grade)
+    alike = kinds_alike(plans, tables)
     found = [(s, data_messages(plans, tables, s, alike)) for s in shares]
     if dealt.schedule.layout == "both" and dealt.plans.pp[0] > 1:
         ranks = _mirrored(scenario, dealt, ranks, shares)
@@ -103,7 +103,7 @@ def _chunk_messages(
     share = float(sum(weights[p] for p in parts)) / max(whole, 1e-30)
     traffic, software = found[0][0].traffic, dealt.tables.software
     # What is hidden in part holds the pass up while it runs (`apart_share`); this is what is never hidden.
-    shares = shown_shares(dealt.plans.base, software, float(dealt.plans.zero[0]))
+    shares = exposure_of(dealt.plans.base, software, float(dealt.plans.zero[0]))
     shown = float(shares.reductions >= 1.0)
     shown_gather = float(shares.gathers >= 1.0)
     shown_again = float(shares.gathers_again >= 1.0)

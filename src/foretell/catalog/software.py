@@ -98,6 +98,37 @@ def _record(word: str, left_out: tuple[str, ...]) -> Software:
     )
 
 
+def form_word(word: str, compile: str) -> str:
+    """The word for the compiled form of a word's software (`on`), or for the other (`off`); auto: itself.
+
+    BadInput where the framework has no such form.
+    """
+    if compile == "auto" or software(word).compiled is (compile == "on"):
+        return word
+    name, at, wanted = word.partition("@")
+    family = software(word).family
+    for other in dict.fromkeys(r.word for r in family_releases(family)):
+        if software(other).compiled is (compile == "on"):
+            return f"{other}{at}{wanted}"
+    with_both = [f for f in families() if len({r.compiled for r in _forms(f)}) > 1]
+    said = "compiled" if compile == "on" else "eager"
+    raise BadInput(
+        [
+            Problem(
+                path="plan.compile",
+                value=compile,
+                message=f"{name} has no {said} form",
+                allowed=f"auto, or one of the frameworks {', '.join(with_both)}",
+            )
+        ]
+    )
+
+
+def _forms(family: str) -> list[Software]:
+    """The newest release of a family, and its variants."""
+    return [software(word) for word in dict.fromkeys(r.word for r in family_releases(family))]
+
+
 def software_names() -> tuple[str, ...]:
     """Every word that names software without a release: families, variants and aliases."""
     words: dict[str, None] = {"generic": None}

@@ -137,7 +137,7 @@ def plan_of(
     problems = _wrong_in(plan)
     if problems:
         raise BadInput(problems)
-    software = software_of(plan.framework, chosen)
+    software = software_of(framework_word(plan), chosen)
     scenario = replace(scenario, software=software)
     by_hand = any(s.root == "software" for s in chosen)
     if isinstance(text, Plan) or (plan.framework == GENERIC and not by_hand):

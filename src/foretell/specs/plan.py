@@ -32,7 +32,9 @@ PrecisionName = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"]
 Scaling = Literal["tensor", "row", "block"]
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
 Reduce = Literal["auto", "step", "micro-batch"]
-Adapters = Literal["all", "attention", "qkv"]
+Adapters = Literal["all", "attention", "qkv", "qv"]
+Autocast = Literal["auto", "on"]
+Compile = Literal["auto", "off", "on"]
 AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
 Dispatch = Literal["alltoall", "dedup"]
@@ -109,7 +111,8 @@ class Plan:
     lora: int = 0
     """Rank of the adapters that are trained in place of the frozen weights; 0: all weights are trained."""
     adapters: Adapters = "all"
-    """Linear maps that have an adapter: all, those of the token mixers, queries keys and values alone."""
+    """Linear maps that have an adapter: all, those of the token mixers, queries keys and values alone, queries
+    and values alone."""
     shard: int = 0
     """Data-parallel ranks that ZeRO shares over, replicas beside them; 0: all of them."""
     secondary: int = 0
@@ -149,6 +152,12 @@ class Plan:
     """Dtype of the optimizer's states."""
     order: tuple[str, ...] = AXES
     """Placement of the groups on the network, innermost first."""
+    autocast: Autocast = "auto"
+    """Whether PyTorch's autocast runs over weights in 16 bits too; auto: where weights are in 32 bits and
+    products in 16."""
+    compile: Compile = "auto"
+    """Whether torch.compile makes the kernels: selects the compiled form of the framework, or the other; auto:
+    as the framework's word says."""
     framework: str = GENERIC
     """Word for the training software, whose record a scenario carries: host, overlap, what it holds."""
 

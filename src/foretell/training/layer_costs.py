@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
 from foretell.kernels.op_times import OpTimes, op_times
-from foretell.kernels.optimizer import Matrices, matrices_of, products_s
+from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
 from foretell.kernels.precision import is_linear, is_narrow, linear_format
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
@@ -48,6 +48,7 @@ from foretell.training.shapes import (
 )
 from foretell.workload.graph import Edge, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op
+from foretell.workload.roles import OpRole, Region
 
 Array = NDArray[np.float64]
 
@@ -96,12 +97,18 @@ class Parts:
     """Backward pass, without recomputation."""
     core_s: Array
     """Forward time of attention cores and scans that keep their inside: what selective recomputes."""
+    stop: PassSeconds
+    """Of a layer's forward pass what computing it again leaves out."""
+    rerun_ops: Array
+    """Share of each operation that computing whole layers again runs; (operations,)."""
     attention_s: tuple[Array, Array]
     """Forward and backward time of all attention cores; empty without context parallelism."""
     parameters: Array
     """Weights on one rank."""
     trained: Array
     """Of these, weights with gradients: all, or the adapters'."""
+    tensors: Array
+    """Trained tensors that hold them; (parts,)."""
     matrices: Matrices | None
     """Matrices that the optimizer treats apart; None where it treats none."""
     products_s: Array | None
@@ -203,6 +210,7 @@ def recipe_of(plan: Plan) -> Plan:
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
+        autocast=plan.autocast,
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
         optimizer=plan.optimizer if plan.optimizer in APART else "adam",
         recompute=plan.recompute if named_modules(plan.recompute) else "none",
@@ -226,6 +234,8 @@ def _one_part_table(
         flash=recipe.flash,
         fused=recipe.fused,
         precision=recipe.precision,
+        weights=recipe.weights,
+        autocast=recipe.autocast,
         scaling=recipe.scaling,
         lora=recipe.lora,
         adapters=recipe.adapters,
@@ -270,6 +280,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
     flat = [op for part in ops for op in part]
     times = op_times(shapes.stacks, len(flat), chip, base, software, np.asarray(shape.tp) > 1.0)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
+    last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
     host = host_of(base, software)
@@ -289,9 +300,12 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
         backward=_pass(ops, times, slice(len(flat), None), backward_host_s),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
+        stop=_stop(ops, times, last),
+        rerun_ops=1.0 - last[:, 0],
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
         trained=_sum_parts(ops, shapes.parameters * learns) if base.lora else parameters,
+        tensors=_tensors(ops, base, software),
         matrices=None
         if found is None
         else Matrices(
@@ -340,6 +354,28 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         shape=shape,
         notes=shapes.graph.notes,
         element_bytes=activation_bytes(base),
+    )
+
+
+def _stop(ops: tuple[tuple[Op, ...], ...], times: OpTimes, last: Array) -> PassSeconds:
+    """The forward kernels of the operations that are last in their part; the host's time stays."""
+    many = len(last)
+    names = ("seconds", "clocked_s", "core_joules", "memory_joules")
+    sums = {name: _sum_parts(ops, getattr(times, name)[:many] * last) for name in names}
+    return PassSeconds(**sums, host_s=np.zeros_like(sums["seconds"]))
+
+
+def _is_last(op: Op) -> bool:
+    """Whether nothing that a layer keeps stands behind an operation."""
+    return op.role is OpRole.DOWN and op.region is Region.FEED_FORWARD
+
+
+def _tensors(ops: tuple[tuple[Op, ...], ...], base: Plan, software: Software) -> Array:
+    """Trained tensors of each part."""
+    apart = software.maps_apart
+    return np.array(
+        [sum(tensors_of(o, apart=apart) for o in part if is_trained(o, base.lora)) for part in ops],
+        dtype=float,
     )
 
 

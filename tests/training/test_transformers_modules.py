@@ -1,14 +1,14 @@
-"""What the modules of transformers run and keep: counts that can be done by hand, and orders between modes."""
+"""What the modules of transformers run and keep: counts done by hand, and orders between modes."""
 
 from typing import Any
 
 import pytest
 
+from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import BadInput
 from foretell.lab.validate.own_runs import tensor_bytes
 from foretell.specs.plan import parse_plan
-from foretell.api.answers import Estimate
 
 NARROW = "weights=bf16 gradients=bf16 states=bf16"
 WIDE = "weights=fp32 gradients=fp32 states=fp32"

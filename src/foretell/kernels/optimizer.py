@@ -260,14 +260,16 @@ def shared_products_s(all_s: Num, counts: Num, parts: Num) -> Array:
 
 
 CLIP_FLOP = 60.0
-"""Operations of clipping a gradient, as Adam's are counted: on one H200 norm and scaling take 2.4 ps a weight in
-16 bits and 3.6 in 32, 1.0 and 0.8 beyond their traffic."""
+"""Operations of clipping a gradient, as Adam's are counted: on one H200 norm and scaling take 2.4 ps a weight
+in 16 bits and 3.6 in 32, 1.0 and 0.8 beyond their traffic."""
 
 
 def clip_s(parameters: Num, chip: Chip, plan: Plan) -> Array:
     """Clipping gradients by their norm: one pass reads them, another reads and writes them scaled."""
     moved_s = 3.0 * DTYPE_BYTES[plan.gradients] / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s)
-    return np.asarray((moved_s + CLIP_FLOP / chip.vector_flop_per_s) * np.asarray(parameters, float))
+    return np.asarray(
+        (moved_s + CLIP_FLOP / chip.vector_flop_per_s) * np.asarray(parameters, float)
+    )
 
 
 def tensors_of(op: Op, *, apart: bool) -> float:

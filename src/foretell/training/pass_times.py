@@ -187,7 +187,10 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
 
     names = ("clocked_s", "core_joules", "memory_joules")
     sums = [
-        total(*(getattr(one, n)[shape] for one in (parts.forward, parts.backward)), getattr(parts.stop, n))
+        total(
+            *(getattr(one, n)[shape] for one in (parts.forward, parts.backward)),
+            getattr(parts.stop, n),
+        )
         for n in names
     ]
     all_s = total(*spent.of(0.0), parts.stop.seconds)
@@ -215,9 +218,7 @@ def part_seconds(
     forward, backward = spent.of(slower)
     stopped = parts.stop.seconds[spent.shape] + slower * parts.stop.clocked_s[spent.shape]
     rerun = (forward - stopped) * is_layer
-    again = np.where(
-        mode == 2.0, rerun, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0)
-    )
+    again = np.where(mode == 2.0, rerun, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0))
     if parts.again is not None:
         again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)
     return forward, backward + again, rerun

@@ -21,6 +21,8 @@ from foretell.workload.roles import ENDS, OpRole, Region
 Array = NDArray[np.float64]
 Sizes = Mapping[str, Num]
 
+STEP = 64.0
+"""Elements of k that a tile takes in one step: a row of 128 bytes in 16 bits."""
 PADDED = Region.HEAD
 """Where frameworks and engines fill up the outputs of products, a vocabulary, to whole loads or more."""
 
@@ -321,7 +323,11 @@ def _repeated(op: AttentionCore, backward: bool) -> Num:
 
 
 def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> list[Call]:
-    """Products over the whole square and, between them, passes over the scores."""
+    """Products over the whole square and, between them, passes over the scores.
+
+    A tile steps through k by STEP elements: heads of 80 take as many steps as heads of 128. The columns of a
+    product as wide as a head are filled up by its tiles (families/gemm.py).
+    """
     heads = op.batch * op.heads
     forms = [(op.q_len, op.kv_len, op.qk_dim), (op.q_len, op.v_dim, op.kv_len)]
     if backward:
@@ -335,7 +341,8 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     for m, n, k in forms:
         flop = 2.0 * heads * m * n * k
         load = load_elements(op.kv_len, op.qk_dim, op.v_dim)
-        sizes = {"m": m, "n": n, "k": k, "batch": heads, "load": load, "cast": 1.0, "held": 0.0}
+        steps = STEP * np.ceil(np.asarray(k, dtype=np.float64) / STEP)
+        sizes = {"m": m, "n": n, "k": steps, "batch": heads, "load": load, "cast": 1.0, "held": 0.0}
         each = Work(matrix_flop=flop, activation_elements=heads * (m * k + k * n + m * n))
         calls.append(
             Call(family="gemm", linear=False, row=row, sizes=sizes, work=each, backward=backward)

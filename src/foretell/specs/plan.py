@@ -40,6 +40,7 @@ ContextMode = Literal["ring", "allgather", "ulysses"]
 Dispatch = Literal["alltoall", "dedup"]
 TensorMode = Literal["1d", "summa"]
 TensorOverlap = Literal["auto", "off", "on"]
+Option = Literal["auto", "off", "on"]
 
 RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
@@ -122,6 +123,16 @@ class Plan:
     """How often gradients are reduced; auto: each micro-batch with ZeRO 2 and 3, else each step."""
     bucket: int = 0
     """Millions of weights that data-parallel messages are joined to; 0: layers, or Megatron's buckets."""
+    prefetch: int = 0
+    """Millions of weights that ZeRO 3 gathers in one message, ahead of their use; 0: as the framework has it,
+    else a layer."""
+    grad_overlap: Option = "auto"
+    """Whether gradients are reduced behind the backward pass; auto: as the framework has it."""
+    param_overlap: Option = "auto"
+    """Whether weights are gathered behind the passes; auto: as the framework has it."""
+    graphs: Option = "auto"
+    """Whether passes are launched as CUDA graphs, which leave the host little to do; auto: as the framework
+    has it."""
     wire: str = "auto"
     """Dtype in which gradients are sent; auto: as they are kept."""
     gather: str = "auto"

@@ -43,6 +43,8 @@ Multiple = Annotated[float, Ge(0), Le(1e3)]
 
 HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
 """Architectures that libraries of since 2024 have their own attention kernels for."""
+BLACKWELL_ON = ("blackwell", "blackwell-ultra", "rubin")
+"""Of these, the architectures after Hopper, whose matrix instructions are others."""
 PLAIN_LOSS_BYTES, NARROW_LOSS_BYTES = 12.0, 8.0
 """Bytes that plain kernels hold for each score, the score itself included: in 32 bits, and in 16."""
 EVERYWHERE = "all"
@@ -82,6 +84,8 @@ class Software:
     """Plan: attention library on Hopper and later; auto: the best for the chip."""
     attention_before: AttentionLibrary
     """Plan: attention library on earlier chips and on those of other makers."""
+    attention_blackwell: Literal["", AttentionLibrary] = ""
+    """Plan: attention library on Blackwell and later; empty: as on Hopper."""
     gradients: Literal["fp32", "bf16"]
     """Plan: dtype in which gradients are kept and reduced; bf16 is fp16 beside fp16 weights."""
     sequence_parallel: bool
@@ -128,8 +132,16 @@ class Software:
     """Share of tensor-parallel communication that is waited for."""
     data_exposed: Share
     """Share of data-parallel communication that is waited for though a pass could hide it."""
+    overlap_stage: Annotated[int, Ge(0), Le(3)] = 0
+    """ZeRO stage from which data-parallel messages are hidden whatever `data_exposed` says; 0: none."""
     gather_waits: bool = False
     """Whether weights are gathered after the update with nothing to hide it, though gradients are hidden."""
+    prefetch: Annotated[int, Ge(0), Le(10**9)] = 0
+    """Millions of weights that ZeRO 3 gathers in one message where a layer has more, module by module;
+    0: layers."""
+    host_shared_s: Seconds = 0.0
+    """What ZeRO 3 takes the host besides for a layer and micro-batch, both passes together: hooks that fetch
+    its modules and free them."""
     gather_copies: bool = False
     """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
     parameter is shared by itself)."""
@@ -259,6 +271,8 @@ class Software:
 
     def attention_on(self, architecture: str) -> AttentionLibrary:
         """The attention library on chips of an architecture."""
+        if architecture in BLACKWELL_ON and self.attention_blackwell:
+            return self.attention_blackwell
         return self.attention if architecture in HOPPER_ON else self.attention_before
 
     @property

@@ -56,6 +56,9 @@ CORE = ("attention", "scan")
 """Families that selective recomputation runs again, where what they keep is not fused away."""
 
 
+GRAPH_HOST_S, LAUNCH_HOST_S = 5e-5, 2e-4
+"""Host's time for a layer forward: launched from a list, and kernel by kernel (about fifteen of a compiled
+layer, docs/kernels.md); backward is twice as much."""
 APART = ("muon", "adafactor")
 """Optimizers that treat matrices apart."""
 
@@ -218,6 +221,7 @@ def recipe_of(plan: Plan) -> Plan:
         capacity=plan.capacity,
         dispatch=plan.dispatch,
         imbalance=plan.imbalance,
+        graphs=plan.graphs,
     )
 
 
@@ -246,6 +250,30 @@ def _one_part_table(
     return _costed(one_shape(model, lengths, cut, software, shape), chip, recipe, software, arrays)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """Least time that the host takes for one layer of one micro-batch."""
+
+    forward_s: float
+    """Forward."""
+    backward_s: float
+    """Backward."""
+    routed_s: float
+    """Besides, each way, where it has routed experts."""
+
+
+def host_of(plan: Plan, software: Software) -> Host:
+    """As the software has it; as CUDA graphs, or without its own, where the plan says so."""
+    routed_s = software.host_dropped_s if plan.capacity else software.host_routed_s
+    forward_s, backward_s = software.host_forward_s, software.host_backward_s
+    if plan.graphs == "on" and not software.graphs:
+        forward_s, backward_s = min(forward_s, GRAPH_HOST_S), min(backward_s, 2.0 * GRAPH_HOST_S)
+        routed_s = 0.0
+    elif plan.graphs == "off" and software.graphs:
+        forward_s, backward_s = max(forward_s, LAUNCH_HOST_S), max(backward_s, 2.0 * LAUNCH_HOST_S)
+    return Host(forward_s=forward_s, backward_s=backward_s, routed_s=routed_s)
+
+
 def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: Shape) -> Parts:
     """Shapes on a chip."""
     width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
@@ -255,10 +283,10 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
     last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
-    routed = spread * (software.host_dropped_s if base.capacity else software.host_routed_s)
+    host = host_of(base, software)
     slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
-    forward_host_s = (layer * software.host_forward_s + routed) * slower
-    backward_host_s = (layer * software.host_backward_s + routed) * slower
+    forward_host_s = (layer * host.forward_s + spread * host.routed_s) * slower
+    backward_host_s = (layer * host.backward_s + spread * host.routed_s) * slower
     parameters = _sum_parts(ops, shapes.parameters)
     learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
     found = matrices_of(flat, width, base) if base.optimizer in APART else None

@@ -50,13 +50,15 @@ def late_launches(plans: Plans, tables: Tables) -> list[Array]:
     """Microseconds that the host takes besides to start a layer of each plan, one column; none: no column.
 
     A framework may start layers later where stages stand on several nodes, the more so the more ranks a
-    layer is cut over (`Software.stage_rank_s`).
+    layer is cut over (`Software.stage_rank_s`), and with ZeRO 3, whose hooks fetch the modules of a layer one
+    by one (`Software.host_shared_s`).
     """
-    each_s = tables.software.stage_rank_s
-    if each_s == 0.0:
+    each_s, shared_s = tables.software.stage_rank_s, tables.software.host_shared_s
+    if each_s == shared_s == 0.0:
         return []
     apart = tables.pipe_counts[1:].max(axis=0, initial=1.0)[tables.spot] > 1.0
-    return [np.rint(1e6 * each_s * plans.tp * apart)]
+    hooked = (plans.zero >= 3) & (plans.dp * plans.cp > 1)
+    return [np.rint(1e6 * (each_s * plans.tp * apart + shared_s * hooked))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +194,8 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
         )
         for n in names
     ]
-    all_s = total(*spent.of(0.0), parts.stop.seconds)
+    forward_s, backward_s = spent.of(0.0)
+    all_s = total(forward_s, backward_s, parts.stop.seconds)
     if parts.again is not None:
         listed = mode[:, 0] == LISTED
         more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]

@@ -162,19 +162,27 @@ def test_a_batch_of_peaks_is_each_by_itself() -> None:
             assert (batch[key][0][row], batch[key][1][row]) == (low, high)
 
 
-@pytest.mark.parametrize("framework", ["generic", "megatron-core"])
-def test_gathered_inputs_are_in_doubt_only_where_frameworks_keep_them(framework: str) -> None:
-    found = answer(framework=framework)
-    other = answer(framework="nanotron", fused=False)
+@pytest.mark.parametrize(
+    ("framework", "some"),
+    [
+        ("generic", False),
+        ("megatron-core", False),
+        ("nanotron", True),
+        ("torchtitan", True),
+        ("torchtitan-2024", True),
+    ],
+)
+def test_gathered_inputs_are_in_doubt_only_where_frameworks_keep_them(
+    framework: str, some: bool
+) -> None:
+    found = answer(framework=framework, fused=not some)
     assert found.scenario is not None
-    for one, some in ((found, False), (other, True)):
-        assert one.memory is not None
-        kept = held_parts(one.memory)["activations"]
-        more = gathered_bytes(found.scenario.model, 64, one.plan, kept)
-        assert (float(more) > 0.0) is some
-        assert gathered_bytes(found.scenario.model, 64, replace(one.plan, tp=1), kept) == 0.0
-        full = replace(one.plan, recompute="full")
-        assert gathered_bytes(found.scenario.model, 64, full, kept) == 0.0
+    assert found.memory is not None
+    kept = held_parts(found.memory)["activations"]
+    model = found.scenario.model
+    assert (float(gathered_bytes(model, 64, found.plan, kept)) > 0.0) is some
+    assert gathered_bytes(model, 64, replace(found.plan, tp=1), kept) == 0.0
+    assert gathered_bytes(model, 64, replace(found.plan, recompute="full"), kept) == 0.0
 
 
 @given(st.floats(1e6, 1e12), causes(), st.floats(0.1, 10.0), st.floats(0.1, 10.0))

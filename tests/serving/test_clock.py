@@ -56,9 +56,12 @@ def test_steps_with_prompts_are_near_to_what_was_sampled(times: StepTimes) -> No
     assert max(errors) < 0.12
 
 
-def test_more_prompts_than_were_sampled_are_read_as_the_most(times: StepTimes) -> None:
+def test_numbers_of_prompts_between_and_beyond_what_was_sampled(times: StepTimes) -> None:
     clock = SampledClock(times, 64)
     most = clock.mixed(8, 4000.0, 4096.0, 0.0, FEW[-1])
     assert clock.mixed(8, 4000.0, 4096.0, 0.0, 3 * FEW[-1]) == most
+    # Halfway between two numbers that were sampled, the mean of both.
+    fewer = clock.mixed(8, 4000.0, 4096.0, 0.0, FEW[-2])
     between = clock.mixed(8, 4000.0, 4096.0, 0.0, (FEW[-2] + FEW[-1]) // 2)
-    assert sorted([between, most, clock.mixed(8, 4000.0, 4096.0, 0.0, FEW[-2])])[1] == between
+    assert most != fewer
+    assert between == pytest.approx(0.5 * (fewer + most), rel=1e-12)

@@ -8,7 +8,7 @@ from foretell.kernels.fusion import FUSED, PLAIN, kind_of, passes
 from foretell.kernels.op_times import op_times
 from foretell.specs.plan import Plan
 from foretell.workload.build import build
-from foretell.workload.ops import Op
+from foretell.workload.ops import AttentionCore, Op
 from tests.builders import GENERIC, STACKS, make_chip, make_model
 
 
@@ -74,3 +74,25 @@ def test_a_slower_attention_library_is_slower() -> None:
     )
     rows = [i for i, op in enumerate(ops) if op.family == "attention"]
     assert (old.seconds[rows] > new.seconds[rows]).all()
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_stored_scores_are_products_and_passes_over_the_square(backward: bool) -> None:
+    """Each product reads two of its matrices and writes the third, for each head; by hand."""
+    b, h, q, k, d, v = 2.0, 8.0, 96.0, 160.0, 64.0, 32.0
+    op = AttentionCore(
+        name="core", batch=b, heads=h, kv_heads=h, q_len=q, kv_len=k, pairs=q * k / 2, qk_dim=d,
+        v_dim=v, flash=False,
+    )  # fmt: skip
+    *products, softmax = calls_of(op, 0, backward=backward)
+    queries, keys, values, scores, out = q * d, k * d, k * v, q * k, q * v
+    moved = (
+        [out + values + scores, scores + out + values, scores + keys + queries, scores + queries + keys]
+        if backward
+        else [queries + keys + scores, scores + values + out]
+    )  # fmt: skip
+    widths = [v, v, d, d] if backward else [d, v]
+    assert [c.work.activation_elements for c in products] == [b * h * each for each in moved]
+    assert [c.work.matrix_flop for c in products] == [2.0 * b * h * q * k * w for w in widths]
+    assert {c.sizes["batch"] for c in products} == {b * h}
+    assert softmax.work.activation_elements == (4.0 if backward else 3.0) * b * h * scores

@@ -165,17 +165,26 @@ def test_a_batch_of_peaks_is_each_by_itself() -> None:
             assert (batch[key][0][row], batch[key][1][row]) == (low, high)
 
 
-@pytest.mark.parametrize("framework", ["generic", "megatron-core"])
-def test_gathered_inputs_are_in_doubt_only_where_frameworks_keep_them(framework: str) -> None:
-    found = answer(framework=framework)
-    other = answer(framework="nanotron", fused=False)
-    for one, some in ((found, False), (other, True)):
-        assert one.memory is not None
-        kept = held_parts(one.memory)["activations"]
-        assert one.scenario is not None
-        assert (float(gathered_bytes(one.scenario, one.plan, kept)) > 0.0) is some
-        assert gathered_bytes(one.scenario, replace(one.plan, tp=1), kept) == 0.0
-        assert gathered_bytes(one.scenario, replace(one.plan, recompute="full"), kept) == 0.0
+@pytest.mark.parametrize(
+    ("framework", "some"),
+    [
+        ("generic", False),
+        ("megatron-core", False),
+        ("nanotron", True),
+        ("torchtitan", True),
+        ("torchtitan-2024", True),
+    ],
+)
+def test_gathered_inputs_are_in_doubt_only_where_frameworks_keep_them(
+    framework: str, some: bool
+) -> None:
+    one = answer(framework=framework, fused=not some)
+    assert one.memory is not None
+    assert one.scenario is not None
+    kept = held_parts(one.memory)["activations"]
+    assert (float(gathered_bytes(one.scenario, one.plan, kept)) > 0.0) is some
+    assert gathered_bytes(one.scenario, replace(one.plan, tp=1), kept) == 0.0
+    assert gathered_bytes(one.scenario, replace(one.plan, recompute="full"), kept) == 0.0
 
 
 @given(st.floats(1e6, 1e12), causes(), st.floats(0.1, 10.0), st.floats(0.1, 10.0))

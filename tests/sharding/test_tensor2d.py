@@ -301,3 +301,14 @@ def test_text_comes_back() -> None:
     assert parse_plan(text) == replace(
         Plan(tp=8, dp=2, zero=1, sp=True), tp_mode="summa", tp2=2, panels=8
     )
+
+
+@pytest.mark.parametrize(("m1", "m2"), SIDES)
+def test_two_panels_of_others_are_held(m1: int, m2: int) -> None:
+    """The one at work and the next: of A where a row has several ranks, of B where a column has."""
+    whole = whole_layer(study_model())
+    grid = Grid(m1=float(m1), m2=float(m2), panels=8.0)
+    traffic = grid_traffic(whole, grid_parallel(whole, grid), grid, 1024.0)
+    panels = [(p.inputs * (m1 > 1) + p.weights * (m2 > 1)) / p.panels for p in traffic.products]
+    assert len(panels) == 4
+    assert float(traffic.held) == pytest.approx(2.0 * max(map(float, panels)), rel=1e-12)

@@ -1,10 +1,11 @@
 """What all tests share."""
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,10 +19,32 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("search", derandomize=False, deadline=None, max_examples=2000)
+# For tests.mutation: a failure is enough, the smallest example that fails is not looked for.
+settings.register_profile(
+    "mutation", settings.get_profile("fixed"), phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("fixed")
 
 # Tests that run side by side inherit a width from the tool that starts them.
 os.environ.pop("COLUMNS", None)
+
+MOST_WORKERS = 8
+"""Each worker collects all tests first: beyond this many, another one shortens the run by little."""
+
+# Models of tests are too small for several threads, and workers share the cores: threads would wait for each
+# other. This file is imported before the libraries, which read their number of threads once.
+for library in ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "POLARS_MAX"):
+    os.environ.setdefault(f"{library}_THREADS", "1")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many workers `-n auto` starts: one per core that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return min(cores, MOST_WORKERS)
 
 
 @pytest.hookimpl(trylast=True)  # once the profile that was asked for is loaded
@@ -40,6 +63,14 @@ def pytest_configure() -> None:
     if hasattr(providers, "_get_local_constants"):
         none = providers._local_constants  # before the first example
         providers._get_local_constants = lambda: none
+
+
+def pytest_collection_finish() -> None:
+    """Keep modules and tests out of each later search for garbage: they stay until the end."""
+    gc.collect()
+    gc.freeze()
+    # What the catalogue keeps grows during the run, so that each search takes longer than the last: fewer.
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from foretell.catalog.models import model
 from foretell.sharding.context import context_parallel
 from foretell.sharding.tensor import tensor_parallel
 from foretell.workload.build import build
-from foretell.workload.ops import ONCE
+from foretell.workload.roles import OpRole
 
 GRAPH = build(model("anthe"), batch=4.0, seq_len=16.0, target_len=16.0)
 
@@ -19,11 +19,11 @@ def flop(ops: object) -> float:
 @pytest.mark.parametrize("kind", GRAPH.kinds, ids=lambda kind: kind.name)
 def test_parts_of_the_tokens_leave_built_weights_whole(kind: object) -> None:
     part = context_parallel(kind, 2.0, "allgather")
-    built = [flop([op]) for op in kind.ops if op.name.endswith(ONCE)]
+    built = [flop([op]) for op in kind.ops if op.role is OpRole.BUILD]
     assert sum(built) > 0.0
-    assert [flop([op]) for op in part.ops if op.name.endswith(ONCE)] == built
-    rest = [op for op in kind.ops if not op.name.endswith(ONCE)]
-    assert 2.0 * flop(op for op in part.ops if not op.name.endswith(ONCE)) == flop(rest)
+    assert [flop([op]) for op in part.ops if op.role is OpRole.BUILD] == built
+    rest = [op for op in kind.ops if op.role is not OpRole.BUILD]
+    assert 2.0 * flop(op for op in part.ops if op.role is not OpRole.BUILD) == flop(rest)
 
 
 @pytest.mark.parametrize("kind", GRAPH.kinds, ids=lambda kind: kind.name)

@@ -256,7 +256,7 @@ def test_paths_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert count(model(config)) == expected
     monkeypatch.chdir(tmp_path)
     assert model("mine").id == "mine"
-    with pytest.raises(BadInput, match="neither"):
+    with pytest.raises(BadInput, match="files are not read here"):
         model("mine", files=False)
     table = tmp_path / "own.toml"
     table.write_text((FOLDER / "study--gpt3-1t.toml").read_text())

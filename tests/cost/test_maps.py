@@ -1,19 +1,34 @@
 """Maps of one input as one product, or as products of their own."""
 
+from dataclasses import replace
+
 import pytest
 
+from foretell.catalog import model as catalog_model
 from foretell.kernels.calls import Written, calls_of, maps_of, stacked
+from foretell.workload.build import build
 from foretell.workload.ops import AttentionCore, Gemm, Pointwise
+from foretell.workload.roles import OpRole, Region
 
-QKV = Gemm(name="attention.qkv", m=4096.0, n=6144.0, k=4096.0, n_kv=2048.0, n_kv_min=256.0)
-UP = Gemm(name="ffn.up", m=4096.0, n=28672.0, k=4096.0)
-DOWN = Gemm(name="ffn.down", m=4096.0, n=4096.0, k=14336.0)
+QKV = Gemm(
+    name="attention.qkv", m=4096.0, n=6144.0, k=4096.0, n_kv=2048.0, n_kv_min=256.0,
+    role=OpRole.QKV, region=Region.ATTENTION,
+)  # fmt: skip
+UP = Gemm(
+    name="ffn.up", m=4096.0, n=28672.0, k=4096.0,
+    role=OpRole.UP, region=Region.FEED_FORWARD, gated=True,
+)  # fmt: skip
+DOWN = Gemm(
+    name="ffn.down", m=4096.0, n=4096.0, k=14336.0, role=OpRole.DOWN, region=Region.FEED_FORWARD
+)
+UNGATED = replace(UP, n=14336.0, gated=False)
+KEYLESS = replace(QKV, n=4096.0, n_kv=0.0, n_kv_min=0.0)
+EXPERTS = replace(UP, name="moe.up", family="grouped-gemm", region=Region.EXPERTS)
 
 
 @pytest.mark.parametrize(("op", "widths"), [
     (QKV, (4096.0, 1024.0, 1024.0)), (UP, (14336.0, 14336.0)), (DOWN, (4096.0,)),
-    (Gemm(name="attention.qkv", m=8.0, n=64.0, k=64.0), (64.0,)),
-    (Gemm(name="moe.ffn.up", m=8.0, n=64.0, k=64.0, family="grouped-gemm"), (64.0,)),
+    (UNGATED, (14336.0,)), (KEYLESS, (4096.0,)), (EXPERTS, (28672.0,)),
 ])  # fmt: skip
 def test_outputs_are_dealt_to_the_maps(op: Gemm, widths: tuple[float, ...]) -> None:
     maps = maps_of(op)
@@ -22,7 +37,7 @@ def test_outputs_are_dealt_to_the_maps(op: Gemm, widths: tuple[float, ...]) -> N
 
 
 @pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("op", [QKV, UP, DOWN], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [QKV, UP, DOWN, UNGATED], ids=lambda op: op.name)
 def test_the_same_arithmetic_and_one_cast_of_the_common_input(op: Gemm, backward: bool) -> None:
     one, apart = (
         [
@@ -45,6 +60,20 @@ def test_the_same_arithmetic_and_one_cast_of_the_common_input(op: Gemm, backward
     assert held[0] == held[1] == op.n * op.k
 
 
+@pytest.mark.parametrize(("name", "maps"), [("gpt2-xl", 1), ("t5-base", 1), ("llama-2-7b", 2)])
+def test_a_part_without_a_gate_is_one_map(name: str, maps: int) -> None:
+    """Under frameworks with a product for each map: one, and one gradient for its input, which none joins."""
+    graph = build(catalog_model(name), batch=1.0, seq_len=512.0)
+    apart = Written(apart=True)
+    ups = [op for kind in graph.kinds for op in kind.ops if op.role is OpRole.UP]
+    assert ups
+    for op in ups:
+        forward = calls_of(op, 0, backward=False, written=apart)
+        assert [call.family for call in forward] == ["gemm"] * maps
+        joins = [c for c in calls_of(op, 0, backward=True, written=apart) if c.kind == "join"]
+        assert len(joins) == (maps > 1)
+
+
 def test_frozen_weights_keep_one_gradient_for_the_input() -> None:
     stacks = stacked([QKV], 1, lambda op: 1, written=Written(apart=True))
     backward = next(s for s in stacks if s.family == "gemm")
@@ -53,8 +82,8 @@ def test_frozen_weights_keep_one_gradient_for_the_input() -> None:
 
 def test_gradients_of_slices_are_read_and_written_once() -> None:
     """Queries, keys and values of m tokens, both factors of a gated part of e elements: backward alone."""
-    act = Pointwise(name="ffn.act", elements=4096.0 * 14336.0, reads=2.0)
-    plain = Pointwise(name="ffn.act", elements=4096.0 * 14336.0)
+    plain = Pointwise(name="ffn.act", elements=4096.0 * 14336.0, role=OpRole.ACTIVATION)
+    act = replace(plain, reads=2.0)
     for op, kind, elements in (
         (QKV, "heads", 2.0 * 4096.0 * 6144.0),
         (act, "halves", 4.0 * 4096.0 * 14336.0),

@@ -35,7 +35,6 @@ def limited() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.unfreeze()
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, old)
         resource.setrlimit(resource.RLIMIT_AS, before)

@@ -1,6 +1,7 @@
 """Plan -> a tool's arguments -> plan: equal on what the tool can be told, and a note for the rest."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -179,6 +180,14 @@ def any_plans(draw: st.DrawFn) -> Plan:
     return replace(base, **some, **more)
 
 
+@pytest.fixture
+def without_advice() -> Iterator[None]:
+    """Errors name no nearest plan: to look for one takes a hundred times as long as the answer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foretell.plan_checks.nearest_plan", lambda scenario, plan: None)
+        yield
+
+
 def asked(plan: Plan) -> tuple[float, float] | None:
     """What is answered of a plan; None where it is none for this model and system."""
     batch = plan.dp * plan.micro_batch * 8
@@ -191,6 +200,7 @@ def asked(plan: Plan) -> tuple[float, float] | None:
     return found.step_s, found.peak_memory_bytes
 
 
+@pytest.mark.usefixtures("without_advice")
 @pytest.mark.parametrize("tool", TRAINING)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
 @given(plan=any_plans())

@@ -11,13 +11,15 @@ from foretell.catalog.software import software
 from foretell.network.placement import group_counts
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken
+from foretell.specs.ffn import Experts
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.training.exchanges import exchanges_of, in_pieces
 from foretell.training.step import evaluate
 from foretell.training.tables import tables_of
-from foretell.training.tensor_exchanges import _split_loss, region_ends
-from tests.builders import GENERIC, make_scenario
+from foretell.training.tensor_exchanges import EndTimes, _split_loss, pieces_shown, region_ends
+from tests.builders import GENERIC, make_model, make_scenario
 
+ENDS = ("embedding", "head")
 CASES = [("dense", 16, 32), ("moe", 16, 16), ("hybrid", 8, 16)]
 
 
@@ -72,6 +74,29 @@ def test_every_edge_has_its_products() -> None:
         ("embedding", True, ()),
         ("head", False, ("head.scores",)),
     }
+
+
+@pytest.mark.parametrize("shared_width", [0, 512])
+def test_spread_experts_keep_the_ends_of_a_shared_one(shared_width: int) -> None:
+    """Routed tokens travel by all-to-all; a shared expert is cut by tp, and exchanges as before."""
+    ffn = Experts(experts=16, top_k=2, width=512, shared_width=shared_width)
+    model = make_model("moe")
+    layer = replace(model.stack.layers[-1], ffn=ffn)
+    model = replace(model, stack=replace(model.stack, layers=(layer,) * 4))
+    scenario = replace(make_scenario("moe", 16, 16), model=model)
+    plan = Plan(tp=4, dp=4, ep=4, sp=True, tp_overlap="on")
+    tables = tables_of(scenario, batch_of([plan]))
+    ends = [e for e in region_ends(tables.parts) if tables.parts.names[e.part] not in ENDS]
+    assert [e.always for e in ends] == [True, True, shared_width > 0, shared_width > 0]
+    # What is waited for: two ends of attention, and those of the shared expert where there is one.
+    one_s = np.ones((1, len(tables.parts.ops)))
+    times = EndTimes(
+        enter_gather=one_s, leave_scatter=one_s, enter_scatter=one_s, leave_gather=one_s
+    )
+    whole = ("enter_gather", "leave_scatter", "enter_scatter", "leave_gather")
+    shown = pieces_shown(tables.parts, tables.shape, times, scenario.system.chip, whole=whole)
+    for direction in shown:
+        assert direction[0, 0] == (4.0 if shared_width else 2.0)
 
 
 @given(st.floats(0.01, 1e4), st.integers(1, 64))

@@ -104,6 +104,10 @@ def quirk_sets() -> st.SearchStrategy[Quirks]:
     return st.one_of(st.just(Quirks()), mixed)
 
 
+CHIPS, QUIRK_SETS = chips(), quirk_sets()
+"""Made once: to make a strategy takes longer than to draw from it."""
+
+
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     """A plan, legal in the published search or not: odd sizes, few microbatches, inexact shares."""
@@ -134,10 +138,10 @@ def worlds(draw: st.DrawFn) -> World:
     spare = draw(st.integers(0, dp * b - 1))
     return World(
         model=model,
-        chip=draw(chips()),
+        chip=draw(CHIPS),
         strategy=strategy,
         nvs=nvs,
         gbs=dp * b * draw(st.sampled_from([1, 2, 7, 64, 512])) + spare,
-        quirks=draw(quirk_sets()),
+        quirks=draw(QUIRK_SETS),
         plan={"m1": m1, "m2": m2, "pp": pp, "dp": dp, "b": b, "nb": nb, **inside},
     )

@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Task
-from foretell.simulation import reservation as reserved
-from foretell.simulation.memory import LayerTensors, RankTensors
+from foretell.simulation.answer import reservation as reserved
+from foretell.simulation.memory import LayerTensors, RankTensors, Tensor
 
 SIZES = st.integers(512, 200 * 2**20).map(float)
 LAYERS = st.builds(
     lambda kept, passing: LayerTensors(
-        kept={f"tensor {i}": size for i, size in enumerate(kept)}, passing_bytes=passing
+        kept={Tensor("kept", "tensor", i): size for i, size in enumerate(kept)},
+        passing_bytes=passing,
     ),
     st.lists(SIZES, min_size=1, max_size=4),
     SIZES,
@@ -50,7 +51,8 @@ def test_a_thousand_micro_batches_are_played_as_few(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         reserved._Device, "run", lambda self, task: (found.append(task), run(self, task))
     )
-    layer = LayerTensors(kept={"a": 30e6, "b": 5e6}, passing_bytes=50e6)
+    kept = {Tensor("kept", "a", 0): 30e6, Tensor("kept", "b", 1): 5e6}
+    layer = LayerTensors(kept=kept, passing_bytes=50e6)
     tensors = RankTensors(always={"weights": 1e9}, chunks=((layer,) * 5,), head_bytes=(9e6,))
     reserved.reserved_bytes(schedule_named("1f1b").tasks(0, 1, 1, 1000), tensors)
     assert len(found) < 20

@@ -109,7 +109,7 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     study.write_text(json.dumps(QUICK))
     code = (
         "import json, sys, time\n"
-        "from foretell.sweep import optimise as m\n"
+        "from foretell.studies.sweep import optimise as m\n"
         "real, calls = m._answers, []\n"
         "def slow(*a):\n"
         "    calls.append(a)\n"

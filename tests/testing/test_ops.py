@@ -69,6 +69,11 @@ def test_each_defect_is_found_and_named(defect: str, message: str) -> None:
         broken(defect)
 
 
+def test_a_role_is_none_of_texts() -> None:
+    with pytest.raises(AssertionError, match="role or region"):
+        check_op(lambda m, n, k: Gemm(name="x", m=m, n=n, k=k, role="up"), sizes=("m",))  # type: ignore[arg-type]
+
+
 def test_copied_work_must_be_stated() -> None:
     def make(m: float, n: float, k: float) -> Gemm:
         return Gemm(name="x", m=m, n=n + 8.0, k=k, split="col", n_kv=8.0, n_kv_min=8.0)

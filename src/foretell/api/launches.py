@@ -15,6 +15,7 @@ from foretell.errors import BadInput, Problem
 from foretell.interop.arguments import LARGEST_TEXT
 from foretell.interop.launch import SERVING, Launch, Tool
 from foretell.interop.tools import read_arguments
+from foretell.interop.user_files import is_there, user_file
 from foretell.specs.deployment_text import DEGREES as SERVING_DEGREES
 from foretell.specs.plan_words import read_words
 
@@ -119,12 +120,9 @@ def _text(given: str | Path, files: bool) -> str:
     if not files or not short:
         return name
     path = Path(name)
-    try:
-        there = path.is_file()
-    except (OSError, ValueError):
-        there = False
-    if not there:
+    if not is_there(path, folder=False):
         if isinstance(given, Path) or (" " not in name.strip() and name.endswith(ENDINGS)):
+            user_file(name, "import", "a text")
             raise _bad(name, "there is no such file")
         return name
     try:

@@ -5,7 +5,6 @@ A name is forgiven its case and punctuation; a question reads the index and the 
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from foretell.catalog.chips import catalogue_chip
@@ -22,6 +21,7 @@ from foretell.catalog.systems import (
     system_from_table,
 )
 from foretell.errors import BadInput
+from foretell.interop.user_files import names_only, user_file
 from foretell.specs.chip import Chip
 from foretell.specs.system import System
 
@@ -65,7 +65,10 @@ def system(
     """
     if isinstance(name, Mapping):
         return system_from_table(redesigned(name, design) if design else name)
-    path = Path(name) if not isinstance(name, str) else own_file(name) if files else None
+    if not files:
+        with names_only():
+            return system(name, design=design)
+    path = own_file(name) if isinstance(name, str) else user_file(name, "system")
     if path is not None:
         return system_from_file(path, design or {})
     if design:

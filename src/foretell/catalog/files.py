@@ -6,6 +6,7 @@ from typing import Any
 
 from foretell.catalog.cache import stored
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import check_file
 
 Table = dict[str, Any]
 """A TOML table as `tomllib` gives it."""
@@ -31,6 +32,7 @@ def catalogue_table(kind: str, entry_id: str) -> Table:
 
 def read_table(path: Path) -> Table:
     """The file's table; BadInput naming the file where it cannot be read or is no TOML."""
+    check_file(path)
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
@@ -62,6 +64,7 @@ def unzipped(path: Path) -> bytes:
     import gzip  # only a question that reads a table pays for it
     import zlib
 
+    check_file(path)
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     try:

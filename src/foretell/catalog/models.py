@@ -15,6 +15,7 @@ from typing import Any
 
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import NOT_READ, are_read, is_there, names_only, user_file
 from foretell.records import dataclass
 from foretell.specs.model import Model
 
@@ -82,16 +83,19 @@ def model(given: Given, *, files: bool = True) -> Model:
     `files=False` takes names and tables alone, for callers that must not open what a stranger asks
     for. Unknown names raise BadInput with the nearest ones.
     """
+    if not files:
+        with names_only():
+            return model(given)
     if isinstance(given, Mapping):
         return _from_table(given)
     if not isinstance(given, str):
-        return _from_path(Path(given))
-    if files and _looks_like_path(given):
+        return _from_path(user_file(given, "model"))
+    if are_read() and _looks_like_path(given):
         return _from_path(_expanded(given))
     found = find_model(given)
     if found is not None:
         return _stored(catalogue_model(found.id), given)
-    if files and _exists(given):
+    if is_there(given):
         return _from_path(Path(given))
     raise _unknown(given)
 
@@ -167,7 +171,7 @@ def _entry_and_file(given: Given) -> tuple[ModelEntry | None, Path | None]:
     entry = find_model(given) if looked_up and isinstance(given, str) else None
     if entry is not None:
         return entry, FOLDER / entry.file
-    return None, _config_file(_expanded(os.fspath(given)))
+    return None, _config_file(_expanded(given))
 
 
 def name_key(name: str) -> str:
@@ -262,20 +266,13 @@ def _looks_like_path(name: str) -> bool:
     return name.endswith((".json", ".toml")) or name.startswith((".", "/", "~"))
 
 
-def _expanded(name: str) -> Path:
-    """With `~` as the user's folder, where there is such a user."""
+def _expanded(name: str | os.PathLike[str]) -> Path:
+    """The user's file, with `~` as the user's folder, where there is such a user."""
+    path = user_file(name, "model")
     try:
-        return Path(name).expanduser()
+        return path.expanduser()
     except RuntimeError:
-        return Path(name)
-
-
-def _exists(name: str) -> bool:
-    """Whether a file or folder has this name; False for what no file can be called."""
-    try:
-        return bool(name) and Path(name).exists()
-    except (OSError, ValueError):
-        return False
+        return path
 
 
 def _config_file(path: Path) -> Path:
@@ -315,6 +312,7 @@ def _unknown(name: str) -> BadInput:
     import difflib  # only a failing run pays for it
 
     names = load_names()
+    message = "is neither a model of the catalogue nor a file" if are_read() else NOT_READ
     key = name_key(name)[:100]
     close = difflib.get_close_matches(key, names.by_key, n=8, cutoff=0.6)
     if len(key) >= LEAST_BEGINNING:  # llama-4 is the beginning of two names, and like many others
@@ -325,7 +323,7 @@ def _unknown(name: str) -> BadInput:
             Problem(
                 path="model",
                 value=name,
-                message="is neither a model of the catalogue nor a file",
+                message=message,
                 nearest=" or ".join(near) or None,
             )
         ]

@@ -8,6 +8,7 @@ from foretell.catalog.names import find, normalise
 from foretell.catalog.prices import Offer
 from foretell.errors import BadInput, Problem
 from foretell.interop.skypilot import LARGEST_TEXT, PriceRow, read_prices
+from foretell.interop.user_files import user_file
 
 SPELLED: Mapping[str, str] = {
     "a100": "a100-sxm-40gb", "a10080gb": "a100-sxm-80gb", "a10080gbsxm": "a100-sxm-80gb",
@@ -22,7 +23,7 @@ TERM = {"on-demand": "usd_per_hour", "spot": "spot_usd_per_hour"}
 
 def price_file(path: str | Path) -> Mapping[str, tuple[Offer, ...]]:
     """Offers by chip id; chips that the catalogue does not know are left out."""
-    file = Path(path)
+    file = user_file(path, "prices", "the catalogue's own offers, or a price")
     try:
         if file.stat().st_size > LARGEST_TEXT:
             raise _bad(path, f"is longer than {LARGEST_TEXT} bytes")

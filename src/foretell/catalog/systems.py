@@ -16,6 +16,7 @@ from foretell.catalog.files import Table, catalogue_table, read_table
 from foretell.catalog.names import exists, find, normalise, spellings
 from foretell.catalog.values import missing, read_fields
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import is_there, user_file
 from foretell.specs.chip import Chip
 from foretell.specs.design import ChipDesign
 from foretell.specs.system import Network, System, Tier
@@ -45,11 +46,8 @@ def named_system(name: str) -> System:
 def own_file(name: str) -> Path | None:
     """The path that a text is, a name that ends in .toml or a file that is there; else None."""
     if name.lower().endswith(".toml"):
-        return Path(name)
-    try:
-        return Path(name) if not exists(name) and Path(name).is_file() else None
-    except (OSError, ValueError):  # a text that no file can be called
-        return None
+        return user_file(name, "system")
+    return Path(name) if not exists(name) and is_there(name, folder=False) else None
 
 
 def system_from_file(path: Path, changes: Mapping[str, str] = MappingProxyType({})) -> System:

@@ -32,6 +32,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.interop.user_files import check_file
 from foretell.specs.block import Block, block_kinds
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2, Replacement
@@ -60,6 +61,7 @@ LAYERS_MOST = 10_000
 
 def read_toml(path: Path) -> Model:
     """The model of a TOML file; every problem at once as `BadInput`."""
+    check_file(path)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

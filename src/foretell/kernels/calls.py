@@ -15,18 +15,13 @@ from foretell.kernels.fusion import kind_of
 from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Work
+from foretell.workload.roles import ENDS, OpRole, Region
 
 Array = NDArray[np.float64]
 Sizes = Mapping[str, Num]
 
-KEPT_HIGH = ("head.", "moe.router", "embedding.")
-"""Products that low-precision recipes leave in 16 bits."""
-PADDED = "head."
-"""Products whose outputs, a vocabulary, frameworks and engines fill up to whole loads or more."""
-APART = {".qkv": 3.0, "ffn.up": 2.0}
-"""Ends of the names of products that some frameworks run as several -> how many."""
-ADAPTERS = (".lora_a", ".lora_b")
-"""Ends of the names of low-rank adapters, which stay in 16 bits too."""
+PADDED = Region.HEAD
+"""Where frameworks and engines fill up the outputs of products, a vocabulary, to whole loads or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,18 +111,23 @@ def over_memory(row: int, work: Work, kind: str, backward: bool, family: str = "
     )
 
 
+def kept_high(op: Op) -> bool:
+    """Whether low-precision recipes leave a product in 16 bits: head, table and router."""
+    return op.region in ENDS or op.role is OpRole.ROUTER
+
+
 def _products(op: Gemm, row: int, backward: bool, cast: float) -> list[Call]:
     """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own.
 
     `cast` is the share of casting x that falls to this product: several maps of one input share it.
     """
-    linear = not op.name.startswith(KEPT_HIGH) and not op.name.endswith(ADAPTERS)
+    linear = not kept_high(op) and op.role is not OpRole.ADAPTER
     work = op.forward()
     grouped = op.family == "grouped-gemm"
     inner = op.k / op.panels
     many = {"groups" if grouped else "batch": op.groups * op.panels}
     if not grouped:
-        many["load"] = WHOLE_LOAD if op.name.startswith(PADDED) else load_elements(op.n, inner)
+        many["load"] = WHOLE_LOAD if op.region is PADDED else load_elements(op.n, inner)
 
     def call(m: Num, n: Num, k: Num, cast: float, held: float = 1.0) -> Call:
         narrow = {} if grouped else {"cast": cast, "held": held}
@@ -144,25 +144,34 @@ def _products(op: Gemm, row: int, backward: bool, cast: float) -> list[Call]:
 
 def maps_of(op: Gemm) -> tuple[Gemm, ...]:
     """Queries, keys and values, or both halves of a gated part, as products of their own; else itself."""
-    if op.family == "grouped-gemm" or not op.name.endswith(tuple(APART)):
+    if joined_maps(op) == 1.0:
         return (op,)
-    if not np.any(op.n_kv) and op.name.endswith(".qkv"):
-        return (op,)  # keys and values are another layer's
-    if op.name.endswith("ffn.up"):
+    if op.role is not OpRole.QKV:
         return (changed(op, n=0.5 * op.n),) * 2
+    if not np.any(op.n_kv):
+        return (op,)  # keys and values are another layer's
     pair = changed(op, n=0.5 * op.n_kv, n_kv=0.0)
     return changed(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
+
+
+def joined_maps(op: Gemm) -> float:
+    """Maps of one input that a product joins and some frameworks run apart: queries, keys and values, or the
+    two of a dense feed-forward part where it is gated."""
+    if op.role is OpRole.QKV:
+        return 3.0
+    two = op.role is OpRole.UP and op.gated and op.region is Region.FEED_FORWARD
+    return 2.0 if two else 1.0
 
 
 def _sums(op: Gemm, row: int, backward: bool) -> list[Call]:
     """Passes over memory beside the products, backward."""
     calls: list[Call] = []
-    apart = next((many for end, many in APART.items() if op.name.endswith(end)), 1.0)
-    if backward and op.family != "grouped-gemm" and apart > 1.0:
+    apart = joined_maps(op)
+    if backward and apart > 1.0:
         # Each of several maps of one input has a gradient for it: these are read, and their sum written.
         joined = Work(activation_elements=(apart + 1.0) * op.m * op.k)
         calls.append(over_memory(row, joined, "join", backward))
-    if backward and op.name.endswith(".qkv"):
+    if backward and op.role is OpRole.QKV:
         # Slices of one product: the gradients of queries, keys and values are read and joined.
         calls.append(
             over_memory(row, Work(activation_elements=2.0 * op.m * op.n), "heads", backward)

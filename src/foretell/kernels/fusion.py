@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from foretell.records import dataclass
 from foretell.workload.ops import Op
+from foretell.workload.roles import OpRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +112,21 @@ SIDE_BY_SIDE = 6.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 KINDS = ("norm", "loss", "embedding", "routing")
 """Families of operations that are a kind by themselves."""
-NAMES = ("residual", "act", "rotate", "expert-bias", "clamp")
-"""Ends of the names of operations that are one."""
+BY_ROLE = {
+    OpRole.RESIDUAL: "residual",
+    OpRole.ACTIVATION: "act",
+    OpRole.ROTATION: "rotate",
+    OpRole.EXPERT_BIAS: "expert-bias",
+    OpRole.CLAMP: "clamp",
+}
+"""Kinds of operations of the other families, by what they do."""
 
 
 def kind_of(op: Op) -> str:
     """The kind of a pass over memory."""
     if op.family in KINDS:
         return op.family
-    last = op.name.rsplit(".", 1)[-1]
-    return last if last in NAMES else "other"
+    return BY_ROLE.get(op.role, "other")
 
 
 def passes(kind: str, fused: bool) -> Passes:

@@ -29,6 +29,7 @@ from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.software import Software
 from foretell.workload.graph import LayerGraph, Saved
+from foretell.workload.roles import SavedRole
 
 Array = NDArray[np.float64]
 
@@ -45,8 +46,6 @@ modules take and give back a tensor with every operation, and leave more holes: 
 for nanotron what 971 of its runs on H100 reserve."""
 CLOSE_SHARE = 0.9
 """Above this share of the chip's memory the answer is too close to call."""
-LOSS = "head.loss"
-"""The saved tensor that a fused loss makes smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class KeptBytes:
     input: Num
     """The layer's input alone."""
     scores: Num
-    """Scores of the head; elements."""
+    """Scores of the head, which a fused loss keeps in less; elements."""
     gradient: Num
     """Gradient of the largest tensor: what the backward pass of the layer holds besides."""
 
@@ -81,7 +80,7 @@ def kept_bytes(
         size = tensor.elements * width(tensor)
         whole = whole + size
         core = core + (size if tensor.core else 0.0)
-        scores = scores + (tensor.elements if tensor.name == LOSS else 0.0)
+        scores = scores + (tensor.elements if tensor.role is SavedRole.LOSS else 0.0)
         gradient = np.maximum(gradient, element_bytes * tensor.elements)
     return KeptBytes(
         whole=whole,

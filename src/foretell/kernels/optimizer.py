@@ -26,6 +26,7 @@ from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.workload.ops import Gemm, Lookup, Op
+from foretell.workload.roles import ENDS
 
 Array = NDArray[np.float64]
 
@@ -35,8 +36,6 @@ NARROW_STATE_BYTES = 1.0 + 4.0 / 256.0
 """An 8-bit state with its share of the scale: one fp32 per block of 256 (bitsandbytes since 0.44)."""
 STEPS = 5.0
 """Newton-Schulz steps of one update."""
-TABLES = ("head.", "embedding.")
-"""Matrices that Muon leaves to Adam."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +191,8 @@ class Matrices:
 def is_matrix(op: Op, optimizer: str) -> bool:
     """Whether an optimizer treats an operation's weights as matrices of their own."""
     if optimizer == "muon":
-        return isinstance(op, Gemm) and not op.tied and not op.name.startswith(TABLES)
+        # Matrices outside the layers are Adam's.
+        return isinstance(op, Gemm) and not op.tied and op.region not in ENDS
     if optimizer == "adafactor":
         return isinstance(op, Lookup) or (isinstance(op, Gemm) and not op.tied)
     return False

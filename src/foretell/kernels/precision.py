@@ -16,12 +16,13 @@ chip's units take it transposed (Blackwell, scaled by tensor).
 
 from collections.abc import Mapping
 
-from foretell.kernels.calls import KEPT_HIGH
+from foretell.kernels.calls import kept_high
 from foretell.kernels.families.base import DTYPES
 from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.software import Software
 from foretell.workload.graph import Saved
 from foretell.workload.ops import Gemm, Op
+from foretell.workload.roles import ATTENTIONS, SavedRole
 
 LOW_PRECISION: Mapping[str, str] = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
@@ -30,10 +31,8 @@ CAST_PASSES, ROW_CAST_PASSES = 4.0 / 3.0, 2.0
 16 bits are read twice, for two casts or for the largest value and the cast."""
 EITHER_WAY = ("blackwell", "blackwell-ultra", "rubin")
 """Architectures whose fp8 units read an operand in both orders."""
-NARROW_KEPT = ("region.in", "moe.in", "ffn.act", "moe.act", "moe.shared.act")
+NARROW_KEPT = (SavedRole.ENTRY, SavedRole.EXPERT_INPUT, SavedRole.ACTIVATED)
 """Saved tensors that are inputs of linear layers and of nothing else that the backward pass reads."""
-KEPT_TWICE = ("attention.out", "cross.out")
-"""Inputs of linear layers that the fused attention's backward pass reads too, in 16 bits."""
 
 
 def linear_format(plan: Plan) -> str | None:
@@ -57,7 +56,7 @@ def cast_passes(plan: Plan, software: Software) -> float:
 
 def is_narrow(op: Op) -> bool:
     """Whether a low-precision recipe runs an operation in its format."""
-    return isinstance(op, Gemm) and not op.name.startswith(KEPT_HIGH)
+    return isinstance(op, Gemm) and not kept_high(op)
 
 
 def is_linear(op: Op) -> bool:
@@ -89,6 +88,7 @@ def kept_width(tensor: Saved, plan: Plan, software: Software) -> float:
     if name is None or not software.narrow:
         return own
     narrow = DTYPES[name].activation_bytes
-    if tensor.name in KEPT_TWICE and plan.flash:
+    if plan.flash and tensor.role is SavedRole.RESULT and tensor.region in ATTENTIONS:
+        # The fused attention's backward pass reads it too, in 16 bits.
         return own + narrow
-    return narrow if tensor.name in NARROW_KEPT else own
+    return narrow if tensor.role in NARROW_KEPT else own

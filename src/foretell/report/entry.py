@@ -8,6 +8,7 @@ from foretell.catalog.files import read_table
 from foretell.catalog.models import find_model, model, show_model
 from foretell.catalog.names import exists, nearest
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import are_read, is_there
 from foretell.report.console import table
 from foretell.report.estimate import bullets
 from foretell.workload.parameters import count
@@ -39,11 +40,13 @@ def entry(name: str) -> Shown:
 
 def _path(name: str) -> Path | None:
     """The path that a text is: one that ends like one, or is there."""
+    if not are_read():
+        return None
     try:
         path = Path(name).expanduser()
-        return path if path.suffix.lower() in (".json", ".toml") or path.exists() else None
-    except (OSError, RuntimeError, ValueError):  # a text that no file can be called
+    except RuntimeError:
         return None
+    return path if path.suffix.lower() in (".json", ".toml") or is_there(path) else None
 
 
 def _holds_model(path: Path) -> bool:

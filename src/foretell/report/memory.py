@@ -53,7 +53,7 @@ def stage_table(found: MemoryAnswer) -> "Table":
     sizes = ("allocated", "reserved", "total")
     grid = table("GiB by stage", *sizes, "peak at", right=(*sizes, "peak at"))
     for stage in found.step.stages:
-        closed = of_stage(found.estimate, stage.stage)
+        closed = of_stage(found, stage)
         peak, when = stage.line.peak
         alike = f" and {stage.alike - 1} alike" if stage.alike > 1 else ""
         beyond = [closed.get(name, 0.0) for name in ("allocator", "lost")]

@@ -79,7 +79,7 @@ def _near(need: Sequence[float], found: MemoryAnswer) -> bool:
 
 
 def _total(found: MemoryAnswer, stage: StageLine) -> float:
-    return stage.closed_bytes + of_stage(found.estimate, stage.stage).get("lost", 0.0)
+    return stage.closed_bytes + of_stage(found, stage).get("lost", 0.0)
 
 
 def _panel(found: MemoryAnswer, stage: StageLine, box: Box, most: float) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _panel(found: MemoryAnswer, stage: StageLine, box: Box, most: float) -> Iter
     for at in np.linspace(0.0, step_s, 6).tolist():
         yield text(x(at), box.bottom + 18, f"{at:.3g} s", anchor="middle")
     yield text(16, box.top + 4, "GiB")
-    need, lost = _total(found, stage), of_stage(found.estimate, stage.stage).get("lost", 0.0)
+    need, lost = _total(found, stage), of_stage(found, stage).get("lost", 0.0)
     yield line((box.left, y(need)), (box.right, y(need)), INK, dash="5 4")
     words = f"{need / GIB:.1f} GiB with allocator and framework (+{lost / GIB:.1f})"
     yield text(box.right - 4, y(need) - 5, words, size=11, anchor="end")

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.formats import weight_width
-from foretell.serving.tables import ROUTED, kinds_of
+from foretell.serving.step_ops import is_routed
+from foretell.serving.tables import kinds_of
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num
 from foretell.specs.block import MixerBlock
@@ -26,6 +27,7 @@ from foretell.specs.model import Layer, Model
 from foretell.specs.system import System
 from foretell.workload.build import layer_graph
 from foretell.workload.graph import Tokens
+from foretell.workload.roles import OpRole
 
 Array = NDArray[np.float64]
 
@@ -131,9 +133,9 @@ def layer_bytes(layer: Layer, model: Model, d: Deployment, hidden: int | None = 
     graph = layer_graph(layer, hidden or model.stack.hidden, tokens)
     total = 0.0
     for whole, op in zip(graph.ops, tensor_parallel(graph, float(d.tp), 0.0).ops, strict=True):
-        if op.name in ROUTED:
+        if is_routed(op):
             total += float(whole.parameters) / d.stage * weight_width(d.experts)
-        elif op.family == "gemm" and op.name != "moe.router":
+        elif op.family == "gemm" and op.role is not OpRole.ROUTER:
             total += float(op.parameters) * weight_width(d.weights)
         else:
             total += 2.0 * float(op.parameters)

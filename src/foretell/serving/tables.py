@@ -11,7 +11,6 @@ Points are chosen where engines capture graphs and further apart above; between 
 straight.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -26,6 +25,7 @@ from foretell.network.placement import tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.records import dataclass
 from foretell.serving.kernels import Cost, Held, Kernels, nothing
+from foretell.serving.step_ops import is_alone, is_cross_keys, is_routed, joined, low_rank
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num, changed
 from foretell.specs.deployment import Deployment
@@ -37,6 +37,7 @@ from foretell.specs.system import System
 from foretell.workload.build import layer_graph, layer_kinds
 from foretell.workload.graph import Phase, Tokens
 from foretell.workload.ops import Gemm, Op, Pointwise
+from foretell.workload.roles import OpRole, Region
 
 Array = NDArray[np.float64]
 
@@ -63,21 +64,9 @@ LENGTHS = np.concatenate([[1.0, 16.0], 2.0 ** np.arange(5.0, 20.1, 0.5)])
 """New tokens of one prompt."""
 PASTS = np.concatenate([[0.0], 4.0 ** np.arange(4.0, 11.0)])
 """Tokens of one prompt that are in the cache already."""
-ALONE = ("attention", "scan")
-"""Families of operations that depend on sequences, not on tokens alone."""
-ALONE_NAMES = (
-    "attention.k_absorb", "attention.v_absorb", "attention.kv_up", "cross.kv", "indexer.top_k",
-)  # fmt: skip
-"""Further operations that do."""
-ROUTED = ("moe.permute", "moe.up", "moe.act", "moe.down", "moe.unpermute", "moe.top_k")
-"""Operations that the fused kernels of the experts stand for."""
 EXPERT_SKEW = 1.01
 """Exponent of the power law by which a router likes its experts. With it, rows drawn by chance and tables of
 kernels alone meet decode steps of gpt-oss-120b and DeepSeek-R1 under three engines, at 4 to 256 in flight."""
-SHARED = "moe.shared"
-"""How the operations of shared experts begin."""
-JOINED = ("attention.q_down", "attention.kv_down")
-"""Products that engines run as one."""
 BESIDE_S = 20e-6
 """What of a layer's shared experts hides: they run beside the routed ones, on a stream of their own or as one
 expert more, and three small kernels take about this."""
@@ -218,19 +207,6 @@ def kinds_of(stack: Stack) -> list[tuple[Layer, float]]:
     return [(layer, float(order.count(i))) for i, layer in enumerate(layers)]
 
 
-def low_rank(ops: Sequence[Op]) -> bool:
-    """Whether queries go through a low rank too."""
-    return any(op.name == JOINED[0] for op in ops)
-
-
-def joined(op: Op, ops: Sequence[Op]) -> Op:
-    """The two products into low ranks as one, as engines store their weights."""
-    other = [one for one in ops if one.name == JOINED[1]]
-    if not other or not isinstance(op, Gemm) or not isinstance(other[0], Gemm):
-        return op
-    return changed(op, n=op.n + other[0].n)
-
-
 def reduces_of(stack: Stack) -> float:
     """Times that a step leaves a region that tensor parallelism cuts."""
     one = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="decode")
@@ -253,20 +229,21 @@ def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> t
     for layer, many in kinds_of(stack):
         graph = layer_graph(layer, stack.hidden, tokens)
         for op in tensor_parallel(graph, tp, 0.0).ops:
-            if op.family in ALONE or op.name in (*ALONE_NAMES, *ROUTED):
+            if is_alone(op) or is_routed(op) or op.region is Region.SHARED_EXPERTS:
                 continue
-            if op.name.startswith(SHARED) or (op.name == JOINED[1] and low_rank(graph.ops)):
+            if op.role is OpRole.LATENT_DOWN and low_rank(graph.ops):
                 continue
-            if op.name == JOINED[0]:
+            if op.role is OpRole.QUERY_DOWN:
                 op = joined(op, graph.ops)
-            if op.name == "norm" and isinstance(op, Pointwise) and layer.norms:
+            if op.role is OpRole.ENTRY_NORM and isinstance(op, Pointwise) and layer.norms:
                 op, times = changed(op, elements=op.elements / layer.norms), many * layer.norms
             else:
                 times = many
             ops.append(op)
             counts.append(times)
         for edge in graph.edges:
-            if edge.leave and not (edge.name == "moe" and kernels.deployment.stage > tp):
+            experts = edge.region is Region.EXPERTS
+            if edge.leave and not (experts and kernels.deployment.stage > tp):
                 size = 2.0 * np.asarray(edge.elements)[None, :]
                 exchange = exchange + many * collective_s("all-reduce", size, links.tensor)[0]
     cost = kernels.held(kernels.cost(ops, counts, len(TOKENS)), exchange)
@@ -320,7 +297,7 @@ def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> Cost:
     rows = np.maximum(TOKENS / (d.dp * d.cp), 1.0)
     tokens = Tokens(batch=rows, q_len=1.0, kv_len=1.0, phase="decode")
     graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
-    ops = [op for op in graph.ops if op.name.startswith(SHARED)]
+    ops = [op for op in graph.ops if op.region is Region.SHARED_EXPERTS]
     return kernels.cost(ops, [1.0] * len(ops), len(TOKENS))
 
 
@@ -346,10 +323,10 @@ def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Held:
         if not kernels.profile.window_used:
             layer = without_window(layer)
         graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
-        mine = [op for op in graph.ops if op.family in ALONE or op.name in ALONE_NAMES]
+        mine = [op for op in graph.ops if is_alone(op)]
         if phase == "decode":
             # The encoder's keys and values lie in the cache already.
-            mine = [op for op in mine if op.name != "cross.kv"]
+            mine = [op for op in mine if not is_cross_keys(op)]
         ops += mine
         counts += [many] * len(mine)
     width = np.size(tokens.batch)
@@ -371,13 +348,19 @@ def head_costs(model: Model, kernels: Kernels, links: Links) -> Held:
     tp, rows = float(kernels.deployment.tp), TOKENS
     width = float(model.embedding.width or model.stack.hidden)
     outputs = float(model.head.outputs)
+    region, elements = Region.HEAD, rows * model.stack.hidden
     ops: list[Op] = [
-        Pointwise(name="head.norm", elements=rows * model.stack.hidden, flop=5.0, family="norm")
+        Pointwise(name="head.norm", elements=elements, flop=5.0, family="norm", region=region)
     ]
     if outputs:
-        ops.append(Gemm(name="head.scores", m=rows, n=outputs / tp, k=width, split="none"))
+        role, part = OpRole.SCORES, outputs / tp
+        ops.append(Gemm(name="head.scores", m=rows, n=part, k=width, role=role, region=region))
         moved = SAMPLING_PASSES * rows * outputs * 2.0
-        ops.append(Pointwise(name="head.sample", elements=moved, reads=0.5, writes=0.5, flop=1.0))
+        ops.append(
+            Pointwise(
+                name="head.sample", elements=moved, reads=0.5, writes=0.5, flop=1.0, region=region
+            )
+        )
     cost = kernels.held(kernels.cost(ops, [1.0] * len(ops), len(rows)))
     seconds = cost.seconds + (SAMPLING_S if outputs else 0.0)
     if outputs:

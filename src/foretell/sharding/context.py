@@ -23,12 +23,8 @@ from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.specs.plan import ContextMode
 from foretell.workload.graph import LayerGraph, Saved
-from foretell.workload.ops import ONCE, AttentionCore, Gemm, Lookup, Op, Pointwise, Scan
-
-LATENT_UP, LATENT_DOWN = "attention.kv_up", "attention.kv_down"
-"""Projections of a latent: into every head's keys and values, and of the hidden state into it."""
-EXPANDED = "attention.expanded"
-"""What is kept of the latent's expansion."""
+from foretell.workload.ops import AttentionCore, Gemm, Lookup, Op, Pointwise, Scan
+from foretell.workload.roles import OpRole, SavedRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +46,28 @@ def context_parallel(graph: LayerGraph, cp: Num, mode: ContextMode) -> LayerGrap
     gathers = mode == "allgather"
     ops: list[Op] = []
     for op in graph.ops:
-        whole = gathers and op.name == LATENT_UP
+        whole = gathers and op.role is OpRole.LATENT_UP
         ops.append(op if whole else _cut(op, cp, mode))
         if mode == "ring" and isinstance(op, AttentionCore):
             ops.append(_merge(op, cp))
     return changed(
         graph,
         ops=tuple(ops),
-        saved=tuple(s if gathers and s.name == EXPANDED else _share(s, cp) for s in graph.saved),
+        saved=tuple(_share(tensor, cp, gathers=gathers) for tensor in graph.saved),
         edges=tuple(changed(edge, elements=edge.elements / cp) for edge in graph.edges),
         input_elements=graph.input_elements / cp,
     )
 
 
-def _share(saved: Saved, cp: Num) -> Saved:
-    return saved if saved.name.endswith(ONCE) else changed(saved, elements=saved.elements / cp)
+def _share(saved: Saved, cp: Num, *, gathers: bool) -> Saved:
+    """One rank's part of a kept tensor; whole is what was built of weights, or of a gathered latent."""
+    whole = saved.role is SavedRole.BUILT or (gathers and saved.role is SavedRole.EXPANDED)
+    return saved if whole else changed(saved, elements=saved.elements / cp)
 
 
 def _cut(op: Op, cp: Num, mode: ContextMode) -> Op:
     """One rank's part of an operation: its tokens, or of attention its pairs."""
-    if op.name.endswith(ONCE):
+    if op.role is OpRole.BUILD:
         return op
     match op:
         case Gemm():
@@ -99,13 +97,14 @@ def _merge(op: AttentionCore, cp: Num) -> Pointwise:
     """Results of every block but the first are added to those before, and gradients of the queries."""
     results = op.batch * op.heads * op.q_len * op.v_dim / cp
     return Pointwise(
-        name=op.name.replace("core", "merge"),
+        name=f"{op.name.removesuffix('.core')}.merge",
         elements=results * (cp - 1.0),
         reads=2.0,
         flop=3.0,
         back_moves=3.0,
         back_flop=1.0,
         split="width" if op.split == "heads" else "none",
+        region=op.region,
     )
 
 
@@ -117,9 +116,9 @@ def context_traffic(local: LayerGraph, mode: ContextMode) -> ContextTraffic:
     states: Num = 0.0
     latent: Num = 0.0
     for op in local.ops:
-        if isinstance(op, Gemm) and op.name == LATENT_DOWN:
+        if isinstance(op, Gemm) and op.role is OpRole.LATENT_DOWN:
             latent = op.n
-        if isinstance(op, Gemm) and op.name == LATENT_UP and mode == "allgather":
+        if isinstance(op, Gemm) and op.role is OpRole.LATENT_UP and mode == "allgather":
             # The latents of all tokens, in the place of the core's keys and values.
             keys = keys + op.m * latent
         if isinstance(op, AttentionCore):

@@ -19,7 +19,7 @@ Nothing is dropped: the busiest rank has `imbalance` times the mean. With a capa
 times the mean, filled up with nothing or dropped beyond.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -28,23 +28,10 @@ from foretell.specs._base import Num, changed
 from foretell.specs.plan import Plan
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op, Pointwise
+from foretell.workload.roles import OpRole, Region, SavedRole
 
-PRODUCTS = ("moe.up", "moe.down")
+PRODUCTS = (OpRole.UP, OpRole.DOWN)
 """Grouped products of the routed experts."""
-INSIDE = "moe.act"
-"""Their activation; also what is kept of it."""
-CLAMP = "moe.clamp"
-"""What is clamped before it."""
-SORTS = ("moe.permute", "moe.unpermute")
-"""Tokens to the order of their experts, and back."""
-ROWS = "moe.expert-bias"
-"""Work on the rows of the experts' results."""
-CHOICE = "moe.top_k"
-"""The choice of a token's experts."""
-LATENTS = ("moe.latent_down", "moe.latent_norm", "moe.latent_up")
-"""Maps in front of the routed experts and behind them."""
-REGION, SHARED = "moe", "moe.shared.up"
-"""The edges of the region, and the operation that tells shared experts inside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,19 +83,21 @@ def expert_parallel(graph: LayerGraph, spread: Spread) -> LayerGraph:
     """The layer with its routed experts on one rank; tensor parallelism leaves these alone afterwards."""
     return changed(
         graph,
-        ops=tuple(_CUTS[op.name](op, spread) if op.name in _CUTS else op for op in graph.ops),
+        ops=tuple(_cut(op, spread) if op.region is Region.EXPERTS else op for op in graph.ops),
         saved=tuple(_saved(tensor, spread) for tensor in graph.saved),
     )
 
 
 def routed_parameters(op: Op) -> Num:
     """Weights of a routed expert's product; 0 for every other operation."""
-    return op.parameters if op.name in PRODUCTS else 0.0
+    routed = op.region is Region.EXPERTS and op.role in PRODUCTS
+    return op.parameters if routed else 0.0
 
 
 def expert_traffic(graph: LayerGraph, spread: Spread) -> ExpertTraffic:
     """Dispatches of a part, before it is cut."""
-    sent = [op.elements for op in graph.ops if op.name == SORTS[0] and isinstance(op, Pointwise)]
+    sorts = [op for op in graph.ops if op.role is OpRole.PERMUTE]
+    sent = [op.elements for op in sorts if isinstance(op, Pointwise)]
     total = sum(sent, start=0.0) * spread.busiest / spread.tp
     return ExpertTraffic(
         layers=float(len(sent)), elements=total / max(len(sent), 1), copies=_copies(graph)
@@ -117,8 +106,9 @@ def expert_traffic(graph: LayerGraph, spread: Spread) -> ExpertTraffic:
 
 def _copies(graph: LayerGraph) -> Num:
     """Experts of a token: rows of the products over tokens that choose; 1 where there are none."""
-    ups = [op for op in graph.ops if isinstance(op, Gemm) and op.name == PRODUCTS[0]]
-    choices = [op for op in graph.ops if isinstance(op, Pointwise) and op.name == CHOICE]
+    routed = [op for op in graph.ops if op.region is Region.EXPERTS]
+    ups = [op for op in routed if isinstance(op, Gemm) and op.role is OpRole.UP]
+    choices = [op for op in routed if isinstance(op, Pointwise) and op.role is OpRole.CHOICE]
     if not ups or not choices:
         return 1.0
     return ups[0].m * ups[0].groups * ups[0].groups / choices[0].elements
@@ -131,9 +121,21 @@ def distinct_share(places: Num, copies: Num) -> Num:
 
 def without_region(graph: LayerGraph) -> LayerGraph:
     """The part as spread experts leave it: tokens are gathered over tp for shared experts alone."""
-    if any(op.name == SHARED for op in graph.ops):
+    if has_shared(graph.ops):
         return graph
-    return changed(graph, edges=tuple(edge for edge in graph.edges if edge.name != REGION))
+    edges = tuple(edge for edge in graph.edges if edge.region is not Region.EXPERTS)
+    return changed(graph, edges=edges)
+
+
+def has_shared(ops: Sequence[Op]) -> bool:
+    """Whether there are shared experts, for which the region of the experts stays."""
+    return any(op.region is Region.SHARED_EXPERTS for op in ops)
+
+
+def _cut(op: Op, s: Spread) -> Op:
+    """One rank's part of an operation of the routed experts; router and choice stay as they are."""
+    cut = _CUTS.get(op.role)
+    return op if cut is None else cut(op, s)
 
 
 def _product(op: Op, s: Spread) -> Op:
@@ -173,24 +175,27 @@ def _latent(op: Op, s: Spread) -> Op:
     return changed(op, elements=op.elements / parts)
 
 
-_CUTS: dict[str, Callable[[Op, Spread], Op]] = {
+_CUTS: dict[OpRole, Callable[[Op, Spread], Op]] = {
     **dict.fromkeys(PRODUCTS, _product),
-    **dict.fromkeys(SORTS, _sort),
-    **dict.fromkeys(LATENTS, _latent),
-    INSIDE: _activation,
-    CLAMP: _activation,
-    ROWS: _rows,
+    OpRole.PERMUTE: _sort,
+    OpRole.UNPERMUTE: _sort,
+    OpRole.EXPERT_LATENT: _latent,
+    OpRole.ACTIVATION: _activation,
+    OpRole.CLAMP: _activation,
+    OpRole.EXPERT_BIAS: _rows,
 }
 
 
 def _saved(tensor: Saved, s: Spread) -> Saved:
     """Rows of the experts' inputs and results; both sides of their activation; the latent."""
-    match tensor.name:
-        case "moe.in" | "moe.out":
+    if tensor.region is not Region.EXPERTS:
+        return tensor
+    match tensor.role:
+        case SavedRole.EXPERT_INPUT | SavedRole.RESULT:
             share = s.pick(s.busiest * s.etp / s.tp, s.even)
-        case "moe.up" | "moe.act" | "moe.gate":
+        case SavedRole.UP | SavedRole.ACTIVATED | SavedRole.GATE:
             share = s.pick(s.busiest, s.even) / s.tp
-        case "moe.latent":
+        case SavedRole.LATENT:
             share = 1.0 / s.pick(s.tp, 1.0)
         case _:
             return tensor

@@ -16,21 +16,30 @@ from foretell.specs._base import changed
 from foretell.specs.plan import Adapters
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
+from foretell.workload.roles import ATTENTIONS, ENDS, TOKEN_MIXERS, OpRole, Region, SavedRole
 
-DOWN, UP = ".lora_a", ".lora_b"
-"""Ends of the names of an adapter's two products."""
-WITHOUT = ("head.", "embedding.", "moe.router", "moe.shared_gate", "indexer.")
-"""Linear maps that get no adapter."""
-MIXERS = ("attention.", "cross.", "mamba.", "delta.", "replacement")
-"""First words of the linear maps of token mixers."""
-QUERIES = tuple(
-    f"{mixer}.{name}"
-    for mixer in ("attention", "cross")
-    for name in ("qkv", "q", "kv", "q_down", "q_up", "kv_down", "kv_up")
+WITHOUT = (*ENDS, Region.INDEXER)
+"""Regions whose linear maps get no adapter."""
+ROUTING = (OpRole.ROUTER, OpRole.SHARED_GATE)
+"""Linear maps that get none."""
+QUERIES = (
+    OpRole.QKV,
+    OpRole.QUERY,
+    OpRole.KEY_VALUE,
+    OpRole.QUERY_DOWN,
+    OpRole.QUERY_UP,
+    OpRole.LATENT_DOWN,
+    OpRole.LATENT_UP,
 )
 """Projections to queries, keys and values."""
-INPUTS = {"ffn.down": ("ffn.act", 1.0), "moe.up": ("moe.in", 1.0), "moe.down": ("moe.act", 1.0)}
-"""Linear map -> the saved tensor that is its input, and its share of it."""
+INPUTS = {
+    (OpRole.DOWN, Region.FEED_FORWARD): (SavedRole.ACTIVATED, Region.FEED_FORWARD),
+    (OpRole.UP, Region.EXPERTS): (SavedRole.EXPERT_INPUT, Region.EXPERTS),
+    (OpRole.DOWN, Region.EXPERTS): (SavedRole.ACTIVATED, Region.EXPERTS),
+}
+"""Linear map -> the saved tensor that is its input."""
+ENTERED = {(OpRole.UP, Region.FEED_FORWARD), (OpRole.UP, Region.EXPERTS)}
+"""Linear maps that read the entry of the feed-forward part."""
 
 
 def with_adapters(graph: LayerGraph, rank: int, where: Adapters = "all") -> LayerGraph:
@@ -44,34 +53,35 @@ def with_adapters(graph: LayerGraph, rank: int, where: Adapters = "all") -> Laye
         if has_adapter(op, where):
             assert isinstance(op, Gemm)
             ops += adapter(op, float(rank))
-            saved.append(
-                Saved(name=f"{op.name}.lora", elements=op.groups * op.m * rank, split="none")
-            )
+            elements = op.groups * op.m * rank
+            name = f"{op.name}.lora"
+            saved.append(Saved(name=name, elements=elements, split="none", region=op.region))
     return changed(graph, ops=tuple(ops), saved=tuple(saved))
 
 
 def _without_inputs(graph: LayerGraph, where: Adapters) -> list[Saved]:
     """What is kept, less the inputs of matrices that are frozen and have no adapter."""
-    frozen = [op.name for op in graph.ops if isinstance(op, Gemm) and not has_adapter(op, where)]
-    spared = {saved: share for name, (saved, share) in INPUTS.items() if name in frozen}
+    products = (op for op in graph.ops if isinstance(op, Gemm) and not has_adapter(op, where))
+    frozen = {(op.role, op.region) for op in products}
+    spared = {INPUTS[product] for product in frozen & INPUTS.keys()}
+    found = []
     for tensor in graph.saved:
+        share = 1.0 if (tensor.role, tensor.region) in spared else 0.0
         # The entry of the feed-forward part, where it has one of its own beside the mixer's.
-        if tensor.name == "region.in" and {"ffn.up", "moe.up"} & set(frozen):
+        if tensor.role is SavedRole.ENTRY and ENTERED & frozen:
             halves = np.asarray(tensor.elements) >= 2.0 * np.asarray(graph.input_elements)
-            spared["region.in"] = 0.5 if halves.all() else 0.0
-    return [
-        changed(t, elements=t.elements * (1.0 - spared[t.name])) if t.name in spared else t
-        for t in graph.saved
-    ]
+            share = 0.5 if halves.all() else 0.0
+        found.append(changed(tensor, elements=tensor.elements * (1.0 - share)) if share else tensor)
+    return found
 
 
 def has_adapter(op: Op, where: Adapters = "all") -> bool:
     """Linear maps of the layers, or of their mixers."""
-    if not isinstance(op, Gemm) or op.tied or op.name.startswith(WITHOUT):
+    if not isinstance(op, Gemm) or op.tied or op.region in WITHOUT or op.role in ROUTING:
         return False
     if where == "qkv":
-        return op.name in QUERIES
-    return where == "all" or op.name.startswith(MIXERS)
+        return op.role in QUERIES and op.region in ATTENTIONS
+    return where == "all" or op.region in TOKEN_MIXERS
 
 
 def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
@@ -85,10 +95,10 @@ def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
         "tokens": ("tokens", "tokens"),
     }
     inputs, outputs = outside.get(op.split, ("none", "none"))
-    first = changed(op, name=op.name + DOWN, n=rank, bias=False, split=down, n_kv=0.0, n_kv_min=0.0)
+    one = changed(op, bias=False, role=OpRole.ADAPTER, gated=False)
     return (
-        first,
-        changed(op, name=op.name + UP, k=rank, bias=False, split=up),
+        changed(one, name=f"{op.name}.lora_a", n=rank, split=down, n_kv=0.0, n_kv_min=0.0),
+        changed(one, name=f"{op.name}.lora_b", k=rank, split=up),
         Pointwise(
             name=f"{op.name}.lora.residual",
             elements=op.groups * op.m * op.n,
@@ -96,6 +106,8 @@ def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
             back_moves=0.0,
             back_flop=0.0,
             split=outputs,
+            role=OpRole.RESIDUAL,
+            region=op.region,
         ),
         Pointwise(
             name=f"{op.name}.lora_back.residual",
@@ -106,13 +118,15 @@ def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
             back_moves=3.0,
             back_flop=1.0,
             split=inputs,
+            role=OpRole.RESIDUAL,
+            region=op.region,
         ),
     )
 
 
 def is_trained(op: Op, rank: int) -> bool:
     """Whether an operation's weights are trained: the adapters', or all where there are none."""
-    return rank == 0 or op.name.endswith((DOWN, UP))
+    return rank == 0 or op.role is OpRole.ADAPTER
 
 
 def backward_products(op: Op, rank: int) -> int:

@@ -30,17 +30,20 @@ from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op
+from foretell.workload.roles import ALL_EXPERTS, TOKEN_MIXERS, OpRole, Region, SavedRole
 
 Array = NDArray[np.float64]
 
-MIXERS = ("attention", "cross", "mamba", "delta", "indexer", "replacement")
-"""First words of the names of token mixers."""
-CORES = ("attention", "scan")
-"""Families that are a mixer's core."""
-LAST = ("ffn.down", "moe.down", "moe.unpermute")
-"""What ends a layer: nothing behind it within the layer is computed again."""
-UP, EXPANDED = "attention.kv_up", "attention.expanded"
-"""The projection that expands a latent to keys and values, and what it leaves."""
+MODULES = {
+    **dict.fromkeys((*TOKEN_MIXERS, Region.INDEXER), "attention"),
+    Region.FEED_FORWARD: "mlp",
+    **dict.fromkeys(ALL_EXPERTS, "moe"),
+}
+"""Region -> the module that computes all of it again; regions of no module are left out."""
+KEPT = (SavedRole.QUERY, SavedRole.RESULT, SavedRole.STATISTIC)
+"""What is kept whole where every second product is."""
+HALVED = (SavedRole.KEY_VALUE, SavedRole.UP, SavedRole.NORM_INPUT)
+"""What is kept by halves: results of products, and of two entries the one within the layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +83,7 @@ def again(
     ops = tuple(
         max((runs(op, module, flash=flash) for module in modules), default=0.0) for op in graph.ops
     )
-    edges = tuple(edge for edge in graph.edges if _region(edge.name) in modules)
+    edges = tuple(edge for edge in graph.edges if MODULES.get(edge.region) in modules)
     return Again(ops=ops, kept_bytes=kept, dropped_bytes=dropped, graph=changed(graph, edges=edges))
 
 
@@ -91,28 +94,29 @@ def runs(op: Op, module: str, *, flash: bool) -> float:
     """
     match module:
         case "core":
-            return float(op.family in CORES and not flash)
+            return float(op.role is OpRole.CORE and not flash)
         case "up":
-            return float(op.name == UP)
+            return float(op.role is OpRole.LATENT_UP)
         case "act":
-            return float(op.name.endswith((".act", ".clamp")))
+            return float(op.role in (OpRole.ACTIVATION, OpRole.CLAMP))
         case "norm":
-            return float(op.name == "norm")
+            return float(op.role is OpRole.ENTRY_NORM)
         case "products":
             return 0.0 if op.family == "attention" and flash else _second_runs(op)
-    return float(_region(op.name) == module)
+    return float(MODULES.get(op.region) == module)
 
 
 def _second_runs(op: Op) -> float:
     """Share of an operation that runs again where every second product is kept."""
-    if op.name in LAST:
-        return 0.0
+    last = op.role is OpRole.DOWN and op.region is not Region.SHARED_EXPERTS
+    if last or op.role is OpRole.UNPERMUTE:
+        return 0.0  # it ends the layer: nothing behind it within the layer is computed again
     if not isinstance(op, Gemm):
         return 1.0
-    if op.name.endswith(".qkv"):
+    if op.role is OpRole.QKV:
         # Of queries, keys and values the second, half of what is not the queries.
         return float(np.max(0.5 * np.asarray(op.n_kv) / np.asarray(op.n)))
-    return 1.0 if op.name.endswith(".o") else 0.5
+    return 1.0 if op.role is OpRole.OUTPUT else 0.5
 
 
 def dropped_share(tensor: Saved, modules: Sequence[str]) -> float:
@@ -126,30 +130,22 @@ def drops(tensor: Saved, module: str) -> float:
         case "core":
             return float(tensor.core)
         case "up":
-            return float(tensor.name == EXPANDED)
+            return float(tensor.role is SavedRole.EXPANDED)
         case "act":
-            return float(tensor.name.endswith((".act", ".gate")))
+            return float(tensor.role in (SavedRole.ACTIVATED, SavedRole.GATE))
         case "norm":
-            return float(tensor.name == "region.in")
+            return float(tensor.role is SavedRole.ENTRY)
         case "products":
-            return _second_drops(tensor.name)
-    return float(_region(tensor.name) == module)
+            return _second_drops(tensor.role)
+    return float(MODULES.get(tensor.region) == module)
 
 
-def _second_drops(name: str) -> float:
-    """Share of a saved tensor that is dropped where every second product is kept: results of products by
-    halves, of two entries the one within the layer, what is element-wise whole."""
-    if name.endswith((".q", ".out", ".lse")):
+def _second_drops(role: SavedRole) -> float:
+    """Share of a saved tensor that is dropped where every second product is kept; what is element-wise
+    whole."""
+    if role in KEPT:
         return 0.0
-    return 0.5 if name.endswith((".kv", ".up", "norm.in")) else 1.0
-
-
-def _region(name: str) -> str:
-    """The module whose region a name stands in: attention, mlp, moe; empty outside."""
-    first = name.partition(".")[0]
-    if first in MIXERS:
-        return "attention"
-    return {"ffn": "mlp", "moe": "moe"}.get(first, "")
+    return 0.5 if role in HALVED else 1.0
 
 
 def waits_again(graph: LayerGraph, modules: Sequence[str], exchange: str) -> float:
@@ -162,7 +158,7 @@ def waits_again(graph: LayerGraph, modules: Sequence[str], exchange: str) -> flo
         # Results of scatters and all-to-alls are kept; what is gathered is gathered again.
         return 0.5 * (exchange == "tensor_parallel")
     if exchange == "tensor_parallel":
-        again_too = [edge for edge in graph.edges if _region(edge.name) in modules]
+        again_too = [edge for edge in graph.edges if MODULES.get(edge.region) in modules]
         return len(again_too) / max(len(graph.edges), 1)
     return float({"context_parallel": "attention", "expert_parallel": "moe"}[exchange] in modules)
 

@@ -27,12 +27,28 @@ GATHERED = "gathered weights"
 """Category of weights that an update gathers."""
 
 
+class Tensor(NamedTuple):
+    """What is taken and given back at once: a tensor that a layer keeps, or all of a category."""
+
+    category: str
+    """What it counts as over the step."""
+    name: str = ""
+    """What people call a kept tensor."""
+    place: int = -1
+    """Its place among those that its layer keeps; -1: it is no kept tensor."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a layer keeps it from the forward to the backward pass."""
+        return self.place >= 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerTensors:
     """One layer's tensors of one micro-batch."""
 
-    kept: Mapping[str, float]
-    """Name -> bytes kept from the forward to the backward pass."""
+    kept: Mapping[Tensor, float]
+    """Tensor -> bytes kept from the forward to the backward pass."""
     passing_bytes: float
     """What its backward pass takes besides: computed again, and a gradient."""
     made_bytes: float = 0.0
@@ -62,8 +78,8 @@ class Change(NamedTuple):
 
     part: float
     """Share of the task's time that has gone by."""
-    name: str
-    """The tensor's name, or a category."""
+    tensor: Tensor
+    """Which."""
     of: tuple[int, int, int]
     """Chunk, micro-batch and layer that it belongs to."""
     change_bytes: float
@@ -78,12 +94,12 @@ class Changes:
     """When."""
     turn: NDArray[np.intp]
     """Number of the task."""
-    name: NDArray[np.intp]
-    """Which of `names`."""
+    tensor: NDArray[np.intp]
+    """Which of `tensors`."""
     change_bytes: Array
     """Bytes."""
-    names: tuple[str, ...]
-    """Names of tensors, and categories."""
+    tensors: tuple[Tensor, ...]
+    """What is taken; kept tensors of one name and category, in whatever layer, are one (at place 0)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +132,7 @@ class MemoryLine:
 
 def changes(step: Timeline, rank: int, tensors: RankTensors) -> Changes:
     """Every tensor that is taken or given back on a rank, in order."""
-    names: dict[str, int] = {}
+    kinds: dict[Tensor, int] = {}
     known: dict[Task, tuple[Array, NDArray[np.intp], Array]] = {}
     parts = []
     for task in step.tasks[rank]:
@@ -124,7 +140,10 @@ def changes(step: Timeline, rank: int, tensors: RankTensors) -> Changes:
         alike = task._replace(micro_batch=0, other_micro_batch=0)
         if alike not in known:
             found = task_changes(alike, tensors)
-            numbers = [names.setdefault(change.name, len(names)) for change in found]
+            numbers = [
+                kinds.setdefault(c.tensor._replace(place=min(c.tensor.place, 0)), len(kinds))
+                for c in found
+            ]
             known[alike] = (
                 np.array([change.part for change in found]),
                 np.array(numbers, np.intp),
@@ -133,13 +152,13 @@ def changes(step: Timeline, rank: int, tensors: RankTensors) -> Changes:
         parts.append(known[alike])
     starts, lengths = step.start_s[rank], step.end_s[rank] - step.start_s[rank]
     turn = np.repeat(np.arange(len(parts)), [len(part) for part, _, _ in parts])
-    part, name, change_bytes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    part, tensor, change_bytes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Changes(
         at_s=starts[turn] + part * lengths[turn],
         turn=turn,
-        name=name,
+        tensor=tensor,
         change_bytes=change_bytes,
-        names=tuple(names),
+        tensors=tuple(kinds),
     )
 
 
@@ -156,11 +175,11 @@ def _forward(task: Task, tensors: RankTensors) -> Iterator[Change]:
     units = max(len(layers) + (head > 0.0), 1)
     for i, layer in enumerate(layers):
         of = (task.chunk, task.micro_batch, i)
-        for name, size in layer.kept.items():
-            yield Change(i / units, name, of, size)
+        for tensor, size in layer.kept.items():
+            yield Change(i / units, tensor, of, size)
     if head:
         of = (task.chunk, task.micro_batch, len(layers))
-        yield Change(len(layers) / units, SCORES, of, head)
+        yield Change(len(layers) / units, Tensor(SCORES), of, head)
 
 
 def _backward(task: Task, tensors: RankTensors) -> Iterator[Change]:
@@ -174,68 +193,69 @@ def _backward(task: Task, tensors: RankTensors) -> Iterator[Change]:
     if head:
         done += 1
         if task.does != "W":
-            yield Change(done / units, SCORES, (chunk, many, len(layers)), -head)
+            yield Change(done / units, Tensor(SCORES), (chunk, many, len(layers)), -head)
             if tensors.made_bytes[0]:
                 of = (chunk, many, len(layers))
-                yield Change(done / units, GRADIENTS, of, tensors.made_bytes[0])
+                yield Change(done / units, Tensor(GRADIENTS), of, tensors.made_bytes[0])
     for i in reversed(range(len(layers))):
         of, passing = (chunk, many, i), layers[i].passing_bytes
         if task.does != "W" and passing:
-            yield Change(done / units, BACKWARD, of, passing)
+            yield Change(done / units, Tensor(BACKWARD), of, passing)
         if layers[i].made_bytes:
-            yield Change(done / units, GRADIENTS, of, layers[i].made_bytes)
+            yield Change(done / units, Tensor(GRADIENTS), of, layers[i].made_bytes)
         done += 1
         if task.does != "W" and passing:
-            yield Change(done / units, BACKWARD, of, -passing)
-        for name, size in layers[i].kept.items():
-            yield Change(done / units, name, of, -share * size)
+            yield Change(done / units, Tensor(BACKWARD), of, -passing)
+        for tensor, size in layers[i].kept.items():
+            yield Change(done / units, tensor, of, -share * size)
     if tensors.made_bytes[1] and chunk == 0:
-        yield Change(1.0, GRADIENTS, (chunk, many, -1), tensors.made_bytes[1])
+        yield Change(1.0, Tensor(GRADIENTS), (chunk, many, -1), tensors.made_bytes[1])
 
 
 def with_update(found: Changes, tensors: RankTensors, start_s: float, end_s: float) -> Changes:
     """The same and the update: what it gathers, given up before the next passes, and gradients that the
     backward pass made, given back after it."""
-    numbers = dict(zip(found.names, range(len(found.names)), strict=True))
-    made = found.change_bytes[found.name == numbers.get(GRADIENTS, -1)].sum()
+    numbers = dict(zip(found.tensors, range(len(found.tensors)), strict=True))
+    made = found.change_bytes[found.tensor == numbers.get(Tensor(GRADIENTS), -1)].sum()
     gathered, last = tensors.updated_bytes, (int(found.turn[-1]) if len(found.turn) else 0) + 1
     more = [(start_s, last, GATHERED, gathered), (end_s, last + 1, GATHERED, -gathered)]
     more.append((end_s, last + 1, GRADIENTS, -float(made)))
     kept = [one for one in more if one[3] != 0.0]
-    for _, _, name, _ in kept:
-        numbers.setdefault(name, len(numbers))
+    for _, _, category, _ in kept:
+        numbers.setdefault(Tensor(category), len(numbers))
     return Changes(
         at_s=np.append(found.at_s, [one[0] for one in kept]),
         turn=np.append(found.turn, np.array([one[1] for one in kept], np.intp)),
-        name=np.append(found.name, np.array([numbers[one[2]] for one in kept], np.intp)),
+        tensor=np.append(
+            found.tensor, np.array([numbers[Tensor(one[2])] for one in kept], np.intp)
+        ),
         change_bytes=np.append(found.change_bytes, [one[3] for one in kept]),
-        names=tuple(numbers),
+        tensors=tuple(numbers),
     )
 
 
-def memory_line(
-    found: Changes, tensors: RankTensors, groups: Mapping[str, str], end_s: float
-) -> MemoryLine:
-    """Bytes by category over the step; `groups` names the category of a kept tensor.
+def memory_line(found: Changes, tensors: RankTensors, end_s: float) -> MemoryLine:
+    """Bytes by category over the step.
 
     Changes of one task at one moment count together, gifts before takings, so that a layer's end and the
     next one's beginning do not overlap; what one task leaves is there when the next begins.
     """
-    names = list(
-        dict.fromkeys([*tensors.always, *groups.values(), BACKWARD, SCORES, GRADIENTS, GATHERED])
+    kept_as = dict.fromkeys(
+        tensor.category for chunk in tensors.chunks for layer in chunk for tensor in layer.kept
     )
+    names = list(dict.fromkeys([*tensors.always, *kept_as, BACKWARD, SCORES, GRADIENTS, GATHERED]))
     row = {name: i for i, name in enumerate(names)}
     # Parts of a task's time may end a rounding beyond the task.
     moments = np.maximum.accumulate(np.concatenate([[0.0], found.at_s, [end_s]]))
     table = np.zeros((len(names), len(moments)))
     for name, size in tensors.always.items():
         table[row[name], 0] += size
-    category = np.array([row[groups.get(name, name)] for name in found.names], np.intp)
-    table[category[found.name], np.arange(1, len(moments) - 1)] = found.change_bytes
+    category = np.array([row[tensor.category] for tensor in found.tensors], np.intp)
+    table[category[found.tensor], np.arange(1, len(moments) - 1)] = found.change_bytes
     turns = np.concatenate([[-1], found.turn, [len(found.turn) + 1]])
     last = np.append((np.diff(moments) > 0.0) | (np.diff(turns) > 0), True)
     held = np.cumsum(table, axis=1)[:, last]
-    kept_rows = [row[name] for name in dict.fromkeys(groups.values())]
+    kept_rows = [row[name] for name in kept_as]
     kept = held[kept_rows].sum(axis=0)
     fits = np.minimum(1.0, tensors.most_kept_bytes / np.maximum(kept, 1e-9))
     held[kept_rows] *= fits

@@ -51,27 +51,26 @@ class MemoryAnswer(Told):
             "intervals": self.intervals,
             "fit_probability": told.fit_probability,
             "fullest_stage": step.fullest.stage,
-            "stages": [_stage(stage, told) for stage in step.stages],
+            "stages": [_stage(stage, self) for stage in step.stages],
             "assumptions": list(told.assumptions),
         }
 
 
-def of_stage(told: Estimate, stage: int) -> Mapping[str, float]:
+def of_stage(found: MemoryAnswer, stage: StageLine) -> Mapping[str, float]:
     """Leaves of the closed form of one stage, by name, with those of `lost`."""
-    for leaf in told.memory_by_stage:
-        # Stages are named by their first: "stage 3 and 4 alike".
-        if leaf.name.split()[1] == str(stage):
-            return {leaf.name: leaf.value for leaf in _flat(leaf)}
-    return {}
+    # The estimate has the same distinct stages in the same order; none where its trees were left out.
+    pairs = zip(found.step.stages, found.estimate.memory_by_stage, strict=False)
+    leaves = next((_flat(leaf) for one, leaf in pairs if one is stage), [])
+    return {leaf.name: leaf.value for leaf in leaves}
 
 
 def _flat(node: Leaf) -> list[Leaf]:
     return [leaf for child in node.children for leaf in (child, *child.children)]
 
 
-def _stage(stage: StageLine, told: Estimate) -> dict[str, Any]:
+def _stage(stage: StageLine, found: MemoryAnswer) -> dict[str, Any]:
     peak, when = stage.line.peak
-    few, closed = thinned(stage.line), of_stage(told, stage.stage)
+    few, closed = thinned(stage.line), of_stage(found, stage)
     allocated = stage.closed_bytes
     return {
         "stage": stage.stage,

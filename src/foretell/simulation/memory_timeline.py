@@ -26,9 +26,11 @@ from foretell.simulation.events import Timeline, even_chunks, play
 from foretell.simulation.memory import (
     GATHERED,
     GRADIENTS,
+    Changes,
     LayerTensors,
     MemoryLine,
     RankTensors,
+    Tensor,
     changes,
     memory_line,
     with_update,
@@ -45,20 +47,17 @@ from foretell.training.memory import LISTED, gathered_copies, gathered_weights, 
 from foretell.training.step import Rows, evaluate_rows, stages_of_plans
 from foretell.training.tables import Stages, Tables, tables_of
 from foretell.workload.graph import Saved
+from foretell.workload.roles import ALL_EXPERTS, ATTENTIONS, Region
 
 INPUT = "layer.in"
 """What a layer that is computed again keeps."""
-GROUPS: Mapping[str, str] = {
-    "attention": "attention",
-    "cross": "attention",
-    "indexer": "attention",
-    "mamba": "mixer",
-    "delta": "mixer",
-    "replacement": "mixer",
-    "ffn": "feed-forward",
-    "moe": "experts",
+GROUPS: Mapping[Region, str] = {
+    **dict.fromkeys((*ATTENTIONS, Region.INDEXER), "attention"),
+    **dict.fromkeys((Region.STATE_SPACE, Region.DELTA_RULE, Region.MIXER), "mixer"),
+    Region.FEED_FORWARD: "feed-forward",
+    **dict.fromkeys(ALL_EXPERTS, "experts"),
 }
-"""First word of a kept tensor's name -> category; others are the entries of mixers and feed-forward parts."""
+"""Region of a kept tensor -> category; others are the entries of mixers and feed-forward parts."""
 ENTRIES = "layer entries"
 
 
@@ -253,14 +252,15 @@ def _layer(
     gradient, whole = float(parts.gradient[0, kind]), float(parts.kept_whole[0, kind])
     if mode == 2.0 or computed_again:
         least = float(parts.kept_input[0, kind])
-        return LayerTensors(kept={INPUT: least}, passing_bytes=whole - least + gradient)
+        kept = {Tensor(ENTRIES, INPUT, 0): least}
+        return LayerTensors(kept=kept, passing_bytes=whole - least + gradient)
     modules = recompute_modules(plan.recompute) if mode == LISTED else ()
-    kept: dict[str, float] = {}
-    for tensor in parts.saved[kind]:
+    kept = {}
+    for place, tensor in enumerate(parts.saved[kind]):
         dropped = float(tensor.core) if mode == 1.0 else dropped_share(tensor, modules)
         size = (1.0 - dropped) * _size(tensor, plan, tables.software)
         if size > 0.0:
-            kept[tensor.name] = kept.get(tensor.name, 0.0) + size
+            kept[Tensor(GROUPS.get(tensor.region, ENTRIES), tensor.name, place)] = size
     return LayerTensors(kept=kept, passing_bytes=whole - sum(kept.values()) + gradient)
 
 
@@ -282,25 +282,27 @@ def _stage_line(
     """One stage, played."""
     found = changes(step, rank, tensors)
     found = with_update(found, tensors, step.step_s, step.step_s + tail_s)
-    names = dict.fromkeys(n for chunk in tensors.chunks for layer in chunk for n in layer.kept)
-    groups = {name: GROUPS.get(name.partition(".")[0], ENTRIES) for name in names}
-    line = memory_line(found, tensors, groups, step.step_s + tail_s)
-    when = line.peak[1]
-    before = found.at_s <= when
-    held = np.bincount(found.name[before], found.change_bytes[before], len(found.names))
+    line = memory_line(found, tensors, step.step_s + tail_s)
     used = (plans.tp, plans.pp, plans.dp, plans.cp, plans.ep)
     return StageLine(
         stage=rank,
         alike=int(rows.multiplicity[0, index]),
         line=line,
-        kept_at_peak={
-            name: size
-            for name, size in zip(found.names, held.tolist(), strict=True)
-            if name in groups and size > 1.0
-        },
+        kept_at_peak=_kept_at(found, line.peak[1]),
         reserved_bytes=reserved_bytes(step.tasks[rank], tensors)
         if np.isinf(tensors.most_kept_bytes)
         else (1.0 + allocator_share(plans.base, software)) * line.peak[0],
         framework_bytes=float(framework_bytes(sum(float(each[0] > 1) for each in used))),
         closed_bytes=float(rows.memory.allocated[0, index]),
     )
+
+
+def _kept_at(found: Changes, when_s: float) -> dict[str, float]:
+    """Name -> bytes of kept tensors at a moment."""
+    before = found.at_s <= when_s
+    held = np.bincount(found.tensor[before], found.change_bytes[before], len(found.tensors))
+    kept: dict[str, float] = {}
+    for tensor, size in zip(found.tensors, held.tolist(), strict=True):
+        if tensor.is_kept and size > 1.0:
+            kept[tensor.name] = kept.get(tensor.name, 0.0) + size
+    return kept

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 
 from foretell.schedules.base import Task
 from foretell.simulation.allocator import Allocator, Block
-from foretell.simulation.memory import BACKWARD, GRADIENTS, SCORES, RankTensors, task_changes
+from foretell.simulation.memory import RankTensors, Tensor, task_changes
 
 
 def reserved_bytes(tasks: Sequence[Task], tensors: RankTensors) -> float:
@@ -50,8 +50,8 @@ class _Device:
 
     def __init__(self, tensors: RankTensors) -> None:
         self.allocator = Allocator()
-        self.held: dict[tuple[str, tuple[int, int, int]], tuple[Block, float]] = {}
-        """Name, chunk, micro-batch and layer of a tensor -> its block, and what of it is left."""
+        self.held: dict[tuple[Tensor, tuple[int, int, int]], tuple[Block, float]] = {}
+        """A tensor with its chunk, micro-batch and layer -> its block, and what of it is left."""
         self._tensors = tensors
         self._passing: Block | None = None
         for size in tensors.always.values():
@@ -63,9 +63,9 @@ class _Device:
             if self._passing is not None:
                 self.allocator.give(self._passing)
                 self._passing = None
-            key = (change.name, change.of)
+            key = (change.tensor, change.of)
             if change.change_bytes > 0.0:
-                if change.name not in (BACKWARD, SCORES, GRADIENTS):
+                if change.tensor.is_kept:
                     self._passing = self.allocator.take(change.change_bytes)
                 block = self.allocator.take(change.change_bytes)
                 self.held[key] = (block, change.change_bytes)

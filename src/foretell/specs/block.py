@@ -2,9 +2,9 @@
 
 A part of a model that the common records lack is one new file in `foretell/blocks/`, or in a package
 of one's own that names it under the entry point `foretell.blocks`. The file has a frozen record that
-inherits from one of the four roles below; nothing else changes. `foretell/blocks/README.md` shows it.
+inherits from one of the four below; nothing else changes. `foretell/blocks/README.md` shows it.
 
-The core finds blocks by name (`block_kinds`) and knows only these roles; a block knows the core.
+The core finds blocks by `kind` (`block_kinds`) and knows only these four; a block knows the core.
 """
 
 from functools import lru_cache

@@ -32,6 +32,11 @@ class Projection:
     """Independent blocks: each maps inputs/groups to outputs/groups (block-diagonal)."""
     split: Literal["none", "col", "row"] = "none"
     """How tensor parallelism divides it: not at all, by its outputs, by its inputs."""
+    part: Literal["listed", "layer", "attention", "mixer", "indexer"] = "listed"
+    """What it belongs to: listed, to what lists it (layer, embedding, head); layer, to the layer at large
+    wherever it is listed; attention, mixer, indexer, to this part of the layer."""
+    qkv: bool = False
+    """Whether its outputs are queries, keys and values side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,7 +161,7 @@ def plan_text(plan: Plan) -> str:
 
     Software fills in choices of its own: where a plan names any, what it may fill is written out.
     """
-    told = BY_SOFTWARE if plan.framework != GENERIC else ()
+    told: tuple[str, ...] = BY_SOFTWARE if plan.framework != GENERIC else ()
     # Attention that stores its scores has no library that software could fill in.
     told = told if plan.flash else tuple(name for name in told if name != "attention")
     words = [f"tp{plan.tp}", f"pp{plan.pp}"]

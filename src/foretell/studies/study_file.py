@@ -16,6 +16,7 @@ from foretell.catalog.names import exists
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import ROOTS
 from foretell.inputs.software import checked_plan
+from foretell.interop.user_files import is_there, user_file
 from foretell.specs.plan import named_fields
 from foretell.specs.study import (
     BEST,
@@ -41,7 +42,7 @@ def read_study(given: str | Path | Mapping[str, Any], *, drawn: bool = False) ->
     """
     folder = Path.cwd()
     if not isinstance(given, Mapping):
-        path = Path(given)
+        path = user_file(given, "study", "a table")
         folder, given = path.absolute().parent, read_table(path)
     table = {name: given[name] for name in given}
     problems = [
@@ -135,7 +136,7 @@ class _Reader(Faults):
         for name in BY_CONTENT:
             text = flags.get(name)
             # A name of the catalogue is that, whatever files stand about, as for every other verb.
-            if isinstance(text, str) and not _is_known(text) and _is_there(self.folder, text):
+            if isinstance(text, str) and not _is_known(text) and is_there(self.folder / text):
                 flags[name] = str((self.folder / text).resolve())
         return flags
 
@@ -300,14 +301,6 @@ def _is_known(name: str) -> bool:
         return exists(name) or find_model(name) is not None
     except BadInput:  # it means more than one model
         return True
-
-
-def _is_there(folder: Path, name: str) -> bool:
-    """Whether a file of this name is in the folder; False for what no file can be called."""
-    try:
-        return (folder / name).exists()
-    except (OSError, ValueError):
-        return False
 
 
 def settings_of(base: Mapping[str, Any]) -> tuple[str, ...]:

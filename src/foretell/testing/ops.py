@@ -3,10 +3,10 @@
     from foretell.testing.ops import check_op
     check_op(lambda m, n, k: MyOp(name="x", m=m, n=n, k=k), sizes=("m",))
 
-A new op or mixer is right in form when these pass: work is finite, never negative and grows with
-every dim; nothing to do costs nothing; cutting it once changes nothing and cutting it in parts
-loses no work; arrays of dims give what each of their numbers gives. That its FLOPs are right takes
-an independent count beside it.
+A new op or mixer is right in form when these pass: it states its role; work is finite, never
+negative and grows with every dim; nothing to do costs nothing; cutting it once changes nothing and
+cutting it in parts loses no work; arrays of dims give what each of their numbers gives. That its
+FLOPs are right takes an independent count beside it.
 """
 
 import inspect
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from foretell.specs._base import Num
 from foretell.workload.graph import LayerGraph, Phase, Tokens
 from foretell.workload.ops import Op, Work
+from foretell.workload.roles import OpRole, Region
 
 RELATIVE = 1e-12
 """How far a batch may be from its numbers, and a sum over ranks from the whole."""
@@ -64,7 +65,10 @@ def check_op(
 
 
 def check_work(op: Op) -> None:
-    """Work and weights are finite and not negative; `cut(1)` is the op itself."""
+    """A role and a region are stated; work and weights are finite and not negative; `cut(1)` is the op
+    itself."""
+    role, region = op.role in [*OpRole], op.region in [*Region]
+    _claim(role and region, op, f"role or region is none that there is: {op.role}, {op.region}")
     for where, value in _numbers(op):
         _claim(bool(np.all(np.isfinite(value))), op, f"{where} is not finite: {value}")
         _claim(bool(np.all(np.asarray(value) >= 0)), op, f"{where} is negative: {value}")

@@ -39,6 +39,7 @@ from foretell.specs.software import Software
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op
+from foretell.workload.roles import OpRole
 
 Array = NDArray[np.float64]
 Lengths = tuple[int, int | None]
@@ -203,7 +204,7 @@ def graph_parts(graph: Graph) -> tuple[LayerGraph, ...]:
 def tied_weights(head: LayerGraph) -> Num:
     """Weights that the last stage borrows from the token table: a tied head, the input of predictions."""
     for op in head.ops:
-        if isinstance(op, Gemm) and op.tied and op.name == "head.scores":
+        if isinstance(op, Gemm) and op.tied and op.role is OpRole.SCORES:
             return op.groups * op.k * op.n / op.weight_parts
     return 0.0
 

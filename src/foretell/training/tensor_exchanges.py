@@ -14,7 +14,7 @@ from foretell.network.collectives import Group, collective_s, place
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 from foretell.sharding.data import split_counts
-from foretell.sharding.expert import REGION, SHARED
+from foretell.sharding.expert import has_shared
 from foretell.sharding.tensor2d import PanelProduct
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
@@ -24,6 +24,7 @@ from foretell.training.layer_costs import Parts
 from foretell.training.shapes import stack
 from foretell.workload.graph import Edge
 from foretell.workload.ops import Gemm, Op
+from foretell.workload.roles import ALL_EXPERTS, EdgeRole, Region
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -209,7 +210,7 @@ def region_ends(parts: Parts) -> tuple[End, ...]:
     starts = [0, *accumulate(len(ops) for ops in parts.ops)]
     found = []
     for i, (edges, ops) in enumerate(zip(parts.edges, parts.ops, strict=True)):
-        shared = any(op.name == SHARED for op in ops)
+        shared = has_shared(ops)
         found += [_end(edge, i, ops, starts[i], shared) for edge in edges]
     return tuple(found)
 
@@ -228,11 +229,14 @@ def _end(edge: Edge, part: int, ops: tuple[Op, ...], start: int, shared: bool) -
         leave=edge.leave,
         rows=tuple(rows),
         tiles=tiles,
-        always=edge.name != REGION or shared,
+        always=edge.region is not Region.EXPERTS or shared,
     )
 
 
 def _has_pieces(op: Op, edge: Edge, split: str) -> bool:
     """A product that an end feeds or is fed by; grouped ones of experts are not cut by tokens."""
     plain = isinstance(op, Gemm) and op.family != "grouped-gemm"
-    return plain and op.split == split and op.name.startswith(f"{edge.name}.")
+    if not plain or op.split != split or edge.role is not EdgeRole.HIDDEN:
+        return False
+    # Shared experts stand inside the region of the routed ones.
+    return op.region is edge.region or (edge.region is Region.EXPERTS and op.region in ALL_EXPERTS)

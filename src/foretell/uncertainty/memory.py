@@ -35,6 +35,7 @@ from foretell.specs.result import Leaf
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.workload.build import build
+from foretell.workload.roles import SavedRole
 
 Array = NDArray[np.float64]
 Ends = dict[str, tuple[float, float]]
@@ -53,8 +54,6 @@ ABOVE: Mapping[str, Mapping[str, float]] = {
 """The same above it."""
 Z = {"p50": 0.6744897501960817, "p90": 1.6448536269514722}
 """Standard deviations of a normal error to either end."""
-GATHERED = "region.in"
-"""Saved tensors that enter a region which tensor parallelism cuts (workload/build.py)."""
 
 
 def held_parts(tree: Leaf) -> dict[str, float]:
@@ -112,7 +111,7 @@ def _gathered_share(
     for count, kind in zip(counts.tolist(), graph.kinds, strict=True):
         rank = tensor_parallel(kind, float(tp), 1.0)
         kept += count * float(kept_bytes(rank, float(tp), width, element).whole)
-        inputs = sum(float(s.elements) for s in rank.saved if s.name == GATHERED)
+        inputs = sum(float(s.elements) for s in rank.saved if s.role is SavedRole.ENTRY)
         more += count * element * (tp - 1.0) * inputs
     return more / max(kept, 1.0)
 

@@ -10,12 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from foretell.records import dataclass
+from foretell.web.names import FILES
 
-LEFT_OUT = (
-    "json", "jsonl", "plot", "out", "trace", "workers", "import", "prices", "picture", "executor", "yes",
-    "storage", "resume",
-)  # fmt: skip
-"""Flags about files and processes of the caller."""
+LEFT_OUT = (*FILES, "json", "jsonl", "workers", "executor", "yes", "resume")
+"""Flags about files, output and processes of the caller."""
 OBJECTS = ("model", "system")
 """Names for which an inline object may stand."""
 LISTS = ("models", "systems")

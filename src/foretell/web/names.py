@@ -1,6 +1,7 @@
 """Models, systems and chips as a stranger may name them: an id, an alias or an inline object, never a file.
 
-Whatever comes through here opens no file but the catalogue's own and reaches no other machine.
+What is wrong with a name is said here, under the path of its field. That no file is opened does not hang on
+it: questions are answered inside `names_only`, where every reader of a user's files refuses.
 """
 
 import re
@@ -12,14 +13,18 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog import system_from_table
 from foretell.catalog.names import exists
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, unknown
+from foretell.interop.user_files import NAMES, refusal
+from foretell.serving.requests.arrivals import KINDS
 
 _COUNTED = re.compile(r"\s*[0-9]+\s*[xX\u00d7]\s*(\S.*)", re.DOTALL)
 """`512xH100`: a number of chips that names the system too."""
 _PATHS = (".json", ".toml", ".csv", ".jsonl")
-NOT_A_NAME = "is no name of the catalogue; files are not read here"
 UNKNOWN = "(not known)"
 """A name that nothing has."""
+FILES = ("import", "out", "picture", "plot", "prices", "storage", "trace")
+"""Flags that name a file and nothing else: no question has them, nor what stands in one."""
+NAMES_A_FILE = "names a file; files are not read here"
 NAMED = ("model", "system", "name", "gpus", "arrivals")
 """Flags that the command line may take a path in."""
 LISTED = {"models": "model", "systems": "system"}
@@ -83,6 +88,8 @@ def path_of(path: str, name: str, within: str) -> str:
 def checked(name: str, value: Any) -> None:
     """Raise BadInput where a flag has no name of the catalogue, nor an object that describes one."""
     match name:
+        case _ if name in FILES:
+            raise BadInput([Problem(path=name, value=value, message=NAMES_A_FILE)])
         case "model":
             _check_model(value)
         case "system":
@@ -93,9 +100,8 @@ def checked(name: str, value: Any) -> None:
             named = _COUNTED.fullmatch(value) if isinstance(value, str) else None
             if named:
                 _check_name("gpus", named[1].strip(), ("system", "chip"))
-        case _:  # arrivals of requests: a kind, or a file
-            if str(value).lower().endswith(_PATHS):
-                raise _refused(name, value)
+        case "arrivals" if value not in KINDS:
+            raise BadInput([unknown(name, value, KINDS)])
 
 
 def _check_model(value: Any) -> None:
@@ -104,13 +110,7 @@ def _check_model(value: Any) -> None:
         return
     if not isinstance(value, str) or _looks_like_path(value):
         raise _refused("model", value)
-    try:
-        catalog_model(value, files=False)
-    except BadInput as error:
-        raise BadInput(
-            replace(p, message=NOT_A_NAME if "nor a file" in p.message else p.message)
-            for p in error.problems
-        ) from None
+    catalog_model(value, files=False)
 
 
 def _check_system(value: Any) -> None:
@@ -138,12 +138,11 @@ def _swept(text: str) -> list[Problem]:
     field, _, values = text.partition("=")
     name = field.strip().removeprefix("--").replace("-", "_")
     problems: list[Problem] = []
-    if name in NAMED:
-        for value in values.split(","):
-            try:
-                checked(name, value.strip())
-            except BadInput as error:
-                problems += [replace(p, path=f"sweep.{name}") for p in error.problems]
+    for value in values.split(","):
+        try:
+            checked(name, value.strip())
+        except BadInput as error:
+            problems += [replace(p, path=f"sweep.{name}") for p in error.problems]
     return problems
 
 
@@ -152,7 +151,4 @@ def _looks_like_path(name: str) -> bool:
 
 
 def _refused(path: str, value: object) -> BadInput:
-    allowed = "an id or alias of the catalogue"
-    if path in ("model", "system"):
-        allowed += ", or an object"
-    return BadInput([Problem(path=path, value=value, message=NOT_A_NAME, allowed=allowed)])
+    return refusal(path, value, f"{NAMES}, or an object" if path in ("model", "system") else NAMES)

@@ -9,20 +9,19 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem, Shortfall
 from foretell.web.limits import MOST_CURVE_POINTS, MOST_POINTS, TooMuch, check_work, too_much
-from foretell.web.names import NAMED, checked, path_of
+from foretell.web.names import checked, path_of
 
 
 def safe_study(given: Mapping[str, Any]) -> dict[str, Any]:
     """The study, its names looked up; BadInput with all that are wrong, TooMuch with what is too large."""
     problems: list[Problem] = []
     for path, name, value in _values(given):
-        if name in NAMED:
-            try:
-                checked(name, value)
-            except BadInput as error:
-                # A chip that cannot be built is a point whose answer is no.
-                wrong = [p for p in error.problems if not isinstance(p, Shortfall)]
-                problems += [replace(p, path=path_of(path, name, p.path)) for p in wrong]
+        try:
+            checked(name, value)
+        except BadInput as error:
+            # A chip that cannot be built is a point whose answer is no.
+            wrong = [p for p in error.problems if not isinstance(p, Shortfall)]
+            problems += [replace(p, path=path_of(path, name, p.path)) for p in wrong]
     if problems:
         raise BadInput(problems)
     large: list[Problem] = []

@@ -51,8 +51,11 @@ def unpacked(message: bytes) -> Reply:
 
 def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
     """The reply to one question: 200, or 422 for bad input and for too much work."""
+    from foretell.interop.user_files import names_only
+
     try:
-        return _asked(verb, given, limits)
+        with names_only():
+            return _asked(verb, given, limits)
     except (BadInput, TooMuch) as error:
         return errors_reply(422, error)
     except Infeasible as error:

@@ -1,12 +1,15 @@
 """Softmax attention as operations: projections, core, output."""
 
+from typing import Literal
+
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape
 from foretell.specs.mixers import Attention
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, inside
 from foretell.workload.indexer import indexer_graph
 from foretell.workload.masks import keys_read, merged_keys, merged_pairs, visible_pairs
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Split
+from foretell.workload.roles import EdgeRole, OpRole, Region, SavedRole
 
 
 def attention_graph(mixer: Attention, hidden: int, tokens: Tokens) -> LayerGraph:
@@ -36,6 +39,11 @@ def attention_graph(mixer: Attention, hidden: int, tokens: Tokens) -> LayerGraph
     return graph
 
 
+def attention_region(*, cross: bool) -> Region:
+    """The region of softmax attention."""
+    return Region.CROSS_ATTENTION if cross else Region.ATTENTION
+
+
 def core_saved(core: AttentionCore, name: str) -> tuple[Saved, ...]:
     """One fp32 statistic per row when fused; else the scores after softmax.
 
@@ -45,8 +53,23 @@ def core_saved(core: AttentionCore, name: str) -> tuple[Saved, ...]:
     """
     if core.flash:
         rows = core.batch * core.heads * core.q_len
-        return (Saved(name=f"{name}.lse", elements=rows, split="width", bytes_per_element=4.0),)
-    return (Saved(name=f"{name}.scores", elements=core.scores, split="width", core=True),)
+        statistic = Saved(
+            name=f"{name}.lse",
+            elements=rows,
+            split="width",
+            bytes_per_element=4.0,
+            role=SavedRole.STATISTIC,
+            region=core.region,
+        )
+        return (statistic,)
+    scores = Saved(
+        name=f"{name}.scores",
+        elements=core.scores,
+        split="width",
+        core=True,
+        region=core.region,
+    )
+    return (scores,)
 
 
 def _value_dim(mixer: Attention) -> int:
@@ -69,6 +92,7 @@ def _core(mixer: Attention, tokens: Tokens, name: str) -> AttentionCore:
         flash=tokens.flash,
         counted=None if whole else pairs,
         kv_rank=float(mixer.head_dim) if mixer.value_is_key else 0.0,
+        region=attention_region(cross=mixer.cross),
     )
 
 
@@ -95,14 +119,26 @@ def _seen(mixer: Attention, tokens: Tokens) -> tuple[Num, Num, bool]:
 def _edges(mixer: Attention, hidden: int, tokens: Tokens, name: str) -> tuple[Edge, ...]:
     """The hidden state enters and leaves; so do the encoder's states where keys are made of
     them."""
+    region = attention_region(cross=mixer.cross)
     edges = (
-        Edge(name=name, elements=tokens.count * hidden, leave=False),
-        Edge(name=name, elements=tokens.count * hidden, leave=True),
+        Edge(name=name, elements=tokens.count * hidden, leave=False, region=region),
+        Edge(name=name, elements=tokens.count * hidden, leave=True, region=region),
     )
     if not mixer.cross or not mixer.owns_kv or tokens.phase == "decode":
         return edges
-    states = tokens.batch * tokens.cross_len * (mixer.cross_inputs or hidden)
-    return (*edges, Edge(name=f"{name}.states", elements=states, leave=False))
+    elements = tokens.batch * tokens.cross_len * (mixer.cross_inputs or hidden)
+    return (*edges, states_edge(name, elements))
+
+
+def states_edge(name: str, elements: Num) -> Edge:
+    """Where an encoder's states enter cross-attention."""
+    return Edge(
+        name=f"{name}.states",
+        elements=elements,
+        leave=False,
+        role=EdgeRole.STATES,
+        region=Region.CROSS_ATTENTION,
+    )
 
 
 def _saved(mixer: Attention, tokens: Tokens, core: AttentionCore, name: str) -> tuple[Saved, ...]:
@@ -112,25 +148,32 @@ def _saved(mixer: Attention, tokens: Tokens, core: AttentionCore, name: str) -> 
     q_width, out_width = mixer.heads * mixer.head_dim, mixer.heads * v_dim
     rows = tokens.batch * core.kv_len
     kv_width = mixer.kv_heads * (mixer.head_dim + v_dim) if mixer.owns_kv else 0
+
+    def kept(
+        what: str,
+        elements: Num,
+        role: SavedRole = SavedRole.OTHER,
+        split: Literal["width", "none"] = "width",
+    ) -> Saved:
+        full = f"{name}.{what}"
+        return Saved(name=full, elements=elements, split=split, role=role, region=core.region)
+
     saved = [
-        Saved(name=f"{name}.q", elements=count * q_width, split="width"),
-        Saved(name=f"{name}.kv", elements=rows * kv_width, split="width"),
-        Saved(name=f"{name}.out", elements=count * out_width, split="width"),
+        kept("q", count * q_width, SavedRole.QUERY),
+        kept("kv", rows * kv_width, SavedRole.KEY_VALUE),
+        kept("out", count * out_width, SavedRole.RESULT),
         *core_saved(core, name),
     ]
     if mixer.qk_norm != "none":
         keys = rows * mixer.kv_heads * mixer.head_dim if mixer.owns_kv else 0.0
-        saved.append(Saved(name=f"{name}.unnormed", elements=count * q_width + keys, split="width"))
+        saved.append(kept("unnormed", count * q_width + keys))
     if mixer.output_gate != "none":
         gates = out_width if mixer.output_gate == "element" else mixer.heads
-        saved.append(
-            Saved(name=f"{name}.gated", elements=count * (gates + out_width), split="width")
-        )
+        saved.append(kept("gated", count * (gates + out_width)))
     if mixer.q_rank is not None:
-        saved.append(Saved(name=f"{name}.rank", elements=2.0 * count * mixer.q_rank, split="none"))
+        saved.append(kept("rank", 2.0 * count * mixer.q_rank, split="none"))
     if mixer.o_rank is not None:
-        ranks = mixer.o_groups * mixer.o_rank
-        saved.append(Saved(name=f"{name}.o_rank", elements=count * ranks, split="width"))
+        saved.append(kept("o_rank", count * (mixer.o_groups * mixer.o_rank)))
     return tuple(saved)
 
 
@@ -144,10 +187,12 @@ def _input_projections(
     kv_pair = mixer.head_dim + (0 if mixer.value_is_key else _value_dim(mixer))
     kv_width = float(mixer.kv_heads * kv_pair if mixer.owns_kv else 0)
     kv_min = float(kv_pair if mixer.owns_kv else 0)
-    count = tokens.count
+    count, region = tokens.count, attention_region(cross=mixer.cross)
     if not mixer.cross and mixer.q_rank is None:
         joint = Gemm(
             name=f"{name}.qkv",
+            role=OpRole.QKV,
+            region=region,
             m=count,
             n=q_outputs + kv_width,
             k=float(hidden),
@@ -156,13 +201,7 @@ def _input_projections(
             n_kv_min=kv_min,
         )
         return (joint,)
-    ops: list[Gemm] = []
-    if mixer.q_rank is None:
-        ops.append(Gemm(name=f"{name}.q", m=count, n=q_outputs, k=float(hidden), split="col"))
-    else:
-        rank = float(mixer.q_rank)
-        ops.append(Gemm(name=f"{name}.q_down", m=count, n=rank, k=float(hidden)))
-        ops.append(Gemm(name=f"{name}.q_up", m=count, n=q_outputs, k=rank, split="col"))
+    ops = list(_queries(mixer, hidden, count, q_outputs, name))
     if mixer.owns_kv:
         # In decode the encoder's keys and values lie in the cache: weights are held, nothing is
         # done.
@@ -170,6 +209,8 @@ def _input_projections(
         ops.append(
             Gemm(
                 name=f"{name}.kv",
+                role=OpRole.KEY_VALUE,
+                region=region,
                 m=cross_rows if mixer.cross else count,
                 n=kv_width,
                 k=float(mixer.cross_inputs or hidden),
@@ -179,6 +220,24 @@ def _input_projections(
             )
         )
     return tuple(ops)
+
+
+def _queries(
+    mixer: Attention, hidden: int, count: Num, outputs: float, name: str
+) -> tuple[Gemm, ...]:
+    """Queries, directly or through a low rank that is whole on every rank."""
+
+    def product(what: str, role: OpRole, n: float, k: float, split: Split) -> Gemm:
+        region = attention_region(cross=mixer.cross)
+        return Gemm(name=f"{name}.{what}", m=count, n=n, k=k, split=split, role=role, region=region)
+
+    if mixer.q_rank is None:
+        return (product("q", OpRole.QUERY, outputs, float(hidden), "col"),)
+    rank = float(mixer.q_rank)
+    return (
+        product("q_down", OpRole.QUERY_DOWN, rank, float(hidden), "none"),
+        product("q_up", OpRole.QUERY_UP, outputs, rank, "col"),
+    )
 
 
 def _factored_projections(
@@ -204,13 +263,13 @@ def _factored_projections(
             op = Pointwise(name=f"{shape.name}.held", elements=0.0, weights=held, split="none")
             made = LayerGraph(name=name, ops=(op,))
         graph = graph + made
-    return graph
+    return inside(graph, attention_region(cross=mixer.cross))
 
 
 def _between(mixer: Attention, tokens: Tokens, name: str) -> tuple[Op, ...]:
     """Biases, query and key norms, rotation: one pass over queries and keys; the gate over
     outputs."""
-    count = tokens.count
+    count, region = tokens.count, attention_region(cross=mixer.cross)
     q_width, k_width = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
     v_width = mixer.kv_heads * _value_dim(mixer)
     if not mixer.owns_kv:
@@ -232,16 +291,20 @@ def _between(mixer: Attention, tokens: Tokens, name: str) -> tuple[Op, ...]:
             weights=float(biases),
             cut_weights=True,
             split="width",
+            role=OpRole.ROTATION,
+            region=region,
         )
     ]
     if mixer.q_rank is not None:
-        ops.append(_norm(f"{name}.q_norm", count * mixer.q_rank, float(mixer.q_rank), "none"))
+        rank = mixer.q_rank
+        ops.append(_norm(f"{name}.q_norm", count * rank, float(rank), "none", region))
     if mixer.qk_norm != "none":
         per = 2 if mixer.qk_norm_bias else 1
         head = mixer.qk_norm == "head"
         own = mixer.head_dim if mixer.owns_kv else 0
         weights = per * (mixer.head_dim + own if head else q_width + k_width)
-        ops.append(_norm(f"{name}.qk_norm", count * (q_width + k_width), float(weights), "width"))
+        elements = count * (q_width + k_width)
+        ops.append(_norm(f"{name}.qk_norm", elements, float(weights), "width", region))
     if mixer.output_gate != "none":
         ops.append(
             Pointwise(
@@ -252,12 +315,13 @@ def _between(mixer: Attention, tokens: Tokens, name: str) -> tuple[Op, ...]:
                 back_moves=5.0,
                 back_flop=6.0,
                 split="width",
+                region=region,
             )
         )
     return tuple(ops)
 
 
-def _norm(name: str, elements: Num, weights: float, split: Split) -> Pointwise:
+def _norm(name: str, elements: Num, weights: float, split: Split, region: Region) -> Pointwise:
     return Pointwise(
         name=name,
         elements=elements,
@@ -266,16 +330,19 @@ def _norm(name: str, elements: Num, weights: float, split: Split) -> Pointwise:
         weights=weights,
         split=split,
         family="norm",
+        region=region,
     )
 
 
 def _output_projections(mixer: Attention, hidden: int, count: Num, name: str) -> tuple[Gemm, ...]:
     """Heads back to the hidden width, directly or through a low rank per group; a per-head gate."""
     out_width = float(mixer.heads * _value_dim(mixer))
+    region = attention_region(cross=mixer.cross)
     ops: list[Gemm] = []
     if mixer.output_gate == "head":
-        heads = float(mixer.heads)
-        ops.append(Gemm(name=f"{name}.gate_up", m=count, n=heads, k=float(hidden), split="col"))
+        heads, inputs = float(mixer.heads), float(hidden)
+        full = f"{name}.gate_up"
+        ops.append(Gemm(name=full, m=count, n=heads, k=inputs, split="col", region=region))
     width = out_width
     if mixer.o_rank is not None:
         groups = float(mixer.o_groups)
@@ -288,6 +355,7 @@ def _output_projections(mixer: Attention, hidden: int, count: Num, name: str) ->
                 k=out_width / groups,
                 groups=groups,
                 split="heads",
+                region=region,
             )
         )
     ops.append(
@@ -298,6 +366,8 @@ def _output_projections(mixer: Attention, hidden: int, count: Num, name: str) ->
             k=width,
             split="row",
             bias=mixer.o_bias,
+            role=OpRole.OUTPUT,
+            region=region,
         )
     )
     return tuple(ops)

@@ -31,11 +31,12 @@ from foretell.workload.ends import (
     scores_graph,
 )
 from foretell.workload.feedforward import dense_graph, experts_graph
-from foretell.workload.graph import Graph, LayerGraph, Phase, Saved, Tokens
+from foretell.workload.graph import Graph, LayerGraph, Phase, Saved, Tokens, inside
 from foretell.workload.latent import latent_graph
 from foretell.workload.mamba2 import mamba2_graph
 from foretell.workload.ops import Op, Pointwise
 from foretell.workload.replacement import replacement_graph
+from foretell.workload.roles import OpRole, Region, SavedRole
 
 
 def build(
@@ -114,9 +115,16 @@ def layer_graph(layer: Layer, hidden: int, tokens: Tokens, name: str = "layer") 
             edges=body.edges[:2],
             input_elements=body.input_elements,
         )
+    norms, role = layer.norms, OpRole.ENTRY_NORM
     ops: list[Op] = [
-        norm_op("norm", count * hidden, layer.norms, layer.norm_kind, hidden),
-        Pointwise(name="residual", elements=count * hidden * steps, reads=2.0, back_moves=2.0),
+        norm_op("norm", count * hidden, norms, layer.norm_kind, hidden, role=role),
+        Pointwise(
+            name="residual",
+            elements=count * hidden * steps,
+            reads=2.0,
+            back_moves=2.0,
+            role=OpRole.RESIDUAL,
+        ),
         *projection_ops(layer.projections, count),
     ]
     if layer.extra_parameters:
@@ -125,8 +133,18 @@ def layer_graph(layer: Layer, hidden: int, tokens: Tokens, name: str = "layer") 
         name=name,
         ops=tuple(ops),
         saved=(
-            Saved(name="norm.in", elements=count * hidden * layer.norms, split="tokens"),
-            Saved(name="region.in", elements=count * hidden * steps, split="tokens"),
+            Saved(
+                name="norm.in",
+                elements=count * hidden * norms,
+                split="tokens",
+                role=SavedRole.NORM_INPUT,
+            ),
+            Saved(
+                name="region.in",
+                elements=count * hidden * steps,
+                split="tokens",
+                role=SavedRole.ENTRY,
+            ),
         ),
     )
     return body + extra
@@ -146,7 +164,7 @@ def mixer_graph(mixer: Mixer, hidden: int, tokens: Tokens) -> LayerGraph:
         case Replacement():
             return replacement_graph(mixer, hidden, tokens)
         case MixerBlock():
-            graph: LayerGraph = mixer.graph(hidden, tokens)
+            graph: LayerGraph = inside(mixer.graph(hidden, tokens), Region.MIXER)
             return graph
 
 
@@ -189,7 +207,7 @@ def _feedforward(
     ffn: Dense | Experts | FeedForwardBlock, hidden: int, tokens: Tokens
 ) -> LayerGraph:
     if isinstance(ffn, FeedForwardBlock):
-        graph: LayerGraph = ffn.graph(hidden, tokens)
+        graph: LayerGraph = inside(ffn.graph(hidden, tokens), Region.FEED_FORWARD)
         return graph
     if isinstance(ffn, Experts):
         return experts_graph(ffn, hidden, tokens)

@@ -7,6 +7,9 @@ from foretell.specs.mixers import DeltaNet
 from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
 from foretell.workload.mamba2 import convolution
 from foretell.workload.ops import Gemm, Op, Pointwise, Scan
+from foretell.workload.roles import Region
+
+REGION = Region.DELTA_RULE
 
 
 def deltanet_graph(mixer: DeltaNet, hidden: int, tokens: Tokens) -> LayerGraph:
@@ -24,7 +27,7 @@ def deltanet_graph(mixer: DeltaNet, hidden: int, tokens: Tokens) -> LayerGraph:
     values = float(mixer.value_heads * mixer.value_dim)
     ops: tuple[Op, ...] = (
         *_projections(mixer, hidden, count),
-        convolution("delta.conv", count, keys + values, mixer.conv_kernel, mixer.conv_bias),
+        convolution("delta.conv", count, keys + values, mixer.conv_kernel, mixer.conv_bias, REGION),
         delta_scan(mixer, tokens),
         Pointwise(
             name="delta.norm",
@@ -36,16 +39,17 @@ def deltanet_graph(mixer: DeltaNet, hidden: int, tokens: Tokens) -> LayerGraph:
             weights=float(mixer.value_dim),
             split="width",
             family="norm",
+            region=REGION,
         ),
-        Gemm(name="delta.out", m=count, n=float(hidden), k=values, split="row"),
+        Gemm(name="delta.out", m=count, n=float(hidden), k=values, split="row", region=REGION),
     )
     return LayerGraph(
         name="delta",
         ops=ops,
         saved=_saved(mixer, tokens),
         edges=(
-            Edge(name="delta", elements=count * hidden, leave=False),
-            Edge(name="delta", elements=count * hidden, leave=True),
+            Edge(name="delta", elements=count * hidden, leave=False, region=REGION),
+            Edge(name="delta", elements=count * hidden, leave=True, region=REGION),
         ),
     )
 
@@ -65,6 +69,7 @@ def _projections(mixer: DeltaNet, hidden: int, count: Num) -> tuple[Op, ...]:
             split="col",
             n_kv=keys,
             n_kv_min=2.0 * mixer.key_dim,
+            region=REGION,
         ),
         Gemm(
             name="delta.beta",
@@ -72,6 +77,7 @@ def _projections(mixer: DeltaNet, hidden: int, count: Num) -> tuple[Op, ...]:
             n=(2.0 if by_head else 1.0) * mixer.value_heads,
             k=float(hidden),
             split="col",
+            region=REGION,
         ),
     ]
     if not by_head:
@@ -84,11 +90,13 @@ def _projections(mixer: DeltaNet, hidden: int, count: Num) -> tuple[Op, ...]:
 
 def _map(name: str, hidden: int, rank: int | None, outputs: float, count: Num) -> tuple[Op, ...]:
     """hidden -> outputs, directly or through a rank that is whole on every rank of the group."""
+    width = float(hidden)
     if rank is None:
-        return (Gemm(name=name, m=count, n=outputs, k=float(hidden), split="col"),)
+        return (Gemm(name=name, m=count, n=outputs, k=width, split="col", region=REGION),)
+    inner, up = float(rank), f"{name}_up"
     return (
-        Gemm(name=f"{name}_down", m=count, n=float(rank), k=float(hidden)),
-        Gemm(name=f"{name}_up", m=count, n=outputs, k=float(rank), split="col"),
+        Gemm(name=f"{name}_down", m=count, n=inner, k=width, region=REGION),
+        Gemm(name=up, m=count, n=outputs, k=inner, split="col", region=REGION),
     )
 
 
@@ -124,6 +132,7 @@ def delta_scan(mixer: DeltaNet, tokens: Tokens) -> Scan:
             vector_flop_per_token_head=7.0 * d * e,
             moved_per_token_head=2.0 * d * e + small,
             weights=weights,
+            region=REGION,
         )
     c = np.clip(tokens.q_len, 1.0, float(mixer.chunk))
     matrix = 2.0 * c * (3.0 * d + 2.0 * e) + 6.0 * d * e
@@ -138,6 +147,7 @@ def delta_scan(mixer: DeltaNet, tokens: Tokens) -> Scan:
         moved_per_token_head=small + 2.0 * d * e / c,
         back_factor=2.0 + (inverse + again) / matrix,
         weights=weights,
+        region=REGION,
     )
 
 
@@ -152,19 +162,25 @@ def _saved(mixer: DeltaNet, tokens: Tokens) -> tuple[Saved, ...]:
     rates = mixer.key_dim if mixer.decay == "channel" else 1.0
     c = np.clip(tokens.q_len, 1.0, float(mixer.chunk))
     small = mixer.value_heads * (rates + 1.0)
+
+    def cut(what: str, elements: Num, core: bool = False) -> Saved:
+        name = f"delta.{what}"
+        return Saved(name=name, elements=elements, split="width", core=core, region=REGION)
+
     kept = [
-        Saved(name="delta.in", elements=count * (keys + 2.0 * values + small), split="width"),
-        Saved(name="delta.conv", elements=count * (keys + values), split="width"),
-        Saved(name="delta.inverse", elements=count * mixer.value_heads * c, split="width"),
-        Saved(name="delta.scan", elements=count * values, split="width"),
-        Saved(name="delta.norm", elements=count * values, split="width"),
+        cut("in", count * (keys + 2.0 * values + small)),
+        cut("conv", count * (keys + values)),
+        cut("inverse", count * mixer.value_heads * c),
+        cut("scan", count * values),
+        cut("norm", count * values),
     ]
     decay = mixer.decay_rank or 0 if mixer.decay == "channel" else 0
     ranks = float(decay + (mixer.gate_rank or 0))
     if ranks:
-        kept.append(Saved(name="delta.ranks", elements=count * ranks, split="none"))
+        name = "delta.ranks"
+        kept.append(Saved(name=name, elements=count * ranks, split="none", region=REGION))
     if not tokens.flash:
         d, e = mixer.key_dim, mixer.value_dim
         between = mixer.value_heads * (d + 2.0 * e + 2.0 * c + d * e / c)
-        kept.append(Saved(name="delta.chunks", elements=count * between, split="width", core=True))
+        kept.append(cut("chunks", count * between, core=True))
     return tuple(kept)

@@ -9,8 +9,9 @@ from foretell.specs.model import (
     NormKind,
     Projection,
 )
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, inside
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
+from foretell.workload.roles import OpRole, Region, SavedRole
 
 
 def norm_weights(kind: NormKind, width: int) -> float:
@@ -18,7 +19,15 @@ def norm_weights(kind: NormKind, width: int) -> float:
     return {"rms": 1.0, "layer": 2.0, "layer-nobias": 1.0, "none": 0.0}[kind] * width
 
 
-def norm_op(name: str, elements: Num, repeats: int, kind: NormKind, width: int) -> Pointwise:
+def norm_op(
+    name: str,
+    elements: Num,
+    repeats: int,
+    kind: NormKind,
+    width: int,
+    role: OpRole = OpRole.OTHER,
+    region: Region = Region.NONE,
+) -> Pointwise:
     """`repeats` normalisations as one op: some 5 operations per element forward, 8 backward."""
     return Pointwise(
         name=name,
@@ -27,11 +36,22 @@ def norm_op(name: str, elements: Num, repeats: int, kind: NormKind, width: int) 
         back_flop=8.0,
         weights=norm_weights(kind, width) * repeats,
         family="norm",
+        role=role,
+        region=region,
     )
 
 
-def projection_ops(projections: tuple[Projection, ...], rows: Num) -> tuple[Gemm, ...]:
-    """Further linear maps on `rows` positions."""
+def projection_ops(
+    projections: tuple[Projection, ...], rows: Num, listed: Region = Region.NONE
+) -> tuple[Gemm, ...]:
+    """Further linear maps on `rows` positions, of the region that lists them unless they say otherwise."""
+    regions = {
+        "listed": listed,
+        "layer": Region.NONE,
+        "attention": Region.ATTENTION,
+        "mixer": Region.MIXER,
+        "indexer": Region.INDEXER,
+    }
     return tuple(
         Gemm(
             name=p.name,
@@ -41,6 +61,8 @@ def projection_ops(projections: tuple[Projection, ...], rows: Num) -> tuple[Gemm
             groups=float(p.groups),
             bias=p.bias,
             split=p.split,
+            role=OpRole.QKV if p.qkv else OpRole.OTHER,
+            region=regions[p.part],
         )
         for p in projections
     )
@@ -48,16 +70,16 @@ def projection_ops(projections: tuple[Projection, ...], rows: Num) -> tuple[Gemm
 
 def embedding_graph(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerGraph:
     """Tables, patches, projections and norm in front of a stack; or the block in their place."""
-    count = tokens.count
+    count, region = tokens.count, Region.EMBEDDING
     if embedding.block is not None:
-        block: LayerGraph = embedding.block.graph(embedding.vocab, hidden, tokens)
+        block: LayerGraph = inside(embedding.block.graph(embedding.vocab, hidden, tokens), region)
         return changed(block, name="embedding", input_elements=count * hidden)
     width = embedding.width or hidden
     ops: list[Op] = []
     saved: tuple[Saved, ...] = ()
     if embedding.vocab and embedding.factor is not None:
         shape = MapShape(name="embedding.tokens", inputs=embedding.vocab, outputs=width)
-        table: LayerGraph = embedding.factor.table_graph(shape, count)
+        table: LayerGraph = inside(embedding.factor.table_graph(shape, count), region)
         ops, saved = [*table.ops], table.saved
     elif embedding.vocab:
         ops.append(
@@ -66,6 +88,7 @@ def embedding_graph(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerG
                 tokens=count,
                 rows=float(embedding.vocab),
                 width=float(width),
+                region=region,
             )
         )
     if embedding.patch_inputs:
@@ -76,6 +99,7 @@ def embedding_graph(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerG
                 n=float(hidden),
                 k=float(embedding.patch_inputs),
                 bias=embedding.patch_bias,
+                region=region,
             )
         )
     tables = embedding.positions + embedding.token_types
@@ -87,14 +111,12 @@ def embedding_graph(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerG
                 rows=float(tables),
                 width=float(hidden),
                 split="none",
+                region=region,
             )
         )
     if embedding.fixed_positions:
-        sines = Pointwise(
-            name="embedding.sines", elements=count * hidden, reads=2.0, back_moves=2.0
-        )
-        ops.append(sines)
-    ops += projection_ops(embedding.projections, count)
+        ops.append(_sines("embedding.sines", count * hidden))
+    ops += projection_ops(embedding.projections, count, region)
     weights = norm_weights(embedding.norm, hidden) + embedding.extra_parameters
     if weights:
         elements = count * hidden if embedding.norm != "none" else 0.0
@@ -106,15 +128,16 @@ def embedding_graph(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerG
                 back_flop=8.0,
                 weights=weights,
                 family="norm",
+                region=region,
             )
         )
     cut = embedding.vocab and embedding.factor is None
-    edges = (Edge(name="embedding", elements=count * hidden, leave=True),) if cut else ()
+    edge = Edge(name="embedding", elements=count * hidden, leave=True, region=region)
     return LayerGraph(
         name="embedding",
         ops=tuple(ops),
         saved=saved,
-        edges=edges,
+        edges=(edge,) if cut else (),
         input_elements=count * hidden,
     )
 
@@ -122,32 +145,36 @@ def embedding_graph(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerG
 def encoder_embedding_graph(model: Model, tokens: Tokens) -> LayerGraph:
     """The encoder's input: its own embedding, or the shared table looked up once more (no weights)."""
     assert model.encoder is not None
-    hidden = model.encoder.hidden
-    norm = norm_op("encoder.norm", tokens.count * hidden, 1, model.encoder.final_norm, hidden)
-    other = Pointwise(
-        name="encoder.other", elements=0.0, weights=float(model.encoder.extra_parameters)
-    )
+    hidden, region = model.encoder.hidden, Region.EMBEDDING
+    elements, kind = tokens.count * hidden, model.encoder.final_norm
+    norm = norm_op("encoder.norm", elements, 1, kind, hidden, region=region)
+    weights = float(model.encoder.extra_parameters)
+    other = Pointwise(name="encoder.other", elements=0.0, weights=weights, region=region)
     after = LayerGraph(name="embedding", ops=(norm, other))
     if model.encoder_embedding is not None:
         return embedding_graph(model.encoder_embedding, hidden, tokens) + after
-    look = Pointwise(name="encoder.tokens", elements=tokens.count * hidden, back_moves=2.0)
+    look = Pointwise(name="encoder.tokens", elements=elements, back_moves=2.0, region=region)
     ops: tuple[Op, ...] = (look,)
     if model.embedding.fixed_positions:
-        sines = Pointwise(
-            name="encoder.sines", elements=tokens.count * hidden, reads=2.0, back_moves=2.0
-        )
-        ops = (look, sines)
+        ops = (look, _sines("encoder.sines", elements))
     return LayerGraph(name="embedding", ops=ops) + after
+
+
+def _sines(name: str, elements: Num) -> Pointwise:
+    """Sines of the positions, added."""
+    return Pointwise(
+        name=name, elements=elements, reads=2.0, back_moves=2.0, region=Region.EMBEDDING
+    )
 
 
 def scores_graph(head: Head, width: int, rows: Num, *, training: bool, tied: bool) -> LayerGraph:
     """The scoring matrix and, in training, softmax with cross-entropy in fp32."""
-    outputs = float(head.outputs)
+    outputs, region = float(head.outputs), Region.HEAD
     ops: list[Op] = []
     kept: tuple[Saved, ...] = ()
     if head.factor is not None and not tied:
         shape = MapShape(name="head.map", inputs=width, outputs=head.outputs, bias=head.bias)
-        scores: LayerGraph = head.factor.graph(shape, rows, "none")
+        scores: LayerGraph = inside(head.factor.graph(shape, rows, "none"), region)
         ops, kept = [*scores.ops], scores.saved
     else:
         ops.append(
@@ -159,12 +186,19 @@ def scores_graph(head: Head, width: int, rows: Num, *, training: bool, tied: boo
                 bias=head.bias and not tied,
                 tied=tied,
                 split="col",
+                role=OpRole.SCORES,
+                region=region,
             )
         )
     if head.bias and tied:
         ops.append(
             Pointwise(
-                name="head.bias", elements=0.0, weights=outputs, split="width", cut_weights=True
+                name="head.bias",
+                elements=0.0,
+                weights=outputs,
+                split="width",
+                cut_weights=True,
+                region=region,
             )
         )
     if not training:
@@ -180,35 +214,45 @@ def scores_graph(head: Head, width: int, rows: Num, *, training: bool, tied: boo
             back_flop=2.0,
             split="width",
             family="loss",
+            region=region,
         )
     )
     saved = (
         *kept,
-        Saved(name="head.scores", elements=rows * outputs, split="width"),
+        Saved(name="head.scores", elements=rows * outputs, split="width", region=region),
         # Cross-entropy runs in fp32: scores and their gradient, which is then rounded to 16 bits.
-        Saved(name="head.loss", elements=rows * outputs, split="width", bytes_per_element=10.0),
+        Saved(
+            name="head.loss",
+            elements=rows * outputs,
+            split="width",
+            bytes_per_element=10.0,
+            role=SavedRole.LOSS,
+            region=region,
+        ),
     )
-    edges = (Edge(name="head", elements=rows * width, leave=False),)
+    edges = (Edge(name="head", elements=rows * width, leave=False, region=region),)
     return LayerGraph(name="head", ops=tuple(ops), saved=saved, edges=edges)
 
 
 def head_graph(model: Model, tokens: Tokens) -> LayerGraph:
     """Final norm, maps before the scores, scores."""
     head, hidden = model.head, model.stack.hidden
-    count = tokens.count
+    count, region = tokens.count, Region.HEAD
     one = tokens.phase == "prefill" and model.kind != "encoder"
     rows = tokens.batch if one or not head.every_position else count
     other = head.extra_parameters + model.stack.extra_parameters
     ops: list[Op] = [
-        norm_op("head.norm", count * hidden, 1, model.stack.final_norm, hidden),
-        *projection_ops(head.projections, rows),
+        norm_op("head.norm", count * hidden, 1, model.stack.final_norm, hidden, region=region),
+        *projection_ops(head.projections, rows, region),
     ]
     if other:
-        ops.append(Pointwise(name="head.other", elements=0.0, weights=float(other)))
+        ops.append(Pointwise(name="head.other", elements=0.0, weights=float(other), region=region))
     graph = LayerGraph(
         name="head",
         ops=tuple(ops),
-        saved=(Saved(name="head.in", elements=2.0 * count * hidden, split="tokens"),),
+        saved=(
+            Saved(name="head.in", elements=2.0 * count * hidden, split="tokens", region=region),
+        ),
         input_elements=count * hidden,
     )
     if not head.outputs:

@@ -3,11 +3,18 @@
 from foretell.specs._base import Num, changed
 from foretell.specs.block import MapBlock, MapShape
 from foretell.specs.ffn import Dense, Experts
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, inside
 from foretell.workload.ops import Gemm, Op, Pointwise
+from foretell.workload.roles import OpRole, Region, SavedRole
 
 
-def dense_graph(ffn: Dense, hidden: int, tokens: Tokens, name: str = "ffn") -> LayerGraph:
+def dense_graph(
+    ffn: Dense,
+    hidden: int,
+    tokens: Tokens,
+    name: str = "ffn",
+    region: Region = Region.FEED_FORWARD,
+) -> LayerGraph:
     """up (two when gated), activation, down: h f (ups + 1) weights and their biases.
 
     One hidden x hidden map in its place acts on each token alone and opens no tensor-parallel
@@ -24,6 +31,7 @@ def dense_graph(ffn: Dense, hidden: int, tokens: Tokens, name: str = "ffn") -> L
             k=float(hidden),
             bias=ffn.up_bias,
             split="tokens",
+            region=region,
         )
         return LayerGraph(name=name, ops=(op,))
     ups = 2.0 if ffn.gated else 1.0
@@ -38,8 +46,11 @@ def dense_graph(ffn: Dense, hidden: int, tokens: Tokens, name: str = "ffn") -> L
                 k=float(hidden),
                 bias=ffn.up_bias,
                 split="col",
+                role=OpRole.UP,
+                region=region,
+                gated=ffn.gated,
             ),
-            _activation(name, count * width, ups),
+            _activation(name, count * width, ups, region),
             Gemm(
                 name=f"{name}.down",
                 m=count,
@@ -47,16 +58,18 @@ def dense_graph(ffn: Dense, hidden: int, tokens: Tokens, name: str = "ffn") -> L
                 k=width,
                 bias=ffn.down_bias,
                 split="row",
+                role=OpRole.DOWN,
+                region=region,
             ),
         ),
         saved=(
-            Saved(name=f"{name}.up", elements=count * before_act(ffn) * width, split="width"),
-            Saved(name=f"{name}.act", elements=count * width, split="width"),
-            *_gate(name, count * width, gated=ffn.gated),
+            _before(name, count * before_act(ffn) * width, region),
+            _behind(name, count * width, region),
+            *_gate(name, count * width, region, gated=ffn.gated),
         ),
         edges=(
-            Edge(name=name, elements=count * hidden, leave=False),
-            Edge(name=name, elements=count * hidden, leave=True),
+            Edge(name=name, elements=count * hidden, leave=False, region=region),
+            Edge(name=name, elements=count * hidden, leave=True, region=region),
         ),
     )
 
@@ -73,21 +86,25 @@ def _factored(ffn: Dense, factor: MapBlock, hidden: int, tokens: Tokens) -> Laye
     count, width = tokens.count, ffn.width
     ups = ("ffn.up", "ffn.gate_up")[: 2 if ffn.gated else 1]
     graph = LayerGraph(name="ffn")
-    for name in ups:
+    for i, name in enumerate(ups):
         # One of two copies of the input takes the input's place.
-        alone = name == ups[0]
-        shape = MapShape(name=name, inputs=hidden, outputs=width, bias=ffn.up_bias, alone=alone)
+        shape = MapShape(name=name, inputs=hidden, outputs=width, bias=ffn.up_bias, alone=i == 0)
         graph = graph + factor.graph(shape, count, "tokens")
-    act = _activation("ffn", count * width, float(len(ups)))
+    region = Region.FEED_FORWARD
+    act = _activation("ffn", count * width, float(len(ups)), region)
     saved = (
-        Saved(name="ffn.up", elements=count * width * before_act(ffn), split="tokens"),
-        Saved(name="ffn.act", elements=count * width, split="tokens"),
-        *(changed(s, split="tokens") for s in _gate("ffn", count * width, gated=ffn.gated)),
+        _before("ffn", count * width * before_act(ffn), region),
+        _behind("ffn", count * width, region),
+        *_gate("ffn", count * width, region, gated=ffn.gated),
     )
-    middle = LayerGraph(name="ffn", ops=(changed(act, split="tokens"),), saved=saved)
+    middle = LayerGraph(
+        name="ffn",
+        ops=(changed(act, split="tokens"),),
+        saved=tuple(changed(tensor, split="tokens") for tensor in saved),
+    )
     shape = MapShape(name="ffn.down", inputs=width, outputs=hidden, bias=ffn.down_bias, alone=True)
     whole: LayerGraph = graph + middle + factor.graph(shape, count, "tokens")
-    return whole
+    return inside(whole, region)
 
 
 def experts_graph(ffn: Experts, hidden: int, tokens: Tokens) -> LayerGraph:
@@ -109,14 +126,14 @@ def experts_graph(ffn: Experts, hidden: int, tokens: Tokens) -> LayerGraph:
         ops=ops,
         saved=_experts_saved(ffn, hidden, count),
         edges=(
-            Edge(name="moe", elements=count * hidden, leave=False),
-            Edge(name="moe", elements=count * hidden, leave=True),
+            Edge(name="moe", elements=count * hidden, leave=False, region=Region.EXPERTS),
+            Edge(name="moe", elements=count * hidden, leave=True, region=Region.EXPERTS),
         ),
     )
     if not ffn.shared_width:
         return graph
     shared = Dense(width=ffn.shared_width, gated=ffn.gated, activation=ffn.activation)
-    part = dense_graph(shared, hidden, tokens, "moe.shared")
+    part = dense_graph(shared, hidden, tokens, "moe.shared", Region.SHARED_EXPERTS)
     graph = graph + LayerGraph(name="shared", ops=part.ops, saved=part.saved)
     if ffn.shared_gate:
         graph = graph + _shared_gate(hidden, count)
@@ -133,10 +150,20 @@ def _router(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
         flop=6.0,
         weights=(experts if ffn.router_bias else 0.0) + ffn.extra_parameters,
         family="routing",
+        role=OpRole.CHOICE,
+        region=Region.EXPERTS,
     )
     if not ffn.has_router:
         return (choice,)
-    scores = Gemm(name="moe.router", m=count, n=experts, k=float(hidden), split="tokens")
+    scores = Gemm(
+        name="moe.router",
+        m=count,
+        n=experts,
+        k=float(hidden),
+        split="tokens",
+        role=OpRole.ROUTER,
+        region=Region.EXPERTS,
+    )
     return (scores, choice)
 
 
@@ -145,7 +172,7 @@ def _latent_in(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
     if ffn.latent is None:
         return ()
     width = float(ffn.latent)
-    down = Gemm(name="moe.latent_down", m=count, n=width, k=float(hidden))
+    down = _latent_map("moe.latent_down", count, width, float(hidden))
     if not ffn.latent_norm:
         return (down,)
     norm = Pointwise(
@@ -156,6 +183,8 @@ def _latent_in(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
         weights=width,
         split="none",
         family="norm",
+        role=OpRole.EXPERT_LATENT,
+        region=Region.EXPERTS,
     )
     return (down, norm)
 
@@ -164,7 +193,12 @@ def _latent_out(ffn: Experts, hidden: int, count: Num) -> tuple[Op, ...]:
     """latent -> hidden."""
     if ffn.latent is None:
         return ()
-    return (Gemm(name="moe.latent_up", m=count, n=float(hidden), k=float(ffn.latent)),)
+    return (_latent_map("moe.latent_up", count, float(hidden), float(ffn.latent)),)
+
+
+def _latent_map(name: str, count: Num, n: float, k: float) -> Gemm:
+    role = OpRole.EXPERT_LATENT
+    return Gemm(name=name, m=count, n=n, k=k, role=role, region=Region.EXPERTS)
 
 
 def _routed(ffn: Experts, hidden: int, count: Num, *, clamped: bool) -> tuple[Op, ...]:
@@ -175,9 +209,11 @@ def _routed(ffn: Experts, hidden: int, count: Num, *, clamped: bool) -> tuple[Op
     """
     experts, width = float(ffn.experts), float(ffn.width)
     routed, inner = count * ffn.top_k, float(ffn.latent or hidden)
-    ups = 2.0 if ffn.gated else 1.0
+    ups, region = 2.0 if ffn.gated else 1.0, Region.EXPERTS
     permute = Pointwise(
         name="moe.permute",
+        role=OpRole.PERMUTE,
+        region=region,
         elements=routed * inner,
         flop=0.0,
         back_moves=2.0,
@@ -187,6 +223,9 @@ def _routed(ffn: Experts, hidden: int, count: Num, *, clamped: bool) -> tuple[Op
     )
     up = Gemm(
         name="moe.up",
+        role=OpRole.UP,
+        region=region,
+        gated=ffn.gated,
         m=routed / experts,
         n=ups * width,
         k=inner,
@@ -197,6 +236,8 @@ def _routed(ffn: Experts, hidden: int, count: Num, *, clamped: bool) -> tuple[Op
     )
     down = Gemm(
         name="moe.down",
+        role=OpRole.DOWN,
+        region=region,
         m=routed / experts,
         n=inner,
         k=width,
@@ -207,18 +248,22 @@ def _routed(ffn: Experts, hidden: int, count: Num, *, clamped: bool) -> tuple[Op
     )
     unpermute = Pointwise(
         name="moe.unpermute",
+        role=OpRole.UNPERMUTE,
+        region=region,
         elements=routed * inner,
         flop=2.0,
         back_moves=3.0,
         split="none",
         family="routing",
     )
-    act = _activation("moe", routed * width, ups)
+    act = _activation("moe", routed * width, ups, region)
     inside: tuple[Op, ...] = (permute, up, *_clamp(routed * ups * width, clamped), act, down)
     if not ffn.expert_bias:
         return (*inside, unpermute)
     biases = Pointwise(
         name="moe.expert-bias",
+        role=OpRole.EXPERT_BIAS,
+        region=region,
         elements=routed * inner,
         flop=2.0,
         back_moves=1.0,
@@ -232,15 +277,26 @@ def _clamp(elements: Num, there: bool) -> tuple[Pointwise, ...]:
     """Both factors of a gated activation read, clamped and written; backward their gradients."""
     if not there:
         return ()
-    return (Pointwise(name="moe.clamp", elements=elements, flop=0.0, back_flop=0.0, split="width"),)
+    clamp = Pointwise(
+        name="moe.clamp",
+        elements=elements,
+        flop=0.0,
+        back_flop=0.0,
+        split="width",
+        role=OpRole.CLAMP,
+        region=Region.EXPERTS,
+    )
+    return (clamp,)
 
 
 def _shared_gate(hidden: int, count: Num) -> LayerGraph:
     """One gate per token on the shared experts' output, which its gradient needs."""
+    region = Region.SHARED_EXPERTS
+    name, width, role = "moe.shared_gate", float(hidden), OpRole.SHARED_GATE
     return LayerGraph(
         name="gate",
         ops=(
-            Gemm(name="moe.shared_gate", m=count, n=1.0, k=float(hidden)),
+            Gemm(name=name, m=count, n=1.0, k=width, role=role, region=region),
             Pointwise(
                 name="moe.shared_scale",
                 elements=count * hidden,
@@ -248,9 +304,10 @@ def _shared_gate(hidden: int, count: Num) -> LayerGraph:
                 back_moves=3.0,
                 back_flop=3.0,
                 split="none",
+                region=region,
             ),
         ),
-        saved=(Saved(name="moe.shared_out", elements=count * hidden, split="none"),),
+        saved=(Saved(name="moe.shared_out", elements=count * hidden, split="none", region=region),),
     )
 
 
@@ -258,34 +315,59 @@ def _experts_saved(ffn: Experts, hidden: int, count: Num) -> tuple[Saved, ...]:
     """fp32 routing scores, permuted tokens, both sides of the activation, results before
     weighting."""
     routed, inner = count * ffn.top_k, float(ffn.latent or hidden)
-    width, ups = float(ffn.width), 2.0 if ffn.gated else 1.0
+    width, ups, region = float(ffn.width), 2.0 if ffn.gated else 1.0, Region.EXPERTS
+
+    def whole(what: str, elements: Num, role: SavedRole) -> Saved:
+        name = f"moe.{what}"
+        return Saved(name=name, elements=elements, split="none", role=role, region=region)
+
     saved = [
         Saved(
             name="moe.scores",
             elements=count * float(ffn.experts),
             split="tokens",
             bytes_per_element=4.0,
+            region=region,
         ),
-        Saved(name="moe.in", elements=routed * inner, split="none"),
-        Saved(name="moe.up", elements=routed * ups * width, split="width"),
-        Saved(name="moe.act", elements=routed * width, split="width"),
-        *_gate("moe", routed * width, gated=ffn.gated),
-        Saved(name="moe.out", elements=routed * inner, split="none"),
+        whole("in", routed * inner, SavedRole.EXPERT_INPUT),
+        _before("moe", routed * ups * width, region),
+        _behind("moe", routed * width, region),
+        *_gate("moe", routed * width, region, gated=ffn.gated),
+        whole("out", routed * inner, SavedRole.RESULT),
     ]
     if ffn.latent is not None:
         # The state before the norm, where there is one, and the sum that goes back to full width.
         states = 2.0 if ffn.latent_norm else 1.0
-        saved.append(Saved(name="moe.latent", elements=states * count * inner, split="none"))
+        saved.append(whole("latent", states * count * inner, SavedRole.LATENT))
     return tuple(saved)
 
 
-def _gate(name: str, elements: Num, *, gated: bool) -> tuple[Saved, ...]:
+def _before(name: str, elements: Num, region: Region) -> Saved:
+    """What the first product gives."""
+    full, role = f"{name}.up", SavedRole.UP
+    return Saved(name=full, elements=elements, split="width", role=role, region=region)
+
+
+def _behind(name: str, elements: Num, region: Region) -> Saved:
+    """What the second product reads."""
+    full, role = f"{name}.act", SavedRole.ACTIVATED
+    return Saved(name=full, elements=elements, split="width", role=role, region=region)
+
+
+def _gate(name: str, elements: Num, region: Region, *, gated: bool) -> tuple[Saved, ...]:
     """The other factor of a gated product, which fused kernels compute again from its input."""
-    kept = Saved(name=f"{name}.gate", elements=elements, split="width", fused_away=True)
+    kept = Saved(
+        name=f"{name}.gate",
+        elements=elements,
+        split="width",
+        fused_away=True,
+        role=SavedRole.GATE,
+        region=region,
+    )
     return (kept,) if gated else ()
 
 
-def _activation(name: str, elements: Num, ups: float) -> Pointwise:
+def _activation(name: str, elements: Num, ups: float, region: Region) -> Pointwise:
     """Activation, times the gate where there is one."""
     return Pointwise(
         name=f"{name}.act",
@@ -295,4 +377,6 @@ def _activation(name: str, elements: Num, ups: float) -> Pointwise:
         back_moves=1.0 + 2.0 * ups,
         back_flop=8.0,
         split="width",
+        role=OpRole.ACTIVATION,
+        region=region,
     )

@@ -1,15 +1,17 @@
 """The graph of a model: layer kinds with their operations, saved tensors and tensor-parallel edges."""
 
 from dataclasses import field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from foretell.records import dataclass
-from foretell.specs._base import Num
+from foretell.specs._base import Num, changed
 from foretell.workload.ops import Op
+from foretell.workload.roles import EdgeRole, Region, SavedRole
 
 Phase = Literal["training", "prefill", "decode"]
 """training: forward and backward over whole sequences; prefill: forward that fills the cache; decode:
 one new token per sequence against a cache."""
+Part = TypeVar("Part", bound="Op | Saved | Edge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,10 @@ class Saved:
     """Where not the activation dtype: 4 for statistics, 1 for masks."""
     fused_away: bool = False
     """Whether fused element-wise kernels compute it again instead of keeping it."""
+    role: SavedRole = SavedRole.OTHER
+    """What formulas treat it by."""
+    region: Region = Region.NONE
+    """The part of the model that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +66,15 @@ class Edge:
     """Where activations enter or leave a region that tensor parallelism cuts by width."""
 
     name: str
-    """Which region."""
+    """What people call the region."""
     elements: Num
     """Elements of the full activation."""
     leave: bool
     """True at the end of the region (partial sums are reduced), False at its start."""
+    role: EdgeRole = EdgeRole.HIDDEN
+    """What crosses it."""
+    region: Region = Region.NONE
+    """Which region."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +121,18 @@ class Graph:
     """Weights of the text model that no op holds."""
     notes: tuple[str, ...] = field(default=())
     """What is not timed, as sentences for the result."""
+
+
+def inside(graph: LayerGraph, region: Region) -> LayerGraph:
+    """The graph with all that names no region of its own in this one: how a block stands where it is used."""
+
+    return changed(
+        graph,
+        ops=tuple(_placed(op, region) for op in graph.ops),
+        saved=tuple(_placed(tensor, region) for tensor in graph.saved),
+        edges=tuple(_placed(edge, region) for edge in graph.edges),
+    )
+
+
+def _placed(part: Part, region: Region) -> Part:
+    return changed(part, region=region) if part.region is Region.NONE else part

@@ -4,7 +4,10 @@ from foretell.specs._base import Num
 from foretell.specs.mixers import Indexer
 from foretell.workload.graph import LayerGraph, Saved, Tokens
 from foretell.workload.masks import merged_keys, merged_pairs
-from foretell.workload.ops import AttentionCore, Gemm, Pointwise
+from foretell.workload.ops import AttentionCore, Gemm, Pointwise, Split
+from foretell.workload.roles import OpRole, Region, SavedRole
+
+REGION = Region.INDEXER
 
 
 def indexer_graph(indexer: Indexer, hidden: int, tokens: Tokens) -> LayerGraph:
@@ -35,14 +38,15 @@ def indexer_graph(indexer: Indexer, hidden: int, tokens: Tokens) -> LayerGraph:
         v_dim=0.0,
         flash=tokens.flash,
         split="none",
+        region=REGION,
     )
     norm = {"layer": 2.0, "rms": 1.0, "none": 0.0}[indexer.key_norm] * width
     return LayerGraph(
         name="indexer",
         ops=(
-            Gemm(name="indexer.q", m=count, n=heads * width, k=float(indexer.query_inputs)),
-            Gemm(name="indexer.k", m=count, n=width, k=float(hidden), split="tokens"),
-            Gemm(name="indexer.weights", m=count, n=weighed, k=float(hidden), split="tokens"),
+            _map("q", count, heads * width, indexer.query_inputs, "none"),
+            _map("k", count, width, hidden, "tokens"),
+            _map("weights", count, weighed, hidden, "tokens"),
             Pointwise(
                 name="indexer.rotate",
                 elements=count * (heads + 1.0) * width,
@@ -51,12 +55,18 @@ def indexer_graph(indexer: Indexer, hidden: int, tokens: Tokens) -> LayerGraph:
                 weights=norm,
                 split="none",
                 family="norm",
+                region=REGION,
             ),
             scores,
             _selection(tokens, pairs),
         ),
         saved=_saved(indexer, tokens, scores),
     )
+
+
+def _map(what: str, count: Num, outputs: float, inputs: int, split: Split) -> Gemm:
+    name, width = f"indexer.{what}", float(inputs)
+    return Gemm(name=name, m=count, n=outputs, k=width, split=split, region=REGION)
 
 
 def _selection(tokens: Tokens, pairs: Num) -> Pointwise:
@@ -72,6 +82,8 @@ def _selection(tokens: Tokens, pairs: Num) -> Pointwise:
         back_flop=0.0,
         split="none",
         family="routing",
+        role=OpRole.SELECTION,
+        region=REGION,
     )
 
 
@@ -80,10 +92,19 @@ def _saved(indexer: Indexer, tokens: Tokens, scores: AttentionCore) -> tuple[Sav
     count, width = tokens.count, float(indexer.head_dim)
     keys = 1.0 if indexer.key_norm == "none" else 2.0
     kept = (
-        Saved(name="indexer.q", elements=count * indexer.heads * width, split="none"),
-        Saved(name="indexer.k", elements=count * keys * width, split="none"),
-        Saved(name="indexer.weights", elements=count * indexer.heads, split="none"),
+        Saved(
+            name="indexer.q",
+            elements=count * indexer.heads * width,
+            split="none",
+            role=SavedRole.QUERY,
+            region=REGION,
+        ),
+        Saved(name="indexer.k", elements=count * keys * width, split="none", region=REGION),
+        Saved(name="indexer.weights", elements=count * indexer.heads, split="none", region=REGION),
     )
     if tokens.flash:
         return kept
-    return (*kept, Saved(name="indexer.scores", elements=scores.scores, split="none", core=True))
+    inner = Saved(
+        name="indexer.scores", elements=scores.scores, split="none", core=True, region=REGION
+    )
+    return (*kept, inner)

@@ -21,8 +21,9 @@ from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
 from foretell.workload.indexer import indexer_graph
 from foretell.workload.masks import keys_read, visible_pairs
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
+from foretell.workload.roles import OpRole, Region, SavedRole
 
-NAME = "attention"
+NAME, REGION = "attention", Region.ATTENTION
 
 
 def latent_graph(mixer: LatentAttention, hidden: int, tokens: Tokens) -> LayerGraph:
@@ -51,8 +52,8 @@ def latent_graph(mixer: LatentAttention, hidden: int, tokens: Tokens) -> LayerGr
             *core_saved(core, NAME),
         ),
         edges=(
-            Edge(name=NAME, elements=tokens.count * entering, leave=False),
-            Edge(name=NAME, elements=tokens.count * hidden, leave=True),
+            Edge(name=NAME, elements=tokens.count * entering, leave=False, region=REGION),
+            Edge(name=NAME, elements=tokens.count * hidden, leave=True, region=REGION),
         ),
     )
     if mixer.indexer is not None:
@@ -78,6 +79,7 @@ def _core(mixer: LatentAttention, tokens: Tokens, *, absorbed: bool) -> Attentio
         flash=tokens.flash,
         counted=None if window is None else pairs,
         kv_rank=shared if absorbed else 0.0,
+        region=REGION,
     )
 
 
@@ -85,11 +87,22 @@ def _queries(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
     """Hidden -> rank, norm, rank -> heads; or directly."""
     width = float(mixer.heads * (mixer.nope_dim + mixer.rope_dim))
     if mixer.q_rank is None:
-        return (Gemm(name=f"{NAME}.q", m=count, n=width, k=float(hidden), split="col"),)
+        direct = Gemm(
+            name=f"{NAME}.q",
+            m=count,
+            n=width,
+            k=float(hidden),
+            split="col",
+            role=OpRole.QUERY,
+            region=REGION,
+        )
+        return (direct,)
     rank = float(mixer.q_rank)
     return (
         Gemm(
             name=f"{NAME}.q_down",
+            role=OpRole.QUERY_DOWN,
+            region=REGION,
             m=count,
             n=rank,
             k=float(hidden),
@@ -97,7 +110,15 @@ def _queries(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
             split="tokens",
         ),
         _norm(f"{NAME}.q_norm", count, rank),
-        Gemm(name=f"{NAME}.q_up", m=count, n=width, k=rank, split="col"),
+        Gemm(
+            name=f"{NAME}.q_up",
+            m=count,
+            n=width,
+            k=rank,
+            split="col",
+            role=OpRole.QUERY_UP,
+            region=REGION,
+        ),
     )
 
 
@@ -107,6 +128,8 @@ def _latent(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
     return (
         Gemm(
             name=f"{NAME}.kv_down",
+            role=OpRole.LATENT_DOWN,
+            region=REGION,
             m=count,
             n=rank + mixer.rope_dim,
             k=float(hidden),
@@ -121,13 +144,21 @@ def _latent(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
             back_moves=2.0,
             back_flop=4.0,
             split="width",
+            role=OpRole.ROTATION,
+            region=REGION,
         ),
     )
 
 
 def _norm(name: str, count: Num, width: float) -> Pointwise:
     return Pointwise(
-        name=name, elements=count * width, flop=5.0, back_flop=8.0, weights=width, family="norm"
+        name=name,
+        elements=count * width,
+        flop=5.0,
+        back_flop=8.0,
+        weights=width,
+        family="norm",
+        region=REGION,
     )
 
 
@@ -136,7 +167,15 @@ def _expanded(mixer: LatentAttention, tokens: Tokens, core: AttentionCore) -> tu
     width = float(mixer.heads * (mixer.nope_dim + mixer.value_dim))
     # A chunk of a longer prompt expands the cached latents of the earlier chunks again.
     rows = tokens.batch * tokens.kv_len
-    up = Gemm(name=f"{NAME}.kv_up", m=rows, n=width, k=float(mixer.kv_rank), split="col")
+    up = Gemm(
+        name=f"{NAME}.kv_up",
+        m=rows,
+        n=width,
+        k=float(mixer.kv_rank),
+        split="col",
+        role=OpRole.LATENT_UP,
+        region=REGION,
+    )
     return (up, core)
 
 
@@ -150,6 +189,8 @@ def _absorbed(mixer: LatentAttention, count: Num, core: AttentionCore) -> tuple[
         k=float(mixer.nope_dim),
         groups=heads,
         split="heads",
+        role=OpRole.ABSORB,
+        region=REGION,
     )
     out = Gemm(
         name=f"{NAME}.v_absorb",
@@ -158,6 +199,8 @@ def _absorbed(mixer: LatentAttention, count: Num, core: AttentionCore) -> tuple[
         k=rank,
         groups=heads,
         split="heads",
+        role=OpRole.ABSORB,
+        region=REGION,
     )
     return (into, core, out)
 
@@ -168,10 +211,12 @@ def _output(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
     ops: list[Op] = []
     if mixer.output_gate != "none":
         gates = width if mixer.output_gate == "element" else float(mixer.heads)
-        ops.append(Gemm(name=f"{NAME}.gate_up", m=count, n=gates, k=float(hidden), split="col"))
+        name, inputs = f"{NAME}.gate_up", float(hidden)
+        ops.append(Gemm(name=name, m=count, n=gates, k=inputs, split="col", region=REGION))
         ops.append(
             Pointwise(
                 name=f"{NAME}.gate",
+                region=REGION,
                 elements=count * width,
                 reads=2.0,
                 flop=4.0,
@@ -181,7 +226,16 @@ def _output(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
             )
         )
     ops.append(
-        Gemm(name=f"{NAME}.o", m=count, n=float(hidden), k=width, bias=mixer.bias, split="row")
+        Gemm(
+            name=f"{NAME}.o",
+            m=count,
+            n=float(hidden),
+            k=width,
+            bias=mixer.bias,
+            split="row",
+            role=OpRole.OUTPUT,
+            region=REGION,
+        )
     )
     return tuple(ops)
 
@@ -190,7 +244,8 @@ def _saved_inputs(mixer: LatentAttention, count: Num) -> tuple[Saved, ...]:
     """The latents before and after their norms, and the rotary key."""
     rank = float(mixer.q_rank or 0)
     kv = 2.0 * mixer.kv_rank + mixer.rope_dim
-    return (Saved(name=f"{NAME}.latents", elements=count * (2.0 * rank + kv), split="tokens"),)
+    elements = count * (2.0 * rank + kv)
+    return (Saved(name=f"{NAME}.latents", elements=elements, split="tokens", region=REGION),)
 
 
 def _saved_core(mixer: LatentAttention, count: Num, *, absorbed: bool) -> tuple[Saved, ...]:
@@ -203,9 +258,21 @@ def _saved_core(mixer: LatentAttention, count: Num, *, absorbed: bool) -> tuple[
     if absorbed:
         # The rotary part is shared by both; the latent itself stands among the inputs.
         per_head = mixer.nope_dim + (mixer.kv_rank + mixer.rope_dim) + mixer.kv_rank + out
-        return (Saved(name=f"{NAME}.heads", elements=count * heads * per_head, split="width"),)
+        elements = count * heads * per_head
+        return (Saved(name=f"{NAME}.heads", elements=elements, split="width", region=REGION),)
     keys = query + mixer.value_dim
     return (
-        Saved(name=f"{NAME}.heads", elements=count * heads * (query + out), split="width"),
-        Saved(name=f"{NAME}.expanded", elements=count * heads * keys, split="width"),
+        Saved(
+            name=f"{NAME}.heads",
+            elements=count * heads * (query + out),
+            split="width",
+            region=REGION,
+        ),
+        Saved(
+            name=f"{NAME}.expanded",
+            elements=count * heads * keys,
+            split="width",
+            role=SavedRole.EXPANDED,
+            region=REGION,
+        ),
     )

@@ -7,6 +7,9 @@ from foretell.specs._base import Num
 from foretell.specs.mixers import Mamba2
 from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
 from foretell.workload.ops import Gemm, Op, Pointwise, Scan
+from foretell.workload.roles import Region
+
+REGION = Region.STATE_SPACE
 
 
 def mamba2_graph(mixer: Mamba2, hidden: int, tokens: Tokens) -> LayerGraph:
@@ -29,8 +32,11 @@ def mamba2_graph(mixer: Mamba2, hidden: int, tokens: Tokens) -> LayerGraph:
             split="col",
             n_kv=shared,
             n_kv_min=2.0 * mixer.state,
+            region=REGION,
         ),
-        convolution("mamba.conv", count, inner + shared, mixer.conv_kernel, mixer.conv_bias),
+        convolution(
+            "mamba.conv", count, inner + shared, mixer.conv_kernel, mixer.conv_bias, REGION
+        ),
         ssd_scan(mixer, tokens),
         Pointwise(
             name="mamba.norm",
@@ -43,6 +49,7 @@ def mamba2_graph(mixer: Mamba2, hidden: int, tokens: Tokens) -> LayerGraph:
             cut_weights=True,
             split="width",
             family="norm",
+            region=REGION,
         ),
         Gemm(
             name="mamba.out",
@@ -51,6 +58,7 @@ def mamba2_graph(mixer: Mamba2, hidden: int, tokens: Tokens) -> LayerGraph:
             k=inner,
             bias=mixer.proj_bias,
             split="row",
+            region=REGION,
         ),
     )
     return LayerGraph(
@@ -58,13 +66,15 @@ def mamba2_graph(mixer: Mamba2, hidden: int, tokens: Tokens) -> LayerGraph:
         ops=ops,
         saved=_saved(mixer, tokens, inner, shared),
         edges=(
-            Edge(name="mamba", elements=count * hidden, leave=False),
-            Edge(name="mamba", elements=count * hidden, leave=True),
+            Edge(name="mamba", elements=count * hidden, leave=False, region=REGION),
+            Edge(name="mamba", elements=count * hidden, leave=True, region=REGION),
         ),
     )
 
 
-def convolution(name: str, count: Num, channels: float, kernel: int, bias: bool) -> Pointwise:
+def convolution(
+    name: str, count: Num, channels: float, kernel: int, bias: bool, region: Region
+) -> Pointwise:
     """Causal depthwise convolution with SiLU: 2 K + 4 operations per value, K (+ 1) taps per
     channel."""
     return Pointwise(
@@ -76,6 +86,7 @@ def convolution(name: str, count: Num, channels: float, kernel: int, bias: bool)
         weights=channels * (kernel + (1.0 if bias else 0.0)),
         cut_weights=True,
         split="width",
+        region=region,
     )
 
 
@@ -107,6 +118,7 @@ def ssd_scan(mixer: Mamba2, tokens: Tokens) -> Scan:
             groups=groups,
             moved_per_token_group=2.0 * n,
             weights=3.0 * heads,
+            region=REGION,
         )
     q = np.clip(tokens.q_len, 1.0, float(mixer.chunk))
     per_head, per_group = 2.0 * q * p + 4.0 * n * p, 2.0 * q * n
@@ -123,6 +135,7 @@ def ssd_scan(mixer: Mamba2, tokens: Tokens) -> Scan:
         moved_per_token_group=2.0 * n,
         back_factor=2.0 + (again if tokens.flash else 0.0),
         weights=3.0 * heads,
+        region=REGION,
     )
 
 
@@ -134,16 +147,19 @@ def _saved(mixer: Mamba2, tokens: Tokens, inner: float, shared: float) -> tuple[
     square of each chunk, and the states.
     """
     count = tokens.count
+
+    def cut(what: str, elements: Num, core: bool = False) -> Saved:
+        name = f"mamba.{what}"
+        return Saved(name=name, elements=elements, split="width", core=core, region=REGION)
+
     kept = (
-        Saved(
-            name="mamba.in", elements=count * (2.0 * inner + shared + mixer.heads), split="width"
-        ),
-        Saved(name="mamba.conv", elements=count * (inner + shared), split="width"),
-        Saved(name="mamba.scan", elements=count * inner, split="width"),
-        Saved(name="mamba.norm", elements=count * inner, split="width"),
+        cut("in", count * (2.0 * inner + shared + mixer.heads)),
+        cut("conv", count * (inner + shared)),
+        cut("scan", count * inner),
+        cut("norm", count * inner),
     )
     if tokens.flash:
         return kept
     q = np.clip(tokens.q_len, 1.0, float(mixer.chunk))
     between = q * mixer.heads + inner * mixer.state / q
-    return (*kept, Saved(name="mamba.chunks", elements=count * between, split="width", core=True))
+    return (*kept, cut("chunks", count * between, core=True))

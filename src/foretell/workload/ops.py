@@ -12,6 +12,7 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.specs._base import Num, changed
+from foretell.workload.roles import OpRole, Region
 
 Split = Literal["none", "col", "row", "heads", "width", "tokens"]
 """Which dim tensor parallelism cuts. col, row: outputs or inputs of a matrix; heads: attention
@@ -33,11 +34,6 @@ Family = Literal[
 """Kernel family: what a measured surface is fitted for and what a breakdown groups by."""
 
 
-ONCE = ".once"
-"""Ends the names of operations, and of tensors kept, that are of weights alone: made once a pass,
-however many tokens there are, and whole on every rank that has a part of the tokens."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """Floating-point operations and elements moved through device memory."""
@@ -57,7 +53,15 @@ class Op(Protocol):
 
     @property
     def name(self) -> str:
-        """Its place in the layer, such as `attention.qkv`."""
+        """What people call it, such as `attention.qkv`; no formula reads it."""
+
+    @property
+    def role(self) -> OpRole:
+        """What it does: what formulas treat it by."""
+
+    @property
+    def region(self) -> Region:
+        """The part of the model that it belongs to."""
 
     @property
     def family(self) -> Family:
@@ -112,6 +116,12 @@ class Gemm:
     """Ranks that hold the (k,n) weights together and lend each other theirs (SUMMA)."""
     panels: Num = 1.0
     """Parts of k that are multiplied one after the other: outputs are moved once for each."""
+    role: OpRole = OpRole.OTHER
+    """What it does."""
+    region: Region = Region.NONE
+    """The part of the model that it belongs to."""
+    gated: bool = False
+    """Whether its outputs are a gate and what it multiplies, side by side."""
 
     @property
     def parameters(self) -> Num:
@@ -193,6 +203,10 @@ class AttentionCore:
     all."""
     family: Family = "attention"
     """attention."""
+    role: OpRole = OpRole.CORE
+    """What it does."""
+    region: Region = Region.NONE
+    """The part of the model that it belongs to."""
 
     @property
     def parameters(self) -> Num:
@@ -265,6 +279,10 @@ class Pointwise:
     """Whether its weights are cut with its elements."""
     family: Family = "elementwise"
     """elementwise, norm, routing or loss."""
+    role: OpRole = OpRole.OTHER
+    """What it does."""
+    region: Region = Region.NONE
+    """The part of the model that it belongs to."""
 
     @property
     def parameters(self) -> Num:
@@ -311,6 +329,10 @@ class Lookup:
     """row: the table's rows are cut (vocabulary parallel)."""
     family: Family = "embedding"
     """embedding."""
+    role: OpRole = OpRole.OTHER
+    """What it does."""
+    region: Region = Region.NONE
+    """The part of the model that it belongs to."""
 
     @property
     def parameters(self) -> Num:
@@ -363,6 +385,10 @@ class Scan:
     """heads; groups are cut with them, down to one."""
     family: Family = "scan"
     """scan."""
+    role: OpRole = OpRole.CORE
+    """What it does."""
+    region: Region = Region.NONE
+    """The part of the model that it belongs to."""
 
     @property
     def parameters(self) -> Num:

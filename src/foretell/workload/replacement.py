@@ -3,6 +3,7 @@
 from foretell.specs.mixers import Replacement
 from foretell.workload.graph import LayerGraph, Tokens
 from foretell.workload.ops import Gemm
+from foretell.workload.roles import Region
 
 
 def replacement_graph(mixer: Replacement, hidden: int, tokens: Tokens) -> LayerGraph:
@@ -12,5 +13,13 @@ def replacement_graph(mixer: Replacement, hidden: int, tokens: Tokens) -> LayerG
     its tokens. Its input is the layer's normalised state, which the layer itself keeps.
     """
     width = float(hidden)
-    op = Gemm(name="replacement", m=tokens.count, n=width, k=width, bias=mixer.bias, split="tokens")
+    op = Gemm(
+        name="replacement",
+        m=tokens.count,
+        n=width,
+        k=width,
+        bias=mixer.bias,
+        split="tokens",
+        region=Region.MIXER,
+    )
     return LayerGraph(name="replacement", ops=(op,))

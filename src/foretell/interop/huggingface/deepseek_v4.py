@@ -6,6 +6,7 @@ load it.
 """
 
 from dataclasses import replace
+from typing import Literal
 
 from foretell.interop.huggingface.common import decoder, positions, tied
 from foretell.interop.huggingface.config import Config
@@ -154,13 +155,13 @@ def _layer(shape: Shape, ratio: int, *, hashed: bool) -> Layer:
     if ratio:
         overlap = 2 if ratio == SPARSE else 1
         # Keys and their weights in the run, for each of the overlapping halves.
-        maps.append(_map("attention.merge", shape.hidden, 2 * overlap * width))
+        maps.append(_map("attention.merge", shape.hidden, 2 * overlap * width, "attention"))
         extra += ratio * overlap * width + width
         attention = replace(attention, compress_ratio=ratio)
     if ratio == SPARSE:
         index = shape.indexer.head_dim
         # The indexer's own op has one map of hidden -> index; the merged form has four.
-        maps.append(_map("indexer.merge", shape.hidden, 3 * index))
+        maps.append(_map("indexer.merge", shape.hidden, 3 * index, "indexer"))
         extra += ratio * 2 * index
         attention = replace(attention, indexer=shape.indexer)
     return Layer(
@@ -171,8 +172,10 @@ def _layer(shape: Shape, ratio: int, *, hashed: bool) -> Layer:
     )
 
 
-def _map(name: str, inputs: int, outputs: int) -> Projection:
-    return Projection(name=name, inputs=inputs, outputs=outputs)
+def _map(
+    name: str, inputs: int, outputs: int, part: Literal["listed", "attention", "indexer"] = "listed"
+) -> Projection:
+    return Projection(name=name, inputs=inputs, outputs=outputs, part=part)
 
 
 def _collapse(shape: Shape) -> Projection:
@@ -182,6 +185,7 @@ def _collapse(shape: Shape) -> Projection:
         inputs=shape.streams * shape.hidden,
         outputs=shape.streams,
         bias=True,
+        part="layer",
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import check_file
 
 CONFIG = "config.json"
 QUANTISATION = "hf_quant_config.json"
@@ -16,6 +17,7 @@ def load_config(path: Path) -> tuple[Mapping[str, object], str, str]:
     Where hf_quant_config.json lies beside a config.json, its content is added under the key
     `hf_quant_config`; the same for org--name_hf_quant_config.json beside org--name_config.json.
     """
+    check_file(path)
     try:
         file = path / CONFIG if path.is_dir() else path
         there = file.is_file()
@@ -41,6 +43,7 @@ def load_json(path: Path) -> Mapping[str, object]:
     a reader asks for such a key, it is refused by name. A key that is there twice with two values is
     refused too: which one counts would be a guess.
     """
+    check_file(path)
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_table)
     except UnicodeDecodeError:

@@ -1,5 +1,7 @@
 """Jamba: Mamba-1 and attention layers, experts on every n-th."""
 
+from dataclasses import replace
+
 from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed
@@ -62,4 +64,6 @@ def _mamba(config: Config, hidden: int) -> tuple[tuple[Projection, ...], int]:
         Projection(name="mamba.out", inputs=inner, outputs=hidden, bias=biased, split="row"),
     )
     extra = inner * taps + (inner if config.flag("mamba_conv_bias", True, WHY) else 0)
-    return maps, extra + inner * state + inner + rank + 2 * state
+    return tuple(
+        replace(one, part="mixer") for one in maps
+    ), extra + inner * state + inner + rank + 2 * state

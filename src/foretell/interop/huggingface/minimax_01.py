@@ -21,7 +21,7 @@ def read(config: Config) -> Model:
         heads=shape.heads, kv_heads=shape.kv_heads, head_dim=shape.head_dim, window=None
     )
     maps = (
-        Projection(name="lightning.qkv", inputs=hidden, outputs=3 * inner, split="col"),
+        Projection(name="lightning.qkv", inputs=hidden, outputs=3 * inner, split="col", qkv=True),
         Projection(name="lightning.gate", inputs=hidden, outputs=inner, split="col"),
         Projection(name="lightning.out", inputs=inner, outputs=hidden, split="row"),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import user_file
 from foretell.records import dataclass
 from foretell.serving.requests.records import Requests
 
@@ -112,7 +113,7 @@ def _gaps(arrivals: Arrivals, rng: np.random.Generator, many: int) -> Array:
 
 def read_trace(path: str | Path) -> Requests:
     """Requests of a CSV or JSONL file, its columns under our names or those of public traces."""
-    file = Path(path)
+    file = user_file(path, "arrivals", ", ".join(KINDS))
     if not file.is_file():
         raise BadInput(
             [_problem("arrivals", str(path), "there is no such file", "a CSV or JSONL file")]

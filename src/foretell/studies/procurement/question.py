@@ -10,6 +10,7 @@ from foretell import units
 from foretell.api.cost import Payment, check_payment
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import user_file
 from foretell.specs.study import Axis, Study
 from foretell.studies.flags import PAID
 from foretell.studies.procurement.clusters import Given, name_of
@@ -74,7 +75,7 @@ def mix_of(
     """
     if not isinstance(file, Mapping):
         try:
-            file = read_table(Path(file))
+            file = read_table(user_file(file, "workload", "a table"))
         except BadInput as error:
             problems += error.problems
             file = {}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import is_there
 from foretell.records import dataclass
 from foretell.specs.study import Study
 from foretell.studies.points import point_count
@@ -157,7 +158,7 @@ def _inputs_hash(study: Study) -> str:
     named = [t.get(key) for t in tables for key in ("model", "system", "name")]
     named += [value for axis in study.axes if axis.is_flag for value in axis.values]
     for text in named:
-        if isinstance(text, str) and "\0" not in text and Path(text).exists():
+        if isinstance(text, str) and is_there(text):
             path = Path(text)
             files = sorted(path.glob("*.json")) if path.is_dir() else [path]
             whole.update(b"".join(file.read_bytes() for file in files))

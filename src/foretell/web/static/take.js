@@ -6,9 +6,9 @@ import { csv, save } from "./figure.js";
 const FIRST = { network: ["system"], "cost system": ["system"], compare: ["systems"], scaling: ["models"] };
 const PYTHON = {
   sensitivity: ["import foretell", "foretell.sensitivities", {}],
-  network: ["from foretell.collective import collective", "collective", { bytes: "size" }],
-  "cost run": ["from foretell.bills import RunQuestion, run_cost", "run_cost", {}, "RunQuestion"],
-  "cost token": ["from foretell.bills import TokenQuestion, token_cost", "token_cost", {}, "TokenQuestion"],
+  network: ["from foretell.api.network import collective", "collective", { bytes: "size" }],
+  "cost run": ["from foretell.api.cost import RunQuestion, run_cost", "run_cost", {}, "RunQuestion"],
+  "cost token": ["from foretell.api.cost import TokenQuestion, token_cost", "token_cost", {}, "TokenQuestion"],
   "cost system": ["from foretell.economics.ask_system import SystemQuestion, system_cost", "system_cost", {}, "SystemQuestion"],
 };
 

@@ -7,15 +7,16 @@ plain attention. In self-attention q = k = v is the hidden state; across, k = v 
 names of the matrices are the paper's code's: W_k makes the queries and W_q the gate.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape, MixerBlock
-from foretell.workload.attention import core_saved
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.attention import attention_region, core_saved, states_edge
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, inside
 from foretell.workload.masks import visible_pairs
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Split
+from foretell.workload.roles import OpRole, Region, SavedRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,34 +51,47 @@ class GatedAttention(MixerBlock):
         keys = tokens.cross_len if self.cross else tokens.kv_len
         source = tokens.batch * tokens.cross_len if self.cross else count
         core = self._core(hidden, tokens, keys, name)
-        queries = self._map(f"{name}.q", hidden, count, "col")
+        queries = self._map(f"{name}.q", hidden, count, "col", role=OpRole.QUERY)
         # The gate meets the value before W_v, which reads all of it: every rank makes all of it.
         gate = self._map(f"{name}.gate_map", hidden, source, "none")
         values = self._map(f"{name}.v", hidden, source, "col", alone=True)
-        out = Gemm(name=f"{name}.o", m=count, n=width, k=width, bias=self.bias, split="row")
+        role, bias = OpRole.OUTPUT, self.bias
+        out = Gemm(name=f"{name}.o", m=count, n=width, k=width, bias=bias, split="row", role=role)
         made: tuple[Op, ...] = (*gate.ops, _gate(f"{name}.gate", source * width), *values.ops)
         if self.cross and tokens.phase == "decode":
             # The encoder's values lie in the cache: weights are held, nothing is done.
             held = sum(float(op.parameters) for op in made)
             made = (Pointwise(name=f"{name}.held", elements=0.0, weights=held, split="none"),)
-        return LayerGraph(
+        graph = LayerGraph(
             name=name,
             ops=(*queries.ops, *made, core, out),
             saved=(
                 *queries.saved,
                 *gate.saved,
                 *values.saved,
-                Saved(name=f"{name}.gate", elements=2.0 * source * width, split="none"),
-                Saved(name=f"{name}.q", elements=count * width, split="width"),
-                Saved(name=f"{name}.v", elements=source * width, split="width"),
-                Saved(name=f"{name}.out", elements=count * width, split="width"),
+                _kept(f"{name}.gate", 2.0 * source * width, SavedRole.GATE, "none"),
+                _kept(f"{name}.q", count * width, SavedRole.QUERY),
+                _kept(f"{name}.v", source * width, SavedRole.OTHER),
+                _kept(f"{name}.out", count * width, SavedRole.RESULT),
                 *core_saved(core, name),
             ),
             edges=self._edges(hidden, tokens, name),
         )
+        return inside(graph, self._region)
+
+    @property
+    def _region(self) -> Region:
+        return attention_region(cross=self.cross)
 
     def _map(
-        self, name: str, hidden: int, rows: Num, split: Split, alone: bool = False
+        self,
+        name: str,
+        hidden: int,
+        rows: Num,
+        split: Split,
+        *,
+        alone: bool = False,
+        role: OpRole = OpRole.OTHER,
     ) -> LayerGraph:
         """One of the three maps before the scores; factorised ones are whole on every rank."""
         width = float(hidden)
@@ -85,7 +99,7 @@ class GatedAttention(MixerBlock):
             shape = MapShape(name=name, inputs=hidden, outputs=hidden, bias=self.bias, alone=alone)
             made: LayerGraph = self.factor.graph(shape, rows, "none")
             return made
-        op = Gemm(name=name, m=rows, n=width, k=width, bias=self.bias, split=split)
+        op = Gemm(name=name, m=rows, n=width, k=width, bias=self.bias, split=split, role=role)
         return LayerGraph(name=name, ops=(op,))
 
     def _core(self, hidden: int, tokens: Tokens, keys: Num, name: str) -> AttentionCore:
@@ -103,6 +117,7 @@ class GatedAttention(MixerBlock):
             qk_dim=hidden / self.heads,
             v_dim=hidden / self.heads,
             flash=tokens.flash,
+            region=self._region,
         )
 
     def _edges(self, hidden: int, tokens: Tokens, name: str) -> tuple[Edge, ...]:
@@ -113,8 +128,7 @@ class GatedAttention(MixerBlock):
         )
         if not self.cross or tokens.phase == "decode":
             return edges
-        states = tokens.batch * tokens.cross_len * hidden
-        return (*edges, Edge(name=f"{name}.states", elements=states, leave=False))
+        return (*edges, states_edge(name, tokens.batch * tokens.cross_len * hidden))
 
     def module(self, hidden: int, options: Any) -> Any:
         """Four maps and their order; `forward(x, carry)`."""
@@ -135,6 +149,12 @@ class GatedAttention(MixerBlock):
             return part["o"](join_heads(out))
 
         return Part({}, run, parts)
+
+
+def _kept(
+    name: str, elements: Num, role: SavedRole, split: Literal["width", "none"] = "width"
+) -> Saved:
+    return Saved(name=name, elements=elements, split=split, role=role)
 
 
 def _gate(name: str, elements: Num) -> Pointwise:

@@ -23,7 +23,8 @@ from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape
 from foretell.workload.graph import LayerGraph, Saved
-from foretell.workload.ops import ONCE, Gemm, Lookup, Op, Pointwise, Split
+from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
+from foretell.workload.roles import OpRole, SavedRole
 
 LEAST_BOND = 2
 """Bonds that the share would make smaller are raised to this."""
@@ -295,13 +296,14 @@ def _build_graph(shape: MapShape, chain: Chain) -> LayerGraph:
     """W out of its cores, once a pass: the first product holds the last core, a copy the others."""
     ops: list[Op] = []
     for j, (m, k, n) in enumerate(_fold(chain, chain.inputs)):
-        name = f"{shape.name}.build{j}{ONCE}"
-        ops.append(Gemm(name=name, m=float(m), k=float(k), n=float(n), tied=j > 0))
+        name, role = f"{shape.name}.build{j}.once", OpRole.BUILD
+        ops.append(Gemm(name=name, m=float(m), k=float(k), n=float(n), tied=j > 0, role=role))
     size = float(shape.inputs * shape.outputs)
     held = sum(chain.sizes[:-1]) + (shape.outputs if shape.bias else 0)
     ops.append(
         Pointwise(
-            name=f"{shape.name}.turn{ONCE}",
+            name=f"{shape.name}.turn.once",
+            role=OpRole.BUILD,
             elements=size,
             flop=0.0,
             back_moves=2.0,
@@ -310,8 +312,10 @@ def _build_graph(shape: MapShape, chain: Chain) -> LayerGraph:
             split="none",
         )
     )
-    saved = (Saved(name=f"{shape.name}.built{ONCE}", elements=size, split="none"),)
-    return LayerGraph(name=shape.name, ops=tuple(ops), saved=saved)
+    built = Saved(
+        name=f"{shape.name}.built.once", elements=size, split="none", role=SavedRole.BUILT
+    )
+    return LayerGraph(name=shape.name, ops=tuple(ops), saved=(built,))
 
 
 def _contract_graph(shape: MapShape, chain: Chain, rows: Num, split: Split) -> LayerGraph:

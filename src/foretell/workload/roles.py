@@ -1,0 +1,155 @@
+"""What operations, kept tensors and ends of regions are for: the facts that formulas branch on.
+
+A name is for people and for traces. Sharding, recomputation, adapters, precision, frameworks and
+serving read the role and the region, so that a renamed operation costs what it cost before
+(tests/properties/test_roles.py). OTHER is the default everywhere: an operation that is cut, timed and
+kept by its dims alone, and treated apart by nobody.
+"""
+
+from enum import Enum
+
+
+class OpRole(Enum):
+    """What an operation does in its part of the model."""
+
+    OTHER = "other"
+    """Nothing that any formula treats apart."""
+    QKV = "qkv"
+    """Queries, keys and values of one input as one product."""
+    QUERY = "query"
+    """Queries from the hidden state."""
+    KEY_VALUE = "key-value"
+    """Keys and values of one input as one product."""
+    QUERY_DOWN = "query-down"
+    """The hidden state to the low rank of the queries."""
+    QUERY_UP = "query-up"
+    """The low rank of the queries to every head's."""
+    LATENT_DOWN = "latent-down"
+    """The hidden state to the latent of keys and values."""
+    LATENT_UP = "latent-up"
+    """The latent to every head's keys and values."""
+    ABSORB = "absorb"
+    """Queries into the latent's rank, or results out of it, in the absorbed form."""
+    CORE = "core"
+    """Attention over its scores, or a recurrence over positions."""
+    OUTPUT = "output"
+    """Attention's result back to the hidden width."""
+    ROTATION = "rotation"
+    """Rotary positions on queries and keys."""
+    SELECTION = "selection"
+    """The choice of the keys that sparse attention keeps."""
+    UP = "up"
+    """A feed-forward part's or an expert's first product; its gate's is in it where it is gated."""
+    ACTIVATION = "activation"
+    """What stands between the first product and the second, times the gate where there is one."""
+    CLAMP = "clamp"
+    """The clamp in front of the activation."""
+    DOWN = "down"
+    """A feed-forward part's or an expert's second product."""
+    ROUTER = "router"
+    """Scores of the experts for each token."""
+    CHOICE = "choice"
+    """The choice of a token's experts by their scores."""
+    PERMUTE = "permute"
+    """Tokens into the order of their experts."""
+    UNPERMUTE = "unpermute"
+    """Results back into the order of the tokens, weighted and summed."""
+    EXPERT_BIAS = "expert-bias"
+    """Biases on the rows of the experts' results."""
+    EXPERT_LATENT = "expert-latent"
+    """Between the hidden width and the narrower one in which the routed experts work."""
+    SHARED_GATE = "shared-gate"
+    """The gate of the shared experts' result, one number a token."""
+    ENTRY_NORM = "entry-norm"
+    """The norms in front of a layer's mixers and feed-forward part."""
+    RESIDUAL = "residual"
+    """An addition to what goes past: of a part's result, or of an adapter's."""
+    SCORES = "scores"
+    """Scores over the vocabulary."""
+    BUILD = "build"
+    """Of weights alone: once a pass however many tokens there are, whole on every rank."""
+    ADAPTER = "adapter"
+    """One of the two products of a low-rank adapter."""
+
+
+class Region(Enum):
+    """The part of the model that an operation, a kept tensor or an edge belongs to."""
+
+    NONE = "none"
+    """No part that any formula treats apart: norms and sums between the parts, further maps."""
+    ATTENTION = "attention"
+    """Self-attention, plain or by a latent."""
+    CROSS_ATTENTION = "cross-attention"
+    """Attention to an encoder's states."""
+    STATE_SPACE = "state-space"
+    """A state-space mixer."""
+    DELTA_RULE = "delta-rule"
+    """A delta-rule mixer."""
+    INDEXER = "indexer"
+    """What chooses the keys of sparse attention."""
+    MIXER = "mixer"
+    """Any other token mixer."""
+    FEED_FORWARD = "feed-forward"
+    """A dense feed-forward part."""
+    EXPERTS = "experts"
+    """Router and routed experts."""
+    SHARED_EXPERTS = "shared-experts"
+    """Experts of every token, inside the tensor-parallel region of the routed ones."""
+    EMBEDDING = "embedding"
+    """What stands in front of the first layer."""
+    HEAD = "head"
+    """What stands behind the last layer."""
+
+
+class SavedRole(Enum):
+    """What a tensor that is kept for the backward pass is."""
+
+    OTHER = "other"
+    """Nothing that any formula treats apart."""
+    NORM_INPUT = "norm-input"
+    """What a layer's norms read."""
+    ENTRY = "entry"
+    """What enters a mixer or a feed-forward part behind its norm."""
+    QUERY = "query"
+    """Queries."""
+    KEY_VALUE = "key-value"
+    """Keys and values."""
+    EXPANDED = "expanded"
+    """Every head's keys and values out of a latent."""
+    STATISTIC = "statistic"
+    """A number per row of fused attention."""
+    RESULT = "result"
+    """What attention or the experts give."""
+    UP = "up"
+    """What a feed-forward part's or an expert's first product gives."""
+    ACTIVATED = "activated"
+    """What its second product reads."""
+    GATE = "gate"
+    """The other factor of a gated product."""
+    EXPERT_INPUT = "expert-input"
+    """Tokens in the order of their experts."""
+    LATENT = "latent"
+    """Tokens in the narrower width in which the routed experts work."""
+    BUILT = "built"
+    """A map or a table that was built out of its factors: as large however many tokens there are."""
+    LOSS = "loss"
+    """What cross-entropy keeps of every score."""
+
+
+class EdgeRole(Enum):
+    """What crosses an end of a tensor-parallel region."""
+
+    HIDDEN = "hidden"
+    """The hidden state, or partial sums of it: products of the region read it or make it."""
+    STATES = "states"
+    """An encoder's states, beside the hidden state."""
+
+
+ATTENTIONS = (Region.ATTENTION, Region.CROSS_ATTENTION)
+"""Softmax attention."""
+TOKEN_MIXERS = (*ATTENTIONS, Region.STATE_SPACE, Region.DELTA_RULE, Region.MIXER)
+"""Regions that are a layer's token mixer."""
+ALL_EXPERTS = (Region.EXPERTS, Region.SHARED_EXPERTS)
+"""Regions of a mixture of experts."""
+ENDS = (Region.EMBEDDING, Region.HEAD)
+"""Regions outside the layers."""

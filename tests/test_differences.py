@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
+from foretell.api.answers import Estimate
 from foretell.search.differences import cause_of, compare, interval_of
-from foretell.specs.result import Estimate
 
 ASKED = {"system": "h100-sxm", "gpus": 64}
 WORDS = [

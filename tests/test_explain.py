@@ -3,8 +3,8 @@
 import pytest
 
 import foretell
+from foretell.api.answers import Estimate
 from foretell.search.explain import BOUNDS, bound_words
-from foretell.specs.result import Estimate
 
 PLANS = [
     ("llama-3.1-70b", "h100-sxm", 512, "tp8 pp4 zero1 mbs1"),

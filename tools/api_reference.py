@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import re
 import sys
 import textwrap
 import typing
@@ -12,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "api.md"
-ANSWERS = ("foretell.specs.result", "foretell.specs.run", "foretell.specs.served")
+ANSWERS = ("foretell.specs.result", "foretell.specs.run", "foretell.specs.service")
 """Modules of records that are parts of answers."""
 HEADER = """\
 # Python reference
@@ -48,6 +49,8 @@ def records_of(functions: list[Any]) -> list[type]:
     waiting = [(hints_of(function).get("return"), "") for function in functions]
     while waiting:
         one, owner = waiting.pop(0)
+        if isinstance(one, type):
+            one = answers().get(one.__name__, one)
         waiting += [(part, owner) for part in typing.get_args(one)]
         if not (isinstance(one, type) and dataclasses.is_dataclass(one)) or one in found:
             continue
@@ -61,22 +64,39 @@ def records_of(functions: list[Any]) -> list[type]:
 def field_types(record: type) -> dict[str, str]:
     """Field -> its type, as the record and those that it inherits from write it."""
     found: dict[str, str] = {}
+    for node in _lines_of(record):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            text = ast.unparse(node.annotation).strip("'")
+            for plain, answer in answers().items():
+                text = re.sub(rf"\b{plain}\b", answer.__name__, text)
+            found[node.target.id] = text
+    return found
+
+
+def answers() -> dict[str, type]:
+    """Name of an engine's record -> the answer of api/ that users get in its place."""
+    made = vars(importlib.import_module("foretell.api.answers")).values()
+    own = [
+        one for one in made if isinstance(one, type) and one.__module__ == "foretell.api.answers"
+    ]
+    return {one.__mro__[1].__name__: one for one in own}
+
+
+def _lines_of(record: type) -> list[ast.stmt]:
+    """Statements of a record's body, after those of the records that it inherits from."""
+    found: list[ast.stmt] = []
     for one in reversed([base for base in record.__mro__ if dataclasses.is_dataclass(base)]):
         tree = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
         assert isinstance(tree, ast.ClassDef)
-        for node in tree.body:
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found[node.target.id] = ast.unparse(node.annotation).strip("'")
+        found += tree.body
     return found
 
 
 def field_texts(record: type) -> dict[str, str]:
     """Field -> the sentence under it."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(record))).body[0]
-    assert isinstance(tree, ast.ClassDef)
     texts: dict[str, str] = {}
     name = ""
-    for node in tree.body:
+    for node in _lines_of(record):
         match node:
             case ast.AnnAssign(target=ast.Name(id=found)):
                 name = found
@@ -114,6 +134,12 @@ def function_section(name: str, function: Any) -> str:
     return f"## {name}\n\n```text\n{wrapped}\n    -> {back}\n```\n\n{text}\n"
 
 
+def _members(record: type) -> dict[str, Any]:
+    """What a record has, after what the records have that it inherits from."""
+    bases = [base for base in reversed(record.__mro__) if dataclasses.is_dataclass(base)]
+    return {name: one for base in bases for name, one in vars(base).items()}
+
+
 def record_section(record: type, title: str) -> str:
     """Heading, docstring, fields."""
     doc = inspect.cleandoc(record.__doc__ or "").strip()
@@ -127,7 +153,7 @@ def record_section(record: type, title: str) -> str:
         lines.append("\n".join(["| field | type | |", "|---|---|---|", *rows]) + "\n")
     extra = [
         f"* `{name}`: {' '.join(inspect.cleandoc(member.__doc__).split())}"
-        for name, member in vars(record).items()
+        for name, member in _members(record).items()
         if not name.startswith("_")
         and (inspect.isfunction(member) or isinstance(member, property))
         and member.__doc__

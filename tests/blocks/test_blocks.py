@@ -8,7 +8,7 @@ import pytest
 
 from foretell.errors import BadInput
 from foretell.interop.own_model import read_table
-from foretell.specs.block import block_kinds
+from foretell.workload.blocks import block_kinds
 from foretell.workload.blocks.gated_attention import GatedAttention
 from foretell.workload.blocks.soft_positions import SoftPositions
 from foretell.workload.graph import Tokens
@@ -72,7 +72,7 @@ def test_reading_a_plain_model_loads_no_block() -> None:
 
     code = (
         "import sys; from foretell.catalog.models import model; model('transformer-base');"
-        "sys.exit(any(m.startswith('foretell.workload.blocks') for m in sys.modules))"
+        "sys.exit(any(m.startswith('foretell.workload.blocks.') for m in sys.modules))"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(

@@ -9,7 +9,7 @@ from foretell.kernels.op_times import traffic_factor
 from foretell.sharding.recompute import runs
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan, parse_plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.workload.build import build
@@ -17,7 +17,7 @@ from foretell.workload.build import build
 
 def answer(
     text: str, model: str = "qwen3-30b-a3b", gpus: int = 8, chip: str = "h100-sxm"
-) -> Estimate:
+) -> StepEstimate:
     """One plan of a model of the catalogue on one node, 64 sequences of 4,096."""
     plan: Plan = parse_plan(text, gpus)
     scenario = Scenario(

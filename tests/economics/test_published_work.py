@@ -8,12 +8,13 @@ import pytest
 from foretell import catalog
 from foretell.api.cost import RunQuestion, run_cost
 from foretell.catalog.money import sheet
+from foretell.economics.answer import CostAnswer
 from foretell.economics.carbon import chip_kg, wafer_kg
 from foretell.economics.cases import Case, case_of, spread
 from foretell.economics.packages import sections
 from foretell.economics.products import package_of_chip
 from foretell.economics.work import Paying, Work, billed
-from foretell.specs.cost import CostAnswer, Figure
+from foretell.specs.cost import Figure
 
 CENTRAL = Case(sheet=sheet(), knobs=())
 IMEC = {"N28": 0.91, "N16": 0.97, "N10": 1.09, "N7": 1.44, "N5": 1.54, "N3": 1.75}

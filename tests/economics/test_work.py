@@ -11,9 +11,10 @@ import foretell
 from foretell import catalog
 from foretell.api.cost import RunQuestion, TokenQuestion, run_cost, token_cost
 from foretell.catalog.money import Sheet, sheet
+from foretell.economics.answer import CostAnswer
 from foretell.economics.work import Paying, Work, billed, mark_front
 from foretell.errors import BadInput, Infeasible
-from foretell.specs.cost import CostAnswer, Figure
+from foretell.specs.cost import Figure
 from tests.economics.test_packages import leaves_sum
 
 PLAN = "tp8 pp2 mbs1 zero1"

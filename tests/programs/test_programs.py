@@ -11,10 +11,10 @@ import foretell
 from foretell.catalog.software import software
 from foretell.inputs.software import with_software
 from foretell.sharding.pipeline import stages_of
-from foretell.simulation.answer import held_bytes, played_step, rank_stride
 from foretell.simulation.program import Message, Pass
 from foretell.simulation.programs import Laid, held_cores, lay_out, runs_ahead
 from foretell.simulation.programs.dealing import contents_of
+from foretell.simulation.step import held_bytes, played_step, rank_stride
 from foretell.simulation.streams import play_step
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.scenario import Scenario

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from foretell.catalog import system as catalog_system
 from foretell.catalog.software import software
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.training.answer import answer_of
 from foretell.uncertainty.evidence import ORDER, leaf, node, whole
 from tests.builders import STACKS, make_chip, make_scenario
@@ -17,7 +17,7 @@ from tests.builders import STACKS, make_chip, make_scenario
 SPREAD = (-0.3, -0.1, 0.0, 0.1, 0.3)
 
 
-def answer(name: str = "dense", plan: Plan | None = None, **chip: object) -> Estimate:
+def answer(name: str = "dense", plan: Plan | None = None, **chip: object) -> StepEstimate:
     scenario = make_scenario(name, gpus=4, batch=16, chip=make_chip(**chip))
     return answer_of(scenario, plan or Plan(tp=2, dp=2, sp=True), chosen=False)
 
@@ -93,7 +93,7 @@ def test_every_leaf_has_evidence_interval_and_joules(name: str) -> None:
     assert found.interval["p90"][0] < found.interval["p50"][0] < found.step_s
 
 
-def products(found: Estimate) -> Leaf:
+def products(found: StepEstimate) -> Leaf:
     assert found.breakdown is not None
     return next(end for end in found.breakdown.leaves() if end.name == "gemm")
 

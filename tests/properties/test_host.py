@@ -11,13 +11,13 @@ from foretell.catalog import system as catalog_system
 from foretell.inputs.software import with_software
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.training.answer import answer_of
 from foretell.training.layer_costs import beside_host
 from tests.builders import make_network, make_scenario
 
 
-def asked(plan: Plan, gpus: int, batch: int = 64, system: str = "aws-p5") -> Estimate:
+def asked(plan: Plan, gpus: int, batch: int = 64, system: str = "aws-p5") -> StepEstimate:
     scenario = make_scenario("dense", gpus=gpus, batch=batch)
     scenario = replace(
         scenario,
@@ -27,7 +27,7 @@ def asked(plan: Plan, gpus: int, batch: int = 64, system: str = "aws-p5") -> Est
     return answer_of(with_software(scenario, plan), plan, chosen=False)
 
 
-def part(found: Estimate, name: str) -> Leaf:
+def part(found: StepEstimate, name: str) -> Leaf:
     assert found.breakdown is not None
     return next(child for child in found.breakdown.children if child.name == name)
 

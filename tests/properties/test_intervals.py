@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foretell
+from foretell.api.answers import Estimate, estimate_answer
 from foretell.inputs.software import with_software
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.simulation.answer import with_step
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate
 from foretell.training.answer import answer_of, fits
 from foretell.uncertainty.intervals import (
     SURE,
@@ -90,8 +90,9 @@ def test_a_draw_stays_below_the_limit() -> None:
 
 def answer(name: str = "dense", **plan: object) -> Estimate:
     scenario = make_scenario(name, gpus=4, batch=16)
-    asked = Plan(**({"tp": 2, "dp": 2, "sp": True} | plan))  # type: ignore[arg-type]
-    return answer_of(with_software(scenario, asked), asked, chosen=False)
+    words = Plan(**({"tp": 2, "dp": 2, "sp": True} | plan))  # type: ignore[arg-type]
+    scenario = with_software(scenario, words)
+    return estimate_answer(answer_of(scenario, words, chosen=False))
 
 
 @pytest.mark.parametrize("name", sorted(STACKS))
@@ -122,7 +123,7 @@ def test_energy_follows_the_time_by_its_base_alone() -> None:
 
 def test_a_played_step_keeps_its_relative_interval() -> None:
     found = answer()
-    played = with_step(found, 1.25 * found.step_s)
+    played = estimate_answer(with_step(found, 1.25 * found.step_s))
     for key, ends in found.intervals["step_s"].items():
         assert played.intervals["step_s"][key] == pytest.approx([1.25 * end for end in ends])
         rates = found.intervals["tokens_per_s"][key]

@@ -11,7 +11,7 @@ from foretell.inputs.software import with_software
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken
 from foretell.specs.plan import Plan, batch_of, parse_plan
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.step import evaluate
@@ -37,7 +37,7 @@ def scenario_of(name: str = "dense") -> Scenario:
     return replace(scenario, system=replace(scenario.system, chip=chip))
 
 
-def answer(words: str, name: str = "dense") -> Estimate:
+def answer(words: str, name: str = "dense") -> StepEstimate:
     """The answer for one plan."""
     plan = parse_plan(words, 16)
     scenario = with_software(scenario_of(name), plan)
@@ -45,7 +45,7 @@ def answer(words: str, name: str = "dense") -> Estimate:
     return answer_of(scenario, plan, chosen=False)
 
 
-def shares(result: Estimate) -> dict[str, float]:
+def shares(result: StepEstimate) -> dict[str, float]:
     """Seconds by name."""
     assert result.breakdown is not None
     return {child.name: child.value for child in result.breakdown.children}

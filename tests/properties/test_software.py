@@ -7,17 +7,17 @@ import pytest
 from foretell.inputs.software import with_software
 from foretell.sharding.pipeline import sizes_by_cost
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.training.answer import answer_of
 from tests.builders import make_chip, make_scenario
 
 
-def asked(plan: Plan, gpus: int = 8, **chip: object) -> Estimate:
+def asked(plan: Plan, gpus: int = 8, **chip: object) -> StepEstimate:
     scenario = make_scenario("dense", gpus=gpus, batch=128, chip=make_chip(**chip))
     return answer_of(with_software(scenario, plan), plan, chosen=False)
 
 
-def seconds(found: Estimate, name: str) -> float:
+def seconds(found: StepEstimate, name: str) -> float:
     assert found.breakdown is not None
     return sum(end.value for end in found.breakdown.leaves() if end.name == name) + sum(
         child.value for child in found.breakdown.children if child.name == name and child.children

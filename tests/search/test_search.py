@@ -96,7 +96,7 @@ def test_counts_add_up() -> None:
 def test_workers_change_nothing() -> None:
     scenario = make_scenario("dense", 16, 64)
     one, two = (search_plans(scenario, Plan(), top=10, workers=w) for w in (1, 2))
-    assert [p.to_dict() for p in one.plans] == [p.to_dict() for p in two.plans]
+    assert one.plans == two.plans
 
 
 def test_every_candidate_obeys_every_rule_and_occurs_once() -> None:

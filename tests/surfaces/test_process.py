@@ -170,7 +170,7 @@ import foretell.api.training
 def broken(*args, **more):
     raise KeyError("on\\npurpose")
 
-foretell.api.estimate = broken
+foretell.api.training.estimate = broken
 """
 
 

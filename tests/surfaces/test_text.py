@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from foretell.api.answers import Estimate, Search
 from foretell.cli import progress
 from foretell.report import console
 from foretell.report.entry import entry_text, value_text
 from foretell.report.estimate import estimate_text
 from foretell.report.search import search_text
-from foretell.search.search import Search
 from foretell.specs.plan import parse_plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf
 from tests.surfaces.command import foretell
 
 GIB = 2.0**30

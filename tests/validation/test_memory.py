@@ -26,11 +26,12 @@ from foretell.specs.job import Job
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
 from foretell.specs.plan import batch_of, parse_plan
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
+from foretell.uncertainty.intervals import fit_of
 from tests.builders import make_network
 
 GIB = 2.0**30
@@ -76,7 +77,7 @@ def test_reserved_bytes_of_nanotron(data_dir: Path) -> None:
     assert abs(np.median(errors)) < 0.05
 
 
-def leaf(told: Estimate, name: str) -> float:
+def leaf(told: StepEstimate, name: str) -> float:
     """Bytes of the first stage."""
     return next(leaf.value for leaf in told.memory_by_stage[0].children if leaf.name == name)
 
@@ -204,7 +205,7 @@ def test_chances_to_fit_are_those_of_runs(data_dir: Path) -> None:
         ]:
             told = told_of(row, SWEEP)
             assert not isinstance(told, str)
-            likely.append(told.answer.fit_probability)
+            likely.append(fit_of(told.answer))
             ran.append(fate)
             words.append(told.answer.fits)
     chance, fate = np.array(likely), np.array(ran)

@@ -13,6 +13,7 @@ from foretell import units
 from foretell.api.serving import closed_form, question_of
 from foretell.api.training import estimate
 from foretell.catalog.money import Sheet, sheet
+from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import OF_SPEED, RENT, with_flags
 from foretell.economics.settings import set_prices
 from foretell.economics.work import Paying, Work, billed, check_way
@@ -20,15 +21,15 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.overrides import ROOTS, parse_settings
 from foretell.inputs.question import collect
 from foretell.serving.serve import ServeQuestion
-from foretell.specs.cost import CostAnswer, Driver
+from foretell.specs.cost import Driver
 from foretell.specs.payment import Payment as Payment
 from foretell.specs.payment import RunQuestion as RunQuestion
 from foretell.specs.payment import TokenQuestion as TokenQuestion
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.run import Run
-from foretell.specs.served import Served
+from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
-from foretell.uncertainty.intervals import Intervals, request_time
+from foretell.uncertainty.intervals import Intervals, of_estimate, of_served, request_time
 from foretell.workload.parameters import count
 
 CONDITIONS = (
@@ -96,7 +97,7 @@ def check_payment(question: Payment, system: Any = None) -> None:
     _payment(question, _settings(question.set)[1], system)
 
 
-def estimate_bill(result: Estimate, paid: Payment) -> CostAnswer:
+def estimate_bill(result: StepEstimate, paid: Payment) -> CostAnswer:
     """Money, energy and carbon of an estimate: of its whole run, or of a million tokens without one."""
     assert result.scenario is not None
     work = _work_of_step(result) if result.run is None else _work_of_run(result, result.run)
@@ -104,7 +105,7 @@ def estimate_bill(result: Estimate, paid: Payment) -> CostAnswer:
     return _billed(payment, work, result.overrides, result.assumptions)
 
 
-def service_bill(served: Served, scenario: ServeQuestion, paid: Payment) -> CostAnswer:
+def service_bill(served: ServiceEstimate, scenario: ServeQuestion, paid: Payment) -> CostAnswer:
     """Money, energy and carbon of a million tokens of a service, asked with a rent of 1."""
     work = _work_of_tokens(served, scenario.system, float(count(scenario.model).active))
     payment = _payment(paid, _settings(paid.set)[1], scenario.system)
@@ -219,7 +220,7 @@ def _billed(
     return billed(work, paying, figures, {**(overrides or {}), **seen}, said)
 
 
-def _work_of_run(result: Estimate, run: Run) -> Work:
+def _work_of_run(result: StepEstimate, run: Run) -> Work:
     """A run as work: kept steps, and what failures and checkpoints take."""
     assert result.scenario is not None
     low, high = run.interval["p90"] if run.interval else (run.days, run.days)
@@ -250,14 +251,14 @@ def _work_of_run(result: Estimate, run: Run) -> Work:
         },
         intervals={
             "days": run.intervals["days"],
-            **{name: found for name, found in result.intervals.items() if name in OF_STEP},
+            **{name: found for name, found in of_estimate(result).items() if name in OF_STEP},
         }
         if run.intervals
         else {},
     )
 
 
-def _work_of_step(result: Estimate) -> Work:
+def _work_of_step(result: StepEstimate) -> Work:
     """A million tokens of steps: nothing fails, nothing is saved."""
     assert result.scenario is not None
     seconds = 1e6 / result.tokens_per_s
@@ -276,7 +277,9 @@ def _work_of_step(result: Estimate) -> Work:
         tokens=1e6,
         flop=flop,
         facts={"plan": str(result.plan), "mfu": result.mfu, "tokens_per_s": result.tokens_per_s},
-        intervals={name: found for name, found in result.intervals.items() if name in OF_STEP[1:]},
+        intervals={
+            name: found for name, found in of_estimate(result).items() if name in OF_STEP[1:]
+        },
     )
 
 
@@ -293,7 +296,7 @@ def _lost_time(run: Run) -> dict[str, float]:
     }
 
 
-def _work_of_tokens(served: Served, system: Any, active: float) -> Work:
+def _work_of_tokens(served: ServiceEstimate, system: Any, active: float) -> Work:
     """A million answered tokens as work: reading prompts and writing answers."""
     per_s = served.output_tokens_per_s
     hours = served.gpus * 1e6 / per_s / 3600.0
@@ -330,9 +333,9 @@ def _work_of_tokens(served: Served, system: Any, active: float) -> Work:
     )
 
 
-def _of_service(served: Served) -> Intervals:
+def _of_service(served: ServiceEstimate) -> Intervals:
     """Intervals of a service under the names that its bill has."""
-    found = served.intervals
+    found = of_served(served)
     named = {
         "tokens_per_s": "output_tokens_per_s",
         "tokens_per_s_per_user": "output_tokens_per_s_per_user",
@@ -341,7 +344,7 @@ def _of_service(served: Served) -> Intervals:
     return kept | {name: found[of] for name, of in named.items() if of in found}
 
 
-def _prompt_share(served: Served) -> float:
+def _prompt_share(served: ServiceEstimate) -> float:
     """Share of the chips' time in steps that read prompts, from what a unit rent gives them."""
     if served.usd_per_million_input_tokens is None:
         return 0.0
@@ -350,7 +353,7 @@ def _prompt_share(served: Served) -> float:
     return min(max(share, 0.0), 1.0)
 
 
-def _slower_and_faster(served: Served) -> tuple[float, float]:
+def _slower_and_faster(served: ServiceEstimate) -> tuple[float, float]:
     """Hours over the expected ones, nine times in ten: a given rate takes the same chips all the same."""
     return (1.0, 1.0) if served.rate is not None else request_time(served)["p90"]
 

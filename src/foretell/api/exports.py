@@ -2,27 +2,26 @@
 
 from dataclasses import replace
 
+from foretell.api.answers import scenario_of
 from foretell.catalog.models import find_model
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput
 from foretell.interop.launch import SERVING, TRAINING, Tool, Training, Written
 from foretell.interop.serving_words import Serving
 from foretell.interop.tools import no_tool, write_serving, write_training
 from foretell.serving.memory import fraction_for, memory_of
 from foretell.serving.serve import ServeQuestion
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 
 
-def export_plan(result: Estimate, tool: str) -> Written:
+def export_plan(result: StepEstimate, tool: str) -> Written:
     """The plan of an estimate as a training tool's arguments."""
     if tool not in TRAINING:
         raise no_tool(tool, TRAINING)
-    if result.scenario is None:
-        message = "was not made by estimate or search: its question is not known"
-        raise BadInput([Problem(path="estimate", value=None, message=message)])
+    scenario = scenario_of(result)
     run = Training(
-        model=result.scenario.model,
+        model=scenario.model,
         plan=result.plan,
-        software=result.scenario.software,
+        software=scenario.software,
         gpus=result.gpus,
         global_batch=result.global_batch,
         seq_len=result.seq_len,

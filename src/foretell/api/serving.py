@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell import units
+from foretell.api.answers import ServeAnswer, serve_answer
 from foretell.api.exports import export_deployment
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
@@ -32,7 +33,7 @@ from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
 from foretell.specs.scenario import Scenario
-from foretell.specs.served import Served
+from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
 
 DEFAULT_ENGINE = "vllm"
@@ -62,7 +63,7 @@ def serve(
     set: Mapping[str, object] | Sequence[str] = (),
     simulate: bool | Mapping[str, Any] = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Served:
+) -> ServeAnswer:
     """One deployment under one load; the best layout where no plan is given.
 
     `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` plays
@@ -76,11 +77,12 @@ def serve(
               "prices": prices, "spread": spread},
     )  # fmt: skip
     if simulate is not False:
-        return play_of(question, given, {} if simulate is True else simulate, progress)
-    return closed_form(question, given)
+        options = {} if simulate is True else simulate
+        return serve_answer(play_of(question, given, options, progress))
+    return serve_answer(closed_form(question, given))
 
 
-def closed_form(question: ServeQuestion, given: bool) -> Served:
+def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
     """The deployment asked for, or the best one."""
     if given:
         return serve_one(question)
@@ -94,7 +96,7 @@ def play_of(
     given: bool,
     options: Mapping[str, Any],
     progress: Callable[[int, int], None] | None,
-) -> Served:
+) -> ServiceEstimate:
     """The same with latencies of played requests; a layout that was not given is the closed form's best."""
     how, trace = read_play(options, question)
     if not given and how.prefill is not None:
@@ -222,7 +224,7 @@ def names_layout(plan: str) -> bool:
 
 def launch_command(
     tool: str,
-    found: Served,
+    found: ServiceEstimate,
     model: str | Path | Model,
     *,
     system: str | Path | System | None = None,

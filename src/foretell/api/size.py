@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from foretell.api.answers import ServeAnswer, serve_answer
 from foretell.api.exports import export_deployment
 from foretell.api.serving import question_of
 from foretell.errors import BadInput, Infeasible, Problem
@@ -24,7 +25,7 @@ from foretell.serving.sizing import Instance, Option, Point, Sized, Wanted, plac
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.model import Model
-from foretell.specs.served import Percentiles, Served
+from foretell.specs.service import Percentiles
 from foretell.specs.system import System
 from foretell.uncertainty.intervals import Interval
 
@@ -41,7 +42,7 @@ class Choice(Told):
 
     option: Option
     """Layouts and how many of each."""
-    played: Served | None
+    played: ServeAnswer | None
     """The same as it was played; None where the closed form alone spoke."""
     ttft_ms: float
     """Time to the first token at the percentile asked for."""
@@ -324,7 +325,7 @@ def _nothing(found: Sized, wanted: Wanted) -> Problem:
 
 
 def _choice(
-    option: Option, played: Served | None, q: ServeQuestion, wanted: Wanted, percentile: str
+    option: Option, played: ServeAnswer | None, q: ServeQuestion, wanted: Wanted, percentile: str
 ) -> Choice:
     ttft, tpot = option.ttft_ms, option.tpot_ms
     if played is not None:
@@ -389,7 +390,7 @@ def _grown(option: Option, choice: Choice, wanted: Wanted) -> Option:
     return replace(option, replicas=option.replicas + max(option.replicas // 8, 1))
 
 
-def _play(option: Option, q: ServeQuestion, wanted: Wanted) -> Served:
+def _play(option: Option, q: ServeQuestion, wanted: Wanted) -> ServeAnswer:
     """A share of the fleet under its share of the arrivals; more replicas would even out more."""
     x, y = option.prefill_replicas, option.replicas
     parts = y if option.prefill is None else max(min(x, y), 1)
@@ -410,4 +411,4 @@ def _play(option: Option, q: ServeQuestion, wanted: Wanted) -> Served:
         prefill=None if front is None else front.deployment,
         prefill_gpus=0 if front is None else few_x * front.deployment.gpus,
     )
-    return serve_simulated(asked, how)
+    return serve_answer(serve_simulated(asked, how))

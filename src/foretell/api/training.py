@@ -5,14 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretell.api.answers import Estimate, Search, estimate_answer, scenario_of, search_answer
 from foretell.errors import BadInput, Infeasible, Problem, unknown
 from foretell.inputs.question import Settings, as_texts, ask, collect, plan_of
 from foretell.search.choices import over_names
 from foretell.search.plan_checks import check_choices, check_plan, too_large
-from foretell.search.search import Search, search_plans
+from foretell.search.search import search_plans
 from foretell.specs.model import Model
 from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.training.answer import answer_of
@@ -79,25 +80,19 @@ def estimate(
     asked = None if conditions is None else asked_run(scenario, conditions)
     if plan is None:
         scenario, base = plan_of(scenario, None, settings, searched=True)
-        return with_run(best_plan(scenario, base, fixed_fields(None, settings)), asked)
+        best = best_plan(scenario, base, fixed_fields(None, settings))
+        return estimate_answer(with_run(best, asked))
     scenario, chosen = plan_of(scenario, plan, settings)
     check_plan(scenario, chosen)
     result = answer_of(scenario, chosen, chosen=False)
     if result.fits == "no":
-        raise Infeasible([too_large(scenario, result)], result)
-    return with_run(result, asked)
+        raise Infeasible([too_large(scenario, result)], estimate_answer(result))
+    return estimate_answer(with_run(result, asked))
 
 
 def explain(model: str | Path | Model, **question: Any) -> "Explanation":
     """Where the time and memory of a step go and what would move them; the question as of `estimate`."""
-    return explain_estimate(estimate(model, **question))
-
-
-def explain_estimate(result: Estimate) -> "Explanation":
-    """Explain an estimate: `best.explain()`."""
-    from foretell.search.explain import explain as explain_plan
-
-    return explain_plan(result, _question_of(result))
+    return estimate(model, **question).explain()
 
 
 def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
@@ -107,7 +102,7 @@ def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
 
     if of not in RESULTS:
         raise BadInput([unknown("of", of, RESULTS)])
-    return sensitivity_of_plan(_question_of(result), result.plan, of)
+    return sensitivity_of_plan(scenario_of(result), result.plan, of)
 
 
 def compare_plans(
@@ -130,14 +125,6 @@ def compare_plans(
     from foretell.search.differences import compare
 
     return compare(*answers)
-
-
-def _question_of(result: Estimate) -> Scenario:
-    """What an estimate was an answer to."""
-    if result.scenario is None:
-        message = "was not made by estimate or search: its question is not known"
-        raise BadInput([Problem(path="estimate", value=None, message=message)])
-    return result.scenario
 
 
 def memory(
@@ -174,7 +161,7 @@ def memory(
         scenario, chosen = plan_of(scenario, plan, settings)
         check_plan(scenario, chosen)
         told = answer_of(scenario, chosen, chosen=False)
-    return MemoryAnswer(estimate=told, step=step_memory(scenario, told.plan))
+    return MemoryAnswer(estimate=estimate_answer(told), step=step_memory(scenario, told.plan))
 
 
 def search(
@@ -224,7 +211,7 @@ def search(
     named = named_fields(plan) if plan else ()
     tried = over_names(over, (*named, *(text.partition("=")[0][5:] for text in settings)))
     fixed = fixed_fields(plan, settings)
-    return search_plans(scenario, base, top, progress, workers, fixed, tried)
+    return search_answer(search_plans(scenario, base, top, progress, workers, fixed, tried))
 
 
 def simulate(
@@ -250,8 +237,9 @@ def simulate(
     `jitter` and `stragglers` leave task times and slow chips to chance (simulation/chance.py); `trace` is
     where a Chrome trace goes. Raises as `estimate` does.
     """
-    from foretell.simulation.answer import DETAILS, simulation_of
+    from foretell.simulation.answer import simulation_of
     from foretell.simulation.chance import Chance, chance_problems
+    from foretell.simulation.trace import DETAILS
 
     problems = chance_problems(
         {"jitter": jitter, "stragglers": stragglers, "slowdown": slowdown},
@@ -297,7 +285,7 @@ def fixed_fields(plan: str | Plan | None, settings: Sequence[str]) -> tuple[str,
     return tuple(name for name in dict.fromkeys(given) if name in BATCH_FIELDS)
 
 
-def best_plan(scenario: Scenario, base: Plan, fixed: tuple[str, ...] = ()) -> Estimate:
+def best_plan(scenario: Scenario, base: Plan, fixed: tuple[str, ...] = ()) -> StepEstimate:
     """The best plan of the whole space (less what is fixed), or Infeasible with the nearest miss."""
     check_choices(scenario, base)
     found = search_plans(scenario, base, top=1, fixed=fixed)

@@ -10,7 +10,7 @@ from foretell.cli import names
 from foretell.cli.flags import Json, Plot, PriceList, by_name
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
-from foretell.specs.cost import CostAnswer
+from foretell.economics.answer import CostAnswer
 
 T = TypeVar("T")
 

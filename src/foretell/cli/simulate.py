@@ -84,7 +84,7 @@ def simulate(
 
 def _with_events(result: "Simulation") -> dict[str, Any]:
     """The answer, and what ran when."""
-    from foretell.report.trace import trace_events
+    from foretell.simulation.trace import trace_events
 
     return {
         **result.to_dict(),

@@ -11,6 +11,7 @@ from foretell.catalog.designs import build
 from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.systems import own_file
 from foretell.catalog.technology import named, technology
+from foretell.economics.answer import CostAnswer
 from foretell.economics.assembly import RETICLE_MM2
 from foretell.economics.cases import Case, case_of, drivers, finished, spread
 from foretell.economics.interfaces import interface, interface_of_share, package_tier
@@ -22,7 +23,6 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.records import dataclass
 from foretell.specs.check import problems_of
-from foretell.specs.cost import CostAnswer
 from foretell.specs.design import ChipDesign
 from foretell.specs.package import Package
 from foretell.specs.silicon import DieCost

@@ -12,6 +12,7 @@ from foretell.catalog.dies import dies_apart, system_of_packages
 from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import TERMS, price
+from foretell.economics.answer import CostAnswer
 from foretell.economics.cases import Case, drivers, finished, spread
 from foretell.economics.cluster import (
     Bought,
@@ -29,7 +30,7 @@ from foretell.inputs.question import designed
 from foretell.network.topologies import unknown
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.cost import CostAnswer, Figure
+from foretell.specs.cost import Figure
 from foretell.specs.system import System
 
 Rents = list[tuple[str, float, str]]

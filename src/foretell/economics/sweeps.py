@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from foretell.economics.answer import CostAnswer
 from foretell.economics.settings import combinations, parse_sweeps
 from foretell.economics.work import mark_front
 from foretell.errors import Infeasible
-from foretell.specs.cost import CostAnswer
 
 T = TypeVar("T")
 

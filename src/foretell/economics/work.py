@@ -18,6 +18,7 @@ from foretell.catalog.dies import dies_apart, system_of_packages
 from foretell.catalog.money import Sheet
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import TERMS, rent
+from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
 from foretell.economics.cases import Case, drivers, finished, spread
@@ -27,7 +28,7 @@ from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf, renamed, times, total
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.specs._base import Num
-from foretell.specs.cost import CostAnswer, Figure
+from foretell.specs.cost import Figure
 from foretell.specs.package import Package
 from foretell.specs.system import System
 from foretell.uncertainty.intervals import Intervals, watts_cause

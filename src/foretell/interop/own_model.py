@@ -33,10 +33,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.interop.user_files import check_file
-from foretell.specs.block import Block, block_kinds
+from foretell.specs.block import Block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2, Replacement
 from foretell.specs.model import Layer, Model
+from foretell.workload.blocks import block_kinds
 
 KINDS: dict[str, type] = {
     "attention": Attention,

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from foretell.api.answers import Estimate
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import bar, table
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.run import Run
+from foretell.uncertainty.intervals import fit_of
 from foretell.units import format as show
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def estimate_text(result: Estimate) -> "RenderableType":
     return Group(*parts)
 
 
-def headline(result: Estimate) -> "Text":
+def headline(result: StepEstimate) -> "Text":
     """What was asked, and the plan."""
     from rich.text import Text
 
@@ -113,9 +115,9 @@ def ninety(
     return f"   90%: {name + ' ' if name else ''}{form(low)} to {form(high)}"
 
 
-def fit_words(result: Estimate) -> str:
+def fit_words(result: StepEstimate) -> str:
     """Whether it fits by what is predicted, and how likely that is by the peak's interval."""
-    likely = result.fit_probability
+    likely = fit_of(result)
     if likely is None:
         return FITS[result.fits]
     shown = f"{min(max(likely, 0.01), 0.99):.0%}"

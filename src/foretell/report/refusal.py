@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from foretell.api.answers import Estimate
 from foretell.errors import Problem
-from foretell.specs.result import Estimate
 
 
 def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from foretell.api.answers import Search
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import table
 from foretell.report.estimate import CONVENTIONS, bullets, gib
-from foretell.search.search import Search
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

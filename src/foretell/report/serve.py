@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from foretell.api.answers import ServeAnswer
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, ninety
-from foretell.specs.served import Percentiles, Served
+from foretell.specs.service import Percentiles
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,7 +19,7 @@ CONVENTIONS = (
 )
 
 
-def serve_text(found: Served) -> "RenderableType":
+def serve_text(found: ServeAnswer) -> "RenderableType":
     """Headline, latencies, rates, where a decode step goes, and what was assumed."""
     from rich.console import Group
     from rich.text import Text
@@ -60,7 +61,7 @@ def played(facts: dict[str, Any]) -> list[str]:
     return told
 
 
-def headline(found: Served) -> "Text":
+def headline(found: ServeAnswer) -> "Text":
     """What was asked, and the plan."""
     from rich.text import Text
 
@@ -80,7 +81,7 @@ def headline(found: Served) -> "Text":
     )
 
 
-def latencies(found: Served) -> "Table":
+def latencies(found: ServeAnswer) -> "Table":
     """Means and percentiles."""
     made = table("ms", "mean", "p50", "p90", "p95", "p99", "90 % interval of the mean",
                  right=("mean", "p50", "p90", "p95", "p99"))  # fmt: skip
@@ -99,7 +100,7 @@ def latencies(found: Served) -> "Table":
     return made
 
 
-def rates(found: Served) -> "Table":
+def rates(found: ServeAnswer) -> "Table":
     """Rates, memory, cost and energy."""
     from rich.table import Table
 
@@ -135,7 +136,7 @@ def rates(found: Served) -> "Table":
     return grid
 
 
-def _rates_sure(found: Served) -> str:
+def _rates_sure(found: ServeAnswer) -> str:
     """90 % intervals of the rates; one that is given is answered however long each request takes."""
     if not found.intervals:
         return ""
@@ -149,7 +150,7 @@ def _rates_sure(found: Served) -> str:
     return f"\n90%: {ends('output_tokens_per_s', ',.0f')} output tokens/s   {user}"
 
 
-def cost_text(found: Served) -> str:
+def cost_text(found: ServeAnswer) -> str:
     """Dollars for a million tokens, and the rent they come from."""
     if found.usd_per_million_output_tokens is None:
         return f"unknown: {found.price_source}"
@@ -160,7 +161,7 @@ def cost_text(found: Served) -> str:
     )
 
 
-def _cost_sure(found: Served) -> str:
+def _cost_sure(found: ServeAnswer) -> str:
     """90 % interval of the price of answers: the time of a request and the offers."""
     ends = found.intervals.get("usd_per_million_output_tokens")
     if ends is None:
@@ -169,7 +170,7 @@ def _cost_sure(found: Served) -> str:
     return f"\n90%: ${low:,.3f} to ${high:,.3f} per million output tokens"
 
 
-def step_table(found: Served) -> "Table":
+def step_table(found: ServeAnswer) -> "Table":
     """A decode step by its parts, largest first."""
     whole = sum(found.step_ms.values()) or 1.0
     made = table("decode step", "ms", "share", "", right=("ms", "share"))

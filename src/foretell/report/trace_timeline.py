@@ -14,9 +14,9 @@ from foretell.lab.characterize.traces.own import own_ranks
 from foretell.lab.characterize.traces.rank_trace import RankTrace, Step
 from foretell.lab.characterize.traces.run import Traced
 from foretell.report.svg import COLOURS, FRAME, PALE, Picture, bar, legend, line, text, ticks
-from foretell.report.trace import trace_events
-from foretell.simulation.answer import played_step, rank_stride
-from foretell.specs.result import Estimate
+from foretell.simulation.step import played_step, rank_stride
+from foretell.simulation.trace import trace_events
+from foretell.specs.result import StepEstimate
 
 WIDTH, LEFT, RIGHT, LANE, GAP = 1180.0, 150.0, 1010.0, 34.0, 8.0
 """Pixels: of the picture, of the time axis, of one lane and between two."""
@@ -72,7 +72,7 @@ def _colour(names: Sequence[str], name: str) -> str:
     return every[names.index(name) % len(every)]
 
 
-def _played(answer: Estimate, rank: int) -> RankTrace:
+def _played(answer: StepEstimate, rank: int) -> RankTrace:
     """The predicted step, played, as a trace: of the stage that a rank stands on."""
     if answer.scenario is None:  # made by hand
         raise ValueError("an estimate without its question")

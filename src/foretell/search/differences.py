@@ -17,7 +17,8 @@ from typing import Any
 from foretell.records import Told, dataclass
 from foretell.search.explain import ends
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
+from foretell.training.answer import estimate_json
 from foretell.uncertainty.evidence import WHOLE_STEP
 
 KERNEL_NODES = ("compute", "memory_bound", "recompute")
@@ -57,9 +58,9 @@ class Difference:
 class Comparison(Told):
     """Two plans of one question."""
 
-    a: Estimate
+    a: StepEstimate
     """Plan A."""
-    b: Estimate
+    b: StepEstimate
     """Plan B."""
     only_a: tuple[str, ...]
     """Words that only A has."""
@@ -86,7 +87,8 @@ class Comparison(Told):
         """The comparison as JSON; the plans without their trees."""
         trees = ("breakdown", "memory", "memory_by_stage", "assumptions", "overrides", "run")
         plans = [
-            {k: v for k, v in plan.to_dict().items() if k not in trees} for plan in (self.a, self.b)
+            {k: v for k, v in estimate_json(plan).items() if k not in trees}
+            for plan in (self.a, self.b)
         ]
         plain = {
             f.name: getattr(self, f.name)
@@ -104,7 +106,7 @@ class Comparison(Told):
         }
 
 
-def compare(a: Estimate, b: Estimate) -> Comparison:
+def compare(a: StepEstimate, b: StepEstimate) -> Comparison:
     """Compare two estimates of one question."""
     assert a.breakdown is not None
     assert b.breakdown is not None
@@ -199,7 +201,7 @@ def cause_of(name: str) -> str:
 
 
 def _conclusions(
-    plans: tuple[Estimate, Estimate],
+    plans: tuple[StepEstimate, StepEstimate],
     time: tuple[Difference, ...],
     memory: tuple[Difference, ...],
     interval: dict[str, tuple[float, float]],

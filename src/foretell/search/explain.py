@@ -34,7 +34,7 @@ from foretell.search.space import enumerate_plans
 from foretell.sharding.lora import backward_products
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan, activation_bytes
-from foretell.specs.result import Estimate, Evidence, Leaf
+from foretell.specs.result import Evidence, Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.breakdown import Phase, runs_of, time_tree
@@ -139,7 +139,7 @@ class Capacity:
 class Explanation(Told):
     """One plan, explained."""
 
-    estimate: Estimate
+    estimate: StepEstimate
     """What is explained."""
     time: tuple[Share, ...]
     """Ends of the time tree, largest first."""
@@ -179,7 +179,7 @@ class Explanation(Told):
         }
 
 
-def explain(estimate: Estimate, scenario: Scenario) -> Explanation:
+def explain(estimate: StepEstimate, scenario: Scenario) -> Explanation:
     """Explain an estimate of a scenario."""
     plan = estimate.plan
     numbers = numbers_of(scenario, plan)
@@ -226,7 +226,9 @@ def ends(tree: Leaf) -> dict[str, Leaf]:
     return found
 
 
-def _time_shares(estimate: Estimate, batch: Batch, numbers: Sequence[Number]) -> tuple[Share, ...]:
+def _time_shares(
+    estimate: StepEstimate, batch: Batch, numbers: Sequence[Number]
+) -> tuple[Share, ...]:
     """Ends of the time tree, each with its bound."""
     trees = [ends(_tree_at(batch, k)) for k in range(len(batch.plans))]
     found = []
@@ -350,7 +352,7 @@ def _op(
     )
 
 
-def _memory_shares(estimate: Estimate) -> tuple[Share, ...]:
+def _memory_shares(estimate: StepEstimate) -> tuple[Share, ...]:
     if estimate.memory is None:
         return ()
     whole = max(estimate.memory.value, 1.0)
@@ -362,7 +364,7 @@ def _memory_shares(estimate: Estimate) -> tuple[Share, ...]:
     return tuple(sorted(shares, key=lambda s: -s.value))
 
 
-def _capacity(estimate: Estimate, scenario: Scenario) -> Capacity | None:
+def _capacity(estimate: StepEstimate, scenario: Scenario) -> Capacity | None:
     """The best plan were the memory TWICE as large: one evaluation of all plans answers it."""
     plans = enumerate_plans(scenario, estimate.plan).plans
     step_s, peak = evaluate(scenario, plans)
@@ -376,7 +378,7 @@ def _capacity(estimate: Estimate, scenario: Scenario) -> Capacity | None:
 
 
 def conclusions(
-    estimate: Estimate, time: Sequence[Share], found: Sensitivity, capacity: Capacity | None
+    estimate: StepEstimate, time: Sequence[Share], found: Sensitivity, capacity: Capacity | None
 ) -> tuple[str, ...]:
     """What limits the step, what would shorten it, what would not, and how full the memory is."""
     said = []

@@ -10,7 +10,7 @@ from foretell.search.nearest import nearest_plan
 from foretell.search.search import LIGHTER
 from foretell.sharding.rules import chips_of
 from foretell.specs.plan import USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.units import format as show
 
@@ -142,7 +142,7 @@ def _precisions(scenario: Scenario) -> list[str]:
     return names + [p for p, d in LOW_PRECISION.items() if d in have and "bf16" in have]
 
 
-def too_large(scenario: Scenario, result: Estimate) -> Problem:
+def too_large(scenario: Scenario, result: StepEstimate) -> Problem:
     """A plan that needs more memory than the chip has."""
     need, have = result.peak_memory_bytes, result.memory_capacity_bytes
     near = nearest_plan(scenario, result.plan)

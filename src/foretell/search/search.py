@@ -17,9 +17,9 @@ from foretell.search.choices import bases_of, worth_trying
 from foretell.search.interrupts import end_at_once, interrupts_held
 from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.specs.plan import Plan, Plans
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
-from foretell.training.answer import answer_of
+from foretell.training.answer import answer_of, estimate_json
 from foretell.training.step import evaluate
 from foretell.units import format as show
 
@@ -31,10 +31,10 @@ LIGHTER = "a lighter recipe in --plan: optimizer=adam8bit, offload=optimizer, lo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class SearchResult:
     """The plans of a search, best first, and how it went."""
 
-    plans: tuple[Estimate, ...]
+    plans: tuple[StepEstimate, ...]
     """The best plans: those that clearly fit by step time, then those too close to call."""
     plans_evaluated: int
     """Candidates whose step time and memory were both computed."""
@@ -54,7 +54,7 @@ class Search:
     """What a chip has."""
 
     @property
-    def best(self) -> Estimate:
+    def best(self) -> StepEstimate:
         """The best plan; Infeasible where there is none."""
         if not self.plans:
             raise Infeasible([self.why_none])
@@ -76,11 +76,11 @@ class Search:
 
     def to_dict(self) -> dict[str, Any]:
         """The search as JSON; plans without their trees."""
-        plans = []
-        for estimate in self.plans:
-            row = estimate.to_dict()
-            del row["breakdown"], row["memory"], row["memory_by_stage"]
-            plans.append(row)
+        trees = ("breakdown", "memory", "memory_by_stage")
+        plans = [
+            {name: value for name, value in estimate_json(plan).items() if name not in trees}
+            for plan in self.plans
+        ]
         return {
             "plans": plans,
             "plans_evaluated": self.plans_evaluated,
@@ -99,7 +99,7 @@ def search_plans(
     workers: int = 1,
     fixed: Collection[str] = (),
     over: Sequence[str] = (),
-) -> Search:
+) -> SearchResult:
     """Evaluate every candidate and keep the `top` best; fields of `fixed` are as in `base`.
 
     `over` names structural choices that are tried too, each combination a batch of its own.
@@ -136,7 +136,7 @@ def search_plans(
     best = _best_of(kept, capacity, top)
     seconds = time.perf_counter() - start
     estimates = tuple(answer_of(scenario, plan, chosen=True) for plan in best)
-    return Search(
+    return SearchResult(
         plans=estimates,
         plans_evaluated=evaluated,
         plans_feasible=feasible,

@@ -10,7 +10,7 @@ from foretell.specs.deployment import Deployment
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, LatentAttention
 from foretell.specs.model import Model
-from foretell.specs.served import Served
+from foretell.specs.service import ServiceEstimate
 
 MOST_RANKS = 16
 """Tensor-parallel ranks tried at most."""
@@ -69,9 +69,9 @@ def experts_of(model: Model) -> int:
     return next(found, 1)
 
 
-def best_layout(question: ServeQuestion, domain: int) -> Served:
+def best_layout(question: ServeQuestion, domain: int) -> ServiceEstimate:
     """The layout with most output tokens a second; where none fits, why not the largest instance."""
-    best: Served | None = None
+    best: ServiceEstimate | None = None
     refused: Infeasible | None = None
     tried = largest = 0
     for layout in layouts(question.model, question.gpus, question.deployment, domain):
@@ -96,6 +96,6 @@ def best_layout(question: ServeQuestion, domain: int) -> Served:
     return replace(best, assumptions=(*best.assumptions, said))
 
 
-def merit(found: Served) -> tuple[float, float]:
+def merit(found: ServiceEstimate) -> tuple[float, float]:
     """More tokens a second first; under a rate that all meet, the sooner answer."""
     return round(found.output_tokens_per_s, 3), -found.e2e_ms.mean

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.serving.steady import Steady
-from foretell.specs.served import Percentiles
+from foretell.specs.service import Percentiles
 
 Array = NDArray[np.float64]
 

@@ -36,7 +36,7 @@ from foretell.specs.deployment_text import deployment_text
 from foretell.specs.engine import EngineProfile, Fit
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
-from foretell.specs.served import Interval, Served
+from foretell.specs.service import Interval, ServiceEstimate
 from foretell.specs.system import System
 from foretell.units import format as show
 
@@ -95,7 +95,7 @@ class ServeQuestion:
         return min(float(self.replicas), float(np.asarray(self.traffic.concurrency)))
 
 
-def serve_one(q: ServeQuestion) -> Served:
+def serve_one(q: ServeQuestion) -> ServiceEstimate:
     """The answer of the closed form; Infeasible where nothing fits or the queue grows without end."""
     times = step_times(q.model, q.system, q.deployment, q.profile)
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
@@ -144,7 +144,7 @@ def _no(q: ServeQuestion, path: str, message: str, allowed: str) -> Problem:
 
 def answered(
     q: ServeQuestion, times: StepTimes, memory: Memory, state: Steady, flight: float
-) -> Served:
+) -> ServiceEstimate:
     """Everything that is told of one deployment."""
     mean = 0.5 * (1.0 + q.traffic.least)
     isl, osl = float(np.asarray(q.traffic.isl)), float(np.asarray(q.traffic.osl))
@@ -168,7 +168,7 @@ def answered(
     out_joules += idle_joules(q, flight) / rate
     limit = float(q.deployment.max_batch or q.profile.max_batch) * q.deployment.dp
     parts = decode_parts(times, state, mean * isl + 0.5 * answer)
-    return Served(
+    return ServiceEstimate(
         model=q.model.id,
         system=q.system.id,
         gpus=q.gpus,

@@ -43,7 +43,7 @@ from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
-from foretell.specs.served import Percentiles, Served
+from foretell.specs.service import Percentiles, ServiceEstimate
 from foretell.specs.system import System
 
 SWAP_BYTES_PER_S = 50e9
@@ -88,7 +88,7 @@ def serve_simulated(
     how: Play,
     trace: Requests | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Served:
+) -> ServiceEstimate:
     """The answer with the latencies of played requests."""
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
     requests = trace or requests_of(q, how)
@@ -210,7 +210,9 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     )
 
 
-def told(q: ServeQuestion, found: Levels, played: Played, fleet: Fleet, memory: Memory) -> Served:
+def told(
+    q: ServeQuestion, found: Levels, played: Played, fleet: Fleet, memory: Memory
+) -> ServiceEstimate:
     """The record of the closed form at the rate that was played, with the latencies of the play."""
     times = step_times(q.model, q.system, q.deployment, q.profile)
     state, flight = state_of(q, times, memory)

@@ -5,25 +5,22 @@ what its trace shows.
 """
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import Told, dataclass
 from foretell.simulation.chance import PERCENTILES, Chance, Meeting, draw, job_steps
-from foretell.simulation.programs import Laid, lay_out
+from foretell.simulation.programs import Laid
+from foretell.simulation.step import held_bytes, played_step, rank_stride
 from foretell.simulation.streams import PlayedStep, play_step
+from foretell.simulation.trace import write_trace
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate, Leaf
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
+from foretell.uncertainty.intervals import fit_of, of_estimate
 
-Array = NDArray[np.float64]
-
-DETAILS = ("tasks", "layers", "ops", "auto")
-"""What a trace shows, the farthest first; auto: the nearest of a fair size."""
 SHARES = {
     "compute": ("compute", "memory_bound", "recompute", "gradient_sums"),
     "host": ("host",),
@@ -74,7 +71,7 @@ class StageOfStep:
 class Simulation(Told):
     """A step as events, beside the closed form."""
 
-    estimate: Estimate
+    estimate: StepEstimate
     """The closed form's answer."""
     step_s: float
     """Time of the played step, without chance."""
@@ -96,7 +93,7 @@ class Simulation(Told):
     @property
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
         """p50 and p90 of every predicted number: the closed form's, around the played step."""
-        found = with_step(self.estimate, self.step_s).intervals
+        found = of_estimate(with_step(self.estimate, self.step_s))
         # The closed form's energy is that of its own step.
         return {name: ends for name, ends in found.items() if name != "energy_joules"}
 
@@ -120,7 +117,7 @@ class Simulation(Told):
             "hfu": closed.hfu * scale,
             "peak_memory_bytes": closed.peak_memory_bytes,
             "intervals": self.intervals,
-            "fit_probability": closed.fit_probability,
+            "fit_probability": fit_of(closed),
             "shares": [
                 {"name": s.name, "simulated_s": s.simulated_s, "closed_s": s.closed_s}
                 for s in self.shares
@@ -141,12 +138,10 @@ class Simulation(Told):
 
     def to_chrome_trace(self, path: str | Path, detail: str = "auto") -> Path:
         """Write the step as a Chrome trace, gzipped where the name ends in .gz; ui.perfetto.dev opens it."""
-        # By name: what shows stands above what computes.
-        write = import_module("foretell.report.trace").write_trace
-        return Path(write(self.laid, self.played, path, detail))
+        return write_trace(self.laid, self.played, path, detail)
 
 
-def simulation_of(scenario: Scenario, answer: Estimate, chance: Chance) -> Simulation:
+def simulation_of(scenario: Scenario, answer: StepEstimate, chance: Chance) -> Simulation:
     """Play the step of an answer's plan."""
     laid, played = played_step(scenario, answer.plan)
     told = played.spent[played.busiest]
@@ -170,12 +165,6 @@ def simulation_of(scenario: Scenario, answer: Estimate, chance: Chance) -> Simul
     )
 
 
-def played_step(scenario: Scenario, plan: Plan) -> tuple[Laid, PlayedStep]:
-    """A plan's step, laid out and played without chance."""
-    laid = lay_out(scenario, plan)
-    return laid, play_step(laid.schedule, laid.program)
-
-
 def _none() -> Leaf:
     return Leaf(name="step", value=0.0, unit="s")
 
@@ -190,25 +179,6 @@ def _stage(laid: Laid, played: PlayedStep, rank: int) -> StageOfStep:
         data_parallel_s=spent["data_parallel"] + spent["contention"],
         peak_memory_bytes=float(held_bytes(laid, played, rank)[1].max()),
     )
-
-
-def rank_stride(plan: Plan) -> int:
-    """How many ranks apart the stages of a pipeline are numbered."""
-    stride = 1
-    for name in plan.order[: plan.order.index("pp")]:
-        stride *= int(getattr(plan, name))
-    return stride
-
-
-def held_bytes(laid: Laid, played: PlayedStep, rank: int) -> tuple[Array, Array]:
-    """Moments, and bytes that a rank of a stage holds from each on.
-
-    Activations follow the micro-batches in flight; all else is held from beginning to end.
-    """
-    memory, row = laid.rows.memory, laid.stage[rank]
-    peak, kept = float(memory.total[0, row]), float(memory.activations[0, row])
-    moments, held = played.timeline.held(rank)
-    return moments, peak - kept + kept * held / max(float(held.max()), 1e-30)
 
 
 def distribution(laid: Laid, chance: Chance) -> dict[str, float]:
@@ -238,7 +208,7 @@ def overlaps(plan: Plan) -> bool:
     return plan.pp > 1 or plan.dp * plan.cp > 1
 
 
-def with_step(answer: Estimate, step_s: float) -> Estimate:
+def with_step(answer: StepEstimate, step_s: float) -> StepEstimate:
     """An answer with another step time, and the rates and the interval that go with it."""
     scale = step_s / answer.step_s
     ends = answer.interval or {}

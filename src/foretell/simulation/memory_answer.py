@@ -9,8 +9,8 @@ import numpy as np
 from foretell.records import Told, dataclass
 from foretell.simulation.memory import MemoryLine
 from foretell.simulation.memory_timeline import StageLine, StepMemory
-from foretell.specs.result import Estimate, Leaf
-from foretell.uncertainty.intervals import cause, times
+from foretell.specs.result import Leaf, StepEstimate
+from foretell.uncertainty.intervals import cause, fit_of, of_estimate, times
 
 MOST_MOMENTS = 1000
 """Moments of a stage that a file or a picture shows; the fullest of each part of the step."""
@@ -20,7 +20,7 @@ MOST_MOMENTS = 1000
 class MemoryAnswer(Told):
     """One plan's memory over a step."""
 
-    estimate: Estimate
+    estimate: StepEstimate
     """The plan's estimate, fits or not."""
     step: StepMemory
     """The step, played."""
@@ -28,7 +28,7 @@ class MemoryAnswer(Told):
     @property
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
         """p50 and p90 of the peak, and of the step as it was played."""
-        found, told = self.estimate.intervals, self.estimate
+        found, told = of_estimate(self.estimate), self.estimate
         kept = {"peak_memory_bytes": found["peak_memory_bytes"]}
         if "step_s" in found:
             kept["step_s"] = times(self.step.step_s, cause(told.step_s, found["step_s"]))
@@ -49,7 +49,7 @@ class MemoryAnswer(Told):
             "peak_memory_bytes": told.peak_memory_bytes,
             "memory_capacity_bytes": step.capacity_bytes,
             "intervals": self.intervals,
-            "fit_probability": told.fit_probability,
+            "fit_probability": fit_of(told),
             "fullest_stage": step.fullest.stage,
             "stages": [_stage(stage, self) for stage in step.stages],
             "assumptions": list(told.assumptions),

@@ -1,13 +1,12 @@
 """Blocks that bring their own formulas: a record, its operations and its module in one file.
 
-A part of a model that the common records lack is one new file in `foretell/blocks/`, or in a package
+A part of a model that the common records lack is one new file in `workload/blocks/`, or in a package
 of one's own that names it under the entry point `foretell.blocks`. The file has a frozen record that
-inherits from one of the four below; nothing else changes. `foretell/blocks/README.md` shows it.
+inherits from one of the four below; nothing else changes. `workload/blocks/README.md` shows it.
 
-The core finds blocks by `kind` (`block_kinds`) and knows only these four; a block knows the core.
+These four are all that the core knows: `workload.blocks.block_kinds` finds the blocks by their `kind`.
 """
 
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from foretell.records import dataclass
@@ -108,22 +107,3 @@ class MapBlock(Block):
     def table_module(self, shape: MapShape) -> Any:
         """Its torch module; `forward(ids)`."""
         raise NotImplementedError
-
-
-@lru_cache(maxsize=1)
-def block_kinds() -> dict[str, type[Block]]:
-    """Kind -> record: every file of `foretell/blocks`, then every installed entry point."""
-    from importlib import import_module
-    from importlib.metadata import entry_points
-    from pkgutil import iter_modules
-
-    # Found by name, since blocks stand on the op graph and the core stands on no block.
-    folder = import_module("foretell.workload.blocks")
-    modules = [import_module(f"{folder.__name__}.{m.name}") for m in iter_modules(folder.__path__)]
-    modules += [point.load() for point in entry_points(group="foretell.blocks")]
-    return {
-        record.kind: record
-        for module in modules
-        for record in vars(module).values()
-        if isinstance(record, type) and issubclass(record, Block) and "kind" in vars(record)
-    }

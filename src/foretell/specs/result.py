@@ -1,9 +1,7 @@
-"""Answers: an estimate, and the tree of leaves that it is the sum of."""
+"""A step's numbers, and the tree of leaves that they are the sum of."""
 
 from collections.abc import Iterator
 from dataclasses import field
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal
 
 from foretell.records import dataclass
@@ -57,7 +55,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class StepEstimate:
     """One training step of one plan."""
 
     model: str
@@ -114,90 +112,3 @@ class Estimate:
     """The whole run to a number of tokens, where one was asked for."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)
     """The question, from which more can be asked; no part of the JSON."""
-
-    @property
-    def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """p50 and p90 of every predicted number, by its name (foretell/intervals.py)."""
-        found: dict[str, dict[str, tuple[float, float]]]
-        found = import_module("foretell.uncertainty.intervals").of_estimate(self)
-        return found
-
-    @property
-    def fit_probability(self) -> float | None:
-        """How probable it is that the peak is within the chip's memory, by the peak's interval."""
-        found: float | None = import_module("foretell.uncertainty.intervals").fit_of(self)
-        return found
-
-    def explain(self) -> Any:
-        """Where time and memory go, and what would have to change to move them (foretell/explain.py)."""
-        # By name: records stand below all that computes.
-        return import_module("foretell.api.training").explain_estimate(self)
-
-    def to_chrome_trace(self, path: str | Path, detail: str = "auto") -> Path:
-        """Play the step and write it as a Chrome trace, gzipped where the name ends in .gz.
-
-        ui.perfetto.dev opens it. `detail` is tasks, layers, ops, or auto: the finest of a fair size.
-        """
-        return Path(import_module("foretell.report.trace").write_estimate(self, path, detail))
-
-    def export(self, tool: str) -> Any:
-        """The plan as arguments of megatron, torchtitan or deepspeed: text and notes (api/exports.py)."""
-        return import_module("foretell.api.exports").export_plan(self, tool)
-
-    def to_flat(self) -> dict[str, float]:
-        """Numbers under slash-separated keys such as perf/mfu, for experiment trackers."""
-        found: dict[str, float] = import_module("foretell.interop.trackers").estimate_metrics(
-            self.to_dict()
-        )
-        return found
-
-    def to_config(self) -> dict[str, Any]:
-        """What was asked, as the nested table that trackers keep as a run's config."""
-        trackers = import_module("foretell.interop.trackers")
-        found: dict[str, Any] = trackers.estimate_config(self.to_dict(), self.plan)
-        return found
-
-    def to_json_line(self) -> str:
-        """Both as one line of JSON."""
-        trackers = import_module("foretell.interop.trackers")
-        return str(trackers.json_lines([(self.to_config(), self.to_flat())]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The estimate as JSON: the same keys as the attributes."""
-        result: dict[str, Any] = {
-            name: getattr(self, name) for name in _PLAIN if name not in ("plan",)
-        }
-        result["intervals"] = self.intervals
-        result["fit_probability"] = self.fit_probability
-        result["plan"] = str(self.plan)
-        result["breakdown"] = self.breakdown.to_dict() if self.breakdown else None
-        result["memory"] = self.memory.to_dict() if self.memory else None
-        result["memory_by_stage"] = [stage.to_dict() for stage in self.memory_by_stage]
-        result["run"] = self.run.to_dict() if self.run else None
-        result["assumptions"] = list(self.assumptions)
-        result["overrides"] = dict(self.overrides or {})
-        return result
-
-
-_PLAIN = (
-    "model",
-    "system",
-    "gpus",
-    "global_batch",
-    "seq_len",
-    "target_len",
-    "plan",
-    "plan_chosen",
-    "fits",
-    "step_s",
-    "tokens_per_s",
-    "tokens_per_s_per_gpu",
-    "tflops_per_gpu",
-    "mfu",
-    "hfu",
-    "peak_memory_bytes",
-    "memory_capacity_bytes",
-    "energy_joules",
-    "limited_by",
-    "interval",
-)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +17,22 @@ from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, Plans, batch_of, recompute_code
 from foretell.specs.plan_forms import recompute_modules
-from foretell.specs.result import Estimate, Fits
+from foretell.specs.result import Fits, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.breakdown import largest_share, trees, update_joules
 from foretell.training.pass_times import repeats_of
 from foretell.training.shapes import graph_parts, named_modules
 from foretell.training.step import Rows, evaluate_rows
 from foretell.training.tables import Tables, tables_of
+from foretell.uncertainty.intervals import fit_of, of_estimate
 from foretell.workload.build import build
 from foretell.workload.ops import AttentionCore, Op
 
 Array = NDArray[np.float64]
 
 
-def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
-    """Evaluate a batch of one and put its numbers into an Estimate."""
+def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
+    """Evaluate a batch of one and put its numbers into a record."""
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
@@ -40,7 +42,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> Estimate:
     model_flop, in_hardware = plan_flops(scenario, plans, tables)
     peak_flop_per_s = float(chip.matrix_flop_per_s[required_dtypes(plan)[-1]])
     per_gpu = model_flop / step_s / job.gpus
-    return Estimate(
+    return StepEstimate(
         model=scenario.model.id,
         system=scenario.system.id,
         gpus=job.gpus,
@@ -207,3 +209,42 @@ def _forward_flop(ops: Sequence[Op]) -> tuple[float, float]:
             core += flop
         total += flop
     return total, core
+
+
+def estimate_json(result: StepEstimate) -> dict[str, Any]:
+    """An estimate as JSON, intervals of its numbers included: the same keys as the answer's attributes."""
+    found: dict[str, Any] = {name: getattr(result, name) for name in _PLAIN}
+    found["intervals"] = of_estimate(result)
+    found["fit_probability"] = fit_of(result)
+    found["plan"] = str(result.plan)
+    found["breakdown"] = result.breakdown.to_dict() if result.breakdown else None
+    found["memory"] = result.memory.to_dict() if result.memory else None
+    found["memory_by_stage"] = [stage.to_dict() for stage in result.memory_by_stage]
+    found["run"] = result.run.to_dict() if result.run else None
+    found["assumptions"] = list(result.assumptions)
+    found["overrides"] = dict(result.overrides or {})
+    return found
+
+
+_PLAIN = (
+    "model",
+    "system",
+    "gpus",
+    "global_batch",
+    "seq_len",
+    "target_len",
+    "plan_chosen",
+    "fits",
+    "step_s",
+    "tokens_per_s",
+    "tokens_per_s_per_gpu",
+    "tflops_per_gpu",
+    "mfu",
+    "hfu",
+    "peak_memory_bytes",
+    "memory_capacity_bytes",
+    "energy_joules",
+    "limited_by",
+    "interval",
+)
+"""Fields whose values are their own JSON, in its order."""

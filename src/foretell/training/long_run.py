@@ -27,7 +27,7 @@ from foretell.kernels.power import chip_power
 from foretell.records import dataclass
 from foretell.sharding.offload import LINK_SHARE
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.run import CheckpointWay, LongRun, Run
 from foretell.specs.scenario import Scenario
 from foretell.training.goodput import Goodput, Interruptions, best_interval_s, goodput
@@ -174,7 +174,7 @@ def _defaults_said(scenario: Scenario, asked: Conditions) -> list[str]:
     return found
 
 
-def with_run(result: Estimate, asked: Asked | None) -> Estimate:
+def with_run(result: StepEstimate, asked: Asked | None) -> StepEstimate:
     """The estimate with its run, where one was asked for."""
     if asked is None or result.scenario is None:
         return result
@@ -191,7 +191,7 @@ def checkpoint_bytes(scenario: Scenario, plan: Plan) -> float:
     return trained * (weight + state)
 
 
-def run_of(result: Estimate, scenario: Scenario, asked: LongRun) -> Run:
+def run_of(result: StepEstimate, scenario: Scenario, asked: LongRun) -> Run:
     """A run at the pace of an estimate."""
     job, plan = scenario.job, result.plan
     steps = float(math.ceil(asked.tokens / job.tokens_per_step))
@@ -263,7 +263,7 @@ def in_steps(wanted_s: float, step_s: float, given: Interruptions) -> float:
 
 
 def _energy_joules(
-    result: Estimate, scenario: Scenario, wall_s: float, shares: Goodput
+    result: StepEstimate, scenario: Scenario, wall_s: float, shares: Goodput
 ) -> float | None:
     """Steps, also those done again, at their mean power; chips that wait draw what idle clocks do."""
     if result.energy_joules is None:
@@ -274,7 +274,7 @@ def _energy_joules(
 
 
 def _interval(
-    result: Estimate, asked: LongRun, given: Interruptions, every: float, days: float
+    result: StepEstimate, asked: LongRun, given: Interruptions, every: float, days: float
 ) -> dict[str, tuple[float, float]] | None:
     """Of days: the step's interval and the spread of failure rates, independent of each other."""
     if result.interval is None:

@@ -19,10 +19,10 @@ from typing import Any
 
 from foretell.kernels.power import WATTS_ERROR, chip_power
 from foretell.specs.chip import Chip
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.run import Run
 from foretell.specs.scenario import Scenario
-from foretell.specs.served import Served
+from foretell.specs.service import ServiceEstimate
 from foretell.uncertainty.memory import fit_probability, held_parts, peak_interval
 
 Interval = dict[str, tuple[float, float]]
@@ -89,7 +89,7 @@ def times(value: float, of: Interval) -> Interval:
     return {key: (value * low, value * high) for key, (low, high) in of.items()}
 
 
-def of_estimate(result: Estimate) -> Intervals:
+def of_estimate(result: StepEstimate) -> Intervals:
     """Every predicted number of a step that something is known of."""
     found: Intervals = {}
     step = cause(result.step_s, result.interval)
@@ -105,7 +105,7 @@ def of_estimate(result: Estimate) -> Intervals:
     return found
 
 
-def peak_of(result: Estimate) -> Interval | None:
+def peak_of(result: StepEstimate) -> Interval | None:
     """p50 and p90 of the peak of memory; None where its parts are not known."""
     asked = result.scenario
     if result.memory is None or asked is None:
@@ -113,7 +113,7 @@ def peak_of(result: Estimate) -> Interval | None:
     return peak_interval(asked, result.plan, held_parts(result.memory))
 
 
-def fit_of(result: Estimate) -> float | None:
+def fit_of(result: StepEstimate) -> float | None:
     """How probable it is that the peak is within the chip's memory."""
     peak = peak_of(result)
     if peak is None:
@@ -121,7 +121,7 @@ def fit_of(result: Estimate) -> float | None:
     return fit_probability(result.peak_memory_bytes, peak, result.memory_capacity_bytes)
 
 
-def of_run(run: Run, result: Estimate, scenario: Scenario) -> Intervals:
+def of_run(run: Run, result: StepEstimate, scenario: Scenario) -> Intervals:
     """Days, chip-hours and energy of a whole run; failures and checkpoints are in the days."""
     if run.interval is None:
         return {}
@@ -137,7 +137,7 @@ def of_run(run: Run, result: Estimate, scenario: Scenario) -> Intervals:
     return found
 
 
-def of_served(served: Served) -> Intervals:
+def of_served(served: ServiceEstimate) -> Intervals:
     """Means of latencies, rates, money and energy of a service.
 
     Where requests arrive at a given rate, as many are answered however long each takes.
@@ -167,7 +167,7 @@ def of_served(served: Served) -> Intervals:
     return found
 
 
-def request_time(served: Served) -> Interval:
+def request_time(served: ServiceEstimate) -> Interval:
     """The time of a whole request as a cause: the first token and the others err together."""
     if served.interval is None:
         return SURE

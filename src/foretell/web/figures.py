@@ -207,8 +207,8 @@ def _played(given: dict[str, Any], limits: Limits) -> Answer:
     """The events of a played step, by tasks: what a screen can show."""
     from foretell.api import training as api
     from foretell.errors import BadInput
-    from foretell.report.trace import trace_events
-    from foretell.simulation.answer import played_step
+    from foretell.simulation.step import played_step
+    from foretell.simulation.trace import trace_events
 
     question = {name: given[name] for name in given if name in PLACE}
     result = api.estimate(**question)

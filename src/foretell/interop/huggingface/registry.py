@@ -119,7 +119,7 @@ def family_of(config: Config) -> tuple[str, str]:
 
 def load(module: str) -> Family:
     """The module of a family."""
-    return importlib.import_module(f"foretell.interop.huggingface.{module}")
+    return importlib.import_module(f"{__package__}.{module}")
 
 
 def nearest_family(model_type: str) -> str | None:

@@ -85,7 +85,7 @@ class Chosen:
 def family_named(name: str) -> Family:
     """The family of this name."""
     module, attribute = MODULES[name]
-    found: Family = getattr(import_module(f"foretell.kernels.families.{module}"), attribute)
+    found: Family = getattr(import_module(f"{__package__}.{module}"), attribute)
     return found
 
 

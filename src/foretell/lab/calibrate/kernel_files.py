@@ -87,7 +87,7 @@ def read_kernels(path: Path, chip: str = "", software: str = "") -> KernelTable:
 
 
 def _reader(module: str) -> Reader:
-    found: Reader = import_module(f"foretell.lab.calibrate.{module}").rows_of
+    found: Reader = import_module(f"{__package__}.{module}").rows_of
     return found
 
 

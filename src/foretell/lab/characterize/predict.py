@@ -4,6 +4,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.kernels.memory import weight_bytes
@@ -13,7 +14,7 @@ from foretell.records import dataclass
 from foretell.simulation.programs.collectives import Collective, step_collectives
 from foretell.simulation.programs.dealing import dealt_of
 from foretell.specs.plan import Plan, batch_of
-from foretell.specs.result import Estimate, Fits
+from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
 from foretell.training.late_gradients import is_late
 from foretell.training.step import evaluate_rows, stages_of_plans

@@ -12,6 +12,7 @@ from foretell.lab.validate.memory_rows import read_memory_rows
 from foretell.lab.validate.training import told_of
 from foretell.lab.validate.training_rows import Row
 from foretell.records import dataclass
+from foretell.uncertainty.intervals import fit_of
 
 BAND = 0.1
 """On either side of the chip's memory, the share within which the answer is too close to call."""
@@ -96,7 +97,7 @@ def score_memory_rows(rows: Sequence[Row]) -> MemoryScores:
                 too_close=told.answer.fits == "too_close" or abs(need / have - 1.0) < BAND,
                 predicted=need,
                 capacity=have,
-                fit_probability=told.answer.fit_probability,
+                fit_probability=fit_of(told.answer),
                 reason=str(told.plan),
             )
         )

@@ -16,13 +16,13 @@ from pathlib import Path
 from statistics import median
 from typing import Literal, cast
 
+from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.catalog.models import model as catalogue
 from foretell.lab.characterize.config import read_config
 from foretell.lab.characterize.predict import Prediction, predict
 from foretell.lab.translate.models import with_form
 from foretell.lab.validate.published import Sections, with_written
-from foretell.specs.result import Estimate
 
 HERE = Path(__file__).parent
 SYSTEM = "h200-sxm"

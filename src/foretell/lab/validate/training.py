@@ -24,10 +24,11 @@ from foretell.lab.validate.training_rows import Row, read_rows
 from foretell.lab.validate.training_system import system_of
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_choices
-from foretell.simulation.answer import overlaps, played_step, with_step
+from foretell.simulation.answer import overlaps, with_step
+from foretell.simulation.step import played_step
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.uncertainty.memory import held_parts, peak_interval
@@ -53,7 +54,7 @@ class Told:
     """What was asked."""
     plan: Plan
     """The plan."""
-    answer: Estimate
+    answer: StepEstimate
     """The estimate."""
     said: tuple[str, ...]
     """What was filled."""

@@ -26,7 +26,7 @@ PIXELS = 3000
 
 
 def timeline(events: Sequence[Mapping[str, Any]], title: str = "One step") -> Figure:
-    """Bars over time, a row for each stream of a rank; `X` and `M` events as in report/trace.py."""
+    """Bars over time, a row for each stream of a rank; `X` and `M` events as in simulation/trace.py."""
     names = _names(events)
     slices = [event for event in events if event["ph"] == "X"]
     end_us = max((e["ts"] + e["dur"] for e in slices), default=0.0)

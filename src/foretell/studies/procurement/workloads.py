@@ -7,12 +7,13 @@ from typing import Any
 from foretell.api import training as api
 from foretell.api.cost import estimate_bill, service_bill
 from foretell.api.serving import closed_form
+from foretell.economics.answer import CostAnswer
 from foretell.economics.owning import CHIP, NODE
 from foretell.economics.work import HOURS_OF_WORK, RENT_PATH
 from foretell.errors import Infeasible, Problem
 from foretell.search.ranking import SERVED, TRAINED, Part
-from foretell.specs.cost import CostAnswer, CostLeaf
-from foretell.specs.served import Served
+from foretell.specs.cost import CostLeaf
+from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import Axis, Study, Workload
 from foretell.studies.flags import RUN
 from foretell.studies.procurement.clusters import Given
@@ -91,7 +92,7 @@ def _served(asked: Question, name: str, share: float, gpus: int, levels: Levels)
     assert asked.payment is not None
     given = any(flag in asked.flags for flag in ("concurrency", "rate"))
     loads = [None] if given else [max(gpus * each, 1.0) for each in PER_GPU]
-    best: tuple[Any, Served] | None = None
+    best: tuple[Any, ServiceEstimate] | None = None
     least = math.inf
     for load in dict.fromkeys(loads):
         more = {} if load is None else {"concurrency": load}

@@ -23,7 +23,7 @@ from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.plan_words import GENERIC
 from foretell.specs.scenario import Scenario
-from foretell.specs.served import Served
+from foretell.specs.service import ServiceEstimate
 from foretell.studies.sensitivity.records import (
     Moved,
     Sensitivities,
@@ -172,7 +172,7 @@ def _engine_knob(question: ServeQuestion, name: str, by: float) -> Knob:
     )
 
 
-def _moved(knob: Knob, now: Served, by: float, replan: bool) -> Moved:
+def _moved(knob: Knob, now: ServiceEstimate, by: float, replan: bool) -> Moved:
     low, high = (_results(_served(knob.turned(f))) for f in (1.0 - STEP, 1.0 + STEP))
     width = log((1.0 + STEP) / (1.0 - STEP))
     slopes = {
@@ -192,7 +192,7 @@ def _moved(knob: Knob, now: Served, by: float, replan: bool) -> Moved:
     )
 
 
-def _what_if(question: ServeQuestion, now: Served, factor: float, replan: bool) -> WhatIf:
+def _what_if(question: ServeQuestion, now: ServiceEstimate, factor: float, replan: bool) -> WhatIf:
     """The layout held, or where it is better the best one."""
     found = _served(question)
     if replan:
@@ -208,7 +208,7 @@ def _what_if(question: ServeQuestion, now: Served, factor: float, replan: bool) 
     return WhatIf(factor=factor, ratios=ratios, fits=found.fits, plan=found.plan)
 
 
-def _served(question: ServeQuestion, *, given: bool = True) -> Served | None:
+def _served(question: ServeQuestion, *, given: bool = True) -> ServiceEstimate | None:
     """The answer; None where nothing fits or the queue grows."""
     try:
         return closed_form(question, given)
@@ -216,7 +216,7 @@ def _served(question: ServeQuestion, *, given: bool = True) -> Served | None:
         return None
 
 
-def _results(served: Served | None) -> dict[str, float]:
+def _results(served: ServiceEstimate | None) -> dict[str, float]:
     """The results of an answer that are known and not zero."""
     if served is None:
         return {}
@@ -230,7 +230,7 @@ def _results(served: Served | None) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if value}
 
 
-def _answer(now: Served, moved: Sequence[Moved], replan: bool, by: float) -> Sensitivities:
+def _answer(now: ServiceEstimate, moved: Sequence[Moved], replan: bool, by: float) -> Sensitivities:
     names = ("model", "system", "gpus", "profile", "isl", "osl", "concurrency", "rate", "fits")
     results = _results(now)
     return Sensitivities(

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from foretell.api.answers import Estimate
 from foretell.api.cost import PaidHour, Payment, paid_hour
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, collect
 from foretell.search.what_if import SIDES, Held, Results, Side, factor_of, held_results, replanned
 from foretell.specs.model import Model
-from foretell.specs.result import Estimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.studies.sensitivity.records import (

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from foretell.economics.answer import CostAnswer
 from foretell.errors import Problem, unknown
-from foretell.specs.cost import CostAnswer
 from foretell.specs.plan import BATCH_FIELDS, RECOMPUTE
-from foretell.specs.result import Estimate
-from foretell.specs.served import Served
+from foretell.specs.result import StepEstimate
+from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import BEST, Axis, Study, Verb
 from foretell.studies.flags import PAID, RUN
 
@@ -255,7 +255,7 @@ def wish_problems(study: Study) -> list[Problem]:
     ]
 
 
-def training_row(result: Estimate, usd_per_chip_hour: float) -> dict[str, Any]:
+def training_row(result: StepEstimate, usd_per_chip_hour: float) -> dict[str, Any]:
     """An estimate as a row."""
     row = {name: getattr(result, name) for name in TRAINING if hasattr(result, name)}
     row |= {"plan": str(result.plan), "limited_by": result.limited_by}
@@ -276,7 +276,7 @@ def training_row(result: Estimate, usd_per_chip_hour: float) -> dict[str, Any]:
     return row
 
 
-def serving_row(result: Served) -> dict[str, Any]:
+def serving_row(result: ServiceEstimate) -> dict[str, Any]:
     """A deployment under its load as a row."""
     row = {name: getattr(result, name) for name in SERVING if hasattr(result, name)}
     for name in ("ttft_ms", "tpot_ms", "e2e_ms"):

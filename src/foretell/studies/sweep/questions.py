@@ -27,7 +27,7 @@ from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, plan_of
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.prices import Prices
-from foretell.specs.result import Estimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.studies.flags import FLAGS, PAID, RUN
@@ -163,7 +163,7 @@ def _best(asked: Question) -> dict[str, Any]:
     if not found.plans:
         why = str(found.why_none)
         return {"fits": "no", "plans_evaluated": found.plans_evaluated, "problem": why}
-    best = found.best
+    best: StepEstimate = found.best
     scenario = scenario_of(asked) if best.scenario is None else best.scenario
     if conditions is not None:
         best = with_run(best, asked_run(scenario, conditions))
@@ -171,7 +171,7 @@ def _best(asked: Question) -> dict[str, Any]:
     return row | {"plans_evaluated": found.plans_evaluated}
 
 
-def estimated(asked: Question, scenario: Scenario, result: Estimate) -> dict[str, Any]:
+def estimated(asked: Question, scenario: Scenario, result: StepEstimate) -> dict[str, Any]:
     """The row of an estimate, with its bill where it is paid for."""
     if asked.payment is None:
         return training_row(result, rent_of(scenario))

@@ -20,7 +20,7 @@ EXCHANGES = {
 }
 """Streams of exchanges, and what they are called."""
 SUMS = "sums of gradients, layers computed again"
-"""What a backward pass has beyond its layers (report/trace_leaves.py)."""
+"""What a backward pass has beyond its layers (simulation/trace_leaves.py)."""
 
 
 def own_ranks(

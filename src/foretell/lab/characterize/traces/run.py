@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
 from foretell.lab.characterize.traces.beside import Row, beside
@@ -14,7 +15,6 @@ from foretell.lab.characterize.traces.rank_trace import RankTrace
 from foretell.lab.characterize.traces.ranks import Imbalance, imbalances
 from foretell.lab.characterize.traces.read import read_files
 from foretell.records import Told
-from foretell.specs.result import Estimate
 
 JOB = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan")
 """What a trace of our own says of its job."""

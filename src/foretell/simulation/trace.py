@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem
-from foretell.report.trace_leaves import (
+from foretell.schedules.base import Task
+from foretell.simulation.programs import Laid
+from foretell.simulation.rank import Slice
+from foretell.simulation.step import held_bytes, rank_stride
+from foretell.simulation.streams import PlayedStep
+from foretell.simulation.trace_leaves import (
     COMPUTE,
     COPY,
     DATA,
@@ -27,29 +32,17 @@ from foretell.report.trace_leaves import (
     Leaves,
     placed,
 )
-from foretell.schedules.base import Task
-from foretell.simulation.answer import DETAILS, held_bytes, played_step, rank_stride
-from foretell.simulation.programs import Laid
-from foretell.simulation.rank import Slice
-from foretell.simulation.streams import PlayedStep
-from foretell.specs.result import Estimate
 
 Event = dict[str, Any]
 
+DETAILS = ("tasks", "layers", "ops", "auto")
+"""What a trace shows, the farthest first; auto: the nearest of a fair size."""
 LINES = 4096
 """Events that are written at once."""
 EVENTS = 60_000
 """Slices above which `auto` looks from farther away."""
 COUNTS = 4_000
 """Values of a counter that are kept for each rank."""
-
-
-def write_estimate(answer: Estimate, path: str | Path, detail: str = "auto") -> Path:
-    """Play the step of an estimate and write its trace."""
-    if answer.scenario is None:
-        message = "an estimate that was not made by foretell.estimate or search cannot be played"
-        raise BadInput([Problem(path="trace", value=str(path), message=message)])
-    return write_trace(*played_step(answer.scenario, answer.plan), path, detail)
 
 
 def write_trace(laid: Laid, played: PlayedStep, path: str | Path, detail: str = "auto") -> Path:

@@ -1,7 +1,6 @@
-"""What serving answers: latencies, rates, memory, cost and energy of one deployment."""
+"""A service's numbers: latencies, rates, memory, cost and energy of one deployment."""
 
 from dataclasses import fields
-from importlib import import_module
 from typing import Any
 
 from foretell.records import dataclass
@@ -31,7 +30,7 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServiceEstimate:
     """One deployment under one load."""
 
     model: str
@@ -120,38 +119,3 @@ class Served:
     """The cheapest and the dearest of the offers that the rent is the median of; None: one price alone."""
     simulation: dict[str, Any] | None = None
     """What only a play of requests tells: goodput, queues, preemptions, the cache over time."""
-
-    @property
-    def intervals(self) -> dict[str, Interval]:
-        """p50 and p90 of every predicted number, of the mean of a latency (foretell/intervals.py)."""
-        found: dict[str, Interval] = import_module("foretell.uncertainty.intervals").of_served(self)
-        return found
-
-    def to_flat(self) -> dict[str, float]:
-        """Numbers under slash-separated keys such as latency/ttft_ms/p90, for experiment trackers."""
-        found: dict[str, float] = import_module("foretell.interop.trackers").served_metrics(
-            self.to_dict()
-        )
-        return found
-
-    def to_config(self) -> dict[str, Any]:
-        """What was asked, as the nested table that trackers keep as a run's config."""
-        found: dict[str, Any] = import_module("foretell.interop.trackers").served_config(
-            self.to_dict()
-        )
-        return found
-
-    def to_json_line(self) -> str:
-        """Both as one line of JSON."""
-        trackers = import_module("foretell.interop.trackers")
-        return str(trackers.json_lines([(self.to_config(), self.to_flat())]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON shape."""
-        told = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name, value in told.items():
-            if isinstance(value, Percentiles):
-                told[name] = value.to_dict()
-        told["intervals"] = self.intervals
-        told["assumptions"] = list(self.assumptions)
-        return told

@@ -1,0 +1,167 @@
+"""What the verbs answer: records of the engines with what can be asked of them next.
+
+An engine returns a plain record of numbers: `StepEstimate`, `SearchResult`, `ServiceEstimate`. A function of
+this room turns it into the answer once, at its end. An answer has the same fields, the JSON of the command
+line (`to_dict`) and what needs another engine: intervals, `explain`, `export`, a trace, metrics.
+"""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from foretell.errors import BadInput, Problem
+from foretell.search.search import SearchResult
+from foretell.specs.result import StepEstimate
+from foretell.specs.service import Interval, Percentiles, ServiceEstimate
+from foretell.training.answer import estimate_json
+from foretell.uncertainty.intervals import fit_of, of_estimate, of_served
+
+if TYPE_CHECKING:
+    # Each of these is loaded by the method that needs it: a plain estimate starts sooner.
+    from foretell.interop.launch import Written
+    from foretell.search.explain import Explanation
+    from foretell.specs.scenario import Scenario
+
+
+class Estimate(StepEstimate):
+    """One training step of one plan."""
+
+    __slots__ = ()
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """p50 and p90 of every predicted number, by its name (uncertainty/intervals.py)."""
+        return of_estimate(self)
+
+    @property
+    def fit_probability(self) -> float | None:
+        """How probable it is that the peak is within the chip's memory, by the peak's interval."""
+        return fit_of(self)
+
+    def explain(self) -> "Explanation":
+        """Where time and memory go, and what would have to change to move them (search/explain.py)."""
+        from foretell.search.explain import explain
+
+        return explain(self, scenario_of(self))
+
+    def to_chrome_trace(self, path: str | Path, detail: str = "auto") -> Path:
+        """Simulate the step and write it as a Chrome trace, gzipped where the name ends in .gz.
+
+        ui.perfetto.dev opens it. `detail` is tasks, layers, ops, or auto: the finest of a fair size.
+        """
+        from foretell.simulation.step import played_step
+        from foretell.simulation.trace import write_trace
+
+        return write_trace(*played_step(scenario_of(self), self.plan), path, detail)
+
+    def export(self, tool: str) -> "Written":
+        """The plan as arguments of megatron, torchtitan or deepspeed: text and notes (api/exports.py)."""
+        from foretell.api.exports import export_plan
+
+        return export_plan(self, tool)
+
+    def to_flat(self) -> dict[str, float]:
+        """Numbers under slash-separated keys such as perf/mfu, for experiment trackers."""
+        from foretell.interop.trackers import estimate_metrics
+
+        return estimate_metrics(self.to_dict())
+
+    def to_config(self) -> dict[str, Any]:
+        """What was asked, as the nested table that trackers keep as a run's config."""
+        from foretell.interop.trackers import estimate_config
+
+        return estimate_config(self.to_dict(), self.plan)
+
+    def to_json_line(self) -> str:
+        """Config and metrics as one line of JSON."""
+        return _json_line(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The estimate as JSON: the same keys as the attributes."""
+        return estimate_json(self)
+
+
+class Search(SearchResult):
+    """The plans of a search, best first, and how it went."""
+
+    __slots__ = ()
+    plans: tuple[Estimate, ...]
+    """The best plans: those that clearly fit by step time, then those too close to call."""
+
+    @property
+    def best(self) -> Estimate:
+        """The best plan; Infeasible where there is none."""
+        return cast("Estimate", super().best)
+
+
+class ServeAnswer(ServiceEstimate):
+    """One deployment under one load."""
+
+    __slots__ = ()
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """p50 and p90 of every predicted number, of the mean of a latency (uncertainty/intervals.py)."""
+        return of_served(self)
+
+    def to_flat(self) -> dict[str, float]:
+        """Numbers under slash-separated keys such as latency/ttft_ms/p90, for experiment trackers."""
+        from foretell.interop.trackers import served_metrics
+
+        return served_metrics(self.to_dict())
+
+    def to_config(self) -> dict[str, Any]:
+        """What was asked, as the nested table that trackers keep as a run's config."""
+        from foretell.interop.trackers import served_config
+
+        return served_config(self.to_dict())
+
+    def to_json_line(self) -> str:
+        """Config and metrics as one line of JSON."""
+        return _json_line(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, value in told.items():
+            if isinstance(value, Percentiles):
+                told[name] = value.to_dict()
+        told["intervals"] = self.intervals
+        told["assumptions"] = list(self.assumptions)
+        return told
+
+
+def scenario_of(result: StepEstimate) -> "Scenario":
+    """What an estimate is an answer to; BadInput where that is not known."""
+    if result.scenario is None:
+        message = "was not made by estimate or search: its question is not known"
+        raise BadInput([Problem(path="estimate", value=None, message=message)])
+    return result.scenario
+
+
+def estimate_answer(found: StepEstimate) -> Estimate:
+    """The answer with a step's numbers."""
+    return Estimate(**_values(found))
+
+
+def search_answer(found: SearchResult) -> Search:
+    """The answer with a search's plans, each an answer too."""
+    values = _values(found)
+    return Search(**{**values, "plans": tuple(estimate_answer(plan) for plan in found.plans)})
+
+
+def serve_answer(found: ServiceEstimate) -> ServeAnswer:
+    """The answer with a service's numbers."""
+    return ServeAnswer(**_values(found))
+
+
+def _values(record: Any) -> dict[str, Any]:
+    """Field -> value of a record."""
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
+def _json_line(answer: Estimate | ServeAnswer) -> str:
+    """Config and metrics as one line of JSON."""
+    from foretell.interop.trackers import json_lines
+
+    return json_lines([(answer.to_config(), answer.to_flat())])

@@ -40,6 +40,29 @@ rings = [
     for name in ("ring", "double-ring")
 ]
 said["topology"] = [one.step_s for one in rings]
+from foretell.inputs.question import ask
+from foretell.interop.trackers import estimate_metrics
+from rich.console import Console
+from foretell.report.estimate import estimate_text
+from foretell.specs.plan import batch_of
+from foretell.studies.sweep.batches import evaluated
+from foretell.studies.sweep.columns import TRAINING
+asked = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, **job}
+one = foretell.estimate(plan="zero1 mbs1", **asked)
+name = "joules_per_token"
+scenario = ask(**asked, plan=None, settings=())
+page = Console(record=True, quiet=True, width=200)
+page.print(estimate_text(one))
+said["output"] = [
+    one.energy_joules / (job["global_batch"] * job["seq_len"]),
+    one.to_dict()[name],
+    foretell.simulate(plan="zero1 mbs1", **asked).to_dict()[name],
+    one.intervals[name]["p90"],
+    float(evaluated(scenario, batch_of([one.plan]))[name][0]),
+    name in TRAINING,
+    estimate_metrics(one.to_dict())["energy/joules_per_token"],
+    "energy of a token" in page.export_text(),
+]
 releases = [
     foretell.estimate("llama-3.1-8b", system="h100-sxm", gpus=8, plan=f"zero3 mbs1 framework={name}", **job)
     for name in ("torchtitan", "torchtitan@2025")
@@ -77,6 +100,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     )
     (folder / "dense.toml").write_text(dense)
     _name_the_schedule(folder / "src" / "foretell")
+    _add_the_output(folder / "src" / "foretell" / "specs", page)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(
         [sys.executable, "-c", QUESTIONS],
@@ -105,6 +129,20 @@ def _name_the_schedule(package: Path) -> None:
         text = (package / path).read_text()
         assert text.count(old) == 1, path
         (package / path).write_text(text.replace(old, new))
+
+
+def _add_the_output(specs: Path, page: str) -> None:
+    """The entry and the field of the page: two files."""
+    texts = ["\n".join(block.lines) for block in blocks(page)]
+    entry = next(text for text in texts if text.startswith("Output("))
+    field = next(text for text in texts if text.startswith("joules_per_token: float"))
+    for name, before, new in (
+        ("outputs.py", '        Output(\n            name="energy_joules"', f"        {entry},\n"),
+        ("result.py", "    limited_by: str\n", "".join(f"    {x}\n" for x in field.split("\n"))),
+    ):
+        text = (specs / name).read_text()
+        assert text.count(before) == 1, name
+        (specs / name).write_text(text.replace(before, new + before))
 
 
 def test_a_chip(said: dict[str, list[float]]) -> None:
@@ -140,3 +178,13 @@ def test_a_parallelism(said: dict[str, list[float]]) -> None:
 def test_a_topology(said: dict[str, list[float]]) -> None:
     ring_s, double_s = said["topology"]
     assert double_s < ring_s
+
+
+def test_an_output(said: dict[str, list[float]]) -> None:
+    """Two files, and every surface of a training step has it."""
+    expected, told, simulated, (low, high), swept, column, metric, printed = said["output"]
+    assert told == swept == metric == pytest.approx(expected)
+    assert simulated == pytest.approx(told, rel=0.1)
+    assert low < told < high
+    assert column
+    assert printed

@@ -17,7 +17,8 @@ from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
 from foretell.training.late_gradients import is_late
-from foretell.training.step import evaluate_rows, stages_of_plans
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, tables_of
 
 HELD = ("weights", "gradients", "states", "activations")
@@ -104,8 +105,8 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
     shares = {
         "forward": many * float(stages.forward_s[0, slow]),
         "backward": many * float(stages.backward_s[0, slow] + rows.sums_s[0, slow]),
-        "optimizer": float(rows.optimizer_s[0, slow]),
-        "data": float(rows.data_s[0, slow]),
+        "optimizer": float(rows.seconds.optimizer[0, slow]),
+        "data": float(rows.seconds.data_parallel[0, slow]),
         "pipeline": sends_s + float(rows.bubble_s[0]),
     }
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from foretell.api.training import estimate
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
-from foretell.catalog.software import software
+from foretell.catalog.software import software, software_names
 from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, TRAINING, Tool, Training
 from foretell.interop.serving_words import Serving
@@ -164,6 +165,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
     lora = draw(st.sampled_from([0, 0, 0, 8]))
     more: dict[str, Any] = {
         "dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep, "lora": lora,
+        "framework": draw(st.sampled_from(software_names())),
         "etp": draw(st.sampled_from([1, 2])) if ep > 1 and tp > 1 else 1,
         "zero": draw(st.integers(0, 3)), "micro_batch": draw(st.sampled_from([1, 2])),
         "sp": tp > 1 and draw(st.booleans()), "fused": draw(st.booleans()), "flash": draw(st.booleans()),
@@ -184,7 +186,9 @@ def any_plans(draw: st.DrawFn) -> Plan:
 def without_advice() -> Iterator[None]:
     """Errors name no nearest plan: to look for one takes a hundred times as long as the answer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("foretell.plan_checks.nearest_plan", lambda scenario, plan: None)
+        # The package's own name for `search` is the function.
+        checks = import_module("foretell.search.plan_checks")
+        patch.setattr(checks, "nearest_plan", lambda scenario, plan: None)
         yield
 
 

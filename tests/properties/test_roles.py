@@ -21,7 +21,7 @@ from foretell.specs.plan import batch_of, parse_plan
 from foretell.specs.plan_forms import MODULES
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.scenario import Scenario
-from foretell.training.answer import energies
+from foretell.training.energy import active_joules
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 from foretell.uncertainty.memory import gathered_bytes
@@ -143,7 +143,7 @@ def trained(scenario: Scenario, words: str) -> tuple[float, ...]:
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
     doubt = gathered_bytes(scenario, plan, 1.0)
-    joules = energies(plans, tables, rows, GPUS)
+    joules = active_joules(plans, tables, rows)
     return (
         float(rows.step_s[0]),
         *rows.memory.total[0].tolist(),

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ from foretell.studies.sweep.columns import TRAINING
 asked = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, **job}
 one = foretell.estimate(plan="zero1 mbs1", **asked)
 name = "joules_per_token"
-scenario = ask(**asked, plan=None, settings=())
+scenario = ask(**asked)
 page = Console(record=True, quiet=True, width=200)
 page.print(estimate_text(one))
 said["output"] = [
@@ -71,10 +72,53 @@ said["release"] = [[one.plan.attention, one.step_s] for one in releases]
 print(json.dumps(said))
 """
 
+FLAG = """
+import contextlib, io, json
+import foretell
+from foretell.cli import run
+from foretell.specs.questions import question_type
+from foretell.studies.sweep.codesign import codesign
+from foretell.web.fields import body_model
+from foretell.web.limits import Limits
+from foretell.web.worker import answer
+
+where = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, "global_batch": 64, "seq_len": 2048}
+plan, late = "tp8 mbs1", {"node_latency": "1ms"}
+
+
+def typed(*more):
+    job = ["--gpus", "8xH100", "--global-batch", "64", "--seq-len", "2048", "--plan", plan]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert run(["estimate", "llama-3.1-8b", *job, *more]) == 0
+    return out.getvalue()
+
+
+def asked(**more):
+    status, _, content = answer("estimate", {**where, "plan": plan, **more}, Limits())
+    assert status == 200, content
+    return json.loads(content)["step_s"]
+
+
+study = {
+    "study": {"kind": "training", "plan": plan},
+    "base": {**where, "rent": "own"},
+    "vary": {"node_latency": ["1ms", "2ms"]},
+    "objectives": {"step_s": "min"},
+}
+print(json.dumps({
+    "python": [foretell.estimate(**where, plan=plan, **more).step_s for more in ({}, late)],
+    "command": [json.loads(typed("--json", *more))["step_s"] for more in ((), ("--node-latency", "1ms"))],
+    "help": typed("--help"),
+    "web": [asked(), asked(**late)],
+    "schema": str(body_model("estimate", question_type("estimate")).model_fields["node_latency"].annotation),
+    "study": codesign(study).to_dict(),
+}))
+"""
+
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
-    """What the changed package answers."""
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package with what the page adds."""
     folder = tmp_path_factory.mktemp("copy")
     ignore = shutil.ignore_patterns("__pycache__", "static", "parsed.jsonl", "*.new")
     shutil.copytree(ROOT / "src", folder / "src", ignore=ignore)
@@ -83,6 +127,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     for block in blocks(page):
         text = "\n".join(block.lines) + "\n"
         named = re.match(r"# file: (\S+)(.*)\n", text)
+        if named is not None and "(in class " in named[2]:
+            _add_field(folder / named[1], named[2], text.partition("\n")[2])
+            written += 1
+            continue
         if block.language == "json":
             path = folder / "src/foretell/catalog/models/example--example-1b.json"
         elif named is not None:
@@ -92,7 +140,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
         with path.open("a" if named is not None and "added" in named[2] else "w") as file:
             file.write(text)
         written += 1
-    assert written == 8
+    assert written == 9
     dense = (
         (folder / "squared.toml")
         .read_text()
@@ -101,9 +149,14 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     (folder / "dense.toml").write_text(dense)
     _name_the_schedule(folder / "src" / "foretell")
     _add_the_output(folder / "src" / "foretell" / "specs", page)
+    return folder
+
+
+def run(script: str, folder: Path) -> dict[str, Any]:
+    """What the changed package answers."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(
-        [sys.executable, "-c", QUESTIONS],
+        [sys.executable, "-c", script],
         env={**kept, "PYTHONPATH": str(folder / "src")},
         cwd=folder,
         capture_output=True,
@@ -111,8 +164,25 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    answers: dict[str, list[float]] = json.loads(done.stdout)
+    answers: dict[str, Any] = json.loads(done.stdout)
     return answers
+
+
+@pytest.fixture(scope="module")
+def said(copy: Path) -> dict[str, Any]:
+    """Answers with each thing that was added."""
+    return run(QUESTIONS, copy)
+
+
+def _add_field(path: Path, where: str, text: str) -> None:
+    """A field at the end of a class."""
+    before, head, after = path.read_text().partition(
+        f"\n{where.strip(' ()').removeprefix('in ')}:\n"
+    )
+    body, gap, rest = after.partition("\n\n\n")
+    assert head
+    assert gap
+    path.write_text(f"{before}{head}{body}\n{text.rstrip()}{gap}{rest}")
 
 
 def _name_the_schedule(package: Path) -> None:
@@ -188,3 +258,17 @@ def test_an_output(said: dict[str, list[float]]) -> None:
     assert low < told < high
     assert column
     assert printed
+
+
+def test_a_flag(copy: Path) -> None:
+    """One field in one file: Python, the command line, the web and studies take it, and it does something."""
+    told = run(FLAG, copy)
+    now, late = told["python"]
+    assert late > now
+    assert told["command"] == told["web"] == [now, late]
+    assert "Latency between the chips of a node" in told["help"]
+    assert "int" in told["schema"]
+    assert "float" in told["schema"]
+    (best,) = told["study"]["front"]
+    assert best["values"] == {"node_latency": "1ms"}
+    assert best["mix"]["step_s"] == pytest.approx(late, rel=1e-9)

@@ -52,7 +52,7 @@ def random_question(rng: np.random.Generator) -> tuple[Scenario, Plan] | None:
             global_batch=degrees["dp"] * micro_batch * each,
             seq_len=int(rng.choice((512, 2048, 4096))),
             plan=None,
-            settings=(),
+            set=(),
         )
         plan = Plan(**degrees, micro_batch=micro_batch, **random_words(rng, degrees))
         if plan_problems(plan):

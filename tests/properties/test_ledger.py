@@ -100,7 +100,7 @@ def question(
         global_batch=batch,
         seq_len=seq_len,
         plan=None,
-        settings=(),
+        set=(),
     )
     return plan_of(scenario, text)
 

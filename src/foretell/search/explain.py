@@ -6,7 +6,7 @@ kernel or a collective is limited by. The first row of the batch is the system a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.fusion import kind_of
 from foretell.kernels.op_times import traffic_factor
-from foretell.records import Told
+from foretell.records import Told, as_json
 from foretell.search.search import rank
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -82,9 +82,7 @@ class Share:
     bound_elasticity: float | None = None
     """d ln(seconds) / d ln(that number)."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +112,7 @@ class OpShare:
     moved_bytes: float
     """What one run moves through the device memory, as its kernels are fused."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +126,7 @@ class Capacity:
     step_ratio: float
     """Its step over that of the best plan now."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.op_times import required_dtypes
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.outputs import OUTPUTS
@@ -142,14 +142,12 @@ class Sensitivity:
         """The elasticity to the number of a path."""
         return {e.number.path: e.elasticity for e in self.numbers}[path]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {
-            "result": self.result,
-            "value": self.value,
-            "plan": self.plan,
-            "elasticities": [e.to_dict() for e in self.numbers],
-        }
+    @property
+    def elasticities(self) -> tuple[Elasticity, ...]:
+        """The numbers, as JSON calls them."""
+        return self.numbers
+
+    to_dict = as_json("result", "value", "plan", "elasticities")
 
 
 def numbers_of(scenario: Scenario, plan: Plan) -> tuple[Number, ...]:

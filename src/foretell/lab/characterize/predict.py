@@ -10,7 +10,7 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.kernels.memory import weight_bytes
 from foretell.lab.characterize.config import Point
 from foretell.lab.characterize.models import spec_of
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.simulation.programs.collectives import Collective, step_collectives
 from foretell.simulation.programs.dealing import dealt_of
 from foretell.specs.plan import Plan, batch_of
@@ -60,19 +60,7 @@ class Prediction:
     intervals: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     """p50 and p90 of the step and of the peak."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON, less the stages."""
-        names = (
-            "step_s",
-            "low_s",
-            "high_s",
-            "fits",
-            "peak_bytes",
-            "capacity_bytes",
-            "allocated_bytes",
-            "intervals",
-        )
-        return {**{n: getattr(self, n) for n in names}, "shares_s": dict(self.shares_s)}
+    to_dict = as_json(without=("shares_s", "stages"), more=("shares_s",))
 
 
 def predict(point: Point, system: str) -> Prediction:

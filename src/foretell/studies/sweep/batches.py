@@ -16,7 +16,6 @@ from foretell.sharding.rules import cuts_of
 from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
 from foretell.specs.scenario import Scenario
-from foretell.studies.flags import RUN
 from foretell.studies.plan_words import plan_texts
 from foretell.studies.sweep.questions import Question, estimated, no_row, rent_of, scenario_of
 from foretell.training.answer import answer_of, totals_of
@@ -137,9 +136,8 @@ def batch_frame(asked: Question, varied: Sequence[Varied]) -> Any:
 
 def plan_row(asked: Question) -> dict[str, Any]:
     """One fixed plan in full: what limits it, its interval, its run."""
-    given = {name: asked.flags.get(name) for name in RUN}
     try:
-        conditions = conditions_of(given.pop("tokens"), given)
+        conditions = conditions_of(asked.conditions)
         scenario = scenario_of(asked)
         scenario, plan = plan_of(scenario, asked.words, asked.speed)
         check_choices(scenario, plan)

@@ -220,12 +220,12 @@ def test_a_framework_set_by_hand_is_a_word_of_the_plan() -> None:
 )
 def test_wrong_settings_say_what_is_right(setting: str, message: str) -> None:
     with pytest.raises(BadInput, match=re.escape(message)):
-        question("tp1", settings=[setting])
+        question("tp1", set=[setting])
 
 
 def test_an_unknown_framework_is_told_with_all_else() -> None:
     with pytest.raises(BadInput) as caught:
-        question("tp0 framework=nanotrn", settings=["job.gpu=3"])
+        question("tp0 framework=nanotrn", set=["job.gpu=3"])
     paths = [problem.path for problem in caught.value.problems]
     assert {"plan.tp", "plan.framework"} <= set(paths)
     told = next(p for p in caught.value.problems if p.path == "plan.framework")

@@ -17,11 +17,12 @@ from foretell.catalog.software import software, software_names
 from foretell.inputs.software import with_software
 from foretell.simulation.memory_timeline import step_memory
 from foretell.specs.job import Job
+from foretell.specs.outputs import outputs
 from foretell.specs.plan import batch_of, parse_plan
 from foretell.specs.plan_forms import MODULES
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.scenario import Scenario
-from foretell.training.energy import active_joules
+from foretell.training.answer import one_row, totals_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 from foretell.uncertainty.memory import gathered_bytes
@@ -138,16 +139,16 @@ def scenario_of(name: str) -> Scenario:
 def trained(scenario: Scenario, words: str) -> tuple[float, ...]:
     """Step, peak and energy of a plan, and what of its memory is in doubt."""
     plan = parse_plan(words, GPUS)
-    scenario = with_software(scenario, plan)
-    plans = batch_of([plan])
+    scenario, plans = with_software(scenario, plan), batch_of([plan])
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
     doubt = gathered_bytes(scenario, plan, 1.0)
-    joules = active_joules(plans, tables, rows)
+    totals = one_row(totals_of(scenario, plans, tables, rows))
+    joules = outputs(totals)["energy_joules"]
     return (
         float(rows.step_s[0]),
         *rows.memory.total[0].tolist(),
-        float(joules[0]),
+        joules,
         float(doubt),
     )
 

@@ -99,10 +99,8 @@ class Ledger:
 
     def row(self, place: int) -> "Ledger":
         """The ledger of one of the plans."""
-        shared = ("counts", "fixed_s")
-        own: dict[str, Any] = {
-            f.name: _row(getattr(self, f.name), place) for f in fields(self) if f.name not in shared
-        }
+        names = {f.name for f in fields(self)} - {"counts", "fixed_s"}
+        own: dict[str, Any] = {name: _row(getattr(self, name), place) for name in names}
         return replace(self, **own)
 
 

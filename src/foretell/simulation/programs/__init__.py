@@ -141,7 +141,7 @@ def runs_ahead(plan: Plan, software: Software) -> bool:
 
 
 def held_cores(chip: Chip, uses: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Share of the cores that a collective of each group holds beside a pass (training/data_parallel.py)."""
+    """Share of the cores that a collective of each group holds beside a pass (training/data_waits.py)."""
     return tuple(float(cores_taken(chip, np.asarray(use[0], float))) for use in uses)
 
 

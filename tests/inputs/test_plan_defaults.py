@@ -118,7 +118,7 @@ def test_a_plan_record_leaves_nothing_open() -> None:
 
 
 def test_the_answer_lists_what_was_set_and_what_the_plan_replaced() -> None:
-    words = "zero3 mbs1 framework=fsdp attention=fa2"
+    words = "zero3 mbs1 framework=fsdp@2023 attention=fa2"
     found = foretell.estimate(TOY_MODEL, system="h100-sxm", gpus=8, plan=words)
     assert (found.plan.fused, found.plan.attention, found.plan.gradients) == (False, "fa2", "bf16")
     told = [text for text in found.assumptions if "framework=fsdp" in text]

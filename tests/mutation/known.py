@@ -29,8 +29,8 @@ KNOWN = (
     ),
     Change(
         file="tensor_exchanges.py",
-        old="edge.name != REGION or shared",
-        new="edge.name != REGION",
+        old="edge.region is not Region.EXPERTS or shared",
+        new="edge.region is not Region.EXPERTS",
         why="a shared expert's exchanges vanish where experts are spread",
     ),
 )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Task
-from foretell.simulation.answer import reservation as reserved
+from foretell.simulation import reservation as reserved
 from foretell.simulation.memory import LayerTensors, RankTensors, Tensor
 
 SIZES = st.integers(512, 200 * 2**20).map(float)

@@ -82,6 +82,6 @@ def test_the_fullest_moment_is_the_largest_of_four(
 )
 def test_who_makes_gradients_late(words: str, late: bool) -> None:
     """Plain PyTorch, unless something needs the gradients in another dtype, order or place."""
-    plan = parse_plan(f"weights=bf16 {words}")
-    assert makes_late(plan, software("pytorch-eager")) == late
-    assert not makes_late(plan, software("megatron-core"))
+    for framework, expected in (("pytorch-eager", late), ("megatron-core", False)):
+        plan = parse_plan(f"framework={framework} weights=bf16 {words}")
+        assert makes_late(plan, software(framework)) == expected

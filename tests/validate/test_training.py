@@ -225,7 +225,22 @@ class TestPlan:
             ({"framework_id": "fsdp"}, "no-fused recompute=none attention=fa1 gradients=bf16"),
             ({"framework_id": "fsdp", "framework": "x (torch.compile)"}, "framework=fsdp-compiled"),
             ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "no-flash"),
-            ({"framework_id": "megatron", "chip_id": "b200-sxm"}, "framework=megatron-te"),
+            ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "framework=megatron@2022"),
+            (
+                {"framework_id": "megatron", "chip_id": "b200-sxm"},
+                "framework=megatron attention=cudnn",
+            ),
+            (
+                {
+                    "framework_id": "megatron",
+                    "chip_id": "b200-sxm",
+                    "notes": "all TP/PP overlap disabled",
+                },
+                "framework=megatron-te",
+            ),
+            ({"framework_id": "fsdp"}, "framework=fsdp@2023 attention=fa1"),
+            ({"framework_id": "fsdp", "framework": "FSDP (2025)"}, "framework=fsdp attention=fa2"),
+            ({"framework_id": "fsdp", "framework": "X, DeepSpeed ZeRO 3"}, "framework=deepspeed"),
             ({"framework_id": "megatron-deepspeed"}, "no-flash"),
             ({"framework_id": "torchtitan", "notes": "eager, no compile"}, "no-fused"),
             ({"framework_id": "jax"}, "recompute=mlp+moe"),

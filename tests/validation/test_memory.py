@@ -130,11 +130,11 @@ def held(name: str, words: str) -> StageMemory:
         head=Head(outputs=51200, tied=True),
         max_positions=2048,
     )
-    plan = parse_plan(f"{degrees} dp1 zero0 no-flash framework=megatron {words}")
+    plan = parse_plan(f"{degrees} dp1 zero0 no-flash framework=megatron@2021 {words}")
     a100 = System(id="a100", name="a100", chip=chip("a100-sxm-80gb"), network=make_network())
     job = Job(gpus=plan.gpus, global_batch=batch, seq_len=2048)
     scenario, plans = (
-        Scenario(model=model, system=a100, job=job, software=software("megatron")),
+        Scenario(model=model, system=a100, job=job, software=software("megatron@2021")),
         batch_of([plan]),
     )
     return evaluate_rows(scenario, plans, tables_of(scenario, plans)).memory

@@ -11,6 +11,7 @@ from foretell import units
 from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog import system as catalog_system
+from foretell.catalog.attention import widest_heads
 from foretell.catalog.systems import no_design
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
@@ -136,7 +137,7 @@ def plan_of(
     problems = _wrong_in(plan)
     if problems:
         raise BadInput(problems)
-    software = software_of(plan.framework, chosen)
+    software = software_of(framework_word(plan), chosen)
     if software is not scenario.software:
         scenario = replace(scenario, software=software)
     by_hand = any(s.root == "software" for s in chosen)
@@ -144,10 +145,11 @@ def plan_of(
         return scenario, plan
     named = {*named_fields(text or ""), *(s.steps[0] for s in chosen if s.root == "plan")}
     architecture = scenario.system.chip.architecture
-    plan = completed(plan, named, software, architecture, searched=searched)
+    heads = widest_heads(scenario.model)
+    plan = completed(plan, named, software, architecture, searched=searched, heads=heads)
     if plan.framework == GENERIC:
         return scenario, plan
-    said = sentences(plan, named, software, architecture, searched=searched)
+    said = sentences(plan, named, software, architecture, searched=searched, heads=heads)
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
 
 

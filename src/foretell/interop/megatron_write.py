@@ -39,7 +39,9 @@ def write(run: Training) -> Written:
 
 def _plain(run: Training) -> bool:
     """Whether gradients are reduced after the passes: Megatron without its overlaps."""
-    return run.software.sums_fused and run.software.data_exposed >= 1.0 and run.plan.zero < 2
+    off = run.plan.grad_overlap == "off"
+    own = run.software.data_exposed >= 1.0 and run.plan.grad_overlap == "auto"
+    return run.software.sums_fused and (off or own) and run.plan.zero < 2
 
 
 def _zero_flags(run: Training) -> list[str]:
@@ -48,8 +50,10 @@ def _zero_flags(run: Training) -> list[str]:
         return (["--use-distributed-optimizer"] if plan.zero else []) + _instances(run)
     flags = {
         0: ["--overlap-grad-reduce"],
-        1: ["--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"],
+        1: ["--use-distributed-optimizer --overlap-grad-reduce"],
     }.get(plan.zero)
+    if plan.zero == 1 and plan.param_overlap != "off":
+        flags = [f"{flags[0] if flags else ''} --overlap-param-gather"]
     if flags is None:
         strategy = {2: "optim_grads", 3: "optim_grads_params"}[plan.zero]
         flags = [f"--use-megatron-fsdp --data-parallel-sharding-strategy {strategy}"]
@@ -121,7 +125,7 @@ def _other_flags(run: Training) -> list[str]:
     flags += [f"--optimizer {plan.optimizer}"] if plan.optimizer in ("sgd", "muon") else []
     flags += ["--attention-backend unfused"] if not plan.flash else []
     flags += ["--attention-backend fused"] if plan.flash and plan.attention == "cudnn" else []
-    graphs = run.software.graphs
+    graphs = run.software.graphs if plan.graphs == "auto" else plan.graphs == "on"
     flags += ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] if graphs else []
     flags += ["--use-tp-pp-dp-mapping"] if plan.order == ("tp", "cp", "pp", "dp") else []
     return flags

@@ -23,13 +23,16 @@ from foretell.kernels.fusion import (
     COMPOSED_NORM,
     HOSTS,
     JOINED,
+    MODULES,
     PLAIN,
     REPEATED,
     SPREAD_SORTS,
+    WIDE_MODULES,
     Passes,
     passes,
 )
 from foretell.kernels.loss import narrow_loss
+from foretell.kernels.modules import is_wide
 from foretell.kernels.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
 from foretell.kernels.precision import cast_passes, linear_format, plain_format
 from foretell.kernels.wide import in_wide
@@ -104,6 +107,9 @@ def op_times(
         chosen = coefficients(stack.family, dtype, chip, plan, software)
         engine = engine_of(chip, dtype)
         engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
+        if stack.family == "grouped" and is_wide(plan, software):
+            # Autocast has no rule for grouped products: they run as the weights are.
+            engine = replace(engine, flop_per_s=engine_of(chip, "fp32").flop_per_s)
         engine = in_wide(engine, stack, chip, dtype)
         grounds[stack.family] = (chosen.evidence, spread_of(chosen))
         notes.append(chosen.note)
@@ -130,7 +136,7 @@ def op_times(
             core_joules(load, power.coefficients),
             memory_joules(load, power.coefficients),
             np.minimum(arithmetic_s, seconds),
-            some * _host_s(stack, kernels, plan.fused) / chip.host_speed,
+            some * _host_s(stack, kernels, plan.fused, software) / chip.host_speed,
         )
         for target, value in zip(table, values, strict=True):
             np.add.at(target, stack.rows, value)
@@ -156,7 +162,7 @@ def _passes(
     apart = _passes_apart(plan, software)
     told = [(apart.get(kind) or passes(kind, plan.fused), back) for kind, back in stack.kinds]
     factor = [p.backward if backward else p.forward for p, backward in told]
-    kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
+    kernels = [p.kernels * (p.back if backward else 1.0) for p, backward in told]
     found = np.array(factor)[:, None], np.array(kernels)[:, None]
     if plan.fused and software.plain_where_cut and cut.any():
         plain = passes("loss", fused=False)
@@ -180,8 +186,10 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
     weights that are kept in 16 bits have a loss in 16 bits, and where all is in 32, nothing is cast."""
     fused = software.loss == "kernel" or (plan.fused and software.loss == "fused")
-    uncast = narrow_loss(plan) or plan.precision in WIDE_PRECISIONS
+    uncast = narrow_loss(plan, software) or plan.precision in WIDE_PRECISIONS
     found = {"loss": passes("loss16" if uncast else "loss", fused)}
+    if software.modules and not plan.fused:
+        return WIDE_MODULES if is_wide(plan, software) else MODULES
     if software.maps_apart:
         found["join"] = JOINED
     if software.complex_rotary:
@@ -202,9 +210,12 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     return found
 
 
-def _host_s(stack: CallStack, kernels: Array, fused: bool) -> Array:
+def _host_s(stack: CallStack, kernels: Array, fused: bool, software: Software) -> Array:
     """Host time of each call; (calls, 1)."""
     host = HOSTS[fused]
+    if software.host_kernel_s:
+        each = software.host_kernel_s, software.host_kernel_backward_s
+        return np.asarray(kernels * np.array([each[back] for _, back in stack.kinds])[:, None])
     slower = np.where([backward for _, backward in stack.kinds], host.backward, 1.0)[:, None]
     return np.asarray((host.operation_s + host.kernel_s * kernels) * slower)
 

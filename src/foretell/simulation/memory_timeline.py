@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from foretell.kernels.memory import (
-    WORKSPACE_BYTES,
     allocator_share,
     framework_bytes,
     weight_bytes,
@@ -175,7 +174,7 @@ def _tensors(
         GATHERED: gathered,
         "gradient placeholders": empty,
         "messages": float(stages.message_bytes[0]),
-        "workspaces": WORKSPACE_BYTES,
+        "workspaces": tables.software.workspace_bytes,
     }
     chunks = tuple(chunk for chunk in layers) if plan.pp > 1 else (sum(layers, ()),)
     again = _again_first(plan, chunks)
@@ -200,7 +199,10 @@ def _tensors(
         ),
         made_bytes=(0.0, 0.0)
         if stages.late is None
-        else (late * float(stages.late.head[0, index]), late * float(stages.late.table[0, index])),
+        else (
+            late * float(stages.late.head[0, index]),
+            late * float(stages.late.last_weights(stages.trained)[0, index]),
+        ),
         most_kept_bytes=float(limit),
     )
 

@@ -2,7 +2,7 @@
 
     recompute   none, selective, full, full:N (N layers of each stage), or modules joined by +
     offload     none, or what lives in the host's memory, joined by +
-    shard, secondary, lora, tp2, panels, bucket   whole numbers, 0 where there is none
+    shard, secondary, lora, tp2, panels, bucket, prefetch   whole numbers, 0 where there is none
     framework   NAME, NAME@RELEASE or NAME@DATE: which there are, the catalogue knows (catalog/software)
     tp_mode=sequence   read as tp by columns and rows, and context parallelism that gathers: the same thing
 
@@ -22,7 +22,7 @@ OFFLOADS = ("optimizer", "activations", "weights")
 GENERIC = "generic"
 """The software of a plan that names none."""
 _FRAMEWORK = re.compile(r"[a-z][a-z0-9.-]*(@[a-z0-9][a-z0-9.-]*)?")
-NUMBERS = ("shard", "secondary", "lora", "tp2", "panels", "bucket")
+NUMBERS = ("shard", "secondary", "lora", "tp2", "panels", "bucket", "prefetch")
 """Keys whose value is a whole number."""
 SEQUENCE_GRID = "sequence"
 """Value of tp_mode that is another spelling: `tp8 tp_mode=sequence tp2=2` is `tp4 cp2 cp_mode=allgather`."""

@@ -22,6 +22,8 @@ Index = NDArray[np.intp]
 
 COPY_SHARE = 0.8
 """Share of the memory bandwidth that copies reach."""
+MATRICES = 7.0
+"""Matrices of a layer that are modules of their own: queries, keys, values, output, gate, up and down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,8 @@ def data_messages(
         near = take(links.backward, spot)
     parameters, trained = gather(share.parameters, first), gather(share.trained, first)
     layers = gather(tables.stages.layers, tables.pair[first])
-    pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket))
+    window = float(base.prefetch or tables.software.prefetch)
+    pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket), window)
     gradient_bytes, weight_bytes = wire_bytes(base)
     gradient = trained * gradient_bytes / pieces
     # Frozen weights are gathered only where every use gathers them.
@@ -188,16 +191,27 @@ def data_messages(
 
 
 def message_count(
-    ranks: Array, zero: Array, parameters: Array, layers: Array, bucket: float = 0.0
+    ranks: Array,
+    zero: Array,
+    parameters: Array,
+    layers: Array,
+    bucket: float = 0.0,
+    window: float = 0.0,
 ) -> Array:
     """Messages that a stage's gradients travel in: layers, or buckets where those are fewer.
 
     A bucket holds max(40 million, 1 million x ranks) weights, as Megatron-Core has it; ZeRO 3 gathers and
     scatters layer by layer. `bucket`, in millions, is what a plan says in the place of both: DeepSpeed joins
-    what it gathers and reduces until a bucket is full (stage3_prefetch_bucket_size, reduce_bucket_size).
+    what it reduces until a bucket is full (reduce_bucket_size). With ZeRO 3 it gathers module by module, of
+    small ones as many as `window` millions hold (stage3_prefetch_bucket_size), so that a large layer travels
+    in several messages, at most one for each of its matrices.
     """
     usual = np.maximum(40e6, 1e6 * ranks)[:, None]
     said = np.asarray(bucket) > 0
     size = np.where(said, np.maximum(1e6 * bucket, 1.0), usual)
     buckets = np.where((zero[:, None] >= 3) & ~said, layers, parameters / size)
-    return np.maximum(np.minimum(layers, buckets), 1.0)
+    found = np.maximum(np.minimum(layers, buckets), 1.0)
+    if window == 0.0:
+        return found
+    modules = np.clip(parameters / (1e6 * window), 1.0, MATRICES * layers)
+    return np.where((zero[:, None] >= 3) & ~said, np.maximum(modules, 1.0), found)

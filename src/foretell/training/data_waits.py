@@ -21,6 +21,7 @@ from foretell.training.data_parallel import (
     kinds_alike,
     sum_of,
 )
+from foretell.training.exposure import exposure_of
 from foretell.training.tables import Stages, Tables
 
 Array = NDArray[np.float64]
@@ -94,9 +95,9 @@ def data_waits(
     alike = kinds_alike(plans, tables)
     messages = [data_messages(plans, tables, share, alike) for share in shares]
     software, traffic = scenario.software, shares[0].traffic
-    unhidden = 1.0 if software.gather_waits else software.data_exposed
-    forward = forward_pass(plans, stages, beside[0], unhidden)
-    backward = backward_pass(plans, stages, beside, software.data_exposed)
+    exposed = exposure_of(plans.base, software, plans.zero[:, None])
+    forward = forward_pass(plans, stages, beside[0], exposed.gathers)
+    backward = backward_pass(plans, stages, beside, exposed.reductions)
     shown_s = Shown(
         chip=scenario.system.chip,
         spot=tables.spot,
@@ -105,14 +106,14 @@ def data_waits(
         tiers=[w.tier for w in stages.waits],
         messages=messages,
     )
-    reduced = shown_s.of("reduce", backward, software.data_exposed)
-    gathered = shown_s.of("gather", forward, unhidden)
+    reduced = shown_s.of("reduce", backward, exposed.together(messages))
+    gathered = shown_s.of("gather", forward, exposed.gathers)
     step_s = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
     again: Array | None = None
     if plans.base.reduce == "step":
         # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
         more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
-        again = shown_s.of("again", backward, software.data_exposed)
+        again = shown_s.of("again", backward, exposed.gathers_again)
         step_s = step_s + more * again
     step_s = step_s + traffic.gathers_forward[:, None] * gathered
     copies_s: Num = 0.0
@@ -127,7 +128,7 @@ def data_waits(
         return DataWaits(step_s=step_s, forward_s=0.0, backward_s=0.0)
     back_s: Num = 0.0
     if plans.base.reshard:
-        alone = backward_waits(plans, reduced, messages, software.data_exposed)
+        alone = backward_waits(plans, reduced, messages, exposed.reductions)
         back_s = alone if again is None else again
     each = three / schedule_named(plans.base.schedule).weight_copies
     # Weights are copied out of their messages in both passes, gradients into theirs backward.
@@ -138,7 +139,7 @@ def data_waits(
     )
 
 
-def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: float) -> Behind:
+def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: Num) -> Behind:
     """What gathered weights hide behind: one forward pass, of every copy that a rank holds with ZeRO 3. A
     framework that shows all of them (`shown` 1) hides none."""
     waits = [w.forward_s for w in stages.waits]
@@ -146,9 +147,7 @@ def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: float) -> 
     return of_each(found, plans, plans.zero >= 3, shown)
 
 
-def backward_pass(
-    plans: Plans, stages: Stages, beside: tuple[Array, Array], shown: float
-) -> Behind:
+def backward_pass(plans: Plans, stages: Stages, beside: tuple[Array, Array], shown: Num) -> Behind:
     """What reduced gradients hide behind: one backward pass.
 
     Messages of every micro-batch hide behind its sums too; where the pass to the weights runs apart, the
@@ -174,14 +173,15 @@ def weights_apart(schedule: Schedule) -> bool:
     return schedule.splits_backward and schedule.weight_copies == 1.0
 
 
-def of_each(one: Behind, plans: Plans, each: NDArray[np.bool_], shown: float) -> Behind:
+def of_each(one: Behind, plans: Plans, each: NDArray[np.bool_], shown: Num) -> Behind:
     """The same where each micro-batch sends its own: beside the passes of as many micro-batches as there are
     copies of the weights, and meeting no exchange where a framework sends while no pass runs."""
     copies = schedule_named(plans.base.schedule).weight_copies
-    if copies == 1.0 and shown < 1.0:
+    whole = np.asarray(shown >= 1.0).reshape(-1)
+    if copies == 1.0 and not whole.any():
         return one
     many = np.where(each, copies, 1.0)[:, None]
-    meets = np.where(each & (shown >= 1.0), 0.0, many[:, 0])[:, None]
+    meets = np.where(each & whole, 0.0, many[:, 0])[:, None]
     return Behind(
         pass_s=many * one.pass_s,
         sums_s=None if one.sums_s is None else many * one.sums_s,
@@ -208,7 +208,7 @@ class Shown:
     messages: list[Messages]
     """Messages of each kind of group."""
 
-    def of(self, kind: Literal["reduce", "gather", "again"], behind: Behind, shown: float) -> Array:
+    def of(self, kind: Literal["reduce", "gather", "again"], behind: Behind, shown: Num) -> Array:
         """What shows of all pieces of one kind behind a pass, of which a framework shows a share anyway;
         (plans, stages)."""
         ones = [getattr(m, f"{kind}_s") for m in self.messages]
@@ -230,7 +230,7 @@ class Shown:
         return np.asarray(beyond_s + contention_s(own_s, all_s, behind.pass_s))
 
 
-def backward_waits(plans: Plans, reduced: Array, messages: list[Messages], shown: float) -> Array:
+def backward_waits(plans: Plans, reduced: Array, messages: list[Messages], shown: Num) -> Array:
     """Of what a backward pass waits for, all but the gradients that are sent when it is through: the last
     piece, or every one where nothing is overlapped or the pass to the weights comes later;
     (plans, stages)."""
@@ -240,7 +240,7 @@ def backward_waits(plans: Plans, reduced: Array, messages: list[Messages], shown
         return np.asarray(reduced * again_s / np.maximum(all_s, 1e-30))
     for m in messages:
         late_s = m.reduce_s - m.again_s
-        if shown:
+        if np.any(shown):
             late_s = (shown * m.pieces + (1.0 - shown)) * late_s
         reduced = reduced - late_s
     return reduced

@@ -113,7 +113,7 @@ def pass_runs(tables: Tables, many: PartRuns) -> list[Run]:
     """Every pass of some stages."""
     found = [Run(phase="forward", counts=many.once), Run(phase="backward", counts=many.once)]
     if many.repeated.any():
-        found.append(Run(phase="recompute", counts=many.repeated))
+        found.append(Run(phase="recompute", counts=many.repeated, only=tables.parts.rerun_ops))
     if many.listed.any() and len(tables.parts.again_ops):
         found.append(Run(phase="recompute", counts=many.listed, only=tables.parts.again_ops))
     return found

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from foretell.kernels.loss import narrow_loss, spared_loss_bytes
 from foretell.kernels.memory import (
-    WORKSPACE_BYTES,
     StageMemory,
     allocator_share,
     framework_bytes,
     weight_bytes,
 )
+from foretell.kernels.modules import is_wide
 from foretell.kernels.optimizer import state_bytes
 from foretell.kernels.precision import copy_bytes
 from foretell.schedules import schedule_named
@@ -39,6 +39,8 @@ from foretell.training.tables import Stages, Tables, gather
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+CAST_BYTES = 2.0
+"""Bytes of a weight that autocast has cast."""
 LISTED = float(len(RECOMPUTE))
 """Code of recomputation as the batch's base words it: full:N, or modules by name."""
 
@@ -102,9 +104,15 @@ def head_of(
     """Bytes of the head for one micro-batch on each stage: inputs, scores and loss, and the empty gradient of
     its matrix; (combinations, stages)."""
     base = plans.base
-    whole, cut = spared_loss_bytes(software, fused=base.fused, narrow=narrow_loss(base))
+    whole, cut = spared_loss_bytes(software, fused=base.fused, narrow=narrow_loss(base, software))
     spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
     held = parts.kept_whole[shape, -1] - spared
+    if is_wide(base, software) and not base.lora:
+        # Casts of weights stay through the forward pass, of layers that are computed again too; the loss holds
+        # less then: the scores twice in 32 bits, and in 16.
+        casts = CAST_BYTES * (parts.counts * parts.linear[shape])[:, :-2].sum(axis=1)
+        more = np.maximum(casts - CAST_BYTES * parts.scores[shape], 0.0)
+        held = held + more * (plans.recompute[first] == 2.0)
     if software.placeholders and not base.lora:
         held = held + weight_bytes(base)[0] * parts.linear[shape, -1]
     return np.asarray(np.ceil(counts[:, :, -1]) * held[:, None])
@@ -154,7 +162,7 @@ def stage_memory(
     weights = held_weights(scenario, plans, stages, shares)
     states = held_states(plans, stages, shares)
     activations = flight * stages.kept_bytes
-    buffers = buffer_bytes(plans, stages, flight)
+    buffers = buffer_bytes(plans, holds, stages, flight)
     groups = sum(
         (getattr(plans, name) > 1).astype(float) for name in ("tp", "pp", "dp", "cp", "ep")
     )
@@ -218,14 +226,14 @@ def scores_waiting(plans: Plans, stages: Stages, flight: Array) -> Array:
     return np.asarray(waiting * stages.head_bytes)
 
 
-def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
+def buffer_bytes(plans: Plans, software: Software, stages: Stages, flight: Array) -> Array:
     """Scores or a layer computed again, whichever is more; gathered weights, messages, placeholders,
     workspaces; (plans, stages)."""
     base, weight = plans.base, weight_bytes(plans.base)[0]
     passing = (plans.zero >= 3) & base.reshard
     gathered = np.where(passing, 2.0 * weight * gathered_weights(base, stages), 0.0)
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
-    always = gathered + stages.message_bytes + WORKSPACE_BYTES
+    always = gathered + stages.message_bytes + software.workspace_bytes
     return np.asarray(passing_by(plans, stages, flight) + placeholders + always[:, None])
 
 

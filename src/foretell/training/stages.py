@@ -36,7 +36,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     share = block_share(plans, first, tables)
     passes = held_passes(plans, tables, first, late)
     forward, backward, clock = passes.forward_s, passes.backward_s, passes.clock
-    again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
+    again = 0.0 if share is None else on_stages(counts, passes.rerun_s) * share
     kept, again_bytes = kept_of(plans, first, shape, parts, counts, share)
     parameters = gather(parts.parameters, shape)
     schedule = schedule_named(plans.base.schedule)

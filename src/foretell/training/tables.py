@@ -118,6 +118,18 @@ class LateWeights:
     """Of the table, whose gradients come last."""
     layers: Array
     """How many layers there are."""
+    copies: Num = 0.0
+    """Of a tied table, whose gradients are made twice and added up: weights of the further copies."""
+    updated: float = 0.0
+    """Copies of all gradients that the update makes."""
+
+    def last_weights(self, trained: Array) -> Array:
+        """Weights of all gradients that are made at the end of a step, copies among them, of `trained` ones."""
+        return np.asarray(self.table + self.more(trained))
+
+    def more(self, trained: Array) -> Array:
+        """Weights of the copies alone."""
+        return np.asarray(np.maximum(self.copies, self.updated * trained))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,7 @@ def layer_graph(layer: Layer, hidden: int, tokens: Tokens, name: str = "layer") 
             elements=count * hidden * steps,
             reads=2.0,
             back_moves=2.0,
+            repeats=float(max(steps, 1)),
             role=OpRole.RESIDUAL,
         ),
         *projection_ops(layer.projections, count),

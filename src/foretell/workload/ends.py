@@ -35,6 +35,7 @@ def norm_op(
         flop=5.0,
         back_flop=8.0,
         weights=norm_weights(kind, width) * repeats,
+        repeats=float(max(repeats, 1)),
         family="norm",
         role=role,
         region=region,
@@ -251,7 +252,13 @@ def head_graph(model: Model, tokens: Tokens) -> LayerGraph:
         name="head",
         ops=tuple(ops),
         saved=(
-            Saved(name="head.in", elements=2.0 * count * hidden, split="tokens", region=region),
+            Saved(
+                name="head.in",
+                elements=2.0 * count * hidden,
+                split="tokens",
+                role=SavedRole.HEAD_INPUT,
+                region=region,
+            ),
         ),
         input_elements=count * hidden,
     )

@@ -195,6 +195,8 @@ class AttentionCore:
     stored."""
     counted: Num | None = None
     """Pairs by the usual model-FLOP convention: the window's; none: the whole square."""
+    masked: Num = 0.0
+    """1 where fused attention reads its mask as a tensor, which skips no tile; 0: it knows the mask."""
     kv_rank: float = 0.0
     """Width per key and value that is read where heads share a latent (absorbed decode); 0: k and
     v."""
@@ -283,6 +285,10 @@ class Pointwise:
     """What it does."""
     region: Region = Region.NONE
     """The part of the model that it belongs to."""
+    repeats: float = 1.0
+    """Equal operations that it stands for."""
+    beside: OpRole = OpRole.OTHER
+    """Of an adapter's sums, what the map does that the adapter stands beside."""
 
     @property
     def parameters(self) -> Num:

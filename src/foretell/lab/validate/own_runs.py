@@ -3,6 +3,7 @@
 own_h200.csv    the runner's ladder of decoders, examples/characterize_h200.toml; NVIDIA H200 (700 W, driver
                 580.159.04), PyTorch 2.11.0 (CUDA 13.0), eager; medians of two seconds of steps
 own_wide.csv    the same in 32 bits, examples/characterize_wide.toml; medians of a second and a half
+own_transformers.csv   steps of Hugging Face transformers: own_transformers.py
 own_anthe.csv   Anthe and its baselines, tests/bench/bench_anthe.py on the same kind of card: medians of 15
                 steps with the fastest and the slowest, peaks of the allocator, bytes of the gradients
 
@@ -165,4 +166,6 @@ SECTIONS: Sections = (
 
 def with_steps(root: Path) -> dict[Path, str]:
     """The pages of a repository as predictions are today; a page may have several sections."""
-    return with_written(root, SECTIONS, root)
+    from foretell.lab.validate.own_transformers import SECTIONS as TRANSFORMERS
+
+    return with_written(root, (*SECTIONS, *TRANSFORMERS), root)

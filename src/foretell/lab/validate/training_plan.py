@@ -81,12 +81,12 @@ def framework_of(row: Row, architecture: str) -> tuple[str, tuple[str, ...]]:
     """The word for a row's framework; compiled, eager and overlap settings are in its words."""
     name = FRAMEWORK_IDS.get(row.framework_id, row.framework_id)
     engine = re.search(r"\bTE\b|transformer.?engine", row.framework)
-    if name == "megatron" and (engine or architecture in HOPPER_ON):
-        name = "megatron-te"
+    if name == "megatron":
+        name = _megatron(row, modern=bool(engine) or architecture in HOPPER_ON)
     if name == "megatron-core" and whole_step(row, architecture):
         name = "megatron-graphs"
-    if name == "fsdp" and "compile" in row.framework.lower():
-        name = "fsdp-compiled"
+    if name == "fsdp":
+        name = _fsdp(row)
     since = re.search(r"202[5-9]", f"{row.framework} {row.source}")
     if name == "torchtitan" and architecture not in BLACKWELL_ON and not since:
         # Its loss has been compiled since 2025; runs that do not tell when they ran tell by their chips.
@@ -95,9 +95,29 @@ def framework_of(row: Row, architecture: str) -> tuple[str, tuple[str, ...]]:
         name = "flash-attn"
     if name == "generic" and architecture.startswith("trainium"):
         name = "neuronx"
-    if name in software_names():
+    if name.partition("@")[0] in software_names():
         return name, ()
     return GENERIC, (f"framework {name}: as any of today",)
+
+
+def _megatron(row: Row, *, modern: bool) -> str:
+    """Megatron-LM of before Transformer Engine, or as its scripts run it since, unless overlap is off."""
+    if not modern:
+        return "megatron@2022"
+    off = re.search(r"overlap[^;,.]{0,12}(disabled|off)|no overlap", row.notes.lower())
+    return "megatron-te" if off else "megatron"
+
+
+def _fsdp(row: Row) -> str:
+    """FSDP by its trainer and its year: DeepSpeed's ZeRO is of the same kind in the tables."""
+    told = row.framework.lower()
+    if "deepspeed" in told:
+        return "deepspeed"
+    if "compile" in told:
+        return "fsdp-compiled"
+    years = re.findall(r"20(?:19|2\d)", f"{row.framework} {row.source}")
+    late = "megatron-core" in told or (bool(years) and max(years) >= "2024")
+    return "fsdp" if late else "fsdp@2023"
 
 
 def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:

@@ -25,6 +25,7 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.data_waits import cores_taken
 from foretell.training.dualpipe import TAKEN_CORES
+from foretell.training.exposure import exposure_of
 from foretell.training.ledger import Ledger
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
@@ -97,6 +98,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
     copies = copies_of(scenario, plan, stages, tables)
     ranks, update_copies_s = with_copies(ranks, copies, chip, dealt)
     host, uses = HOSTS[plan.fused], _uses(scenario, tables)
+    reductions = float(exposure_of(plan, software, plan.zero).reductions)
     program = Program(
         ranks=ranks,
         micro_batches=int(rows.micro_batches[0]),
@@ -110,7 +112,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
         update_copies_s=update_copies_s,
         fixed_s=software.fixed_s,
         # What is never hidden is sent apart (simulation/programs/messages.py).
-        apart_share=software.data_exposed if software.data_exposed < 1.0 else 0.0,
+        apart_share=reductions if reductions < 1.0 else 0.0,
         held_cores=held_cores(chip, uses["group_use"]),
         **uses,
     )

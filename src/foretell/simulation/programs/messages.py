@@ -22,6 +22,7 @@ from foretell.training.data_parallel import (
     sum_of,
 )
 from foretell.training.dualpipe import mirror_seconds
+from foretell.training.exposure import exposure_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, Tables
 
@@ -102,8 +103,10 @@ def _chunk_messages(
     share = float(sum(weights[p] for p in parts)) / max(whole, 1e-30)
     traffic, software = found[0][0].traffic, dealt.tables.software
     # What is hidden in part holds the pass up while it runs (`apart_share`); this is what is never hidden.
-    shown = float(software.data_exposed >= 1.0)
-    shown_gather = 1.0 if software.gather_waits else shown
+    shares = exposure_of(dealt.plans.base, software, float(dealt.plans.zero[0]))
+    shown = float(shares.reductions >= 1.0)
+    shown_gather = float(shares.gathers >= 1.0)
+    shown_again = float(shares.gathers_again >= 1.0)
     there_ends, back_ends = dealt.ends(parts, forward), dealt.ends(parts[::-1], backward)
     reduces: list[Message] = []
     gathers: list[Message] = []
@@ -121,7 +124,7 @@ def _chunk_messages(
     reduces_each = float((traffic.all_reduces + traffic.scatters)[0]) > 1.0
     due = held_back(reduces, shown, 1.0)
     there = held_back(gathers, shown_gather, 0.0) if float(traffic.gathers_forward[0]) > 0 else ()
-    back = held_back(again, shown, 0.0) if float(traffic.gathers_backward[0]) > 0 else ()
+    back = held_back(again, shown_again, 0.0) if float(traffic.gathers_backward[0]) > 0 else ()
     return replace(
         chunk,
         gathers_first=() if gathers_each else there,

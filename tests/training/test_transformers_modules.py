@@ -1,4 +1,4 @@
-"""What the modules of transformers run and keep: counts that can be done by hand, and orders between modes."""
+"""What the modules of transformers run and keep: counts done by hand, and orders between modes."""
 
 from typing import Any
 

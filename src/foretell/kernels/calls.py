@@ -28,8 +28,8 @@ PADDED = Region.HEAD
 
 
 MASK_COST = 2.1
-"""Time of fused attention that reads its mask as a tensor, over the same pairs without: cuDNN's kernels on one
-H200, 4 x 32 heads of 2048, both passes."""
+"""Time of fused attention that reads its mask as a tensor, over the same pairs without: cuDNN's kernels on
+one H200, 4 x 32 heads of 2048, both passes."""
 ENTERING = (OpRole.QKV, OpRole.QUERY, OpRole.KEY_VALUE, OpRole.UP, OpRole.ROUTER, OpRole.SCORES)
 """Products that read what a norm gives."""
 
@@ -365,7 +365,7 @@ def backward_calls(op: Op, row: int, products: int, *, written: Written = PLAINL
 
 
 def _frozen_calls(op: Op, row: int, written: Written) -> list[Call]:
-    """The kernels of the backward pass of modules whose weights are frozen: of every map its data gradient."""
+    """The kernels of the backward pass of modules with frozen weights: of every map its data gradient."""
     calls = calls_of(op, row, backward=True, written=written)
     if not isinstance(op, Gemm):
         return calls

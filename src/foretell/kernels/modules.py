@@ -1,10 +1,10 @@
 """Modules as transformers writes them, one operation after the other: what they run, and what they keep.
 
-Counted in the modeling files of transformers 5 and by the kernels and the allocator of one H200 (PyTorch 2.11,
-tests/bench/measure_transformers.py). h is a hidden width of one token, in bytes where a B stands behind.
+Counted in the modeling files of transformers 5 and by the kernels and the allocator of one H200 (PyTorch
+2.11, tests/bench/measure_transformers.py).
 
-norm        RMS norms are widened to 32 bits, squared, averaged, scaled, rounded, multiplied by the weights: 36
-            bytes an element forward and 84 backward. 32 bits of the input and the normalised input in 16
+norm        RMS norms are widened to 32 bits, squared, averaged, scaled, rounded, times the weights: 36 bytes
+            an element forward and 84 backward. 32 bits of the input and the normalised input in 16
             are kept (4 + 2), in Gemma's the latter in 32 as well: its weights are added to one and multiplied
             before the rounding. Norms of queries and keys are the same. LayerNorm is one kernel.
 rotary      q cos + rotate_half(q) sin: products, halves negated and joined, a sum; keeps nothing.
@@ -158,6 +158,10 @@ def _maps(part: LayerGraph, form: Form) -> tuple[float, float]:
 
 def _kept(tensor: Saved, part: LayerGraph, form: Form) -> Saved:
     """A kept tensor at the bytes per element that its module keeps."""
+    if tensor.role is SavedRole.ENTRY and form.frozen and not form.fused:
+        # Frozen maps need their input no more: what adapters read is kept, each its own.
+        each = 2.0 if form.narrow else 4.0
+        return changed(tensor, elements=_read(part, ENTERING), bytes_per_element=each)
     width = _width(tensor, part, form)
     if tensor.role is SavedRole.KEY_VALUE:
         core = next((op for op in part.ops if isinstance(op, AttentionCore)), None)
@@ -211,10 +215,6 @@ def _norm_bytes(form: Form) -> float:
 
 def _entry_bytes(part: LayerGraph, form: Form) -> float:
     """Bytes that linear layers keep of an element of their input, the mean of both parts of a layer."""
-    if form.frozen:
-        each = 2.0 if form.narrow else 4.0
-        entry: Num = sum(t.elements for t in part.saved if t.role is SavedRole.ENTRY)
-        return each * float(np.mean(_read(part, ENTERING) / np.maximum(entry, 1e-30)))
     if not form.wide:
         return 2.0
     mixer, feed = _maps(part, form)

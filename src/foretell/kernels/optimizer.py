@@ -260,8 +260,8 @@ def shared_products_s(all_s: Num, counts: Num, parts: Num) -> Array:
 
 
 CLIP_FLOP = 60.0
-"""Operations of clipping a gradient, as Adam's are counted: on one H200 norm and scaling take 2.4 ps a weight in
-16 bits and 3.6 in 32, 1.0 and 0.8 beyond their traffic."""
+"""Operations of clipping a gradient, as Adam's are counted: on one H200 norm and scaling take 2.4 ps a weight
+in 16 bits and 3.6 in 32, 1.0 and 0.8 beyond their traffic."""
 
 
 def clip_s(parameters: Num, chip: Chip, plan: Plan) -> Array:

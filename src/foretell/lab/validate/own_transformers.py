@@ -1,14 +1,15 @@
 """Steps of Hugging Face transformers that were measured for this project on one H200, beside predictions.
 
-own_transformers.csv    tests/bench/measure_transformers.py on one NVIDIA H200 (driver 580.159.04): PyTorch 2.11.0
-                        (CUDA 13.0), transformers 5.17.0, accelerate 1.15.0, peft 0.21.0; 2026-11-16. Medians of
-                        1.2 seconds of steps, the fastest, phases by stamps in the queue, the host's time for
-                        passes of 64 tokens, peaks of the allocator, what stays allocated between steps, joules
+own_transformers.csv   tests/bench/measure_transformers.py on one NVIDIA H200 (driver 580.159.04), PyTorch
+                       2.11.0 (CUDA 13.0), transformers 5.17.0, accelerate 1.15.0, peft 0.21.0; 2026-11-16.
+                       Medians of 1.2 seconds of steps, the fastest, phases by stamps in the queue, the
+                       host's time for passes of 64 tokens, peaks of the allocator, what stays allocated
+                       between steps, joules
 
 `variant` says what no word of a plan says: another optimizer, a mask, the Trainer itself. Two are left out of
 the figures, since no word asks for them: experts in a loop, and masks that are padded.
-`python -m foretell.lab.validate.published` writes the tables into docs/accuracy.md, and a test holds the page to
-them.
+`python -m foretell.lab.validate.published` writes the tables into docs/accuracy.md, and a test holds the page
+to them.
 """
 
 from collections.abc import Sequence
@@ -30,9 +31,9 @@ NARROW = "weights=bf16 gradients=bf16 states=bf16"
 NO_WORD = ("experts one by one", "padded mask")
 """Variants that no plan can ask for."""
 FITTED = ("llama-3.1-8b", "llama-3.2-1b", "qwen3-0.6b", "qwen3-30b-a3b", "gpt2", "gpt2-xl")
-"""Models whose points any number was read from: the host's times from Llama and Qwen3-0.6B, traffic of kernels
-from Llama 3.1, of experts from Qwen3-30B-A3B, of composed activations from GPT-2. The others are held out, but
-for their attention that stores scores, which the traffic of its softmax was read from."""
+"""Models whose points any number was read from: the host's times from Llama and Qwen3-0.6B, traffic of
+kernels from Llama 3.1, of experts from Qwen3-30B-A3B, of composed activations from GPT-2. The others are held
+out, but for their attention that stores scores, which the traffic of its softmax was read from."""
 MODES = (
     "bf16 weights",
     "autocast",
@@ -140,7 +141,7 @@ def points_text(root: Path) -> str:
     """Every point as a table."""
     del root
     lines = [
-        "| model | layers | batch | plan | measured, ms | predicted | error | peak, GiB | predicted | error |",
+        "| model | layers | batch | plan | step, ms | predicted | error | peak, GiB | predicted | error |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for point in points():

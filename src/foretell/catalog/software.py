@@ -98,25 +98,25 @@ def _record(word: str, left_out: tuple[str, ...]) -> Software:
     )
 
 
-def form_word(word: str, compile: str) -> str:
+def form_word(word: str, form: str) -> str:
     """The word for the compiled form of a word's software (`on`), or for the other (`off`); auto: itself.
 
     BadInput where the framework has no such form.
     """
-    if compile == "auto" or software(word).compiled is (compile == "on"):
+    if form == "auto" or software(word).compiled is (form == "on"):
         return word
     name, at, wanted = word.partition("@")
     family = software(word).family
     for other in dict.fromkeys(r.word for r in family_releases(family)):
-        if software(other).compiled is (compile == "on"):
+        if software(other).compiled is (form == "on"):
             return f"{other}{at}{wanted}"
     with_both = [f for f in families() if len({r.compiled for r in _forms(f)}) > 1]
-    said = "compiled" if compile == "on" else "eager"
+    said = "compiled" if form == "on" else "eager"
     raise BadInput(
         [
             Problem(
                 path="plan.compile",
-                value=compile,
+                value=form,
                 message=f"{name} has no {said} form",
                 allowed=f"auto, or one of the frameworks {', '.join(with_both)}",
             )

@@ -93,9 +93,9 @@ MODULES: Mapping[str, Passes] = {
     "softmax": Passes(forward=5.5, backward=5.25, kernels=4.0),
     "routing": Passes(forward=12.9, backward=7.9, kernels=8.0),
 }
-"""Modules of transformers in 16 bits (kernels/modules.py), by the kernels of a Llama layer on one H200, hidden
-4096: bytes as they are counted, at the rates that PyTorch's kernels reach. Those that broadcast a row or a
-column, or read heads behind a transposition, reach 1.2 to 2.7 of the 4.1 TB/s of long vectors."""
+"""Modules of transformers in 16 bits (kernels/modules.py), by the kernels of a Llama layer on one H200,
+hidden 4096: bytes as they are counted, at the rates that PyTorch's kernels reach. Those that broadcast a row
+or a column, or read heads behind a transposition, reach 1.2 to 2.7 of the 4.1 TB/s of long vectors."""
 WIDE_MODULES: Mapping[str, Passes] = {
     **MODULES,
     "rms": Passes(forward=10.2, backward=20.3, kernels=6.0),
@@ -109,8 +109,8 @@ WIDE_MODULES: Mapping[str, Passes] = {
     "join": Passes(forward=0.0, backward=2.5, back=1.0),
     "softmax": Passes(forward=7.1, backward=6.8, kernels=4.0),
 }
-"""The same under autocast, with weights and the residual stream in 32 bits; scores are written in 32 bits once
-more for the caller. A composed activation mixes both widths, at the rate of casts."""
+"""The same under autocast, with weights and the residual stream in 32 bits; scores are written in 32 bits
+once more for the caller. A composed activation mixes both widths, at the rate of casts."""
 COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
 """Rotary positions in complex numbers: to 32 bits, the product, back: 6 + 8 + 6 bytes for at least 4."""
 COMPOSED_NORM = Passes(forward=9.0, backward=14.0, kernels=7.0)

@@ -240,7 +240,7 @@ def _besides(part: LayerGraph, form: Form) -> tuple[Saved, ...]:
     if form.wide:
         weights: Num = sum(op.k * op.n * op.groups for op in products)
         found.append(Saved(name="casts", elements=weights, split="none", bytes_per_element=2.0))
-    if form.dropout and part.input_elements is not None and products:
+    if form.dropout and products:
         masks = 0.0 if any(op.region in ENDS for op in products) else 2.0
         found.append(
             Saved(

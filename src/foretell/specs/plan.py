@@ -111,8 +111,8 @@ class Plan:
     lora: int = 0
     """Rank of the adapters that are trained in place of the frozen weights; 0: all weights are trained."""
     adapters: Adapters = "all"
-    """Linear maps that have an adapter: all, those of the token mixers, queries keys and values alone, queries
-    and values alone."""
+    """Linear maps that have an adapter: all, those of the token mixers, queries keys and values alone,
+    queries and values alone."""
     shard: int = 0
     """Data-parallel ranks that ZeRO shares over, replicas beside them; 0: all of them."""
     secondary: int = 0
@@ -156,8 +156,8 @@ class Plan:
     """Whether PyTorch's autocast runs over weights in 16 bits too; auto: where weights are in 32 bits and
     products in 16."""
     compile: Compile = "auto"
-    """Whether torch.compile makes the kernels: selects the compiled form of the framework, or the other; auto:
-    as the framework's word says."""
+    """Whether torch.compile makes the kernels: selects the compiled form of the framework, or the other;
+    auto: as the framework's word says."""
     framework: str = GENERIC
     """Word for the training software, whose record a scenario carries: host, overlap, what it holds."""
 

@@ -194,8 +194,8 @@ class Software:
     clips: bool = False
     """Whether the norm of the gradients is taken and the gradients are scaled by it before every update."""
     update_passes: Multiple = 1.0
-    """Time of the update over that of one fused kernel: PyTorch's foreach optimizers run one operation after the
-    other over all tensors."""
+    """Time of the update over that of one fused kernel: PyTorch's foreach optimizers run one operation after
+    the other over all tensors."""
     host_kernel_s: Seconds = 0.0
     """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
     host_kernel_backward_s: Seconds = 0.0
@@ -204,8 +204,8 @@ class Software:
     """Whether the host runs ahead while the chip is busy with the head, so that less of its time shows in the
     layers' backward pass: nothing reads a result in between."""
     stops_early: bool = False
-    """Whether a layer that is computed again stops where nothing behind is kept: in front of the last product of
-    a dense feed-forward part."""
+    """Whether a layer that is computed again stops where nothing behind is kept: in front of the last product
+    of a dense feed-forward part."""
     host_update_s: Seconds = 0.0
     """What the host takes to clip gradients however many tensors there are, and as much to update."""
     host_tensor_s: Seconds = 0.0
@@ -240,8 +240,8 @@ class Software:
     update_copies: Multiple = 0.0
     """Copies of all gradients that the update makes on its way, where no buffer holds them."""
     workspace_bytes: Annotated[float, Ge(0), Le(1e12)] = 0.25 * 2**30
-    """Workspaces that matrix and attention libraries keep allocated: 32 MiB for each of cuBLAS's streams and as
-    much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond their tensors is 0.24 GiB."""
+    """Workspaces that matrix and attention libraries keep allocated: 32 MiB for each of cuBLAS's streams and
+    as much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond tensors is 0.24 GiB."""
     plain_share: Share = 0.1
     """What the allocator reserves beyond what tensors take, as a share of that, where modules are plain."""
 

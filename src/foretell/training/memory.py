@@ -108,8 +108,8 @@ def head_of(
     spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
     held = parts.kept_whole[shape, -1] - spared
     if is_wide(base, software) and not base.lora:
-        # Casts of weights stay through the forward pass, of layers that are computed again too; the loss holds
-        # less then: the scores twice in 32 bits, and in 16.
+        # Casts of weights stay through the forward pass, of layers that are computed again too; the loss
+        # holds less then: the scores twice in 32 bits, and in 16.
         casts = CAST_BYTES * (parts.counts * parts.linear[shape])[:, :-2].sum(axis=1)
         more = np.maximum(casts - CAST_BYTES * parts.scores[shape], 0.0)
         held = held + more * (plans.recompute[first] == 2.0)

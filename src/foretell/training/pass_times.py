@@ -188,12 +188,14 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
     names = ("clocked_s", "core_joules", "memory_joules")
     sums = [
         total(
-            *(getattr(one, n)[shape] for one in (parts.forward, parts.backward)),
+            getattr(parts.forward, n)[shape],
+            getattr(parts.backward, n)[shape],
             getattr(parts.stop, n),
         )
         for n in names
     ]
-    all_s = total(*spent.of(0.0), parts.stop.seconds)
+    forward_s, backward_s = spent.of(0.0)
+    all_s = total(forward_s, backward_s, parts.stop.seconds)
     if parts.again is not None:
         listed = mode[:, 0] == LISTED
         more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]

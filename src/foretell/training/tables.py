@@ -124,7 +124,7 @@ class LateWeights:
     """Copies of all gradients that the update makes."""
 
     def last_weights(self, trained: Array) -> Array:
-        """Weights of all gradients that are made at the end of a step, copies among them, of `trained` ones."""
+        """Weights of all gradients made at the end of a step, copies among them, of `trained` ones."""
         return np.asarray(self.table + self.more(trained))
 
     def more(self, trained: Array) -> Array:

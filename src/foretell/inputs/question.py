@@ -138,7 +138,8 @@ def plan_of(
     if problems:
         raise BadInput(problems)
     software = software_of(framework_word(plan), chosen)
-    scenario = replace(scenario, software=software)
+    if software is not scenario.software:
+        scenario = replace(scenario, software=software)
     by_hand = any(s.root == "software" for s in chosen)
     if isinstance(text, Plan) or (plan.framework == GENERIC and not by_hand):
         return scenario, plan

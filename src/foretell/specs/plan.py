@@ -171,7 +171,7 @@ class Plan:
         return plan_text(self)
 
 
-BY_SOFTWARE = ("flash", "fused", "attention", "gradients")
+BY_SOFTWARE: tuple[str, ...] = ("flash", "fused", "attention", "gradients")
 """Fields that software of the catalogue states, beside sp and recompute, which every text has: the text of a
 plan that names software has them all. A test holds the list to the catalogue."""
 

@@ -42,3 +42,23 @@ import_module(WHERE[name])
 print("foretell")
 """
     assert list(imports_by_name(ast.parse(text))) == [1, 2, 3]
+
+
+def classes(tree: ast.AST) -> Iterator[str]:
+    """Names of a module's classes, those inside functions and classes too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+
+
+def test_one_class_name_means_one_thing() -> None:
+    where: dict[str, list[str]] = {}
+    for name, tree in trees():
+        for found in classes(tree):
+            where.setdefault(found, []).append(name)
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
+def test_the_walk_finds_classes() -> None:
+    text = "class A:\n    class B: pass\ndef make():\n    class _C: pass\nD = type('D', (), {})\n"
+    assert sorted(classes(ast.parse(text))) == ["A", "B", "_C"]

@@ -12,7 +12,7 @@ from foretell.catalog.engines import profile
 from foretell.inputs.question import ask
 from foretell.serving.clock import SampledClock
 from foretell.serving.requests.arrivals import Arrivals, Lengths, drawn
-from foretell.serving.requests.records import Fleet, Rules
+from foretell.serving.requests.records import EngineRules, Fleet
 from foretell.serving.requests.run import play
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
@@ -33,7 +33,7 @@ def main() -> None:
         MANY,
         seed=0,
     )
-    fleet = Fleet(rules=Rules(max_batch=256, max_tokens=8192, kv_tokens=1e6))
+    fleet = Fleet(rules=EngineRules(max_batch=256, max_tokens=8192, kv_tokens=1e6))
     best = float("inf")
     for _ in range(3):
         start = time.process_time()

@@ -7,7 +7,7 @@ import pytest
 import foretell
 from foretell.catalog.models import model
 from foretell.interop.own_model import read_table, write_toml
-from foretell.lab.translate.models import Sizes, resized, with_form
+from foretell.lab.translate.models import TranslationSizes, resized, with_form
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
@@ -33,7 +33,7 @@ BLOCKS = {
     "anthe": 5_922_936,
 }
 """All twelve layers."""
-SIZES = Sizes(width=64, layers=2, heads=4, ffn=256, vocab=500)
+SIZES = TranslationSizes(width=64, layers=2, heads=4, ffn=256, vocab=500)
 
 
 def small(form: str = "auto", length: int = 2, ends: str = "soft") -> Model:

@@ -9,9 +9,9 @@ from foretell.catalog.engines import profile_from, profiles, usual
 from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predicted
 from foretell.lab.calibrate.serving_fit import errors_of, fit_profile, written
-from foretell.lab.calibrate.serving_rows import Row, read_rows
+from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
 
-BLANK = Row(
+BLANK = ServingRow(
     id="r", kind="online_concurrency", model="llama-3.1-8b", gpu="H200 SXM", n_gpus=1,
     precision="bf16", kv_precision="", framework="vllm", version="0.18.0", tp=1, pp=1, dp=1, ep=1,
     batch=8.0, rate=None, isl=1024.0, osl=1024.0, tokens_per_s=None, tokens_per_s_per_gpu=None,

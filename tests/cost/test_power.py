@@ -14,7 +14,7 @@ from foretell.kernels.families.base import engine_of
 from foretell.kernels.op_times import coefficients
 from foretell.kernels.power import (
     BITS,
-    Load,
+    OpLoad,
     Sustained,
     chip_power,
     clock_share,
@@ -43,12 +43,12 @@ SHARES = st.floats(0.0, 1.0)
 TIMES = st.floats(1e-6, 1.0)
 
 
-def shares_load(chip_id: str, seconds: float, matrix: float, memory: float, clock: float) -> Load:
+def shares_load(chip_id: str, seconds: float, matrix: float, memory: float, clock: float) -> OpLoad:
     """A load by its shares of a chip's peaks."""
     chip = catalogue_chip(chip_id)
     peaks = chip.matrix_flop_per_s
     peak = peaks.get("bf16") or peaks.get("fp16") or chip.vector_flop_per_s
-    return Load(
+    return OpLoad(
         seconds=seconds,
         clock_share=clock,
         matrix_flop=matrix * peak * seconds,
@@ -56,7 +56,7 @@ def shares_load(chip_id: str, seconds: float, matrix: float, memory: float, cloc
     )
 
 
-def alone(chip_id: str, load: Load) -> Sustained:
+def alone(chip_id: str, load: OpLoad) -> Sustained:
     return sustained(load, chip_power(catalogue_chip(chip_id)), axis=None)
 
 
@@ -106,7 +106,7 @@ def test_a_batch_is_its_plans_one_by_one(ops: list[tuple[float, float, float, fl
     power = chip_power(catalogue_chip("b200-sxm"))
     columns = [np.array(column)[:, None] for column in zip(*ops, strict=True)]
     scale = np.array([0.5, 1.0, 1.7])
-    load = Load(
+    load = OpLoad(
         seconds=columns[0] * np.ones(3),
         clock_share=columns[3],
         matrix_flop=columns[0] * columns[1] * 2.25e15 * scale,
@@ -145,7 +145,7 @@ def test_nothing_to_do_keeps_the_clock() -> None:
     power = chip_power(catalogue_chip("h200-sxm"))
     zeros = np.zeros((2, 3))
     found = sustained(
-        Load(seconds=zeros, clock_share=zeros, matrix_flop=zeros, memory_bytes=zeros), power
+        OpLoad(seconds=zeros, clock_share=zeros, matrix_flop=zeros, memory_bytes=zeros), power
     )
     assert np.all(found.clock == 1.0)
     assert np.all(found.seconds == 0.0)
@@ -161,7 +161,9 @@ def test_narrow_formats_spend_less_on_a_flop_and_more_at_their_peak() -> None:
     power = chip_power(catalogue_chip("b200-sxm"))
     each = [
         core_joules(
-            Load(seconds=1.0, clock_share=1.0, matrix_flop=1.0, bits=BITS[name], memory_bytes=0.0),
+            OpLoad(
+                seconds=1.0, clock_share=1.0, matrix_flop=1.0, bits=BITS[name], memory_bytes=0.0
+            ),
             power.coefficients,
         )
         for name in ("fp4", "fp8", "bf16", "tf32")
@@ -199,7 +201,7 @@ def test_last_generation_is_for_any_chip() -> None:
 def product(chip_id: str, burst_flop_per_s: float, bits: float = 16.0) -> float:
     """TFLOP/s that a large product sustains."""
     flop = 2.0 * 8192.0**3
-    load = Load(
+    load = OpLoad(
         seconds=flop / burst_flop_per_s,
         clock_share=1.0,
         matrix_flop=flop,
@@ -233,7 +235,7 @@ def test_steps_of_products_and_copies_on_an_h200() -> None:
         ((gemm, (0.5e-3, 0.0, 0.0, 0.0)), 1.999),
     ):
         seconds, share, flop, moved = np.array(ops).T
-        load = Load(seconds=seconds, clock_share=share, matrix_flop=flop, memory_bytes=moved)
+        load = OpLoad(seconds=seconds, clock_share=share, matrix_flop=flop, memory_bytes=moved)
         found = sustained(load, power)
         assert 1e3 * found.seconds.sum() == pytest.approx(measured_ms, rel=0.015)
         assert found.watts == pytest.approx(690.0, rel=0.01)
@@ -269,7 +271,7 @@ def test_products_that_a_b200_holds_on_random_data() -> None:
     surface, engine = coefficients("gemm", "bf16", chip, Plan()), engine_of(chip, "bf16")
     burst_s = surface.family.seconds({"m": m, "n": n, "k": k}, surface.record, engine)
     flop = 2.0 * m * n * k
-    load = Load(
+    load = OpLoad(
         seconds=burst_s,
         clock_share=clock_share(flop / (engine.flop_per_s * surface.record.compute), burst_s),
         matrix_flop=flop,

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from foretell.catalog.money import sheet
 from foretell.economics.actuary import PUBLISHED, package_columns, process_of
 from foretell.economics.assembly import place_usd_per_s, stack_yield
-from foretell.economics.cases import Case, case_of, finished, spread
+from foretell.economics.cases import SheetCases, case_of, finished, spread
 from foretell.economics.nre import die_nre, spread_over
 from foretell.economics.packages import priced, sections
 from foretell.economics.tree import Branch
 from foretell.specs._base import Num
 from foretell.specs.cost import CostLeaf, Figure
 from foretell.specs.package import Machine, Package, Stacking
-from foretell.specs.quirks import RIGHT, Quirks
+from foretell.specs.quirks import RIGHT, CostQuirks
 from foretell.specs.silicon import Die
 from tests.economics.packages import CENTRAL, packages, usd
 
@@ -31,10 +31,10 @@ def leaves_sum(tree: Branch | CostLeaf) -> float:
     return total
 
 
-def with_value(path: str, value: float) -> Case:
+def with_value(path: str, value: float) -> SheetCases:
     """Figures with one of them another."""
     changed = sheet().with_figure(Figure(path=path, value=value, low=value, high=value))
-    return Case(sheet=changed, knobs=())
+    return SheetCases(sheet=changed, knobs=())
 
 
 @given(packages())
@@ -124,7 +124,7 @@ def test_a_range_of_a_sum_adds_squares() -> None:
         figures = figures.with_figure(
             Figure(path=path, value=10.0, low=10.0 - swing, high=10.0 + 2 * swing)
         )
-    case = Case(sheet=figures, knobs=("finish.test_usd", "finish.module_usd"))
+    case = SheetCases(sheet=figures, knobs=("finish.test_usd", "finish.module_usd"))
     both = case.number("finish.test_usd") + case.number("finish.module_usd")
     assert spread(both, case) == pytest.approx((15.0, 20.0, 30.0))
 
@@ -210,6 +210,6 @@ def test_the_uptime_mistake() -> None:
     machine = Machine(machine_usd=1e6, life_years=5.0, technician_usd_per_year=1e5, uptime=0.5)
     right = float(place_usd_per_s(machine))
     assert right == pytest.approx(3e5 / (365 * 24 * 3600) * 2)
-    assert float(place_usd_per_s(machine, Quirks(uptime_multiplies=True))) == pytest.approx(
+    assert float(place_usd_per_s(machine, CostQuirks(uptime_multiplies=True))) == pytest.approx(
         right / 4
     )

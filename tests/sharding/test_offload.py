@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from foretell.sharding.offload import (
     LINK_SHARE,
-    Held,
+    StateBytes,
     exposed_copies,
     host_copies,
     on_chip,
@@ -23,8 +23,8 @@ SOME = st.lists(st.sampled_from(OFFLOADS), unique=True, min_size=1).map(
 )
 
 
-def held(weights: float, states: float, kept: float) -> Held:
-    return Held(weight_bytes=weights, state_bytes=states, kept_bytes=kept)
+def held(weights: float, states: float, kept: float) -> StateBytes:
+    return StateBytes(weight_bytes=weights, state_bytes=states, kept_bytes=kept)
 
 
 def test_nothing_offloaded_copies_nothing_even_without_a_link() -> None:

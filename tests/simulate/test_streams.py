@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from foretell.schedules import Schedule, schedule_named
 from foretell.schedules.base import routes
 from foretell.simulation.events import play
-from foretell.simulation.program import Chunk, Message, Pass, Program, cut, held_back, needed
+from foretell.simulation.program import Chunk, DataCollective, Pass, Program, cut, held_back, needed
 from foretell.simulation.streams import PlayedStep, play_step
 from tests.simulate.pipes import (
     NAMES,
@@ -228,7 +228,7 @@ def test_pieces_begin_when_their_weights_are_there(name: str, data: st.DataObjec
 @given(st.floats(0.1, 2.0), st.floats(0.1, 2.0))
 def test_a_link_is_shared_fairly(own: float, other: float) -> None:
     """A pass that only exchanges and a collective on the same link: done when fair sharing says."""
-    message = Message(name="gather", seconds=other, at=1.0)
+    message = DataCollective(name="gather", seconds=other, at=1.0)
     chunk = Chunk(
         forward=Pass(chip_s=0.0, exchange_s=(own, 0.0, 0.0)),
         input=Pass(chip_s=0.0),
@@ -250,7 +250,7 @@ def test_collectives_hold_cores() -> None:
     chunk = Chunk(
         forward=Pass(chip_s=0.6, wait_s=0.4),
         input=Pass(chip_s=0.0),
-        gathers_first=(Message(name="gather", seconds=5.0, at=1.0),),
+        gathers_first=(DataCollective(name="gather", seconds=5.0, at=1.0),),
     )
     program = Program(ranks=((chunk,),), micro_batches=1, held_cores=(0.1,), group_use=((1.0,),))
     played = play_step(schedule_named("1f1b"), program)
@@ -264,7 +264,7 @@ def test_what_runs_side_by_side_in_part(pass_s: float, message_s: float) -> None
     chunk = Chunk(
         forward=Pass(chip_s=pass_s),
         input=Pass(chip_s=0.0),
-        gathers_first=(Message(name="gather", seconds=message_s, at=1.0),),
+        gathers_first=(DataCollective(name="gather", seconds=message_s, at=1.0),),
     )
     program = Program(ranks=((chunk,),), micro_batches=1, apart_share=0.1, group_use=((1.0,),))
     shorter, longer = sorted((pass_s, message_s))

@@ -9,7 +9,7 @@ from foretell.catalog.engines import profiles
 from foretell.lab.validate.published_serving import (
     ROWS_START,
     START,
-    Service,
+    PublishedService,
     grouped,
     long_text,
     services,
@@ -70,7 +70,7 @@ def test_texts_have_every_table_once() -> None:
 
 
 def test_an_endless_queue_has_no_batch() -> None:
-    queued: list[Service] = [one for one in services() if one.row.kind == "max_throughput"]
+    queued: list[PublishedService] = [one for one in services() if one.row.kind == "max_throughput"]
     assert queued
     assert all(one.row.batch is None for one in queued)
     assert "| queue |" in long_text(queued)

@@ -13,9 +13,9 @@ from foretell.catalog.software import fitted_values, software
 from foretell.errors import BadInput
 from foretell.lab.validate.pages import training_scores
 from foretell.lab.validate.training import score_rows, source_label, told_of
-from foretell.lab.validate.training_model import Unsupported, model_of
+from foretell.lab.validate.training_model import UnsupportedRun, model_of
 from foretell.lab.validate.training_plan import laid_out, seq_len_of
-from foretell.lab.validate.training_rows import Row, read_rows, row_of
+from foretell.lab.validate.training_rows import TrainingRow, read_rows, row_of
 from foretell.lab.validate.training_system import system_of
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention
@@ -26,7 +26,7 @@ from tests.surfaces.command import foretell
 KEYS = "rows scored unsupported median_ape p90_ape by_source predictions memory_predictions".split()
 
 
-def make_row(**cells: Any) -> Row:
+def make_row(**cells: Any) -> TrainingRow:
     """An 8B run on one node of H100."""
     usual: dict[str, Any] = {
         "id": "r1",
@@ -55,7 +55,7 @@ def make_row(**cells: Any) -> Row:
     return row_of({key: str(value) for key, value in {**usual, **cells}.items()})
 
 
-def laid(row: Row) -> Any:
+def laid(row: TrainingRow) -> Any:
     return laid_out(row, chip(row.chip_id), row.layers or 32)
 
 
@@ -148,13 +148,13 @@ class TestModel:
     def test_the_start_of_a_name_is_enough_where_only_one_goes_on(self) -> None:
         blank = {"layers": "", "hidden": "", "heads": ""}
         assert model_of(make_row(model="Grok 1", **blank), 8192)[0].id == "grok-1-314b"
-        with pytest.raises(Unsupported):
+        with pytest.raises(UnsupportedRun):
             model_of(make_row(model="Llama", **blank), 8192)
 
     def test_a_name_is_enough_and_nothing_is_not(self) -> None:
         blank = {"layers": "", "hidden": "", "heads": ""}
         assert model_of(make_row(model="Llama 3.1 405B", **blank), 8192)[0].id == "llama-3.1-405b"
-        with pytest.raises(Unsupported, match="architecture"):
+        with pytest.raises(UnsupportedRun, match="architecture"):
             model_of(make_row(model="MaxText 64B", **blank), 2048)
 
 
@@ -171,7 +171,7 @@ class TestPlan:
         found = laid(make_row(n_gpus=16, tp=2, pp=2))
         assert found.plan.dp == 4
         assert any(text.startswith("dp 4") for text in found.said)
-        with pytest.raises(Unsupported, match="does not divide"):
+        with pytest.raises(UnsupportedRun, match="does not divide"):
             laid(make_row(n_gpus=10, tp=4))
 
     @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ class TestSystem:
         assert system_of(make_row(**cells, n_gpus=1))[0].chip.tdp_watts == 900
 
     def test_a_chip_that_is_not_there(self) -> None:
-        with pytest.raises(Unsupported, match="abacus"):
+        with pytest.raises(UnsupportedRun, match="abacus"):
             system_of(make_row(chip_id="abacus"))
 
 

@@ -20,7 +20,7 @@ from foretell.kernels.memory import StageMemory
 from foretell.lab.validate.memory import score_memory_rows
 from foretell.lab.validate.memory_rows import read_memory_rows
 from foretell.lab.validate.training import memory_of, told_of
-from foretell.lab.validate.training_rows import Row
+from foretell.lab.validate.training_rows import TrainingRow
 from foretell.specs.ffn import Dense
 from foretell.specs.job import Job
 from foretell.specs.mixers import Attention
@@ -37,12 +37,12 @@ from tests.builders import make_network
 GIB = 2.0**30
 
 
-def completed(data_dir: Path, framework: str) -> list[Row]:
+def completed(data_dir: Path, framework: str) -> list[TrainingRow]:
     rows = read_memory_rows(data_dir / "training" / "measured_runs.csv.gz")
     return [row for row in rows if row.framework_id == framework]
 
 
-def fitting(rows: Sequence[Row]) -> float:
+def fitting(rows: Sequence[TrainingRow]) -> float:
     found = score_memory_rows(rows)
     assert not found.unsupported
     return sum(answer.fits for answer in found.answers) / len(found.answers)
@@ -55,7 +55,7 @@ def test_most_runs_are_told_right(data_dir: Path, part: int) -> None:
     assert fitting(completed(data_dir, "nanotron")[::part]) >= 0.95
 
 
-def off(rows: Sequence[Row]) -> list[float]:
+def off(rows: Sequence[TrainingRow]) -> list[float]:
     """Relative errors of the peak, of rows that print one."""
     told = [told_of(row) for row in rows if row.peak_mem_gb]
     pairs = [pair for one in told if not isinstance(one, str) for pair in memory_of(one)]

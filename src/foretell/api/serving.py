@@ -17,7 +17,7 @@ from foretell.catalog.prices import price as catalogue_price
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, of_system, settings_of
-from foretell.interop.launch import Written
+from foretell.interop.launch import ToolArguments
 from foretell.network.assumptions import network_said
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.topologies import unknown
@@ -218,7 +218,7 @@ def names_layout(plan: str) -> bool:
     return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
 
 
-def launch_command(tool: str, found: ServiceEstimate, asked: LoadQuestion) -> Written:
+def launch_command(tool: str, found: ServiceEstimate, asked: LoadQuestion) -> ToolArguments:
     """The command that starts one instance of an answered deployment."""
     question = _asked_again(part(ServiceQuestion, asked), found.plan)
     return export_deployment(question, tool)

@@ -13,13 +13,13 @@ from foretell.api.answers import ServeAnswer, serve_answer
 from foretell.api.exports import export_deployment
 from foretell.api.serving import question_of
 from foretell.errors import BadInput, Infeasible, Problem
-from foretell.interop.launch import Written
+from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
-from foretell.records import Told, dataclass
+from foretell.records import JsonRecord, dataclass
 from foretell.serving.serve import ServeQuestion, divided
 from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.simulation import Play, serve_simulated
-from foretell.serving.sizing import Instance, Option, Point, Sized, Wanted, place, sized
+from foretell.serving.sizing import Instance, Option, Sized, SizingPoint, Wanted, place, sized
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.questions.flags import asks, part
@@ -35,7 +35,7 @@ SHORT_LIST, TRIES = 3, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice(Told):
+class Choice(JsonRecord):
     """One way to serve it, with what it costs."""
 
     option: Option
@@ -113,7 +113,7 @@ class Choice(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing(Told):
+class Sizing(JsonRecord):
     """The answer: the cheapest ways to serve a rate within its levels."""
 
     model: str
@@ -128,7 +128,7 @@ class Sizing(Told):
     """Where the levels must hold."""
     choices: tuple[Choice, ...]
     """Played ones first, those that meet the levels before others; then by chips, headroom and time."""
-    pareto: tuple[Point, ...]
+    pareto: tuple[SizingPoint, ...]
     """Single instances that none beats in tokens/s of a user and of a chip."""
     evaluated: int
     """Layouts x batch limits looked at."""
@@ -149,7 +149,7 @@ class Sizing(Told):
         """The one with the fewest chips, and of these the one with the most headroom."""
         return self.choices[0]
 
-    def export(self, engine: str) -> Written:
+    def export(self, engine: str) -> ToolArguments:
         """The commands that start the best one."""
         assert self.question is not None
         o = self.best.option
@@ -162,7 +162,7 @@ class Sizing(Told):
         ]
         lines = [f"{said}\n{each.text}" for (said, _), each in zip(parts, made, strict=True)]
         notes = dict.fromkeys(text for each in made for text in each.notes)
-        return Written(tool=made[0].tool, text="\n".join(lines), notes=tuple(notes))
+        return ToolArguments(tool=made[0].tool, text="\n".join(lines), notes=tuple(notes))
 
     def to_flat(self) -> dict[str, float]:
         """Numbers of the best one under slash-separated keys, for experiment trackers."""
@@ -240,7 +240,7 @@ def size(asked: SizeQuestion) -> Sizing:
         wanted=wanted,
         percentile=percentile,
         choices=tuple(choices),
-        pareto=tuple(Point(option=one, osl=wanted.osl) for one in found.pareto),
+        pareto=tuple(SizingPoint(option=one, osl=wanted.osl) for one in found.pareto),
         evaluated=found.evaluated,
         price_source=q.prices.source,
         assumptions=q.assumptions,

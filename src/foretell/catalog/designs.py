@@ -15,7 +15,7 @@ import numpy as np
 
 from foretell.catalog.design_checks import contradictions, doubts, shortfalls
 from foretell.catalog.design_model import (
-    Parts,
+    DesignParts,
     away_share,
     cache_mm2,
     chip_of,
@@ -104,7 +104,7 @@ def _shortfall(problem: Problem) -> Problem:
 
 def look_up(
     design: ChipDesign, tech: Technology, path: str, problems: list[Problem]
-) -> Parts | None:
+) -> DesignParts | None:
     """The node, memory and links that a design names; None, and problems, where one is not known."""
     node = named(tech.nodes, design.node, f"{path}.node", problems)
     io_node = named(tech.nodes, design.io_node, f"{path}.io_node", problems)
@@ -113,7 +113,7 @@ def look_up(
     between = named(tech.links, design.die_to_die_link, f"{path}.die_to_die_link", problems)
     if node is None or io_node is None or memory is None or scale_up is None or between is None:
         return None
-    return Parts(
+    return DesignParts(
         node=node,
         io_node=io_node,
         memory=memory,
@@ -124,7 +124,7 @@ def look_up(
     )
 
 
-def completed(design: ChipDesign, parts: Parts) -> tuple[ChipDesign, Mapping[str, Num]]:
+def completed(design: ChipDesign, parts: DesignParts) -> tuple[ChipDesign, Mapping[str, Num]]:
     """The design with nothing left open, and the fields that were, with what they were taken as."""
     rules, node, memory = parts.rules, parts.node, parts.memory
     whole = _filled(
@@ -165,7 +165,7 @@ def completed(design: ChipDesign, parts: Parts) -> tuple[ChipDesign, Mapping[str
     }
 
 
-def _sized(design: ChipDesign, parts: Parts) -> ChipDesign:
+def _sized(design: ChipDesign, parts: DesignParts) -> ChipDesign:
     """Cores, cache and areas, each from what is given of the others."""
     rules, cell, area = parts.rules, parts.node.sram_cell_mm2, design.die_area_mm2
     from_share = design.sram_share * area * design.compute_dies * rules.sram_efficiency / (8 * cell)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.errors import BadInput, Problem, unknown
 
 if TYPE_CHECKING:
-    from foretell.interop.launch import Launch, Written
+    from foretell.interop.launch import Launch, ToolArguments
 
 
 def imported(
@@ -73,7 +73,7 @@ def note(notes: Sequence[str]) -> None:
         print(f"note: {text}", file=sys.stderr)
 
 
-def print_launch(written: "Written") -> None:
+def print_launch(written: "ToolArguments") -> None:
     """A text for another tool, and what it does not say."""
     print(written.text)
     note(written.notes)

@@ -14,14 +14,14 @@ from foretell.economics.assembly import Assembled, Carried, assembled
 from foretell.economics.dies import die_cost
 from foretell.specs._base import Num
 from foretell.specs.package import PackageKind
-from foretell.specs.quirks import Quirks
+from foretell.specs.quirks import CostQuirks
 from foretell.specs.silicon import Die, DieCost, Process, Wafer
 
 Form = Literal["OS", "FO", "SI"]
 """Organic substrate, fan-out, silicon interposer."""
 
 
-PUBLISHED = Quirks(bumps_once=True)
+PUBLISHED = CostQuirks(bumps_once=True)
 """The mistake that the published values of Chiplet Actuary contain."""
 WAFER = Wafer(diameter_mm=300.0, edge_mm=5.0, scribe_mm=0.2, rule="actuary")
 """Its wafer."""
@@ -104,7 +104,7 @@ def package_columns(
     form: Form,
     *,
     chip_first: bool = False,
-    quirks: Quirks = PUBLISHED,
+    quirks: CostQuirks = PUBLISHED,
 ) -> dict[str, Num]:
     """The five columns of its package cost and their sum."""
     kind, one = KINDS[form], die_of(area_mm2, process)

@@ -13,7 +13,7 @@ from foretell.catalog.systems import own_file
 from foretell.catalog.technology import named, technology
 from foretell.economics.answer import CostAnswer
 from foretell.economics.assembly import RETICLE_MM2
-from foretell.economics.cases import Case, case_of, drivers, finished, spread
+from foretell.economics.cases import SheetCases, case_of, drivers, finished, spread
 from foretell.economics.interfaces import interface, interface_of_share, package_tier
 from foretell.economics.packages import Priced, chip_first, dies_tree, priced, sections
 from foretell.economics.products import package_of_chip, package_of_design, partition
@@ -264,7 +264,7 @@ def _answer(
     what: str,
     package: Package,
     tree: Branch,
-    case: Case,
+    case: SheetCases,
     facts: Mapping[str, Any],
     said: Sequence[str],
     seen: Mapping[str, object],
@@ -284,7 +284,7 @@ def _answer(
     )
 
 
-def _die_facts(package: Package, name: str, cost: DieCost, case: Case) -> dict[str, Any]:
+def _die_facts(package: Package, name: str, cost: DieCost, case: SheetCases) -> dict[str, Any]:
     die = next(die for die in package.dies if die.name == name)
     low, usd, high = spread(cost.total_usd, case)
     return {
@@ -303,7 +303,7 @@ def _die_facts(package: Package, name: str, cost: DieCost, case: Case) -> dict[s
     }
 
 
-def _nre_usd(package: Package, case: Case) -> float:
+def _nre_usd(package: Package, case: SheetCases) -> float:
     """All NRE of the dies that are designed for this package."""
     from foretell.economics.nre import die_nre
 
@@ -314,7 +314,7 @@ def _nre_usd(package: Package, case: Case) -> float:
     )
 
 
-def _package_facts(package: Package, found: Priced, case: Case) -> dict[str, Any]:
+def _package_facts(package: Package, found: Priced, case: SheetCases) -> dict[str, Any]:
     made = found.made
     return {
         "kind": package.kind,

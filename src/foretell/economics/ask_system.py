@@ -13,10 +13,10 @@ from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import TERMS, price
 from foretell.economics.answer import CostAnswer
-from foretell.economics.cases import Case, drivers, finished, spread
+from foretell.economics.cases import SheetCases, drivers, finished, spread
 from foretell.economics.cluster import (
-    Bought,
     Cluster,
+    ClusterPrice,
     Yearly,
 )
 from foretell.economics.fabric import cards, per_node_chips
@@ -137,10 +137,10 @@ def _gpus(asked: str | int, system: System) -> float:
 def _facts(
     system: System,
     cluster: Cluster,
-    all_of_it: Bought,
+    all_of_it: ClusterPrice,
     year: Yearly,
     rents: Rents,
-    case: Case,
+    case: SheetCases,
 ) -> dict[str, Any]:
     """Counts, watts, prices by the hour and by the year, and what renting costs."""
     finance = case.entry("finance")
@@ -206,7 +206,7 @@ def _beside(
     usd: float,
     source: str,
     cluster: Cluster,
-    all_of_it: Bought,
+    all_of_it: ClusterPrice,
     year: Yearly,
     utilisation: float,
 ) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from foretell.economics.yields import perfect_share
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.package import Machine, PackageKind, Stacking
-from foretell.specs.quirks import RIGHT, Quirks
+from foretell.specs.quirks import RIGHT, CostQuirks
 from foretell.specs.silicon import Wafer
 
 RETICLE_MM2 = 858.0
@@ -142,7 +142,7 @@ def layer_factor(dies: Num, substrate_mm2: Num) -> Num:
     return np.where(np.asarray(dies) > 1.0, several, 1.0)
 
 
-def place_usd_per_s(machine: Machine, quirks: Quirks = RIGHT) -> Num:
+def place_usd_per_s(machine: Machine, quirks: CostQuirks = RIGHT) -> Num:
     """(price / life + technician) / (seconds of a year x uptime)."""
     yearly = machine.machine_usd / machine.life_years + machine.technician_usd_per_year
     share = 1.0 / np.asarray(machine.uptime, float)

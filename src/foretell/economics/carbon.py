@@ -10,7 +10,7 @@ as the money of them is, where ACT takes the die's own area and one yield for al
 
 import numpy as np
 
-from foretell.economics.cases import Case
+from foretell.economics.cases import SheetCases
 from foretell.economics.owning import Owned
 from foretell.economics.packages import priced
 from foretell.economics.tree import Branch, central, leaf, times, total
@@ -45,7 +45,7 @@ def wafer_kg(fab: Fab, embodied: Embodied, diameter_mm: Num) -> Num:
     return area * (electric + fab.gas_kg_per_cm2 + fab.material_kg_per_cm2)
 
 
-def chip_kg(package: Package | None, case: Case) -> Branch:
+def chip_kg(package: Package | None, case: SheetCases) -> Branch:
     """One chip with its package, memory and module; a usual one where its dies are not known."""
     embodied: Embodied = case.entry("embodied")
     if package is None:

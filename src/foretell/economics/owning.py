@@ -12,10 +12,10 @@ from foretell.catalog.names import find
 from foretell.catalog.prices import operating
 from foretell.catalog.systems import own_file
 from foretell.economics.ask import BOUND_USD, named_package
-from foretell.economics.cases import Case, case_of
+from foretell.economics.cases import SheetCases, case_of
 from foretell.economics.cluster import (
-    Bought,
     Cluster,
+    ClusterPrice,
     Yearly,
     bought,
     node_of_parts,
@@ -56,11 +56,11 @@ class Owned:
     """Of what."""
     cluster: Cluster
     """What stands there."""
-    bought: Bought
+    bought: ClusterPrice
     """What is paid once."""
     year: Yearly
     """What is paid by the year and by the hour."""
-    case: Case
+    case: SheetCases
     """The figures."""
 
 
@@ -113,7 +113,7 @@ def owned(
 def buildable(package: Package, figures: Sheet) -> bool:
     """Whether a package has a price: one larger than its wafer or panel has none."""
     with np.errstate(all="ignore"):
-        usd = priced(package, Case(sheet=figures, knobs=())).tree.usd
+        usd = priced(package, SheetCases(sheet=figures, knobs=())).tree.usd
     return bool(np.all(np.asarray(usd) < BOUND_USD))
 
 
@@ -194,7 +194,7 @@ def _cluster(
     system: System,
     gpus: float,
     package: Package | None,
-    case: Case,
+    case: SheetCases,
     mean_watts: float,
     said: list[str],
 ) -> Cluster:
@@ -227,7 +227,7 @@ def _node(
     package: Package | None,
     server: ServerParts,
     fabric: FabricParts,
-    case: Case,
+    case: SheetCases,
 ) -> Branch:
     """One node at its price, or from its parts."""
     if NODE in case.sheet.figures:

@@ -11,7 +11,7 @@ from foretell.economics.assembly import (
     place_usd_per_s,
     stack_yield,
 )
-from foretell.economics.cases import Case
+from foretell.economics.cases import SheetCases
 from foretell.economics.dies import die_cost
 from foretell.economics.nre import die_nre, package_nre_usd, spread_over
 from foretell.economics.tree import Branch, central, leaf, times, total
@@ -49,7 +49,7 @@ def sections(package: Package) -> tuple[str, ...]:
     return ("wafer", "probe", "machine", "finish", f"packages.{package.kind}", *named)
 
 
-def priced(package: Package, case: Case) -> Priced:
+def priced(package: Package, case: SheetCases) -> Priced:
     """The package as a tree; NRE is in it where a volume is given."""
     kind: PackageKind = case.entry(f"packages.{package.kind}")
     finish: Finish = case.entry("finish")
@@ -84,13 +84,13 @@ def priced(package: Package, case: Case) -> Priced:
     )
 
 
-def chip_first(package: Package, case: Case) -> bool:
+def chip_first(package: Package, case: SheetCases) -> bool:
     """Whether dies are placed before their carrier is built, as asked or as the kind has it."""
     kind: PackageKind = case.entry(f"packages.{package.kind}")
     return kind.chip_first if package.chip_first is None else package.chip_first
 
 
-def dies_tree(package: Package, case: Case) -> tuple[Branch, Mapping[str, DieCost]]:
+def dies_tree(package: Package, case: SheetCases) -> tuple[Branch, Mapping[str, DieCost]]:
     """The dies of a package alone, good and tested, without bumps; with NRE where a volume is given."""
     costs = {die.name: _one_die(die, None, case) for die in package.dies}
     designs = _die_nre(package, case.entry("finish"), case)
@@ -113,7 +113,7 @@ def die_branch(die: Die, cost: DieCost) -> Branch:
     return times(one, die.count, note)
 
 
-def _one_die(die: Die, kind: PackageKind | None, case: Case) -> DieCost:
+def _one_die(die: Die, kind: PackageKind | None, case: SheetCases) -> DieCost:
     """A die; one that lies on another has no bumps, since bonding is paid by the face."""
     process: Process = case.entry(f"processes.{die.node}")
     bumps = 0.0 if kind is None or die.on else kind.bump_usd_per_mm2
@@ -121,7 +121,7 @@ def _one_die(die: Die, kind: PackageKind | None, case: Case) -> DieCost:
     return die_cost(die, process, wafer, probe=probe, bump_usd_per_mm2=bumps)
 
 
-def _memory(package: Package, case: Case) -> tuple[StackPrice | None, Num, Num]:
+def _memory(package: Package, case: SheetCases) -> tuple[StackPrice | None, Num, Num]:
     """What the memory is, costs and holds."""
     if not package.memory:
         return None, 0.0, 0.0
@@ -130,7 +130,7 @@ def _memory(package: Package, case: Case) -> tuple[StackPrice | None, Num, Num]:
     return price, held / GIB * price.usd_per_gib, held
 
 
-def _stacked(package: Package, costs: Mapping[str, DieCost], case: Case) -> Branch:
+def _stacked(package: Package, costs: Mapping[str, DieCost], case: SheetCases) -> Branch:
     """Bonding dies onto others, and the good dies that failures take with them."""
     tops = [die for die in package.dies if die.on]
     if not tops:
@@ -216,7 +216,7 @@ def _lost(made: Assembled, carried: Carried, memory_usd: Num) -> Branch:
     )
 
 
-def _die_nre(package: Package, finish: Finish, case: Case) -> list[Branch]:
+def _die_nre(package: Package, finish: Finish, case: SheetCases) -> list[Branch]:
     """Each design's NRE, as much of it as one package bears."""
     found = []
     for die in package.dies:
@@ -228,7 +228,7 @@ def _die_nre(package: Package, finish: Finish, case: Case) -> list[Branch]:
     return found
 
 
-def _nre(package: Package, finish: Finish, case: Case, substrate_mm2: Num) -> Branch:
+def _nre(package: Package, finish: Finish, case: SheetCases, substrate_mm2: Num) -> Branch:
     """All NRE that one package bears."""
     share = spread_over(1.0, package.volume, 0.0)
     own = leaf("design of package", package_nre_usd(finish, substrate_mm2) * share)

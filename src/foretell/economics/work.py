@@ -21,7 +21,7 @@ from foretell.catalog.prices import TERMS, rent
 from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
-from foretell.economics.cases import Case, drivers, finished, spread
+from foretell.economics.cases import SheetCases, drivers, finished, spread
 from foretell.economics.owning import WATTS, Owned, OwnQuestion, buildable, owned
 from foretell.economics.packages import Priced, priced, sections
 from foretell.economics.products import package_of_system
@@ -47,7 +47,7 @@ MEGA = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class PaidWork:
     """Hours of chips and what they are for."""
 
     what: str
@@ -91,7 +91,7 @@ class Paying:
 
 
 def billed(
-    work: Work, paying: Paying, figures: Sheet, seen: Mapping[str, object], said: list[str]
+    work: PaidWork, paying: Paying, figures: Sheet, seen: Mapping[str, object], said: list[str]
 ) -> CostAnswer:
     """The answer: money as a tree, by time, energy, carbon, and performance for each of them."""
     work = by_package(work)
@@ -149,7 +149,7 @@ def billed(
     )
 
 
-def by_package(work: Work) -> Work:
+def by_package(work: PaidWork) -> PaidWork:
     """Work of dies as work of the packages that are bought."""
     dies = dies_apart(work.system)
     if dies == 1 or work.system.design is None:
@@ -187,7 +187,7 @@ def _good_share(made: Priced) -> float:
     return central(next(iter(made.dies.values())).good_share)
 
 
-def energy_mwh(work: Work, own: Owned, hours: Num) -> Branch:
+def energy_mwh(work: PaidWork, own: Owned, hours: Num) -> Branch:
     """Energy of the work at the meter of the building."""
     case, cluster, bought = own.case, own.cluster, own.bought
     site = case.entry("site")
@@ -205,7 +205,7 @@ def energy_mwh(work: Work, own: Owned, hours: Num) -> Branch:
     return total("energy", [*drawn, leaf("building", inside * (site.pue - 1.0))])
 
 
-def _money(work: Work, way: str, own: Owned, hours: Num) -> Branch:
+def _money(work: PaidWork, way: str, own: Owned, hours: Num) -> Branch:
     """What is paid: an owned hour by its classes, or rent by what the hours go into."""
     if way == "own":
         whole = times(own.year.hour, hours)
@@ -220,7 +220,7 @@ def _rent_paid(way: str, own: Owned) -> Num:
     return usd / own.case.entry("finance").utilisation if way in RESERVED else usd
 
 
-def _by_time(work: Work, whole: Num) -> list[Branch]:
+def _by_time(work: PaidWork, whole: Num) -> list[Branch]:
     return [leaf(name, whole * share) for name, share in work.shares.items()]
 
 
@@ -281,7 +281,7 @@ def _with_rent(figures: Sheet, held: tuple[float, float, float, str], status: st
     return figures.with_figure(figure)
 
 
-def _with_work(work: Work, figures: Sheet, said: list[str]) -> Sheet:
+def _with_work(work: PaidWork, figures: Sheet, said: list[str]) -> Sheet:
     """The sheet with the hours of work and the draw of a chip."""
     low, hours, high = work.gpu_hours
     figures = figures.with_figure(
@@ -312,7 +312,9 @@ def _package(system: System, figures: Sheet, said: list[str]) -> Package | None:
     return None
 
 
-def _results(work: Work, usd: Num, mwh: Num, emitted: Branch, case: Case) -> dict[str, Any]:
+def _results(
+    work: PaidWork, usd: Num, mwh: Num, emitted: Branch, case: SheetCases
+) -> dict[str, Any]:
     """Every result with its range."""
     by_name = {branch.name: branch.usd for branch in emitted.children}
     joules = mwh * 3.6e9
@@ -343,7 +345,9 @@ def _results(work: Work, usd: Num, mwh: Num, emitted: Branch, case: Case) -> dic
     return told
 
 
-def _trees(work: Work, tree: Branch, energy: Branch, emitted: Branch, case: Case) -> dict[str, Any]:
+def _trees(
+    work: PaidWork, tree: Branch, energy: Branch, emitted: Branch, case: SheetCases
+) -> dict[str, Any]:
     """Other sums of the same; small units for a million tokens."""
     small = work.what == "token"
     scale, energy_unit, mass = (1e3, "kWh", "g CO2e") if small else (1.0, "MWh", "kg CO2e")
@@ -362,7 +366,7 @@ def _trees(work: Work, tree: Branch, energy: Branch, emitted: Branch, case: Case
     return trees
 
 
-def _terms(work: Work, own: Owned, hours: Num, way: str) -> Sequence[dict[str, Any]]:
+def _terms(work: PaidWork, own: Owned, hours: Num, way: str) -> Sequence[dict[str, Any]]:
     """The same work paid for in every way that is known, at the middle of all figures."""
     use = central(own.case.entry("finance").utilisation)
     each: dict[str, tuple[float, str]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from foretell.interop.arguments import Given
 from foretell.interop.keys import Keys, plan_words, world_size
-from foretell.interop.launch import Launch, Training, Written
+from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.specs.plan import WIDE_PRECISIONS, Plan
 from foretell.specs.plan_forms import offloads
 
@@ -207,7 +207,7 @@ def _offload(keys: Keys) -> str | None:
 # ---- writing ------------------------------------------------------------------------------------
 
 
-def write(run: Training) -> Written:
+def write(run: Training) -> ToolArguments:
     """The JSON file."""
     plan = run.plan
     zero: dict[str, Any] = {"stage": plan.zero, "overlap_comm": True, "contiguous_gradients": True}
@@ -237,7 +237,7 @@ def write(run: Training) -> Written:
     if plan.wire != "auto":
         table["communication_data_type"] = "bfp16" if plan.wire == "bf16" else plan.wire
     table |= _groups(run)
-    return Written(tool="deepspeed", text=json.dumps(table, indent=2))
+    return ToolArguments(tool="deepspeed", text=json.dumps(table, indent=2))
 
 
 def _precision_table(plan: Plan) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import fields
 from foretell.errors import BadInput, Problem
 from foretell.interop import deepspeed, megatron, megatron_write, sglang, torchtitan, trtllm, vllm
 from foretell.interop.arguments import Given, read_given
-from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, Training, Written
+from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, ToolArguments, Training
 from foretell.interop.serving_words import Serving
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
@@ -27,7 +27,7 @@ READERS: Mapping[Tool, Callable[[Given, int | None], Launch]] = {
     "trtllm": trtllm.read,
 }
 """Readers by tool."""
-TRAINERS: Mapping[Tool, Callable[[Training], Written]] = {
+TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
     "megatron": megatron_write.write,
     "torchtitan": torchtitan.write,
     "deepspeed": deepspeed.write,
@@ -106,7 +106,7 @@ def recognise(given: Given) -> Tool:
     raise BadInput([Problem(path="import", value=shown, message=message, allowed=allowed)])
 
 
-def write_training(tool: Tool, run: Training) -> Written:
+def write_training(tool: Tool, run: Training) -> ToolArguments:
     """A plan as a training tool's arguments, and what these do not say of it."""
     if tool not in TRAINERS:
         raise no_tool(tool, TRAINING)
@@ -121,10 +121,10 @@ def write_training(tool: Tool, run: Training) -> Written:
     if launch.global_batch not in (None, run.global_batch):
         notes.append(f"{tool} runs {launch.global_batch} sequences a step, not {run.global_batch}")
     notes.append(f"the model's own arguments are yours to give: {run.model.id}")
-    return Written(tool=tool, text=written.text, notes=tuple(notes))
+    return ToolArguments(tool=tool, text=written.text, notes=tuple(notes))
 
 
-def write_serving(tool: Tool, serving: Serving) -> Written:
+def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     """A deployment as an engine's command, and what it does not say."""
     if tool not in ENGINES:
         raise no_tool(tool, SERVING)
@@ -146,7 +146,7 @@ def write_serving(tool: Tool, serving: Serving) -> Written:
                 )
             continue
         notes.append(f"{tool} is told {field.name}={read}, not {given}")
-    return Written(tool=tool, text=text, notes=tuple(notes))
+    return ToolArguments(tool=tool, text=text, notes=tuple(notes))
 
 
 def no_tool(tool: str, allowed: tuple[Tool, ...]) -> BadInput:

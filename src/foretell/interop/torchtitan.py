@@ -10,7 +10,7 @@ from math import ceil
 
 from foretell.interop.arguments import Given
 from foretell.interop.keys import Keys, plan_words, world_size
-from foretell.interop.launch import Launch, Training, Written
+from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import offloads
 
@@ -313,7 +313,7 @@ def _models(keys: Keys) -> tuple[str, ...]:
 # ---- writing ------------------------------------------------------------------------------------
 
 
-def write(run: Training) -> Written:
+def write(run: Training) -> ToolArguments:
     """A function that sets the plan on a `Trainer.Config`: how torchtitan is configured since 2026."""
     plan = run.plan
     inner = min(max(plan.shard // plan.cp, 1), plan.dp) if plan.zero and plan.shard else plan.dp
@@ -364,4 +364,4 @@ def write(run: Training) -> Written:
         f'def planned(config):\n    """{run.model.id} on {run.gpus} GPUs; config is a Trainer.Config."""\n'
         f"{body}\n    return config"
     )
-    return Written(tool="torchtitan", text=text)
+    return ToolArguments(tool="torchtitan", text=text)

@@ -22,7 +22,7 @@ adapters    PEFT's are in 32 bits: each casts its input to them, and keeps that.
 
 import numpy as np
 
-from foretell.kernels.calls import Written
+from foretell.kernels.calls import FrameworkForm
 from foretell.records import dataclass
 from foretell.specs._base import Num, changed
 from foretell.specs.model import Model
@@ -105,11 +105,11 @@ def stream_bytes(plan: Plan, form: Form | None) -> float:
     return 4.0 if form is not None and form.wide else activation_bytes(plan)
 
 
-def written_of(form: Form | None, software: Software) -> Written:
+def written_of(form: Form | None, software: Software) -> FrameworkForm:
     """How the kernels of a plan are called."""
     if form is None:
-        return Written(apart=software.maps_apart, repeated=software.repeats_keys)
-    return Written(
+        return FrameworkForm(apart=software.maps_apart, repeated=software.repeats_keys)
+    return FrameworkForm(
         apart=software.maps_apart,
         repeated=software.repeats_keys,
         joint=form.joint,

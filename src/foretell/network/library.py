@@ -35,11 +35,11 @@ from foretell.network.library_curves import curve_of, measure
 from foretell.network.library_records import (
     KINDS,
     Between,
-    Curve,
     Custom,
     Inside,
     Kind,
     Library,
+    LibraryCurve,
     Prepared,
 )
 from foretell.specs._base import Num
@@ -48,11 +48,11 @@ from foretell.specs.system import Network, Tier
 __all__ = [
     "KINDS",
     "Between",
-    "Curve",
     "Custom",
     "Inside",
     "Kind",
     "Library",
+    "LibraryCurve",
     "Prepared",
     "candidates",
     "choice",

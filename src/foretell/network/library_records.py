@@ -138,7 +138,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class LibraryCurve:
     """Candidates (first axis) for groups (second axis): time as a function of the message."""
 
     names: tuple[str, ...]
@@ -167,7 +167,7 @@ class Prepared:
 
     members: Array
     """Members of each group."""
-    curves: Mapping[Kind, Curve]
+    curves: Mapping[Kind, LibraryCurve]
     """Candidates of each kind of collective asked for."""
     hop_weight: Array
     """(tiers, groups): share of a chain's hops that each tier carries; for sends."""

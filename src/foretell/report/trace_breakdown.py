@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foretell.lab.characterize.traces.beside import Row
+from foretell.lab.characterize.traces.beside import ShareRow
 from foretell.lab.characterize.traces.breakdown import PARTS, CollectiveTime, StepBreakdown
 from foretell.lab.characterize.traces.ranks import Imbalance
 from foretell.lab.characterize.traces.run import Traced
@@ -145,7 +145,7 @@ def imbalance_table(rows: Sequence[Imbalance]) -> "Table":
     return made
 
 
-def row_table(title: str, rows: Sequence[Row], many: int) -> "Table":
+def row_table(title: str, rows: Sequence[ShareRow], many: int) -> "Table":
     """Measured beside predicted."""
     numbers = ("measured ms", "predicted ms", "difference", "ratio")
     shown = title if len(rows) == many else f"{title} ({len(rows)} of {many})"

@@ -35,7 +35,7 @@ CERTAIN = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class SystemWorkload:
     """One workload of one system."""
 
     workload: str
@@ -64,7 +64,7 @@ class Contender:
     """What it is called."""
     architecture: str
     """Generation of its chip."""
-    parts: tuple[Part, ...]
+    parts: tuple[SystemWorkload, ...]
     """Its workloads."""
 
 
@@ -164,11 +164,11 @@ def _surest(systems: Sequence[Contender]) -> dict[str, float]:
     return found
 
 
-def _width(part: Part) -> float:
+def _width(part: SystemWorkload) -> float:
     return 0.5 * (part.more - part.less)
 
 
-def _time(part: Part, system: Contender, surest: float, chance: _Chance) -> Array:
+def _time(part: SystemWorkload, system: Contender, surest: float, chance: _Chance) -> Array:
     """ln(time / expected) of one workload."""
     name, width = part.workload, _width(part)
     known = (surest / width) ** 2 if width > 0.0 else 0.0

@@ -107,7 +107,7 @@ def search_plans(
     start = time.perf_counter()
     capacity = float(scenario.system.chip.memory_bytes)
     rejected: Counter[str] = Counter()
-    kept: list[Kept] = []
+    kept: list[BatchBest] = []
     evaluated = feasible = 0
     smallest, smallest_bytes = None, np.inf
     spaces: dict[tuple[object, ...], Space] = {}
@@ -132,7 +132,7 @@ def search_plans(
         if peak[least] < smallest_bytes:
             smallest, smallest_bytes = plans.plan(least), float(peak[least])
         rows = rank(step, peak, capacity, top, plans.recompute)
-        kept.append(Kept(plans=plans.take(rows), step_s=step[rows], peak_bytes=peak[rows]))
+        kept.append(BatchBest(plans=plans.take(rows), step_s=step[rows], peak_bytes=peak[rows]))
     best = _best_of(kept, capacity, top)
     seconds = time.perf_counter() - start
     estimates = tuple(answer_of(scenario, plan, chosen=True) for plan in best)
@@ -150,7 +150,7 @@ def search_plans(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class BatchBest:
     """The best plans of one batch."""
 
     plans: Plans
@@ -161,7 +161,7 @@ class Kept:
     """What they hold."""
 
 
-def _best_of(kept: Sequence[Kept], capacity_bytes: float, top: int) -> list[Plan]:
+def _best_of(kept: Sequence[BatchBest], capacity_bytes: float, top: int) -> list[Plan]:
     """The best of all batches' best, in the same order as one batch has."""
     if not kept:
         return []

@@ -46,7 +46,7 @@ HIGHEST = 0.999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class QueueState:
     """What a request meets."""
 
     beside: Array
@@ -98,7 +98,9 @@ def crowded(
     return found, flight
 
 
-def open_state(times: StepTimes, loop: Loop, met_s: tuple["Meeting", Array], rate: float) -> Steady:
+def open_state(
+    times: StepTimes, loop: Loop, met_s: tuple["QueueState", Array], rate: float
+) -> Steady:
     """The state of an engine that keeps up, from what a request meets and its time per token."""
     p, d = times.profile, times.deployment
     at, tpot = met_s
@@ -138,7 +140,7 @@ def open_state(times: StepTimes, loop: Loop, met_s: tuple["Meeting", Array], rat
     )
 
 
-def settled(times: StepTimes, loop: Loop, rate: float) -> tuple[Meeting, Array]:
+def settled(times: StepTimes, loop: Loop, rate: float) -> tuple[QueueState, Array]:
     """What a request meets once the time per token and the batch agree, and that time."""
     d = times.deployment
     at = met(times, loop, rate, np.zeros_like(loop.n), np.zeros_like(loop.n))
@@ -168,7 +170,7 @@ def nearer(value: Array, asked: Array, last: tuple[Array, Array] | None) -> Arra
     return np.asarray(value + (asked - value) / (1.0 - slope))
 
 
-def met(times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Array) -> Meeting:
+def met(times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Array) -> QueueState:
     """Steps with so many others decoding, where the last step with prompts took `before_s`."""
     d = times.deployment
     all_here = StepLoad(decoding=beside + 1.0, context_tokens=(beside + 1.0) * loop.context)
@@ -176,7 +178,9 @@ def met(times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Arra
     k = np.minimum(met_together(rate / d.pp, step, before_s), loop.most(beside))
     span = loop.chunks * times.seconds(reading(loop, k, beside))
     stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp
-    return Meeting(beside=beside, step_s=step, k=k, span_s=span, stall_s=stall, taken=rate * stall)
+    return QueueState(
+        beside=beside, step_s=step, k=k, span_s=span, stall_s=stall, taken=rate * stall
+    )
 
 
 def reading(loop: Loop, k: Array, beside: Array) -> StepLoad:

@@ -19,14 +19,14 @@ from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, Shape, drawn
-from foretell.serving.requests.levels import Levels, levels
+from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import (
+    EngineRules,
     Fleet,
     Played,
     Preemption,
     Requests,
     Routing,
-    Rules,
 )
 from foretell.serving.requests.run import play
 from foretell.serving.serve import (
@@ -166,7 +166,7 @@ def fleet_of(
     return fleet, clock, clock_of(q, how.prefill, front)
 
 
-def clock_of(q: ServeQuestion, layout: Deployment, rules: Rules) -> SampledClock:
+def clock_of(q: ServeQuestion, layout: Deployment, rules: EngineRules) -> SampledClock:
     """Steps of a layout."""
     longer = (UNEVEN - 0.5) * float(np.asarray(q.traffic.osl))
     return _sampled(q.model, q.system, layout, q.profile, (rules.max_batch, longer))
@@ -184,14 +184,14 @@ def _sampled(
     return SampledClock(step_times(model, system, layout, profile), *sizes)
 
 
-def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) -> Rules:
+def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) -> EngineRules:
     """The engine's rules for one instance of a layout."""
     p: EngineProfile = q.profile
     longest = float(np.asarray(q.traffic.isl)) + float(np.asarray(q.traffic.osl))
     room = float(sequences_that_fit(memory, q.model, layout, p, longest))
     own_wait = p.dp_wait_steps if layout.dp > 1 else p.wait_steps
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
-    return Rules(
+    return EngineRules(
         max_batch=int((layout.max_batch or p.max_batch) * layout.dp),
         max_tokens=int((layout.max_tokens or p.max_tokens) * layout.dp),
         kv_tokens=room * (longest + 0.5 * PAGE),
@@ -211,7 +211,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
 
 
 def told(
-    q: ServeQuestion, found: Levels, played: Played, fleet: Fleet, memory: Memory
+    q: ServeQuestion, found: ServiceLevels, played: Played, fleet: Fleet, memory: Memory
 ) -> ServiceEstimate:
     """The record of the closed form at the rate that was played, with the latencies of the play."""
     times = step_times(q.model, q.system, q.deployment, q.profile)
@@ -249,7 +249,7 @@ def _percentiles(values: Mapping[str, float]) -> Percentiles:
     return Percentiles(**{name: values.get(name, 0.0) for name in names})
 
 
-def simulation(found: Levels, played: Played, fleet: Fleet) -> dict[str, Any]:
+def simulation(found: ServiceLevels, played: Played, fleet: Fleet) -> dict[str, Any]:
     """What only a play tells."""
     series = played.series
     held = np.array(series.held_tokens or [0.0])

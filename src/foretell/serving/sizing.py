@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.records import Told, dataclass
+from foretell.records import JsonRecord, dataclass
 from foretell.serving.instances import instances
 from foretell.serving.memory import memory_of, sequences_that_fit
 from foretell.serving.steady import steady
@@ -145,7 +145,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point(Told):
+class SizingPoint(JsonRecord):
     """One instance on the front of tokens/s of a user and of a chip."""
 
     option: Option

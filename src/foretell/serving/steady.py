@@ -160,7 +160,7 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class SteadyPoint:
     """One round of the fixed point."""
 
     k: Array
@@ -179,7 +179,7 @@ class Point:
     """Requests a second."""
 
 
-def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float) -> Point:
+def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float) -> SteadyPoint:
     """Times and rate with k prompts in a step and a share of the sequences decoding."""
     d = times.deployment
     step = times.seconds(loop.decoding(share))
@@ -200,7 +200,7 @@ def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float)
     able = d.pp * k / span
     share = np.minimum(answer_s / whole, able * answer_s / loop.n)
     tpot = answer_s / np.maximum(steps, 1e-9)
-    return Point(
+    return SteadyPoint(
         k=k, share=share, step_s=step, span_s=span, stall_s=stall, tpot_s=tpot,
         rate=loop.n / whole,
     )  # fmt: skip
@@ -260,7 +260,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     )
 
 
-def line_s(times: StepTimes, loop: Loop, at: Point, whole_s: Array) -> Array:
+def line_s(times: StepTimes, loop: Loop, at: SteadyPoint, whole_s: Array) -> Array:
     """What prompts wait for each other where steps are nearly full of them; a request is `whole_s` without.
 
     The queue of m servers (serving/arrivals.py), m prompts to a step, where the wait makes its own load less:
@@ -283,24 +283,24 @@ def line_s(times: StepTimes, loop: Loop, at: Point, whole_s: Array) -> Array:
     return np.asarray(0.5 * (low + high))
 
 
-def able_per_s(d: Deployment, at: Point) -> Array:
+def able_per_s(d: Deployment, at: SteadyPoint) -> Array:
     """Prompts that can be read a second; a stage is free again when its share of the step is over."""
     return np.asarray(d.pp * at.k / at.span_s)
 
 
-def met_share(times: StepTimes, loop: Loop, at: Point) -> Array:
+def met_share(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """Share of the requests that find prompts of the c - 1 others under way, never their own."""
     busy = np.minimum(at.rate / able_per_s(times.deployment, at), 1.0)
     return np.asarray(busy * (1.0 - 1.0 / np.maximum(loop.asked, 1.0)))
 
 
-def under_way_s(times: StepTimes, loop: Loop, at: Point) -> Array:
+def under_way_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """The rest of the step that a request finds under way; none where it is alone."""
     rest = 0.5 * at.step_s * np.clip(loop.n - 1.0, 0.0, 1.0)
     return np.asarray(rest + 0.5 * met_share(times, loop, at) * at.span_s)
 
 
-def outside_s(times: StepTimes, loop: Loop, at: Point) -> Array:
+def outside_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """What a request spends beside its prompt, its answer and any queue: on its way in, and back."""
     p, d = times.profile, times.deployment
     late = (p.late_steps + d.stream_interval - 1.0) * at.step_s

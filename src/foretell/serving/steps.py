@@ -29,7 +29,7 @@ from foretell.serving.tables import (
     PROMPTS,
     SEQUENCES,
     TOKENS,
-    Tables,
+    ServingTables,
     links_of,
     pipe_s,
     tables_of,
@@ -79,7 +79,7 @@ class StepTimes:
     """How."""
     profile: EngineProfile
     """By which engine."""
-    tables: Tables
+    tables: ServingTables
     """Seconds of the parts of a step."""
     send_s: tuple[float, float]
     """Passing activations to the next stage: seconds of a message, and of each token in it."""
@@ -164,7 +164,7 @@ class StepTimes:
             held = beside + (held - beside) / self.deployment.pp
         return np.asarray(spent + base * held)
 
-    def _places(self, on: "Spread") -> tuple[Reader, Reader]:
+    def _places(self, on: "FullestRank") -> tuple[Reader, Reader]:
         """Readers of the tables of decoding sequences and of prompts, where a load stands in them."""
         spots = along(on.sequences, SEQUENCES), along(on.context, CONTEXTS)
         steps = along(on.prompts, PROMPTS), along(on.new, LENGTHS), along(on.past, PASTS)
@@ -183,7 +183,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class FullestRank:
     """A load as the fullest rank of one stage has it."""
 
     sequences: Array
@@ -206,7 +206,7 @@ class Spread:
     """Tokens that an encoder reads."""
 
 
-def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> Spread:
+def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> FullestRank:
     """What of a load falls on the fullest rank: even shares, and whole sequences and prompts."""
     # Stages share the sequences among them, but one sequence passes every stage whole.
     n = least_one(load.decoding, float(d.pp))
@@ -217,7 +217,7 @@ def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> Spread:
     own = least_one(prompts, d.dp)
     drawn = n * (1.0 + d.draft_tokens)
     on_rank, own_new = least_one(drawn, ranks), own * each / d.cp
-    return Spread(
+    return FullestRank(
         sequences=least_one(n, ranks),
         context=np.asarray(load.context_tokens) / np.maximum(load.decoding, 1e-9),
         prompts=own,

@@ -31,7 +31,7 @@ BUFFERED = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class StateBytes:
     """What one rank of a stage has of each, wherever it lives; arrays are (plans, stages)."""
 
     weight_bytes: Num
@@ -66,7 +66,7 @@ class Exposed:
     """In the update."""
 
 
-def host_copies(offload: str, held: Held, backward_gathers: bool = True) -> Copies:
+def host_copies(offload: str, held: StateBytes, backward_gathers: bool = True) -> Copies:
     """Bytes of the copies of one micro-batch's passes and of the update.
 
     `backward_gathers` is False where weights stay on the chip between the passes (no-reshard): they are

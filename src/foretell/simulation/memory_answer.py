@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.records import Told, dataclass
+from foretell.records import JsonRecord, dataclass
 from foretell.simulation.memory import MemoryLine
 from foretell.simulation.memory_timeline import StageLine, StepMemory
 from foretell.specs.result import Leaf, StepEstimate
@@ -17,7 +17,7 @@ MOST_MOMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAnswer(Told):
+class MemoryAnswer(JsonRecord):
     """One plan's memory over a step."""
 
     estimate: StepEstimate

@@ -14,8 +14,8 @@ from foretell.specs.chip import Chip
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import (
+    GroupWeights,
     Messages,
-    Share,
     copy_seconds,
     data_messages,
     kinds_alike,
@@ -80,7 +80,7 @@ def data_waits(
     plans: Plans,
     tables: Tables,
     stages: Stages,
-    shares: tuple[Share, ...],
+    shares: tuple[GroupWeights, ...],
     beside: tuple[Array, Array],
 ) -> DataWaits:
     """What a step waits for data parallelism; `beside` are the sends between stages and the sums of

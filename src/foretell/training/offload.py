@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory, allocator_share
-from foretell.sharding.offload import Exposed, Held, exposed_copies, host_copies, on_chip
+from foretell.sharding.offload import Exposed, StateBytes, exposed_copies, host_copies, on_chip
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.micro_batch import MicroBatch
@@ -23,7 +23,7 @@ def offload_seconds(
     They go on while a pass waits for data-parallel messages, which use other links.
     """
     stages = one.stages
-    there = Held(
+    there = StateBytes(
         weight_bytes=memory.weights, state_bytes=memory.states, kept_bytes=stages.kept_bytes
     )
     return exposed_copies(

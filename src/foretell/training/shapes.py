@@ -16,8 +16,8 @@ from foretell.kernels.precision import kept_width
 from foretell.records import dataclass
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
+    ExpertSpread,
     ExpertTraffic,
-    Spread,
     expert_parallel,
     expert_traffic,
     routed_parameters,
@@ -196,7 +196,7 @@ def shapes_of(
 
 
 def _on_one_rank(
-    part: LayerGraph, shape: Shape, spread: Spread, base: Plan, form: Form | None
+    part: LayerGraph, shape: Shape, spread: ExpertSpread, base: Plan, form: Form | None
 ) -> LayerGraph:
     """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
     if shape.experts_spread or spread.even != 1.0:

@@ -59,7 +59,7 @@ def body_model(verb: str, record: Any, more: Mapping[str, Any] | None = None) ->
     return made
 
 
-def _field(field: asked.Field) -> Any:
+def _field(field: asked.QuestionField) -> Any:
     """Type and default of a field in JSON."""
     kind, said = KINDS[field.flag.kind], _said(field)
     if field.needed:
@@ -67,7 +67,7 @@ def _field(field: asked.Field) -> Any:
     return kind | None, Field(default=None, description=said)
 
 
-def _said(field: asked.Field) -> str:
+def _said(field: asked.QuestionField) -> str:
     """The help of a field, and what is taken without it."""
     said = field.flag.inline or field.flag.help
     usual = field.default is False or field.default == ""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from foretell.errors import BadInput
 from foretell.network import algorithms
-from foretell.network.algorithms.base import Collective, Message, Schedule
+from foretell.network.algorithms.base import Collective, Message, MessageSchedule
 from foretell.network.algorithms.direct import gather_direct
 from foretell.network.algorithms.libraries import LIBRARIES, candidates
 from foretell.network.topologies import Topology, names, of_tier
@@ -135,7 +135,7 @@ def test_renaming_ranks_changes_nothing(order: list[int], name: str) -> None:
             continue
         schedule = algorithm.schedule(collective, topology)
         new = dict(enumerate(order)) | {-1: -1}
-        renamed = Schedule(
+        renamed = MessageSchedule(
             collective=schedule.collective,
             members=schedule.members,
             weights=schedule.weights,
@@ -203,7 +203,7 @@ def test_a_wrong_schedule_is_caught() -> None:
     for steps in broken:
         with pytest.raises(AssertionError):
             check_promise(
-                Schedule(
+                MessageSchedule(
                     collective="all-reduce",
                     members=4,
                     weights=ring.weights,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from foretell.network.topologies import Topology, of_tier
-from foretell.network.topologies.base import Axis
+from foretell.network.topologies.base import LineAxis
 from foretell.network.topologies.dragonfly import Dragonfly, Groups
 from foretell.network.topologies.dragonfly_plus import DragonflyPlus
 from foretell.network.topologies.fat_tree import FatTree
@@ -23,7 +23,7 @@ def grid(*extents: float, wraps: str | bool = False, full: bool = False) -> Grid
     """A grid; `wraps` says for all axes, or axis by axis as in "yn", whether they close."""
     said = [wraps] * len(extents) if isinstance(wraps, bool) else [c == "y" for c in wraps]
     lines = [
-        Axis(extent=float(d), s_per_byte=1.0 / RATE, latency_s=ALPHA, wrap=w, full=full)
+        LineAxis(extent=float(d), s_per_byte=1.0 / RATE, latency_s=ALPHA, wrap=w, full=full)
         for d, w in zip(extents, said, strict=True)
     ]
     return Grid(lines=tuple(lines))

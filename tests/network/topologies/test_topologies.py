@@ -9,7 +9,7 @@ from foretell import catalog
 from foretell.errors import BadInput
 from foretell.network.algorithms import find
 from foretell.network.topologies import Topology, names, of_tier
-from foretell.network.topologies.base import Cost, Graph
+from foretell.network.topologies.base import Cost, LinkGraph
 from foretell.network.topologies.dragonfly import Groups
 from foretell.network.topologies.grid import Grid, cut, near_cube
 from foretell.network.topologies.switch import Switch
@@ -186,9 +186,9 @@ class _NotFree(Switch):
 class _OneWay(Switch):
     """A star whose last link is missing."""
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         star = super().graph()
-        return Graph(members=star.members, links=star.links[:-1])
+        return LinkGraph(members=star.members, links=star.links[:-1])
 
 
 @pytest.mark.parametrize(

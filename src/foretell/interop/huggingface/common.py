@@ -21,7 +21,7 @@ class Heads:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class HeadNames:
     """What a family calls the numbers of its heads."""
 
     heads: tuple[str, ...] = ("num_attention_heads",)
@@ -32,14 +32,14 @@ class Names:
     """Width of a head; empty where it is always hidden / heads."""
 
 
-COMMON_NAMES = Names()
+COMMON_NAMES = HeadNames()
 """The names that most families use."""
 
 
 def read_heads(
     config: Config,
     hidden: int,
-    names: Names = COMMON_NAMES,
+    names: HeadNames = COMMON_NAMES,
     *,
     kv_default: int | None = None,
     dim_default: int | None = None,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from foretell.interop.huggingface.common import (
     COMMON_NAMES,
-    Names,
+    HeadNames,
     decoder,
     positions,
     read_heads,
@@ -72,7 +72,7 @@ class Traits:
     """Sliding windows."""
     extra_per_layer: int = 0
     """Further weights of each layer."""
-    names: Names = COMMON_NAMES
+    names: HeadNames = COMMON_NAMES
     """What the numbers of the heads are called."""
     layers_key: str = "num_hidden_layers"
     """What the number of layers is called."""

@@ -1,6 +1,6 @@
 """MiMo-V2-Flash: windowed layers with heads of their own and sinks, experts after a dense layer."""
 
-from foretell.interop.huggingface.common import Names, plain_decoder, read_heads
+from foretell.interop.huggingface.common import HeadNames, plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed
 from foretell.specs.ffn import Dense, Experts
@@ -10,7 +10,7 @@ from foretell.specs.model import Layer, Model
 MODEL_TYPES = ("mimo_v2_flash",)
 
 WHY = "MiMoV2FlashConfig's defaults"
-WINDOWED = Names(
+WINDOWED = HeadNames(
     heads=("swa_num_attention_heads",),
     kv_heads=("swa_num_key_value_heads",),
     head_dim=("swa_head_dim",),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface import towers
-from foretell.interop.huggingface.common import Names, decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import HeadNames, decoder, positions, read_heads, tied
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import leading_dense, routed
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
@@ -15,7 +15,7 @@ from foretell.specs.model import Embedding, Head, Layer, Model
 MODEL_TYPES = ("step3p5", "step3p7")
 
 WHY = "Step3p7TextConfig's defaults"
-NAMES = Names(kv_heads=("num_key_value_heads", "num_attention_groups"))
+NAMES = HeadNames(kv_heads=("num_key_value_heads", "num_attention_groups"))
 KINDS = ("full_attention", "sliding_attention")
 
 

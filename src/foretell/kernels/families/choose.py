@@ -50,7 +50,7 @@ DTYPE_KIN: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class FamilyCoefficients:
     """Coefficients with what they stand on."""
 
     family: Family
@@ -109,7 +109,7 @@ def choose(
     software: Sequence[str] = (),
     surfaces: Sequence[Surface] | None = None,
     version: str = "",
-) -> Chosen:
+) -> FamilyCoefficients:
     """The coefficients of a family for a chip and dtype, under the first software named that has any.
 
     A version that was measured is taken, else the newest.
@@ -138,11 +138,17 @@ def choose(
             alone = known_kin and not any(s.chip == chip.id for s in known)
             apart = all(s.architecture in SAME_UNITS for s in kin)
             line = tuple(s.chip for s in kin) if alone or apart else ()
-            return Chosen(family=formula, record=record, evidence=evidence, surfaces=kin, kin=line)
-    return Chosen(family=formula, record=formula.record(), evidence="datasheet", surfaces=())
+            return FamilyCoefficients(
+                family=formula, record=record, evidence=evidence, surfaces=kin, kin=line
+            )
+    return FamilyCoefficients(
+        family=formula, record=formula.record(), evidence="datasheet", surfaces=()
+    )
 
 
-def of_kin(chip: Chip, family: str, dtype: str, software: Sequence[str]) -> Chosen | None:
+def of_kin(
+    chip: Chip, family: str, dtype: str, software: Sequence[str]
+) -> FamilyCoefficients | None:
     """What the wanted software does on a chip of the same generation, where this one has none of its tables.
 
     Chips of one generation run one and the same kernels: as shares of their own peaks these are alike, where
@@ -179,7 +185,7 @@ def _rank(surface: Surface, wanted: Sequence[str], version: str) -> tuple[int, b
     return place, surface.version != version, numbers
 
 
-def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> Chosen:
+def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> FamilyCoefficients:
     """One surface as it is."""
     names = (
         formula.record.__dataclass_fields__
@@ -187,4 +193,6 @@ def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> Chosen:
     record = formula.record(**{k: v for k, v in surface.coefficients.items() if k in names})
     near = evidence == "transferred" and surface.architecture in SAME_UNITS
     kin = (surface.chip,) if near else ()
-    return Chosen(family=formula, record=record, evidence=evidence, surfaces=(surface,), kin=kin)
+    return FamilyCoefficients(
+        family=formula, record=record, evidence=evidence, surfaces=(surface,), kin=kin
+    )

@@ -14,7 +14,7 @@ import numpy as np
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT
 from foretell.kernels.families.base import Engine, Family, engine_of
-from foretell.kernels.families.experts import FAMILY, Experts, NarrowExperts
+from foretell.kernels.families.experts import FAMILY, ExpertsCoefficients, NarrowExperts
 from foretell.lab.calibrate.kernel_files import read_kernels
 from foretell.lab.calibrate.surfaces import KernelRows, errors, fit, surface_of, write_surfaces
 from foretell.specs.surface import Surface
@@ -35,7 +35,7 @@ def thinned(rows: KernelRows, most: int = LOOKED_AT) -> KernelRows:
 def family_for(rows: KernelRows, engine: Engine) -> Family:
     """The family with the largest tile that meets the rows best: sizes of tiles are chosen, not fitted."""
     few = thinned(rows, LOOKED_AT // 2)
-    families = [replace(FAMILY, record=record) for record in (Experts, NarrowExperts)]
+    families = [replace(FAMILY, record=record) for record in (ExpertsCoefficients, NarrowExperts)]
     return min(
         families,
         key=lambda f: sum(errors(f.seconds(few.dims, fit(f, few, engine), engine), few.measured_s)),
@@ -53,7 +53,7 @@ def fitted(rows: KernelRows, date: str) -> Surface:
         f"{system}/moe/{software}/{rows.version}"
     )
     surface = surface_of(family, thinned(rows), engine, source, date)
-    record = Experts(**surface.coefficients)
+    record = ExpertsCoefficients(**surface.coefficients)
     median, tail = errors(family.seconds(rows.dims, record, engine), rows.measured_s)
     return replace(
         surface, points=len(rows.ids), median_ape=round(median, 4), p90_ape=round(tail, 4)

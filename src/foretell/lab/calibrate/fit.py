@@ -22,7 +22,7 @@ from foretell.errors import BadInput, Problem
 from foretell.kernels.families import backward, prefill
 from foretell.kernels.families.base import Array, Engine, Family, engine_of
 from foretell.kernels.families.choose import family_named
-from foretell.kernels.power import BITS, Load, chip_power, clock_share, sustained
+from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, sustained
 from foretell.lab.calibrate.measured_facts import Facts, facts_of
 from foretell.lab.calibrate.measured_rows import Group, Line, Measurements, groups_of, read
 from foretell.lab.calibrate.surfaces import KernelRows, fit, judged, left_out, write_surfaces
@@ -288,7 +288,7 @@ def _long(group: Group, facts: Facts, kin: Fitted) -> Long:
         arithmetic_s = np.zeros_like(burst_s)
     if not facts.limited:
         return Long(group=group, burst_s=burst_s, predicted_s=burst_s, clock=np.ones_like(burst_s))
-    load = Load(
+    load = OpLoad(
         seconds=burst_s,
         clock_share=clock_share(arithmetic_s, burst_s),
         matrix_flop=flop,

@@ -15,7 +15,7 @@ from foretell.catalog.files import unzipped
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput, Problem
-from foretell.lab.calibrate.cells import Columns
+from foretell.lab.calibrate.cells import CellColumns
 from foretell.lab.calibrate.surfaces import KernelRows
 from foretell.records import dataclass
 
@@ -103,7 +103,7 @@ def columns_of(path: Path) -> tuple[Table, int]:
     head, body = rows[0], [row for row in rows[1:] if row]
     body = [row + [""] * (len(head) - len(row)) for row in body]
     columns = ((name, [row[i] for row in body]) for i, name in enumerate(head))
-    return Columns(path.name, columns), len(body)
+    return CellColumns(path.name, columns), len(body)
 
 
 def from_name(name: str) -> tuple[str, str, str]:

@@ -24,7 +24,7 @@ from foretell.kernels.op_times import coefficients
 from foretell.kernels.power import (
     ChipPower,
     Generation,
-    Load,
+    OpLoad,
     PowerCoefficients,
     chip_power,
     clock_share,
@@ -156,7 +156,7 @@ def loop_watts(numbers: PowerCoefficients) -> tuple[Array, Array]:
     """
     columns = np.array([loop[1:] for loop in h200.LOOPS], float).T
     tera_flop, bits, memory, cache, watts, clock = columns
-    load = Load(
+    load = OpLoad(
         seconds=1.0, clock_share=0.0, matrix_flop=1e12 * tera_flop, bits=bits,
         memory_bytes=1e12 * memory, cache_bytes=1e12 * cache,
     )  # fmt: skip

@@ -14,12 +14,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from foretell.lab.characterize.config import Point
-from foretell.lab.characterize.groups import Groups
-from foretell.lab.characterize.modules import Block, Cut, Head, Table, turns_of
-from foretell.lab.characterize.recorder import Message, Recorder
+from foretell.lab.characterize.config import JobPoint
+from foretell.lab.characterize.groups import RankGroups
+from foretell.lab.characterize.modules import Cut, LossHead, RunnerLayer, TokenTable, turns_of
+from foretell.lab.characterize.recorder import RecordedMessage, Recorder
 from foretell.lab.characterize.shards import Flat, Update, computing
-from foretell.lab.characterize.tensors import Kept
+from foretell.lab.characterize.tensors import TensorBytes
 from foretell.sharding.pipeline import chunk_sizes
 from foretell.specs.plan import Plan
 
@@ -57,12 +57,12 @@ class Passed:
 class Trainer:
     """A model on one rank, and its step."""
 
-    def __init__(self, point: Point, device: str, *, overlap: bool) -> None:
+    def __init__(self, point: JobPoint, device: str, *, overlap: bool) -> None:
         self.point, self.plan, self.device, self.overlap = point, point.plan, device, overlap
         # 32-bit products as they are, or by units that round their operands.
         torch.set_float32_matmul_precision("high" if self.plan.precision == "tf32" else "highest")
         self.recorder = Recorder(device)
-        self.groups = Groups(self.plan, self.recorder)
+        self.groups = RankGroups(self.plan, self.recorder)
         self.cut = Cut(self.groups)
         self.stage = self.groups.at["pp"]
         self.pieces, self.flats = self._built()
@@ -75,7 +75,7 @@ class Trainer:
         self.targets = torch.randint(point.sizes.vocab, shape, generator=chance).to(device)
         form = computing(self.plan)
         self.turns = turns_of(point.sizes, point.seq_len, torch.empty(0, dtype=form, device=device))
-        self.kept: Kept | None = None
+        self.kept: TensorBytes | None = None
         self.waiting: list[tuple[Any, Tensor]] = []
         self.losses: list[Tensor] = []
 
@@ -86,11 +86,11 @@ class Trainer:
         sizes, plan = self.point.sizes, self.plan
         dealt = chunk_sizes(sizes.layers, plan.pp)
         layers, before = int(dealt[self.stage]), int(dealt[: self.stage].sum())
-        units = [[("block", lambda: Block(sizes, self.cut))] for _ in range(layers)]
+        units = [[("block", lambda: RunnerLayer(sizes, self.cut))] for _ in range(layers)]
         if self.stage == 0:
-            units[0].insert(0, ("table", lambda: Table(sizes, self.cut)))
+            units[0].insert(0, ("table", lambda: TokenTable(sizes, self.cut)))
         if self.stage == plan.pp - 1:
-            units[-1].append(("head", lambda: Head(sizes, self.cut)))
+            units[-1].append(("head", lambda: LossHead(sizes, self.cut)))
         pieces: list[Piece] = []
         flats: list[Flat] = []
         first = before + (self.stage > 0)  # the table is piece 0 of the whole model
@@ -222,9 +222,9 @@ class Trainer:
         tokens = self.point.seq_len // self.plan.tp
         return self.plan.micro_batch, tokens, self.point.sizes.hidden
 
-    def _message(self, kind: str, forward: bool, x: Tensor) -> Message:
+    def _message(self, kind: str, forward: bool, x: Tensor) -> RecordedMessage:
         what = "activations" if forward else "activations back"
-        return Message(axis="pipeline", what=what, kind=kind, group=2, bytes=x.nbytes)
+        return RecordedMessage(axis="pipeline", what=what, kind=kind, group=2, bytes=x.nbytes)
 
     def _send(self, x: Tensor, *, forward: bool) -> None:
         """To the next stage, or back; without sequence parallelism every tensor-parallel rank its piece."""
@@ -266,7 +266,7 @@ class Trainer:
     def count_step(self) -> dict[str, float]:
         """One step in which everything that is kept for the backward passes is counted."""
         constants = [*self.turns, self.ids, self.targets, *(f.whole for f in self.flats)]
-        self.kept = Kept(constants)
+        self.kept = TensorBytes(constants)
         self.step()
         found = {
             "activations": float(self.kept.peak["block"]),
@@ -299,7 +299,7 @@ def order_of(plan: Plan, stage: int, micro_batches: int) -> list[tuple[str, int]
     return [(task.does, task.micro_batch) for task in tasks]
 
 
-def _pair_group(groups: Groups) -> tuple[Any, Any]:
+def _pair_group(groups: RankGroups) -> tuple[Any, Any]:
     """Communicators for sends onward and back: on one, each would wait behind the other."""
     if groups.plan.pp == 1:
         return None, None

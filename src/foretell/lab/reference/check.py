@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.lab.reference.iteration import Question
+from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import (
     CHIPS,
     MODELS,
@@ -21,7 +21,7 @@ from foretell.lab.reference.records import (
     StudyModel,
 )
 from foretell.lab.reference.rows import PLAN_COLUMNS, Cell, plans_of
-from foretell.lab.reference.space import Candidates
+from foretell.lab.reference.space import ReferencePlans
 
 MAX_GPUS = 1 << 20
 """Largest job; beyond it ring latencies alone make the model meaningless, and products stay in
@@ -63,7 +63,7 @@ def check_search(
     global_batch: int,
     top: int,
     quirks: Quirks | None,
-) -> tuple[Question, int, int]:
+) -> tuple[ReferenceQuestion, int, int]:
     """The question, the GPU count and the number of plans wanted, or BadInput with all problems."""
     problems: list[Problem] = []
     found_model = _model(model, problems)
@@ -78,7 +78,7 @@ def check_search(
         problems.append(_partial_domain(count, domain))
     if problems or found_model is None or found_chip is None or found_strategy is None:
         raise BadInput(problems)
-    question = Question(
+    question = ReferenceQuestion(
         model=found_model,
         strategy=found_strategy,
         chip=found_chip,
@@ -89,7 +89,7 @@ def check_search(
     return question, count, kept
 
 
-def check_plans(question: Question, rows: Sequence[Mapping[str, Cell]]) -> Candidates:
+def check_plans(question: ReferenceQuestion, rows: Sequence[Mapping[str, Cell]]) -> ReferencePlans:
     """The rows as plans, or BadInput with everything that cannot be in any of them."""
     problems: list[Problem] = []
     for i, row in enumerate(rows):

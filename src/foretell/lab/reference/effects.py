@@ -8,7 +8,7 @@ from foretell.lab.reference.records import CHIPS, MODELS, Quirks, StudyChip, Stu
 from foretell.lab.reference.report import days
 from foretell.lab.reference.rows import Row
 from foretell.lab.reference.search import evaluate, search
-from foretell.lab.reference.study import STUDY_FAST_DOMAINS, Task, run_task
+from foretell.lab.reference.study import STUDY_FAST_DOMAINS, SpaceTask, run_task
 from foretell.lab.reference.tables import (
     GPT,
     ORDER,
@@ -93,7 +93,7 @@ def _flops_claim(base: Best) -> Claim:
 
 def dropped_token_plans() -> tuple[int, int]:
     """Plans that the ViT's seqp searches keep (ten each), and those whose tokens do not divide."""
-    tasks = [Task(model=VIT, strategy="2d-seqp", fast_domain=d) for d in STUDY_FAST_DOMAINS]
+    tasks = [SpaceTask(model=VIT, strategy="2d-seqp", fast_domain=d) for d in STUDY_FAST_DOMAINS]
     rows = [row for task in tasks for found in run_task(task).results for row in found.plans]
     tokens = MODELS[VIT].seq_len
     return len(rows), sum(tokens % whole(row["tp"]) != 0 for row in rows)

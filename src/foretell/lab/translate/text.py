@@ -53,7 +53,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class TokenBatch:
     """Padded ids of some pairs."""
 
     source: Ids
@@ -168,7 +168,7 @@ def encode(
     return Encoded(source=tuple(source), target=tuple(target), too_long=len(pairs) - len(source))
 
 
-def batches(text: Encoded, size: int, seed: int | None) -> Iterator[Batch]:
+def batches(text: Encoded, size: int, seed: int | None) -> Iterator[TokenBatch]:
     """All pairs in batches of about one length, in an order that the seed decides; none: by length."""
     rng = np.random.default_rng(seed)
     # Shuffled first, so that pairs of one length meet others each time.
@@ -179,7 +179,7 @@ def batches(text: Encoded, size: int, seed: int | None) -> Iterator[Batch]:
     if seed is not None:
         groups = [groups[i] for i in rng.permutation(len(groups))]
     for group in groups:
-        yield Batch(
+        yield TokenBatch(
             source=padded([text.source[i] for i in group]),
             target=padded([text.target[i] for i in group]),
         )

@@ -20,11 +20,11 @@ from foretell.catalog.models import model as catalogue_model
 from foretell.interop.own_model import write_toml
 from foretell.lab.translate import folder as files
 from foretell.lab.translate.models import resized, with_form
-from foretell.lab.translate.settings import LATER, Settings, check
+from foretell.lab.translate.settings import LATER, TranslationSettings, check
 from foretell.lab.translate.text import (
     PAD,
-    Batch,
     Encoded,
+    TokenBatch,
     batches,
     encode,
     need_tokenizers,
@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
+class RunProgress:
     """How far a run is; what a checkpoint holds beside tensors."""
 
     step: int = 0
@@ -104,7 +104,7 @@ class Trained:
 
 
 def train(
-    settings: Settings, out: Path, report: Report | None = None, say: Say | None = None
+    settings: TranslationSettings, out: Path, report: Report | None = None, say: Say | None = None
 ) -> Trained:
     """Train into a folder; where it has a run of the same settings, go on with that."""
     check(settings)
@@ -125,7 +125,7 @@ def train(
         "blank": parts.blank,
         "too_long": text.too_long + held_out.too_long,
     }
-    run = Run(settings, out, model)
+    run = TranslationRun(settings, out, model)
     try:
         stopped = run.through(text, held_out, report, say or (lambda line: None))
     except KeyboardInterrupt:
@@ -135,7 +135,7 @@ def train(
 
 
 def _prepared(
-    settings: Settings,
+    settings: TranslationSettings,
     out: Path,
     pairs: list[tuple[str, str]],
     training: tuple[tuple[str, str], ...],
@@ -165,10 +165,10 @@ def _digest(pairs: list[tuple[str, str]]) -> str:
     return found.hexdigest()
 
 
-class Run:
+class TranslationRun:
     """A run under way: module, optimizer and place."""
 
-    def __init__(self, settings: Settings, out: Path, model: Model) -> None:
+    def __init__(self, settings: TranslationSettings, out: Path, model: Model) -> None:
         import torch
 
         from foretell import zoo
@@ -180,7 +180,7 @@ class Run:
         self.optimizer = torch.optim.Adam(
             self.module.parameters(), lr=settings.rate, betas=(0.9, 0.98), eps=1e-9
         )
-        self.place, self._losses = Place(), list[tuple[float, int]]()
+        self.place, self._losses = RunProgress(), list[tuple[float, int]]()
         if (out / files.CHECKPOINT).exists():
             self._load()
 
@@ -206,7 +206,7 @@ class Run:
         try:
             self.module.load_state_dict(found["module"])
             self.optimizer.load_state_dict(found["optimizer"])
-            self.place = Place(**found["place"])
+            self.place = RunProgress(**found["place"])
             self._losses = [(float(a), int(b)) for a, b in found["losses"]]
             torch.set_rng_state(found["random"].cpu())
             if self.device == "cuda" and found["cuda_random"] is not None:
@@ -242,11 +242,11 @@ class Run:
             return "patience"
         return "steps" if s.steps is not None and place.step >= s.steps else "epochs"
 
-    def _rest_of_epoch(self, text: Encoded) -> Iterator[Batch]:
+    def _rest_of_epoch(self, text: Encoded) -> Iterator[TokenBatch]:
         order = self.settings.seed * 1_000_003 + self.place.epoch
         yield from islice(batches(text, self.settings.batch, order), self.place.batch, None)
 
-    def _step(self, batch: Batch) -> tuple[float, int]:
+    def _step(self, batch: TokenBatch) -> tuple[float, int]:
         """One step; (loss summed over tokens, tokens)."""
         start = time.perf_counter()
         self.module.train()
@@ -262,7 +262,7 @@ class Run:
         self.place.tokens += many
         return value, many
 
-    def _loss(self, batch: Batch) -> tuple[Any, int]:
+    def _loss(self, batch: TokenBatch) -> tuple[Any, int]:
         """Cross-entropy summed over the target's tokens, and how many these are."""
         import torch
         from torch.nn import functional

@@ -21,7 +21,7 @@ from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.catalog.models import model as catalogue
 from foretell.lab.characterize.config import read_config
-from foretell.lab.characterize.predict import Prediction, predict
+from foretell.lab.characterize.predict import PointPrediction, predict
 from foretell.lab.translate.models import with_form
 from foretell.lab.validate.published import Sections, with_written
 
@@ -49,7 +49,7 @@ def measured(name: str) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def ladder(root: Path, name: str = "h200") -> list[tuple[Row, Prediction]]:
+def ladder(root: Path, name: str = "h200") -> list[tuple[Row, PointPrediction]]:
     """The runner's points, measured and predicted, in the order of the example (`h200` or `wide`)."""
     points = read_config(root / "examples" / f"characterize_{name}.toml").points
     rows = measured(f"own_{name}.csv")

@@ -13,7 +13,7 @@ import numpy as np
 
 from foretell.catalog.files import toml_value
 from foretell.catalog.spreads import FILE, LEVELS
-from foretell.lab.validate.training import Told, source_label, told_of
+from foretell.lab.validate.training import RunPrediction, source_label, told_of
 from foretell.lab.validate.training_rows import read_rows
 from foretell.uncertainty.evidence import kind_of
 
@@ -23,7 +23,7 @@ HEAD = """# How far published runs were from their predictions: quantiles of ln(
 """
 
 
-def residuals(told: list[Told]) -> dict[tuple[str, str, str], list[float]]:
+def residuals(told: list[RunPrediction]) -> dict[tuple[str, str, str], list[float]]:
     """(kind, source, label) -> logarithms of measured over predicted."""
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for one in told:

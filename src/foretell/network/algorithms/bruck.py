@@ -13,7 +13,7 @@ from foretell.network.algorithms.base import (
     Collective,
     Gather,
     Message,
-    Schedule,
+    MessageSchedule,
     blocks_schedule,
     doublings,
     gather_schedule,
@@ -105,7 +105,7 @@ def _distances(members: int) -> list[int]:
     return [2**k for k in doublings(members)]
 
 
-def bruck_schedule(collective: Collective, topology: Topology) -> Schedule:
+def bruck_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """All-gather and its turns; blocks of an all-to-all move by the bits of their offset."""
     members = int(topology.members)
     if collective != "all-to-all":
@@ -127,13 +127,13 @@ def bruck_schedule(collective: Collective, topology: Topology) -> Schedule:
     return blocks_schedule(members, steps)
 
 
-def pat_schedule(collective: Collective, topology: Topology) -> Schedule:
+def pat_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """All-gather from far to near, and its turns."""
     members = int(topology.members)
     return gather_schedule(collective, gather_far(members), range(members))
 
 
-def barrier_schedule(collective: Collective, topology: Topology) -> Schedule:
+def barrier_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """An empty message over each distance."""
     members = int(topology.members)
     steps = [

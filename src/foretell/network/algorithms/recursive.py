@@ -12,7 +12,7 @@ from foretell.network.algorithms.base import (
     Collective,
     Gather,
     Message,
-    Schedule,
+    MessageSchedule,
     Step,
     backwards,
     doublings,
@@ -90,7 +90,7 @@ def _base(rank: int, block: int) -> int:
     return rank // block * block
 
 
-def doubling_schedule(collective: Collective, topology: Topology) -> Schedule:
+def doubling_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """Every exchange carries the whole buffer."""
     members = int(topology.members)
     inner = 2 ** int(log2_floor(members))
@@ -107,7 +107,7 @@ def doubling_schedule(collective: Collective, topology: Topology) -> Schedule:
     return whole_schedule(collective, members, steps)
 
 
-def halving_doubling_schedule(collective: Collective, topology: Topology) -> Schedule:
+def halving_doubling_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """The all-gather of doubling blocks, before it the same backwards."""
     members = int(topology.members)
     inner = 2 ** int(log2_floor(members))
@@ -115,7 +115,7 @@ def halving_doubling_schedule(collective: Collective, topology: Topology) -> Sch
     if inner == members:
         return schedule
     first, last = _fold_steps(members, tuple(range(len(schedule.weights))))
-    return Schedule(
+    return MessageSchedule(
         collective=collective,
         members=members,
         weights=schedule.weights,

@@ -110,7 +110,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+class LinkGraph:
     """Nodes and links as plain data: nodes below `members` are members, the others switches.
 
     Routes are shortest in the links' lengths, equal ones taken in equal parts. Where `coordinates` are
@@ -140,7 +140,7 @@ def both_ways(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class LineAxis:
     """One direction along which members stand in lines."""
 
     extent: Num
@@ -217,7 +217,7 @@ class Topology:
         """Seconds of one message from each row's rank to each column's, (..., n, n) bytes."""
         return np.full(matrix_bytes.shape[:-2], np.inf)
 
-    def axes(self) -> tuple[Axis, ...]:
+    def axes(self) -> tuple[LineAxis, ...]:
         """The axes along which members stand; none where there are no such lines."""
         return ()
 
@@ -238,6 +238,6 @@ class Topology:
         graph = self.graph()
         return ((1.0, graph.order or tuple(range(graph.members))),)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Nodes and links; only for one group, not for a batch of them."""
         raise NotImplementedError

@@ -13,8 +13,8 @@ import numpy as np
 from foretell.network.topologies.base import (
     Claim,
     Cost,
-    Graph,
     Link,
+    LinkGraph,
     Pattern,
     Topology,
     among,
@@ -97,7 +97,7 @@ class Dragonfly(Topology):
         half = np.floor(np.asarray(self.groups) / 2.0)
         return np.asarray(half * (self.groups - half) * self.global_bytes_per_s)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Link k of a group goes to the k+1st group after it, and is that one's link a h - 1 - k."""
         p, a, h = int(self.router_members), int(self.group_routers), int(self.router_globals)
         groups, count = a * h + 1, p * a * (a * h + 1)
@@ -117,7 +117,7 @@ class Dragonfly(Topology):
                     peer = count + other * a + (a * h - 1 - k) // h
                     far = float(self.global_bytes_per_s), float(self.global_latency_s), FAR
                     links += both_ways(first + k // h, peer, *far)
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
     def _far_s(self) -> Num:
         return self.latency_s + 2.0 * self.local_latency_s + self.global_latency_s
@@ -208,7 +208,7 @@ class Groups(Topology):
         link = self.bandwidth_bytes_per_s * self.taper / np.maximum(self.groups - 1.0, 1.0)
         return np.asarray(half * (self.members - half) * link)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """A router for each group, idle ones too; one chip on each that takes part."""
         count, groups = int(self.members), int(self.groups)
         link = float(self.bandwidth_bytes_per_s * self.taper) / max(groups - 1, 1)
@@ -219,7 +219,7 @@ class Groups(Topology):
         for a in range(groups):
             for b in range(a + 1, groups):
                 links += both_ways(count + a, count + b, link, 0.0)
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
     def _others(self) -> Num:
         return np.maximum(np.asarray(self.members) - 1.0, 1.0)

@@ -15,8 +15,8 @@ from foretell.network.topologies.base import (
     Array,
     Claim,
     Cost,
-    Graph,
     Link,
+    LinkGraph,
     Pattern,
     Topology,
     among,
@@ -138,7 +138,7 @@ class FatTree(Topology):
         cut_leaves = np.floor(self._leaves() / 2.0) * self._inside() * self._up_bytes_per_s()
         return np.asarray(np.where(self._leaves() > 1, np.minimum(ports, cut_leaves), ports))
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Two spines; a leaf's up bandwidth divided over them."""
         count, inside, leaves = int(self.members), int(self._inside()), int(self._leaves())
         rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
@@ -149,7 +149,7 @@ class FatTree(Topology):
         for leaf in range(leaves if leaves > 1 else 0):
             for spine in (count + leaves, count + leaves + 1):
                 links += both_ways(count + leaf, spine, up, float(self.spine_latency_s) / 2.0)
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
     def _inside(self) -> Array:
         """Members of the group under one leaf."""

@@ -9,7 +9,7 @@ from foretell.network.topologies.base import (
     Array,
     Claim,
     Cost,
-    Graph,
+    LinkGraph,
     Pattern,
     Topology,
     among,
@@ -93,13 +93,13 @@ class FullyConnected(Topology):
         rings = even_rings(int(self.members))
         return tuple((1.0 / len(rings), ring) for ring in rings)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Every pair joined."""
         count = int(self.members)
         rate, latency = float(self.link_bytes_per_s), float(self.latency_s)
         pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
         links = [link for a, b in pairs for link in both_ways(a, b, rate, latency)]
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
 
 def even_rings(members: int) -> list[tuple[int, ...]]:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from foretell.network.topologies.base import (
     IMPOSSIBLE,
     Array,
-    Axis,
     Claim,
     Cost,
-    Graph,
+    LineAxis,
     Link,
+    LinkGraph,
     Pattern,
     Topology,
     among,
@@ -36,7 +36,7 @@ from foretell.specs._base import Num
 class Grid(Topology):
     """A product of lines, rings or fully joined rows."""
 
-    lines: tuple[Axis, ...]
+    lines: tuple[LineAxis, ...]
     """The axes, the one along which ranks run first to begin with."""
 
     patterns: ClassVar[Mapping[Pattern, Claim]] = {
@@ -54,7 +54,7 @@ class Grid(Topology):
         """The product of the extents."""
         return np.asarray(np.prod(self._extents(), 0))
 
-    def axes(self) -> tuple[Axis, ...]:
+    def axes(self) -> tuple[LineAxis, ...]:
         """The axes."""
         return self.lines
 
@@ -168,7 +168,7 @@ class Grid(Topology):
             cuts.append(links / axis.s_per_byte)
         return np.asarray(np.min(np.broadcast_arrays(*cuts), 0))
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """The grid, member by member; a ring of two is one link of twice the rate."""
         extents = tuple(int(a.extent) for a in self.lines)
         places = [tuple(reversed(p)) for p in product(*(range(d) for d in reversed(extents)))]
@@ -181,7 +181,7 @@ class Grid(Topology):
             for q in [(*p[:i], x, *p[i + 1 :])]
         ]
         order = ring_order(extents, tuple(bool(_closes(a)) for a in self.lines))
-        return Graph(
+        return LinkGraph(
             members=len(places),
             links=tuple(links),
             coordinates=tuple(places),
@@ -212,20 +212,20 @@ class Grid(Topology):
         return np.asarray(np.max(np.broadcast_arrays(*hops), 0))
 
 
-def _closes(axis: Axis) -> NDArray[np.bool_]:
+def _closes(axis: LineAxis) -> NDArray[np.bool_]:
     """Whether a line of the axis is a ring by itself, one member included."""
     extent = np.asarray(axis.extent)
     return np.asarray((extent == 1) | np.asarray(axis.wrap) | (axis.full & (extent > 2)))
 
 
-def _links_of_one(axis: Axis) -> Array:
+def _links_of_one(axis: LineAxis) -> Array:
     extent = np.asarray(axis.extent, float)
     if axis.full:
         return extent - 1.0
     return np.where(extent > 2, 2.0, np.where(extent > 1, np.where(axis.wrap, 2.0, 1.0), 0.0))
 
 
-def _neighbours(x: int, axis: Axis) -> list[tuple[int, float, float]]:
+def _neighbours(x: int, axis: LineAxis) -> list[tuple[int, float, float]]:
     """(neighbour, bytes per second, latency) of one place on an axis."""
     extent, rate, latency = int(axis.extent), 1.0 / float(axis.s_per_byte), float(axis.latency_s)
     if axis.full:

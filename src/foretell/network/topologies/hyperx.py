@@ -1,6 +1,6 @@
 """HyperX, or flattened butterfly: every line of a grid is fully joined (Ahn et al., SC 2009)."""
 
-from foretell.network.topologies.base import Axis
+from foretell.network.topologies.base import LineAxis
 from foretell.network.topologies.grid import Grid, cut
 from foretell.network.topologies.torus import tier_shape
 from foretell.specs._base import Num
@@ -17,7 +17,7 @@ def from_tier(tier: Tier, members: Num) -> Grid:
     extents, _ = cut(shape, members)
     return Grid(
         lines=tuple(
-            Axis(extent=d, s_per_byte=link_s_per_byte, latency_s=tier.latency_s, full=True)
+            LineAxis(extent=d, s_per_byte=link_s_per_byte, latency_s=tier.latency_s, full=True)
             for d in extents
         )
     )

@@ -12,8 +12,8 @@ import numpy as np
 from foretell.network.topologies.base import (
     Claim,
     Cost,
-    Graph,
     Link,
+    LinkGraph,
     Pattern,
     Topology,
     among,
@@ -77,7 +77,7 @@ class RailClos(Topology):
         half = np.floor(np.asarray(self.nodes) / 2.0)
         return np.asarray(half * self.rails * self.bandwidth_bytes_per_s)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Members, then node switches, then rails."""
         nodes, rails = int(self.nodes), int(self.rails)
         count = nodes * rails
@@ -89,7 +89,7 @@ class RailClos(Topology):
             if nodes > 1:
                 rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
                 links += both_ways(m, count + nodes + m % rails, rate, half)
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
 
 def from_tier(tier: Tier, members: Num) -> Switch:

@@ -10,7 +10,7 @@ from foretell.network.topologies.base import (
     Array,
     Claim,
     Cost,
-    Graph,
+    LinkGraph,
     Pattern,
     Topology,
     among,
@@ -95,12 +95,12 @@ class Switch(Topology):
         """The ports of the smaller half."""
         return np.asarray(np.floor(np.asarray(self.members) / 2.0) * self.bandwidth_bytes_per_s)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """A star; half the latency on the way up, half on the way down."""
         count = int(self.members)
         rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
         links = [link for m in range(count) for link in both_ways(m, count, rate, half)]
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
 
 def port_bytes(matrix_bytes: Array) -> Array:

@@ -2,7 +2,7 @@
 
 import re
 
-from foretell.network.topologies.base import Axis
+from foretell.network.topologies.base import LineAxis
 from foretell.network.topologies.grid import Grid, cut, near_cube
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
@@ -27,7 +27,7 @@ def grid(
     extents, fills = cut(shape, members)
     return Grid(
         lines=tuple(
-            Axis(extent=d, s_per_byte=link_s_per_byte, latency_s=latency_s, wrap=full & wraps)
+            LineAxis(extent=d, s_per_byte=link_s_per_byte, latency_s=latency_s, wrap=full & wraps)
             for d, full in zip(extents, fills, strict=True)
         )
     )

@@ -23,7 +23,7 @@ def play(
 ) -> Played:
     """Every request from its arrival to its last token; the same for the same input, always."""
     check(requests, fleet)
-    return _Run(requests, fleet, clock, prefill_clock or clock, progress).play()
+    return _RequestRun(requests, fleet, clock, prefill_clock or clock, progress).play()
 
 
 def check(requests: Requests, fleet: Fleet) -> None:
@@ -56,7 +56,7 @@ def check(requests: Requests, fleet: Fleet) -> None:
         raise BadInput(problems)
 
 
-class _Run:
+class _RequestRun:
     """One run."""
 
     def __init__(

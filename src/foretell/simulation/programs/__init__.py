@@ -45,7 +45,7 @@ QUEUE_LAUNCHES = 1024.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Laid:
+class StepLayout:
     """A step ready to be played, with what its picture needs."""
 
     scenario: Scenario
@@ -74,7 +74,7 @@ class Laid:
     """Activations that each rank keeps for one micro-batch."""
 
 
-def lay_out(scenario: Scenario, plan: Plan) -> Laid:
+def lay_out(scenario: Scenario, plan: Plan) -> StepLayout:
     """The program of one plan's step."""
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
@@ -116,7 +116,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
         held_cores=held_cores(chip, uses["group_use"]),
         **uses,
     )
-    return Laid(
+    return StepLayout(
         scenario=scenario,
         plan=plan,
         schedule=schedule,

@@ -16,7 +16,7 @@ from foretell.sharding.data import wire_bytes
 from foretell.simulation.programs.dealing import dealt_of
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.training.data_parallel import Share, message_count, shares_of
+from foretell.training.data_parallel import GroupWeights, message_count, shares_of
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
@@ -67,7 +67,7 @@ def step_collectives(scenario: Scenario, plan: Plan) -> tuple[tuple[Collective, 
     return tuple(found)
 
 
-def _data(plans: Plans, tables: Tables, share: Share, row: int) -> list[Collective]:
+def _data(plans: Plans, tables: Tables, share: GroupWeights, row: int) -> list[Collective]:
     """Gradients reduced and weights gathered on one stage (training/data_parallel.py)."""
     if float(share.ranks[0]) <= 1.0:
         return []

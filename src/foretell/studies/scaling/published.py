@@ -13,7 +13,7 @@ from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
 from foretell.records import as_json, dataclass
 from foretell.specs.model import Model
-from foretell.studies.scaling.records import Point, Scaling
+from foretell.studies.scaling.records import Scaling, ScalingPoint
 from foretell.studies.scaling.run import scaling
 
 FILE = Path(__file__).parent / "measured.toml"
@@ -146,7 +146,7 @@ def _of_collective(row: Mapping[str, Any]) -> Compared:
     )
 
 
-def _interval(quantity: str, point: Point) -> tuple[float, float] | None:
+def _interval(quantity: str, point: ScalingPoint) -> tuple[float, float] | None:
     """The step's p90 as an interval of the quantity."""
     if quantity not in ("step s", "samples/s") or point.interval is None:
         return None
@@ -157,7 +157,7 @@ def _interval(quantity: str, point: Point) -> tuple[float, float] | None:
 
 
 def _row(
-    run: Mapping[str, Any], quantity: str, point: Point, measured: float, predicted: float
+    run: Mapping[str, Any], quantity: str, point: ScalingPoint, measured: float, predicted: float
 ) -> Compared:
     return Compared(
         name=run["name"],

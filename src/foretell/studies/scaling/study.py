@@ -24,7 +24,7 @@ WORDS = "gradients=bf16 recompute=full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
+class ScalingStudy:
     """The whole study."""
 
     data_parallel: Scaling
@@ -37,9 +37,9 @@ class Study:
     to_dict = as_json()
 
 
-def study() -> Study:
+def study() -> ScalingStudy:
     """Evaluate it: some three hundred points."""
-    return Study(
+    return ScalingStudy(
         data_parallel=scaling(
             *SIZES, system=LOW, gpus="1..512", plan=WORDS, micro_batch=4, seq_len=2048
         ),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.records import Told, as_json
+from foretell.records import JsonRecord, as_json
 
 MOST_FACTOR = 1000.0
 """Numbers are made better or worse by no more."""
@@ -52,7 +52,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivities(Told):
+class Sensitivities(JsonRecord):
     """Every number's effect on every result."""
 
     about: Mapping[str, Any]

@@ -12,7 +12,15 @@ from foretell.api.cost import PaidHour, Payment, paid_hour
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, collect
-from foretell.search.what_if import SIDES, Held, Results, Side, factor_of, held_results, replanned
+from foretell.search.what_if import (
+    SIDES,
+    FixedPlan,
+    Results,
+    Side,
+    factor_of,
+    held_results,
+    replanned,
+)
 from foretell.specs.questions.flags import part, values_of
 from foretell.specs.questions.studies import SensitivityQuestion
 from foretell.specs.questions.training import StepQuestion
@@ -70,7 +78,7 @@ def _hour(payment: Payment, name: str, system: System, gpus: int, watts: float) 
 
 def _answer(
     result: Estimate,
-    held: Held,
+    held: FixedPlan,
     hour: PaidHour | str,
     again: tuple[Results, dict[tuple[str, Side], Results]] | None,
     by: float,
@@ -153,7 +161,7 @@ def _what_if(
     )
 
 
-def _slopes(held: Held, path: str, hour: PaidHour | str) -> dict[str, float]:
+def _slopes(held: FixedPlan, path: str, hour: PaidHour | str) -> dict[str, float]:
     """Elasticities of all results: money is base x time and watts x time, which is energy."""
     slope = held.slopes[path]
     if isinstance(hour, str):

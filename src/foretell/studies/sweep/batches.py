@@ -17,7 +17,7 @@ from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
 from foretell.specs.scenario import Scenario
 from foretell.studies.plan_words import plan_texts
-from foretell.studies.sweep.questions import Question, estimated, no_row, rent_of, scenario_of
+from foretell.studies.sweep.questions import PointQuestion, estimated, no_row, rent_of, scenario_of
 from foretell.training.answer import answer_of, totals_of
 from foretell.training.long_run import asked_run, conditions_of, with_run
 from foretell.training.step import evaluate_rows
@@ -94,7 +94,7 @@ def evaluated(scenario: Scenario, plans: Plans) -> dict[str, Array]:
     return found
 
 
-def batch_frame(asked: Question, varied: Sequence[Varied]) -> Any:
+def batch_frame(asked: PointQuestion, varied: Sequence[Varied]) -> Any:
     """Answers to one question with a batch of plans, as a table with a row for each."""
     import polars as pl
 
@@ -134,7 +134,7 @@ def batch_frame(asked: Question, varied: Sequence[Varied]) -> Any:
     ).with_columns(**{name: pl.lit(value) for name, value in fixed.items()})
 
 
-def plan_row(asked: Question) -> dict[str, Any]:
+def plan_row(asked: PointQuestion) -> dict[str, Any]:
     """One fixed plan in full: what limits it, its interval, its run."""
     try:
         conditions = conditions_of(asked.conditions)

@@ -58,7 +58,7 @@ class Mixed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class MixFront:
     """Which points will do, and which of these no other beats."""
 
     objectives: Mapping[str, Direction]
@@ -135,7 +135,7 @@ def is_rate(name: str) -> bool:
     return name.startswith(RATES) or "tokens_per_s" in name
 
 
-def chosen(study: Study, table: Mixed) -> Chosen:
+def chosen(study: Study, table: Mixed) -> MixFront:
     """The exact front of the points that are possible and within the limits."""
     within = table.possible.copy()
     for name, most in study.limits.items():
@@ -147,7 +147,7 @@ def chosen(study: Study, table: Mixed) -> Chosen:
     if len(rows) and wishes:
         wanted = [column_of(table, name)[rows] for name in wishes]
         front[rows] = pareto_front(wanted, [*wishes.values()])
-    return Chosen(objectives=wishes, within=within, front=front)
+    return MixFront(objectives=wishes, within=within, front=front)
 
 
 def objectives_of(study: Study) -> Mapping[str, Direction]:
@@ -162,7 +162,7 @@ def column_of(table: Mixed, name: str) -> Array:
     return np.array([float(value) for value in table.values[name]])
 
 
-def best_of(study: Study, table: Mixed, found: Chosen) -> dict[str, tuple[str, int]]:
+def best_of(study: Study, table: Mixed, found: MixFront) -> dict[str, tuple[str, int]]:
     """Of each workload by itself, what is looked at and the place of the point that is best for it.
 
     That is the first objective where it is a column of the workload.

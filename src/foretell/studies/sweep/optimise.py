@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem
-from foretell.records import Told
+from foretell.records import JsonRecord
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import OptimiseQuestion
 from foretell.specs.study import Study
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimised(Told):
+class Optimised(JsonRecord):
     """What came of the trials."""
 
     found: Codesign

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foretell.lab.calibrate.measure.point import IDENTITY, Point, key_of
+from foretell.lab.calibrate.measure.point import IDENTITY, MeasurePoint, key_of
 
 FORMAT = 1
 """Version of the lines; it changes when a key changes its meaning."""
@@ -95,7 +95,9 @@ def sort_of(line: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(line[name]) for name in IDENTITY if name != "dims")
 
 
-def done_line(point: Point, where: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def done_line(
+    point: MeasurePoint, where: Mapping[str, Any], found: Mapping[str, Any]
+) -> dict[str, Any]:
     """The line of a measured point."""
     head = {"kind": "point", "status": "done", "group": point.group}
     return {**head, **point.identity(), **where, **found}

@@ -13,7 +13,7 @@ Cache = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class BenchShape:
     """Sizes of a layer."""
 
     style: Literal["llama", "gpt"]
@@ -28,7 +28,7 @@ class Shape:
     """Width of the feed-forward part."""
 
 
-class Rms(nn.Module):  # type: ignore[misc, unused-ignore]
+class BenchRms(nn.Module):  # type: ignore[misc, unused-ignore]
     """RMS norm."""
 
     def __init__(self, width: int) -> None:
@@ -40,10 +40,10 @@ class Rms(nn.Module):  # type: ignore[misc, unused-ignore]
         return functional.rms_norm(x, (x.shape[-1],), self.weight, 1e-5)
 
 
-class Block(nn.Module):  # type: ignore[misc, unused-ignore]
+class BenchLayer(nn.Module):  # type: ignore[misc, unused-ignore]
     """One layer: attention and feed-forward part, each behind a norm and beside a skip."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: BenchShape) -> None:
         super().__init__()
         self.shape = shape
         self.width = shape.hidden // shape.heads
@@ -54,7 +54,7 @@ class Block(nn.Module):  # type: ignore[misc, unused-ignore]
         self.out = nn.Linear(shape.hidden, shape.hidden, bias=not llama)
         self.up = nn.Linear(shape.hidden, shape.ffn * (2 if llama else 1), bias=not llama)
         self.down = nn.Linear(shape.ffn, shape.hidden, bias=not llama)
-        norm = Rms if llama else nn.LayerNorm
+        norm = BenchRms if llama else nn.LayerNorm
         self.first, self.second = norm(shape.hidden), norm(shape.hidden)
 
     def forward(
@@ -107,14 +107,14 @@ def angles(tokens: int, width: int, start: int, like: torch.Tensor) -> Cache:
     return turns.cos().to(like.dtype), turns.sin().to(like.dtype)
 
 
-class Model(nn.Module):  # type: ignore[misc, unused-ignore]
+class BenchModel(nn.Module):  # type: ignore[misc, unused-ignore]
     """Table, layers, norm, scores."""
 
-    def __init__(self, shape: Shape, layers: int, vocab: int) -> None:
+    def __init__(self, shape: BenchShape, layers: int, vocab: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocab, shape.hidden)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(layers))
-        self.norm = Rms(shape.hidden) if shape.style == "llama" else nn.LayerNorm(shape.hidden)
+        self.blocks = nn.ModuleList(BenchLayer(shape) for _ in range(layers))
+        self.norm = BenchRms(shape.hidden) if shape.style == "llama" else nn.LayerNorm(shape.hidden)
         self.head = nn.Linear(shape.hidden, vocab, bias=False)
 
     def forward(

@@ -15,7 +15,7 @@ MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ShareRow:
     """One share of a step, both ways."""
 
     level: Level
@@ -44,7 +44,7 @@ class Row:
     to_dict = as_json(more=("difference_s", "ratio"))
 
 
-def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[Row, ...]:
+def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[ShareRow, ...]:
     """Rows of a mean step, each level with its largest disagreement first."""
     many = len(steps)
 
@@ -59,7 +59,7 @@ def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[Row, ...]:
         ("host, idle and bubble", mean("host_s") + mean("idle_s"), told.host_s + told.bubble_s),
     )
     rows = [
-        Row(level="step", name=name, phase="", measured_s=measured, predicted_s=ours)
+        ShareRow(level="step", name=name, phase="", measured_s=measured, predicted_s=ours)
         for name, measured, ours in parts
     ]
     rows += _passes(steps, told)
@@ -72,14 +72,14 @@ def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda row: (order[row.level], -abs(row.difference_s))))
 
 
-def _passes(steps: Sequence[StepBreakdown], told: Predicted) -> list[Row]:
+def _passes(steps: Sequence[StepBreakdown], told: Predicted) -> list[ShareRow]:
     """Kernels of each pass, where the trace knows most of its passes."""
     found = _mean([{(f.phase, f.family): f.seconds for f in step.compute} for step in steps])
     known = sum(value for (phase, _), value in found.items() if phase)
     if known < MOSTLY * sum(found.values()):
         return []
     return [
-        Row(
+        ShareRow(
             level="pass",
             name=phase,
             phase="",
@@ -90,9 +90,9 @@ def _passes(steps: Sequence[StepBreakdown], told: Predicted) -> list[Row]:
     ]
 
 
-def _rows(level: Level, measured: Mapping[Key, float], ours: Mapping[Key, float]) -> list[Row]:
+def _rows(level: Level, measured: Mapping[Key, float], ours: Mapping[Key, float]) -> list[ShareRow]:
     return [
-        Row(
+        ShareRow(
             level=level,
             name=key[0],
             phase=key[1],

@@ -8,13 +8,13 @@ from typing import Any
 from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
-from foretell.lab.characterize.traces.beside import Row, beside
+from foretell.lab.characterize.traces.beside import ShareRow, beside
 from foretell.lab.characterize.traces.breakdown import PARTS, StepBreakdown, breakdowns
 from foretell.lab.characterize.traces.prediction import Predicted, predicted
 from foretell.lab.characterize.traces.rank_trace import RankTrace
 from foretell.lab.characterize.traces.ranks import Imbalance, imbalances
 from foretell.lab.characterize.traces.read import read_files
-from foretell.records import Told
+from foretell.records import JsonRecord
 from foretell.specs.questions.flags import asks, fields_of, given_of
 from foretell.specs.questions.training import StepQuestion, TraceQuestion
 
@@ -23,7 +23,7 @@ JOB = tuple(field.name for field in fields_of(StepQuestion) if field.name != "se
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traced(Told):
+class Traced(JsonRecord):
     """Everything that a trace says."""
 
     traces: tuple[RankTrace, ...]
@@ -36,7 +36,7 @@ class Traced(Told):
     """The rank with most compute, which a prediction is set beside."""
     predicted: Predicted | None
     """The prediction of the same job; None where no job is known."""
-    rows: tuple[Row, ...]
+    rows: tuple[ShareRow, ...]
     """Measured beside predicted, the largest disagreement of each level first."""
     notes: tuple[str, ...]
     """What is worth saying."""

@@ -42,7 +42,7 @@ def events_of(path: str | Path) -> Iterator[tuple[str, Any]]:
             packed = raw.read(2) == MAGIC
             raw.seek(0)
             binary: Any = gzip.GzipFile(fileobj=raw) if packed else raw
-            yield from _Reader(path, binary).parts()
+            yield from _StreamReader(path, binary).parts()
     except EOFError as error:
         raise broken(path, "the gzipped file is truncated") from error
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -62,7 +62,7 @@ def broken(path: Path, message: str, value: object = None) -> BadInput:
     )
 
 
-class _Reader:
+class _StreamReader:
     """A cursor in a file that is read piece by piece."""
 
     def __init__(self, path: Path, binary: IO[bytes]) -> None:

@@ -15,7 +15,7 @@ from foretell.kernels.op_times import coefficients
 from foretell.kernels.power import (
     BITS,
     OpLoad,
-    Sustained,
+    SustainedOps,
     chip_power,
     clock_share,
     core_joules,
@@ -56,7 +56,7 @@ def shares_load(chip_id: str, seconds: float, matrix: float, memory: float, cloc
     )
 
 
-def alone(chip_id: str, load: OpLoad) -> Sustained:
+def alone(chip_id: str, load: OpLoad) -> SustainedOps:
     return sustained(load, chip_power(catalogue_chip(chip_id)), axis=None)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foretell.errors import BadInput
 from foretell.serving.requests.arrivals import KINDS, SHAPES, Arrivals, Lengths, drawn, read_trace
 from foretell.serving.requests.levels import levels
-from foretell.serving.requests.records import Played, Series
+from foretell.serving.requests.records import RequestOutcomes, Series
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 2**32 - 1))
@@ -93,7 +93,7 @@ def test_a_trace_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_times_per_token_are_as_defined() -> None:
-    played = Played(
+    played = RequestOutcomes(
         arrival_s=np.array([0.0, 1.0]),
         first_s=np.array([0.5, 1.5]),
         done_s=np.array([2.5, 1.5]),

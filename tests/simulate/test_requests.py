@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.serving.requests.records import EngineRules, Fleet, Played, Requests
+from foretell.serving.requests.records import EngineRules, Fleet, RequestOutcomes, Requests
 from foretell.serving.requests.run import play
 from tests.simulate.token_loop import Loop
 
@@ -141,7 +141,7 @@ def test_little_s_law_holds(pairs: list[tuple[int, int]], some: EngineRules, gap
     assert area == pytest.approx(float(np.sum(played.done_s - played.arrival_s)), rel=1e-9)
 
 
-def mean_ttft(played: Played) -> float:
+def mean_ttft(played: RequestOutcomes) -> float:
     return float(np.mean(played.first_s - played.arrival_s))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep.codesign import of_frame
 from foretell.studies.sweep.frames import shard_frame
-from foretell.studies.sweep.mix import Mixed, chosen, is_rate, mixed, shares, together
+from foretell.studies.sweep.mix import MixPoints, chosen, is_rate, mixed, shares, together
 
 COLUMNS = ("usd_per_million_work_tokens", "work_tokens_per_s_per_gpu", "peak_watts")
 STUDY = {
@@ -37,7 +37,7 @@ NUMBER = st.one_of(st.floats(1.0, 100.0), st.just(float("nan")), st.integers(1, 
 def test_the_front_is_what_brute_force_says(rows: list[tuple[float, float, float, bool]]) -> None:
     cost, speed, watts = (np.array([row[i] for row in rows]) for i in range(3))
     possible = np.array([row[3] for row in rows])
-    table = Mixed(
+    table = MixPoints(
         points=np.arange(len(rows)),
         values={},
         columns=dict(zip(COLUMNS, (cost, speed, watts), strict=True)),

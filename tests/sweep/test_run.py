@@ -308,7 +308,7 @@ def test_a_killed_worker_of_a_pool_is_replaced(tmp_path: Path) -> None:
     """The first worker to come kills itself; a new pool does what it had on its hands."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from foretell.studies.sweep.executors import Where, _as_it_is
+    from foretell.studies.sweep.executors import ShardRunner, _as_it_is
 
     class Dying(ThreadPoolExecutor):
         def submit(self, *_: Any, **__: Any) -> Any:
@@ -317,11 +317,11 @@ def test_a_killed_worker_of_a_pool_is_replaced(tmp_path: Path) -> None:
     study = runs.read_study(SMALL)
     with ThreadPoolExecutor(1) as good, Dying(1) as dying:
         pools = iter([dying, dying, good])
-        place = Where(open=lambda: _as_it_is(next(pools)), ahead=2)
+        place = ShardRunner(open=lambda: _as_it_is(next(pools)), ahead=2)
         found = [number for number, _ in run_shards(study, iter(range(4)), place)]
         assert sorted(found) == [0, 1, 2, 3]
         with pytest.raises(BadInput, match="workers died"):
-            list(run_shards(study, iter([0]), Where(open=lambda: _as_it_is(dying), ahead=1)))
+            list(run_shards(study, iter([0]), ShardRunner(open=lambda: _as_it_is(dying), ahead=1)))
 
 
 @pytest.mark.full

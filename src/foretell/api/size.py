@@ -19,7 +19,15 @@ from foretell.records import JsonRecord, dataclass
 from foretell.serving.serve import ServeQuestion, divided
 from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.simulation import Play, serve_simulated
-from foretell.serving.sizing import Instance, Option, Sized, SizingPoint, Wanted, place, sized
+from foretell.serving.sizing import (
+    Instance,
+    Option,
+    ServiceTargets,
+    SizingPoint,
+    SizingSearch,
+    place,
+    sized,
+)
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.questions.flags import asks, part
@@ -122,7 +130,7 @@ class Sizing(JsonRecord):
     """System id."""
     profile: str
     """The engine profile used."""
-    wanted: Wanted
+    wanted: ServiceTargets
     """What was asked."""
     percentile: str
     """Where the levels must hold."""
@@ -218,7 +226,7 @@ def size(asked: SizeQuestion) -> Sizing:
         raise BadInput([*error.problems, *problems]) from None
     if problems:
         raise BadInput(problems)
-    wanted = Wanted(
+    wanted = ServiceTargets(
         rate=float(asked.rate), isl=float(asked.isl), osl=float(asked.osl), ttft_ms=float(asked.ttft),
         tpot_ms=float(asked.tpot), headroom=float(asked.headroom), most_gpus=question.gpus,
         degrees=degrees_of(asked.plan or ""),
@@ -277,7 +285,7 @@ def _problems(asked: SizeQuestion) -> list[Problem]:
     return problems
 
 
-def _nothing(found: Sized, wanted: Wanted) -> Problem:
+def _nothing(found: SizingSearch, wanted: ServiceTargets) -> Problem:
     """What the quickest layouts reach where none is quick enough."""
     quickest = min((o.instance.tpot_ms for o in found.pareto), default=None)
     soonest = min((o.instance.ttft_ms for o in found.pareto), default=None)
@@ -295,7 +303,11 @@ def _nothing(found: Sized, wanted: Wanted) -> Problem:
 
 
 def _choice(
-    option: Option, played: ServeAnswer | None, q: ServeQuestion, wanted: Wanted, percentile: str
+    option: Option,
+    played: ServeAnswer | None,
+    q: ServeQuestion,
+    wanted: ServiceTargets,
+    percentile: str,
 ) -> Choice:
     ttft, tpot = option.ttft_ms, option.tpot_ms
     if played is not None:
@@ -326,7 +338,7 @@ def _at(values: Percentiles, percentile: str) -> float:
 
 
 def _played(
-    options: Sequence[Option], q: ServeQuestion, wanted: Wanted, percentile: str
+    options: Sequence[Option], q: ServeQuestion, wanted: ServiceTargets, percentile: str
 ) -> list[Choice]:
     """The best options as they are played; each grows until it meets the levels, or stays as it is."""
     choices = []
@@ -351,7 +363,7 @@ def _distinct(options: Sequence[Option]) -> list[Option]:
     return [*sorted(firsts.values(), key=lambda o: o.gpus), *rest]
 
 
-def _grown(option: Option, choice: Choice, wanted: Wanted) -> Option:
+def _grown(option: Option, choice: Choice, wanted: ServiceTargets) -> Option:
     """One replica more of what fails: an eighth more where there are many."""
     late = choice.ttft_ms > wanted.ttft_ms
     if option.prefill is not None and late:
@@ -360,7 +372,7 @@ def _grown(option: Option, choice: Choice, wanted: Wanted) -> Option:
     return replace(option, replicas=option.replicas + max(option.replicas // 8, 1))
 
 
-def _play(option: Option, q: ServeQuestion, wanted: Wanted) -> ServeAnswer:
+def _play(option: Option, q: ServeQuestion, wanted: ServiceTargets) -> ServeAnswer:
     """A share of the fleet under its share of the arrivals; more replicas would even out more."""
     x, y = option.prefill_replicas, option.replicas
     parts = y if option.prefill is None else max(min(x, y), 1)

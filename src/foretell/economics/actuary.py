@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.economics.assembly import Assembled, Carried, assembled
+from foretell.economics.assembly import AssemblyCost, PackageParts, assembled
 from foretell.economics.dies import die_cost
 from foretell.specs._base import Num
 from foretell.specs.package import PackageKind
@@ -111,10 +111,10 @@ def package_columns(
     once = quirks.bumps_once and kind.carrier != "none"
     bumps = kind.bump_usd_per_mm2 * area_mm2 * (1.0 if once else dies)
     raw, defects = dies * one.raw_usd + bumps, dies * one.defects_usd
-    carried = Carried(
+    carried = PackageParts(
         parts_usd=raw + defects, placements=dies, parts_mm2=area_mm2 * dies, dies=dies
     )
-    made: Assembled = assembled(carried, kind, WAFER, chip_first=chip_first)
+    made: AssemblyCost = assembled(carried, kind, WAFER, chip_first=chip_first)
     found = {
         "raw_chips": raw,
         "defect_chips": defects,

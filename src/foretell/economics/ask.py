@@ -15,7 +15,7 @@ from foretell.economics.answer import CostAnswer
 from foretell.economics.assembly import RETICLE_MM2
 from foretell.economics.cases import SheetCases, case_of, drivers, finished, spread
 from foretell.economics.interfaces import interface, interface_of_share, package_tier
-from foretell.economics.packages import Priced, chip_first, dies_tree, priced, sections
+from foretell.economics.packages import PackagePrice, chip_first, dies_tree, priced, sections
 from foretell.economics.products import package_of_chip, package_of_design, partition
 from foretell.economics.settings import set_prices
 from foretell.economics.tree import Branch, central
@@ -314,7 +314,7 @@ def _nre_usd(package: Package, case: SheetCases) -> float:
     )
 
 
-def _package_facts(package: Package, found: Priced, case: SheetCases) -> dict[str, Any]:
+def _package_facts(package: Package, found: PackagePrice, case: SheetCases) -> dict[str, Any]:
     made = found.made
     return {
         "kind": package.kind,

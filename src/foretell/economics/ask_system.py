@@ -17,7 +17,7 @@ from foretell.economics.cases import SheetCases, drivers, finished, spread
 from foretell.economics.cluster import (
     Cluster,
     ClusterPrice,
-    Yearly,
+    YearlyCost,
 )
 from foretell.economics.fabric import cards, per_node_chips
 from foretell.economics.owning import OwnQuestion, owned
@@ -138,7 +138,7 @@ def _facts(
     system: System,
     cluster: Cluster,
     all_of_it: ClusterPrice,
-    year: Yearly,
+    year: YearlyCost,
     rents: Rents,
     case: SheetCases,
 ) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _beside(
     source: str,
     cluster: Cluster,
     all_of_it: ClusterPrice,
-    year: Yearly,
+    year: YearlyCost,
     utilisation: float,
 ) -> dict[str, Any]:
     """Renting on one term against buying: when buying has paid, and from which use on."""

@@ -182,7 +182,7 @@ def _network(tiers: list[TierParts], parts: FabricParts) -> tuple[Branch, Num, N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Yearly:
+class YearlyCost:
     """What a year costs, and an hour of a chip's work."""
 
     tree: Branch
@@ -199,7 +199,7 @@ class Yearly:
     """Energy of a year, the building's share included."""
 
 
-def yearly(cluster: Cluster, all_of_it: ClusterPrice, site: Site, finance: Finance) -> Yearly:
+def yearly(cluster: Cluster, all_of_it: ClusterPrice, site: Site, finance: Finance) -> YearlyCost:
     """Charges by class, energy, upkeep and people."""
     by_name = {branch.name: branch.usd for branch in all_of_it.tree.children}
     servers = by_name.get("servers", 0.0) + by_name.get("storage", 0.0)
@@ -242,7 +242,7 @@ def yearly(cluster: Cluster, all_of_it: ClusterPrice, site: Site, finance: Finan
     )
     year = total("year", [charges, upkeep, energy])
     work = (used - idle) / 1000.0 * site.usd_per_kwh
-    return Yearly(
+    return YearlyCost(
         tree=year,
         hour=_as(times(year, 1.0 / (HOURS * u * cluster.chips)), "hour of a chip"),
         running_usd=upkeep.usd + energy.usd,

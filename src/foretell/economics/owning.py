@@ -16,7 +16,7 @@ from foretell.economics.cases import SheetCases, case_of
 from foretell.economics.cluster import (
     Cluster,
     ClusterPrice,
-    Yearly,
+    YearlyCost,
     bought,
     node_of_parts,
     priced_chip,
@@ -49,7 +49,7 @@ WATTS = "work.watts_per_gpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
+class OwnedCluster:
     """A cluster with what it costs to buy and to run, all as batches of one case."""
 
     system: System
@@ -58,7 +58,7 @@ class Owned:
     """What stands there."""
     bought: ClusterPrice
     """What is paid once."""
-    year: Yearly
+    year: YearlyCost
     """What is paid by the year and by the hour."""
     case: SheetCases
     """The figures."""
@@ -84,7 +84,7 @@ class OwnQuestion:
 
 def owned(
     question: OwnQuestion, figures: Sheet, seen: Mapping[str, object], said: list[str]
-) -> Owned:
+) -> OwnedCluster:
     """A cluster, bought and run."""
     system, package = question.system, None
     try:
@@ -107,7 +107,7 @@ def owned(
     if not np.all(np.isfinite(np.asarray(year.tree.usd))):
         message = "has no finite price with these settings"
         raise Infeasible([Problem(path="system", value=system.id, message=message)])
-    return Owned(system=system, cluster=cluster, bought=all_of_it, year=year, case=case)
+    return OwnedCluster(system=system, cluster=cluster, bought=all_of_it, year=year, case=case)
 
 
 def buildable(package: Package, figures: Sheet) -> bool:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from foretell.economics.assembly import (
-    Assembled,
-    Carried,
+    AssemblyCost,
+    PackageParts,
     assembled,
     place_usd_per_s,
     stack_yield,
@@ -24,14 +24,14 @@ GIB = 2.0**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Priced:
+class PackagePrice:
     """A package, priced."""
 
     tree: Branch
     """Every part of it."""
     dies: Mapping[str, DieCost]
     """One good die of each design."""
-    made: Assembled
+    made: AssemblyCost
     """How it was put together."""
     memory_bytes: Num
     """Memory on it."""
@@ -49,7 +49,7 @@ def sections(package: Package) -> tuple[str, ...]:
     return ("wafer", "probe", "machine", "finish", f"packages.{package.kind}", *named)
 
 
-def priced(package: Package, case: SheetCases) -> Priced:
+def priced(package: Package, case: SheetCases) -> PackagePrice:
     """The package as a tree; NRE is in it where a volume is given."""
     kind: PackageKind = case.entry(f"packages.{package.kind}")
     finish: Finish = case.entry("finish")
@@ -75,7 +75,7 @@ def priced(package: Package, case: SheetCases) -> Priced:
         leaf("module", finish.module_usd if package.on_module else 0.0),
         _nre(package, finish, case, substrate_mm2),
     ]
-    return Priced(
+    return PackagePrice(
         tree=total("package", parts),
         dies=costs,
         made=made,
@@ -161,7 +161,7 @@ def _carried(
     memory_usd: Num,
     stacked: Branch,
     kind: PackageKind,
-) -> Carried:
+) -> PackageParts:
     """What lies on the carrier: dies that are on no other, memory beside them, dummies."""
     below = [die for die in package.dies if not die.on]
     dies_usd: Num = sum(costs[die.name].total_usd * die.count for die in package.dies)
@@ -177,7 +177,7 @@ def _carried(
         area = area + (package.memory_stacks + package.spacers) * memory.stack_mm2
         quality = quality * memory.quality**on_carrier
     spacers = package.spacers if kind.carrier != "none" else 0.0
-    return Carried(
+    return PackageParts(
         parts_usd=dies_usd + stacked.usd + np.where(np.asarray(on_carrier) > 0, memory_usd, 0.0),
         placements=placed + on_carrier + spacers,
         parts_mm2=area,
@@ -188,7 +188,7 @@ def _carried(
     )
 
 
-def _put_together(made: Assembled) -> list[Branch]:
+def _put_together(made: AssemblyCost) -> list[Branch]:
     bad = made.carrier_usd * (1.0 / made.carrier_yield - 1.0)
     return [
         total("carrier", [leaf("carrier", made.carrier_usd), leaf("bad carriers", bad)]),
@@ -197,7 +197,7 @@ def _put_together(made: Assembled) -> list[Branch]:
     ]
 
 
-def _lost(made: Assembled, carried: Carried, memory_usd: Num) -> Branch:
+def _lost(made: AssemblyCost, carried: PackageParts, memory_usd: Num) -> Branch:
     """Good parts that go with packages that fail."""
     share = made.lost_parts_usd / np.maximum(carried.parts_usd, 1e-300)
     memory = np.where(np.asarray(carried.placements) > carried.dies, memory_usd, 0.0) * share

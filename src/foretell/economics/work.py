@@ -22,8 +22,8 @@ from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
 from foretell.economics.cases import SheetCases, drivers, finished, spread
-from foretell.economics.owning import WATTS, Owned, OwnQuestion, buildable, owned
-from foretell.economics.packages import Priced, priced, sections
+from foretell.economics.owning import WATTS, OwnedCluster, OwnQuestion, buildable, owned
+from foretell.economics.packages import PackagePrice, priced, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf, renamed, times, total
 from foretell.errors import BadInput, Problem, nearest_name
@@ -165,7 +165,7 @@ def by_package(work: PaidWork) -> PaidWork:
     )
 
 
-def _hardware(own: Owned, package: Package | None) -> dict[str, Any]:
+def _hardware(own: OwnedCluster, package: Package | None) -> dict[str, Any]:
     """What stands behind the work: capital, draw and silicon; none where a part is not known."""
     bought, known = own.bought, bool(central(own.cluster.node.usd))
     case = own.case
@@ -182,12 +182,12 @@ def _hardware(own: Owned, package: Package | None) -> dict[str, Any]:
     }
 
 
-def _good_share(made: Priced) -> float:
+def _good_share(made: PackagePrice) -> float:
     """Of the compute dies, those that can be sold."""
     return central(next(iter(made.dies.values())).good_share)
 
 
-def energy_mwh(work: PaidWork, own: Owned, hours: Num) -> Branch:
+def energy_mwh(work: PaidWork, own: OwnedCluster, hours: Num) -> Branch:
     """Energy of the work at the meter of the building."""
     case, cluster, bought = own.case, own.cluster, own.bought
     site = case.entry("site")
@@ -205,7 +205,7 @@ def energy_mwh(work: PaidWork, own: Owned, hours: Num) -> Branch:
     return total("energy", [*drawn, leaf("building", inside * (site.pue - 1.0))])
 
 
-def _money(work: PaidWork, way: str, own: Owned, hours: Num) -> Branch:
+def _money(work: PaidWork, way: str, own: OwnedCluster, hours: Num) -> Branch:
     """What is paid: an owned hour by its classes, or rent by what the hours go into."""
     if way == "own":
         whole = times(own.year.hour, hours)
@@ -214,7 +214,7 @@ def _money(work: PaidWork, way: str, own: Owned, hours: Num) -> Branch:
     return total(work.what, _by_time(work, hours * _rent_paid(way, own)))
 
 
-def _rent_paid(way: str, own: Owned) -> Num:
+def _rent_paid(way: str, own: OwnedCluster) -> Num:
     """Rent of an hour of work; hours of a reservation without work are paid too."""
     usd = own.case.number(RENT_PATH)
     return usd / own.case.entry("finance").utilisation if way in RESERVED else usd
@@ -366,7 +366,7 @@ def _trees(
     return trees
 
 
-def _terms(work: PaidWork, own: Owned, hours: Num, way: str) -> Sequence[dict[str, Any]]:
+def _terms(work: PaidWork, own: OwnedCluster, hours: Num, way: str) -> Sequence[dict[str, Any]]:
     """The same work paid for in every way that is known, at the middle of all figures."""
     use = central(own.case.entry("finance").utilisation)
     each: dict[str, tuple[float, str]] = {}

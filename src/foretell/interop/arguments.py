@@ -30,7 +30,7 @@ _NEGATIVE = re.compile(r"-\.?\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class ArgumentTable:
     """Arguments as they were given."""
 
     words: tuple[str, ...]
@@ -41,7 +41,7 @@ class Given:
     """Variables that a script sets, and the flags of its batch lines."""
 
 
-def read_given(text: str) -> Given:
+def read_given(text: str) -> ArgumentTable:
     """Keys and values of a text; BadInput where it is none of the forms, or longer than any."""
     if not isinstance(text, str):
         raise _bad("is not a text", type(text).__name__)
@@ -52,21 +52,21 @@ def read_given(text: str) -> Given:
         raise _bad("is empty")
     if text.lstrip()[0] in "{[":
         table = _json(text) if text.lstrip()[0] == "{" else _toml(text)
-        return Given(words=(), pairs=flat(table), variables={})
+        return ArgumentTable(words=(), pairs=flat(table), variables={})
     lines = [
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]
     like_yaml = sum(bool(_YAML_LINE.fullmatch(line)) for line in lines)
     if _SECTION.search(text) and not re.search(r"^[ \t]*--\w", text, re.MULTILINE):
-        return Given(words=(), pairs=flat(_toml(text)), variables={})
+        return ArgumentTable(words=(), pairs=flat(_toml(text)), variables={})
     if like_yaml * 2 > len(lines) and "<<" not in text:
-        return Given(words=(), pairs=flat(read_yaml(text)), variables={})
+        return ArgumentTable(words=(), pairs=flat(read_yaml(text)), variables={})
     assigned = [(key, _python(value)) for key, value in _ASSIGNED.findall(text)]
     script = read_script(_ASSIGNED.sub("", text))
     return _command(script, assigned)
 
 
-def _command(script: Script, assigned: list[tuple[str, Any]]) -> Given:
+def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
     """Flags and their values, overrides, and the words between them."""
     words: list[str] = []
     pairs: list[tuple[str, Any]] = []
@@ -101,7 +101,7 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> Given:
             continue  # a script may write files that are no options
     known = dict(script.variables) | dict(script.batch)
     spelt = [(spelled(key), value) for key, value in assigned]
-    return Given(words=tuple(words), pairs=(*pairs, *spelt), variables=known)
+    return ArgumentTable(words=tuple(words), pairs=(*pairs, *spelt), variables=known)
 
 
 def _override(word: str) -> re.Match[str] | None:

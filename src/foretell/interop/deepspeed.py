@@ -8,7 +8,7 @@ neither fp16 nor bf16 is enabled weights stay as the script made them: 32 bits, 
 import json
 from typing import Any
 
-from foretell.interop.arguments import Given
+from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, plan_words, world_size
 from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.specs.plan import WIDE_PRECISIONS, Plan
@@ -46,7 +46,7 @@ IGNORED = frozenset(
 )
 
 
-def read(given: Given, layers: int | None = None) -> Launch:
+def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     """What the file says; of a command, what stands beside it."""
     keys = Keys(given, tool="deepspeed")
     tp = keys.whole("tensor_parallel.autotp_size", "tensor_parallel.tp_size") or 1
@@ -148,7 +148,7 @@ def _bucket(keys: Keys) -> dict[str, object]:
     return {}
 
 
-def _precision(keys: Keys, given: Given) -> dict[str, object]:
+def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     """Dtype of the products, and of the weights where it is another."""
     half, brain = keys.flag("fp16.enabled", "fp16"), keys.flag(*BRAIN)
     if half or brain:
@@ -166,7 +166,7 @@ def _precision(keys: Keys, given: Given) -> dict[str, object]:
     return {"precision": "fp32"}
 
 
-def _dtypes(keys: Keys, given: Given) -> dict[str, object]:
+def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     """Products, gradients and what goes over the wire."""
     kept = keys.choice(["data_types.grad_accum_dtype"], DTYPES)
     sent = keys.choice(["communication_data_type"], DTYPES)

@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from foretell.errors import BadInput, Problem
 from foretell.interop import deepspeed, megatron, megatron_write, sglang, torchtitan, trtllm, vllm
-from foretell.interop.arguments import Given, read_given
+from foretell.interop.arguments import ArgumentTable, read_given
 from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, ToolArguments, Training
 from foretell.interop.serving_words import Serving
 from foretell.specs.deployment import Deployment
@@ -18,7 +18,7 @@ from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.plan_forms import offloads
 from foretell.specs.software import EVERYWHERE
 
-READERS: Mapping[Tool, Callable[[Given, int | None], Launch]] = {
+READERS: Mapping[Tool, Callable[[ArgumentTable, int | None], Launch]] = {
     "megatron": megatron.read,
     "torchtitan": torchtitan.read,
     "deepspeed": deepspeed.read,
@@ -87,7 +87,7 @@ def read_arguments(text: str, layers: int | None = None, tool: Tool | None = Non
     return READERS[tool or recognise(given)](given, layers)
 
 
-def recognise(given: Given) -> Tool:
+def recognise(given: ArgumentTable) -> Tool:
     """The tool: by the program that is run, else by the keys."""
     module = next((str(value) for key, value in given.pairs if key == "m"), "")
     program = " ".join(word[:200] for word in (*given.words[:200], module)).lower()

@@ -146,7 +146,7 @@ class OpLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sustained:
+class SustainedOps:
     """Ops under the power limit."""
 
     clock: Array
@@ -248,7 +248,7 @@ def memory_joules(load: OpLoad, numbers: PowerCoefficients) -> Array:
     return np.asarray(numbers.memory_joules_per_byte * np.asarray(load.memory_bytes))
 
 
-def sustained(load: OpLoad, power: ChipPower, axis: int | None = 0) -> Sustained:
+def sustained(load: OpLoad, power: ChipPower, axis: int | None = 0) -> SustainedOps:
     """Times, watts and joules of ops under the power limit.
 
     Ops along `axis` follow each other in one step and share a clock; with None every op is run alone, over
@@ -273,7 +273,7 @@ def sustained(load: OpLoad, power: ChipPower, axis: int | None = 0) -> Sustained
     joules = power.base_watts * each_s + parts[2] * _along(fall, axis) + parts[3]
     nominal_s = np.maximum(still_s + clocked_s, 1e-30)
     busy_s = np.maximum(step_s * pause, 1e-30)
-    return Sustained(
+    return SustainedOps(
         clock=clock,
         seconds=each_s,
         joules=np.asarray(joules),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_curves import direct_share
-from foretell.network.library_records import Kind, Library, LibraryCurve, Prepared
+from foretell.network.library_records import Kind, Library, LibraryCurve, PlacedGroups
 from foretell.network.stack import CollectiveCandidates, TierStack, stack_of, stack_s
 from foretell.specs._base import Num
 from foretell.specs.system import Network, System, Tier
@@ -29,7 +29,7 @@ KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
 """What training asks for."""
 
 
-Group = TierStack | Prepared
+Group = TierStack | PlacedGroups
 """Groups placed on a network, ready to be asked."""
 
 
@@ -64,7 +64,7 @@ def take(group: Group, rows: NDArray[np.intp]) -> Group:
     if isinstance(group, TierStack):
         kinds = {kind: _take_candidates(found, rows) for kind, found in group.kinds.items()}
         return TierStack(members=group.members[rows], kinds=kinds)
-    return Prepared(
+    return PlacedGroups(
         members=group.members[rows],
         curves={kind: _take_curve(curve, rows) for kind, curve in group.curves.items()},
         hop_weight=group.hop_weight.take(rows, axis=-1),
@@ -108,7 +108,7 @@ def link_speed(tier: Tier, count: Array) -> Array:
 def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:
     """Seconds of one collective; a group of one, or nothing to send, is free."""
     size = np.asarray(size_bytes, float)
-    if isinstance(group, Prepared):
+    if isinstance(group, PlacedGroups):
         return seconds(kind, size.T, group).T
     return stack_s(kind, size.T, group).T
 

@@ -28,7 +28,7 @@ PROTOCOLS = ("ll", "ll128", "simple")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
+class InsideNode:
     """Coefficients inside a node: a link generation under a library."""
 
     id: str
@@ -66,7 +66,7 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class BetweenNodes:
     """Coefficients between nodes: a fabric under a library and its transport."""
 
     id: str
@@ -127,9 +127,9 @@ class Library:
     """Name and version, such as nccl-2.21."""
     inner_tiers: int
     """How many tiers, from the innermost, lie inside a node."""
-    inside: Inside
+    inside: InsideNode
     """Coefficients of those."""
-    between: Between | None
+    between: BetweenNodes | None
     """Coefficients of the others; None where there are none."""
     empty_call_s: float
     """A collective of nothing."""
@@ -162,7 +162,7 @@ class LibraryCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PlacedGroups:
     """Groups placed on a network under a library, ready for any message."""
 
     members: Array

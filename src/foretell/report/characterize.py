@@ -6,7 +6,7 @@ from foretell.lab.characterize.predict import HELD
 from foretell.lab.characterize.table import SHARES, measured_of
 
 if TYPE_CHECKING:
-    from foretell.lab.characterize.run import Characterized, PointRow
+    from foretell.lab.characterize.run import CharacterizeResult, PointRow
 
 DEFAULT_WORDS = (
     "pp1", "tp1", "flash", "no-fused", "recompute=none", "gradients=fp32", "framework=pytorch-eager",
@@ -14,7 +14,7 @@ DEFAULT_WORDS = (
 """Words of a plan that say what is usual here."""
 
 
-def characterized_text(found: "Characterized") -> str:
+def characterized_text(found: "CharacterizeResult") -> str:
     """A line for each point, the largest disagreements of each, and where the results are."""
     lines = []
     errors = []

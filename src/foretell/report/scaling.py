@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from foretell.report.console import table
 from foretell.report.estimate import bullets, gib
 from foretell.studies.scaling.evaluate import BANDWIDTHS
-from foretell.studies.scaling.published import Compared, median_error
+from foretell.studies.scaling.published import PublishedFigure, median_error
 from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint
 from foretell.studies.scaling.study import ScalingStudy
 
@@ -120,7 +120,7 @@ def efficiency_table(found: Scaling) -> "Table":
     return made
 
 
-def compared_table(rows: Sequence[Compared]) -> "Table":
+def compared_table(rows: Sequence[PublishedFigure]) -> "Table":
     """Measured and predicted, with the median error of each quantity below."""
     numbers = ("GPUs", "measured", "predicted", "error")
     made = table("run", "quantity", *numbers, right=numbers)

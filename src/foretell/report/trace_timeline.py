@@ -12,7 +12,7 @@ from foretell.lab.characterize.traces.columns import EventColumns, take_own
 from foretell.lab.characterize.traces.intervals import Times, covered_ns, first_come, union
 from foretell.lab.characterize.traces.own import own_ranks
 from foretell.lab.characterize.traces.rank_trace import RankTrace, TracedStep
-from foretell.lab.characterize.traces.run import Traced
+from foretell.lab.characterize.traces.run import TraceReport
 from foretell.report.svg import COLOURS, FRAME, PALE, Picture, bar, legend, line, text, ticks
 from foretell.simulation.step import played_step, rank_stride
 from foretell.simulation.trace import trace_events
@@ -40,7 +40,7 @@ class Lane:
     """Share of each cell that each of them fills; (labels, cells)."""
 
 
-def traced_picture(found: Traced) -> Picture:
+def traced_picture(found: TraceReport) -> Picture:
     """The first step of the busiest rank, and the predicted step below it."""
     trace = next(t for t in found.traces if t.rank == found.busiest)
     asked = found.of(found.busiest)[0].step

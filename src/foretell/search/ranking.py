@@ -69,7 +69,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class SystemDraws:
     """Cases of each system, one a column."""
 
     seconds: Array
@@ -78,7 +78,7 @@ class Drawn:
     """What it costs; (systems, draws)."""
 
 
-def draw(systems: Sequence[Contender], seed: int = 0, many: int = DRAWS) -> Drawn:
+def draw(systems: Sequence[Contender], seed: int = 0, many: int = DRAWS) -> SystemDraws:
     """Times and prices of all systems, errors that they share drawn once."""
     chance = _Chance(seed, many)
     seconds, usd = np.zeros((len(systems), many)), np.zeros((len(systems), many))
@@ -91,7 +91,7 @@ def draw(systems: Sequence[Contender], seed: int = 0, many: int = DRAWS) -> Draw
                 money += _two_sided(chance(key_of(path, system)), *_logs(ends))
             seconds[place] += part.share * part.seconds * factor
             usd[place] += part.share * part.usd * factor * np.exp(money)
-    return Drawn(seconds=seconds, usd=usd)
+    return SystemDraws(seconds=seconds, usd=usd)
 
 
 def beats(values: Array) -> Array:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.memory import Memory
-from foretell.serving.steady import Loop, Steady, loop_of, met_together, start_s, steady, way_s
+from foretell.serving.steady import Loop, SteadyState, loop_of, met_together, start_s, steady, way_s
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.specs.deployment import Traffic
 
@@ -65,7 +65,7 @@ class QueueState:
 
 def with_rate(
     times: StepTimes, memory: Memory, traffic: Traffic, rate: float
-) -> tuple[Steady, float]:
+) -> tuple[SteadyState, float]:
     """The state under `rate` requests a second, and the number in flight by Little's law."""
     loop = loop_of(times, memory, replace(traffic, concurrency=1.0))
     at, tpot = settled(times, loop, rate)
@@ -79,7 +79,7 @@ def with_rate(
 
 def crowded(
     times: StepTimes, memory: Memory, traffic: Traffic, rate: float
-) -> tuple[Steady, float]:
+) -> tuple[SteadyState, float]:
     """The loop that answers as many: where nearly all places are taken, who comes waits for who goes.
 
     Above the rate that an instance can sustain the number in flight is held at four times what fits.
@@ -100,7 +100,7 @@ def crowded(
 
 def open_state(
     times: StepTimes, loop: Loop, met_s: tuple["QueueState", Array], rate: float
-) -> Steady:
+) -> SteadyState:
     """The state of an engine that keeps up, from what a request meets and its time per token."""
     p, d = times.profile, times.deployment
     at, tpot = met_s
@@ -120,7 +120,7 @@ def open_state(
     queued = queued + queue_s(rate * inside / loop.fit, loop.fit, inside, 1.0)
     late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
     first = 0.5 * under_way + own_s + waits_s + late + way_s(p, loop.length) + queued
-    return Steady(
+    return SteadyState(
         batch=np.minimum(at.beside + 1.0, loop.fit),
         fit_batch=loop.fit,
         share=(loop.answer - 1.0) * tpot / inside,

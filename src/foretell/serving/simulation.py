@@ -23,8 +23,8 @@ from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import (
     EngineRules,
     Fleet,
-    Played,
     Preemption,
+    RequestOutcomes,
     Requests,
     Routing,
 )
@@ -211,7 +211,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
 
 
 def told(
-    q: ServeQuestion, found: ServiceLevels, played: Played, fleet: Fleet, memory: Memory
+    q: ServeQuestion, found: ServiceLevels, played: RequestOutcomes, fleet: Fleet, memory: Memory
 ) -> ServiceEstimate:
     """The record of the closed form at the rate that was played, with the latencies of the play."""
     times = step_times(q.model, q.system, q.deployment, q.profile)
@@ -249,7 +249,7 @@ def _percentiles(values: Mapping[str, float]) -> Percentiles:
     return Percentiles(**{name: values.get(name, 0.0) for name in names})
 
 
-def simulation(found: ServiceLevels, played: Played, fleet: Fleet) -> dict[str, Any]:
+def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> dict[str, Any]:
     """What only a play tells."""
     series = played.series
     held = np.array(series.held_tokens or [0.0])
@@ -272,7 +272,7 @@ def simulation(found: ServiceLevels, played: Played, fleet: Fleet) -> dict[str, 
     }
 
 
-def grows(played: Played) -> bool:
+def grows(played: RequestOutcomes) -> bool:
     """Whether requests wait longer the later they come, so that longer play would give longer waits.
 
     A queue without end grows straight: the last quarter waits 0.875 / 0.375 times as long as the second.
@@ -287,7 +287,7 @@ def grows(played: Played) -> bool:
     return bool(late > GROWING * early + GROWING_S)
 
 
-def thinned(played: Played, most: int = 200) -> dict[str, list[float]]:
+def thinned(played: RequestOutcomes, most: int = 200) -> dict[str, list[float]]:
     """The series at no more than so many moments."""
     series = played.series
     step = max(len(series.at_s) // most, 1)

@@ -46,7 +46,7 @@ HALVINGS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steady:
+class SteadyState:
     """A loop of requests in its steady state; arrays over whatever the traffic has."""
 
     batch: Array
@@ -206,7 +206,7 @@ def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float)
     )  # fmt: skip
 
 
-def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
+def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
     """The steady state of one instance under a fixed concurrency."""
     p, d = times.profile, times.deployment
     loop = loop_of(times, memory, traffic)
@@ -240,7 +240,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     beyond = beyond + np.minimum(queued, np.maximum(loop.asked - loop.fit, 0.0) / rate)
     start = start_s(times, loop) + beyond
     first = 1.0 / max(traffic.waves, 1.0)
-    return Steady(
+    return SteadyState(
         batch=np.minimum(loop.asked, loop.fit),
         fit_batch=loop.fit,
         share=at.share,
@@ -331,7 +331,7 @@ def met_together(rate: Num, step_s: Array, reading_s: Array) -> Array:
 
 
 def request_joules(
-    times: StepTimes, memory: Memory, traffic: Traffic, state: Steady
+    times: StepTimes, memory: Memory, traffic: Traffic, state: SteadyState
 ) -> tuple[Array, Array]:
     """Joules of all chips for one request's prompt, beyond the decoding beside it, and for its answer."""
     loop = loop_of(times, memory, traffic)

@@ -47,7 +47,7 @@ HALVED = (SavedRole.KEY_VALUE, SavedRole.UP, SavedRole.NORM_INPUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class Recomputation:
     """What recomputing some modules of one layer does."""
 
     ops: tuple[float, ...]
@@ -71,7 +71,7 @@ def again(
     *,
     flash: bool,
     width: Callable[[Saved], float] = wide,
-) -> Again:
+) -> Recomputation:
     """A layer on one rank under selective recomputation of some modules; `width` in bytes per element."""
     kept: Num = 0.0
     dropped: Num = 0.0
@@ -84,7 +84,9 @@ def again(
         max((runs(op, module, flash=flash) for module in modules), default=0.0) for op in graph.ops
     )
     edges = tuple(edge for edge in graph.edges if MODULES.get(edge.region) in modules)
-    return Again(ops=ops, kept_bytes=kept, dropped_bytes=dropped, graph=changed(graph, edges=edges))
+    return Recomputation(
+        ops=ops, kept_bytes=kept, dropped_bytes=dropped, graph=changed(graph, edges=edges)
+    )
 
 
 def runs(op: Op, module: str, *, flash: bool) -> float:

@@ -27,7 +27,7 @@ class Fab:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embodied:
+class EmbodiedFactors:
     """What was emitted before anything runs."""
 
     fab_grams_per_kwh: NotNegative

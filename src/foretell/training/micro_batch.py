@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.sharding.offload import Exposed
+from foretell.sharding.offload import ExposedCopies
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
@@ -33,7 +33,7 @@ class MicroBatch:
     """All of it."""
     waits: DataWaits
     """What it waits for data parallelism."""
-    copies: Exposed | None = None
+    copies: ExposedCopies | None = None
     """What it waits for copies to and from the host; None where nothing is offloaded."""
 
     def passed_on_s(self, way: Literal["forward", "backward"]) -> Num:

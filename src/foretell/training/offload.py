@@ -6,7 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory, allocator_share
-from foretell.sharding.offload import Exposed, StateBytes, exposed_copies, host_copies, on_chip
+from foretell.sharding.offload import (
+    ExposedCopies,
+    StateBytes,
+    exposed_copies,
+    host_copies,
+    on_chip,
+)
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.micro_batch import MicroBatch
@@ -17,7 +23,7 @@ Array = NDArray[np.float64]
 
 def offload_seconds(
     scenario: Scenario, plans: Plans, one: MicroBatch, memory: StageMemory, update_s: Array
-) -> Exposed:
+) -> ExposedCopies:
     """Copies to and from the host that nothing hides, of one micro-batch and of the update.
 
     They go on while a pass waits for data-parallel messages, which use other links.
@@ -35,7 +41,7 @@ def offload_seconds(
     )
 
 
-def copied_seconds(micro_batches: Array, copies: Exposed) -> Array:
+def copied_seconds(micro_batches: Array, copies: ExposedCopies) -> Array:
     """All copies of a step that nothing hides; (plans, stages)."""
     each_s = copies.forward_s + copies.backward_s
     return np.asarray(micro_batches[:, None] * each_s + copies.update_s)

@@ -25,7 +25,7 @@ from foretell.sharding.expert import (
 )
 from foretell.sharding.lora import backward_products, with_adapters
 from foretell.sharding.lora import whole as whole_maps
-from foretell.sharding.recompute import Again, again
+from foretell.sharding.recompute import Recomputation, again
 from foretell.sharding.tensor import tensor_parallel, token_parts
 from foretell.sharding.tensor2d import (
     GridTraffic,
@@ -104,7 +104,7 @@ class Shapes:
     """Tensors that each part keeps on one rank."""
     kept: tuple[KeptBytes, ...]
     """What each part keeps."""
-    again: tuple[Again, ...]
+    again: tuple[Recomputation, ...]
     """What recomputing the plan's modules does to each part; empty where it names none."""
     tied: Num
     """Weights that the head borrows."""

@@ -45,17 +45,17 @@ KINDS: Mapping[asked.Kind, Any] = {
 """What a kind of value is in JSON."""
 
 
-class Strict(BaseModel):
+class StrictBody(BaseModel):
     """A body in which an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=False, title=None)
 
 
-def body_model(verb: str, record: Any, more: Mapping[str, Any] | None = None) -> type[Strict]:
+def body_model(verb: str, record: Any, more: Mapping[str, Any] | None = None) -> type[StrictBody]:
     """The request body of a verb's question; `more` are fields that no other surface has."""
     fields = {field.called: _field(field) for field in asked.offered(record, "web")}
     title = "".join(word.title() for word in verb.replace("-", " ").split()) + "Question"
-    made: type[Strict] = create_model(title, __base__=Strict, **fields, **(more or {}))
+    made: type[StrictBody] = create_model(title, __base__=StrictBody, **fields, **(more or {}))
     return made
 
 
@@ -76,7 +76,7 @@ def _said(field: asked.QuestionField) -> str:
     return said
 
 
-def figure_model(verb: str, question: type[BaseModel], most: int) -> type[Strict]:
+def figure_model(verb: str, question: type[BaseModel], most: int) -> type[StrictBody]:
     """The request body of a figure of several questions."""
     title = "".join(word.title() for word in verb.replace("-", " ").split())
     many: Any = list[question]  # type: ignore[valid-type]
@@ -88,7 +88,7 @@ def figure_model(verb: str, question: type[BaseModel], most: int) -> type[Strict
         "names": (Annotated[list[Name], Field(max_length=most)] | None, None),
         "theme": (Literal["light", "dark"] | None, None),
     }
-    made: type[Strict] = create_model(title, __base__=Strict, **fields)
+    made: type[StrictBody] = create_model(title, __base__=StrictBody, **fields)
     return made
 
 

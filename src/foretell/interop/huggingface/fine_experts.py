@@ -74,7 +74,7 @@ def lettered(config: Config, depth: int) -> tuple[int | None, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fine:
+class FineExperts:
     """How one family names and places its experts."""
 
     traits: Traits
@@ -93,8 +93,8 @@ class Fine:
     """Layers with experts."""
 
 
-FAMILIES: dict[str, Fine] = {
-    "ernie4_5_moe": Fine(
+FAMILIES: dict[str, FineExperts] = {
+    "ernie4_5_moe": FineExperts(
         traits=Traits(
             why=ERNIE,
             qkv_bias=("use_bias", False),
@@ -109,7 +109,7 @@ FAMILIES: dict[str, Fine] = {
         shared_default=2,
         marks=between,
     ),
-    "bailing_moe": Fine(
+    "bailing_moe": FineExperts(
         traits=Traits(
             why=BAILING,
             qkv_bias=("use_qkv_bias", False),
@@ -121,7 +121,7 @@ FAMILIES: dict[str, Fine] = {
         router_bias=False,
         marks=behind(0, BAILING),
     ),
-    "bailing_moe_v2": Fine(
+    "bailing_moe_v2": FineExperts(
         traits=Traits(
             why=BAILING_2,
             qkv_bias=("use_qkv_bias", False),
@@ -133,7 +133,7 @@ FAMILIES: dict[str, Fine] = {
         router_bias=("moe_router_enable_expert_bias", True),
         marks=behind(0, BAILING_2),
     ),
-    "dots1": Fine(
+    "dots1": FineExperts(
         traits=Traits(
             why=DOTS,
             qkv_bias=("attention_bias", False),
@@ -146,7 +146,7 @@ FAMILIES: dict[str, Fine] = {
         shared="n_shared_experts",
         marks=behind(0, DOTS),
     ),
-    "solar_open": Fine(
+    "solar_open": FineExperts(
         traits=Traits(
             why=SOLAR,
             qkv_bias=("attention_bias", False),
@@ -158,7 +158,7 @@ FAMILIES: dict[str, Fine] = {
         shared_default=1,
         marks=behind(0, SOLAR),
     ),
-    "exaone_moe": Fine(
+    "exaone_moe": FineExperts(
         traits=Traits(
             why=EXAONE,
             qk_norm="head",
@@ -190,7 +190,7 @@ def read(config: Config) -> Model:
     return replace(model, prediction=block)
 
 
-def _experts(config: Config, fine: Fine) -> Experts:
+def _experts(config: Config, fine: FineExperts) -> Experts:
     experts, top_k = routed(config, experts=fine.experts, top_k=fine.top_k)
     width = config.need("moe_intermediate_size")
     count = config.get(fine.shared, fine.shared_default, fine.traits.why)

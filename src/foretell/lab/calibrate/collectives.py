@@ -39,9 +39,9 @@ from foretell.lab.calibrate.collectives_start import (
     SHARED,
     TRANSPORT_START,
     VERSIONED,
-    Free,
+    FreeCoefficient,
 )
-from foretell.network.library import Custom, Inside
+from foretell.network.library import Custom, InsideNode
 from foretell.records import dataclass
 
 Array = NDArray[np.float64]
@@ -139,7 +139,7 @@ def _from_kin(now: Coefficients, fabric: str) -> Coefficients:
     return replace(now, between={**now.between, **begun})
 
 
-def _mean(field: str, links: Sequence[Inside | Custom]) -> float | tuple[float, ...]:
+def _mean(field: str, links: Sequence[InsideNode | Custom]) -> float | tuple[float, ...]:
     """Geometric mean of a field over links, leaving out what they do not have."""
     values = np.array([np.atleast_1d(getattr(link, field)) for link in links], float)
     logs = np.where(np.isfinite(values), np.log(values), np.nan)
@@ -161,7 +161,7 @@ def _sent(part: SiteRows) -> SiteRows:
     )
 
 
-def _inside_free(now: Coefficients, link: str) -> list[tuple[str, Free]]:
+def _inside_free(now: Coefficients, link: str) -> list[tuple[str, FreeCoefficient]]:
     """Free coefficients of a link: those of in-network reduction only where it has one."""
     held: set[str] = set()
     if link in IN_NETWORK_HELD or not np.isfinite(now.inside[link].in_network_base_s):
@@ -169,11 +169,11 @@ def _inside_free(now: Coefficients, link: str) -> list[tuple[str, Free]]:
     return [(f"inside:{link}", item) for item in INSIDE_FREE if item.name not in held]
 
 
-def _fabric_free(fabric: str, parts: Sequence[SiteRows]) -> list[tuple[str, Free]]:
+def _fabric_free(fabric: str, parts: Sequence[SiteRows]) -> list[tuple[str, FreeCoefficient]]:
     """Free coefficients of a fabric: shared by all its transports, by a family of them, or one's own."""
     names = sorted({part.site.transport for part in parts})
     shared, family, held = SHARED[fabric]
-    free: list[tuple[str, Free]] = []
+    free: list[tuple[str, FreeCoefficient]] = []
     for item in BETWEEN_FREE:
         if item.name in held:
             continue
@@ -186,13 +186,16 @@ def _fabric_free(fabric: str, parts: Sequence[SiteRows]) -> list[tuple[str, Free
             free += [(f"between:{fabric}/{name}", item) for name in names]
     seen = {".".join(part.site.version.split(".")[:2]) for part in parts}
     return free + [
-        (f"version:{fabric}/{version}", Free(name="hop_factor", field="hop_factor", start=1.0))
+        (
+            f"version:{fabric}/{version}",
+            FreeCoefficient(name="hop_factor", field="hop_factor", start=1.0),
+        )
         for version in sorted(seen & set(VERSIONED.get(fabric, ())))
     ]
 
 
 def _solve(
-    start: Coefficients, free: Sequence[tuple[str, Free]], parts: Sequence[SiteRows]
+    start: Coefficients, free: Sequence[tuple[str, FreeCoefficient]], parts: Sequence[SiteRows]
 ) -> Coefficients:
     """The coefficients with those that are free moved to where the rows are met best."""
     from scipy.optimize import least_squares
@@ -281,7 +284,7 @@ def _touches(target: str, part: SiteRows) -> bool:
     return True
 
 
-def _value(now: Coefficients, target: str, item: Free) -> float:
+def _value(now: Coefficients, target: str, item: FreeCoefficient) -> float:
     """A free coefficient's start."""
     kind, _, name = target.partition(":")
     if kind == "version":
@@ -292,7 +295,7 @@ def _value(now: Coefficients, target: str, item: Free) -> float:
     return float(held if item.place is None else held[item.place])
 
 
-def _with(now: Coefficients, target: str, item: Free, value: float) -> Coefficients:
+def _with(now: Coefficients, target: str, item: FreeCoefficient, value: float) -> Coefficients:
     """The coefficients with one of them changed, in every record that shares it."""
     kind, _, name = target.partition(":")
     if kind == "version":

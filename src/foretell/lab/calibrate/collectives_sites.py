@@ -13,9 +13,9 @@ from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
 from foretell.lab.calibrate.collectives_rows import CollectiveRow
 from foretell.network.library import (
-    Between,
+    BetweenNodes,
     Custom,
-    Inside,
+    InsideNode,
     Kind,
     Library,
     empty_s,
@@ -87,11 +87,11 @@ class Installation:
 class Coefficients:
     """Coefficients by link and by fabric/transport."""
 
-    inside: Mapping[str, Inside]
+    inside: Mapping[str, InsideNode]
     """By link generation."""
     custom: Mapping[str, Custom]
     """By link generation."""
-    between: Mapping[str, Between]
+    between: Mapping[str, BetweenNodes]
     """By `fabric/transport`."""
     hop_factor: Mapping[str, Mapping[str, float]]
     """Fabric -> library version -> factor on the tree's Simple hop."""

@@ -61,7 +61,7 @@ QUANTISED = ("quantise", "row_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class FittedSurface:
     """One surface with what it was fitted to."""
 
     group: Group
@@ -77,7 +77,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Long:
+class SustainedRuns:
     """Runs of seconds of one surface beside what the surface and the power limit say."""
 
     group: Group
@@ -98,9 +98,9 @@ class Calibration:
     """The file."""
     facts: Facts
     """The chip."""
-    fits: tuple[Fitted, ...]
+    fits: tuple[FittedSurface, ...]
     """Surfaces."""
-    long: tuple[Long, ...]
+    long: tuple[SustainedRuns, ...]
     """Runs of seconds."""
     skipped: tuple[tuple[str, int, str], ...]
     """What was not fitted: which, how many points, why."""
@@ -126,7 +126,7 @@ def calibrate(path: Path, chip: str) -> Calibration:
         what = f"too few points to fit: {counts}, and {LEAST_POINTS} of one family are needed"
         again = f"foretell calibrate measure --only gemm,attention,pointwise --out {path}"
         raise BadInput([Problem(path=str(path), value=None, message=what, allowed=again)])
-    fits: dict[int, Fitted] = {}
+    fits: dict[int, FittedSurface] = {}
     # Large groups first: small ones of the same family begin where these end.
     for i in sorted(range(len(enough)), key=lambda i: -len(enough[i].lines)):
         fits[i] = fitted(enough[i], facts, tuple(fits.values()))
@@ -189,7 +189,7 @@ def engine_for(group: Group, facts: Facts) -> Engine:
     return replace(engine, l2_bytes=0.0) if group.rows.family == "pointwise" else engine
 
 
-def _kin(group: Group, done: Sequence[Fitted]) -> Fitted | None:
+def _kin(group: Group, done: Sequence[FittedSurface]) -> FittedSurface | None:
     """A larger group of the same family that a small one begins with, the same software first."""
     kin = [each for each in done if each.surface.family == group.rows.family]
     if len(group.lines) >= FEW or not kin:
@@ -197,7 +197,7 @@ def _kin(group: Group, done: Sequence[Fitted]) -> Fitted | None:
     return min(kin, key=lambda each: each.surface.software != group.rows.software)
 
 
-def begin(group: Group, facts: Facts, kin: Fitted | None) -> Any:
+def begin(group: Group, facts: Facts, kin: FittedSurface | None) -> Any:
     """Where a fit begins: at its kin, else at the library's tiles or the defaults."""
     rows, family = group.rows, family_named(group.rows.family)
     held = {name: family.bounds[name][0] for name in HELD[rows.family]}
@@ -232,7 +232,7 @@ def _felt(family: Family, rows: KernelRows, engine: Engine, start: Any, name: st
     return float(np.sqrt(np.mean(np.log(more / less) ** 2)))
 
 
-def fitted(group: Group, facts: Facts, done: Sequence[Fitted] = ()) -> Fitted:
+def fitted(group: Group, facts: Facts, done: Sequence[FittedSurface] = ()) -> FittedSurface:
     """A surface fitted to a group, judged on sites left out; where there are few sites, on rows."""
     rows, engine = group.rows, engine_for(group, facts)
     if len(np.unique(rows.site)) < 3:
@@ -250,7 +250,7 @@ def fitted(group: Group, facts: Facts, done: Sequence[Fitted] = ()) -> Fitted:
     blind = left_out(family, rows, engine, fitter=fitter)
     when = str(facts_date(group.lines))
     where = (facts.chip.architecture, facts.source, when)
-    return Fitted(
+    return FittedSurface(
         group=group,
         surface=judged(rows, record, (inside, blind), where),
         moved=tuple(family.bounds),
@@ -264,7 +264,9 @@ def facts_date(lines: Sequence[Line]) -> str:
     return max((str(line.get("at", "")) for line in lines), default="")[:10]
 
 
-def _long_runs(measured: Measurements, facts: Facts, fits: Sequence[Fitted]) -> list[Long]:
+def _long_runs(
+    measured: Measurements, facts: Facts, fits: Sequence[FittedSurface]
+) -> list[SustainedRuns]:
     """Runs of seconds by the surfaces that were fitted to bursts."""
     found = []
     for group in groups_of(measured, facts.chip.id, "sustained"):
@@ -274,7 +276,7 @@ def _long_runs(measured: Measurements, facts: Facts, fits: Sequence[Fitted]) -> 
     return found
 
 
-def _long(group: Group, facts: Facts, kin: Fitted) -> Long:
+def _long(group: Group, facts: Facts, kin: FittedSurface) -> SustainedRuns:
     rows, engine = group.rows, engine_for(group, facts)
     family = family_named(rows.family)
     record = family.record(**kin.surface.coefficients)
@@ -287,7 +289,9 @@ def _long(group: Group, facts: Facts, kin: Fitted) -> Long:
     else:
         arithmetic_s = np.zeros_like(burst_s)
     if not facts.limited:
-        return Long(group=group, burst_s=burst_s, predicted_s=burst_s, clock=np.ones_like(burst_s))
+        return SustainedRuns(
+            group=group, burst_s=burst_s, predicted_s=burst_s, clock=np.ones_like(burst_s)
+        )
     load = OpLoad(
         seconds=burst_s,
         clock_share=clock_share(arithmetic_s, burst_s),
@@ -296,7 +300,7 @@ def _long(group: Group, facts: Facts, kin: Fitted) -> Long:
         memory_bytes=np.array([float(line.get("bytes", 0.0)) for line in group.lines]),
     )
     held = sustained(load, chip_power(facts.chip), axis=None)
-    return Long(group=group, burst_s=burst_s, predicted_s=held.seconds, clock=held.clock)
+    return SustainedRuns(group=group, burst_s=burst_s, predicted_s=held.seconds, clock=held.clock)
 
 
 def main(arguments: Sequence[str]) -> int:

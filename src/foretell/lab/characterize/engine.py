@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from foretell.lab.characterize.config import JobPoint
 from foretell.lab.characterize.groups import RankGroups
-from foretell.lab.characterize.modules import Cut, LossHead, RunnerLayer, TokenTable, turns_of
+from foretell.lab.characterize.modules import LossHead, RunnerLayer, TensorCut, TokenTable, turns_of
 from foretell.lab.characterize.recorder import RecordedMessage, Recorder
-from foretell.lab.characterize.shards import Flat, Update, computing
+from foretell.lab.characterize.shards import FlatWeights, Update, computing
 from foretell.lab.characterize.tensors import TensorBytes
 from foretell.sharding.pipeline import chunk_sizes
 from foretell.specs.plan import Plan
@@ -32,7 +32,7 @@ class Piece:
     """table, block or head."""
     module: nn.Module
     """Its module."""
-    flat: Flat
+    flat: FlatWeights
     """Where its weights lie."""
     first: bool = False
     """Whether it is the first of its flat on the forward pass."""
@@ -41,7 +41,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Passed:
+class PieceActivations:
     """What a piece keeps of one micro-batch."""
 
     piece: Piece
@@ -63,7 +63,7 @@ class Trainer:
         torch.set_float32_matmul_precision("high" if self.plan.precision == "tf32" else "highest")
         self.recorder = Recorder(device)
         self.groups = RankGroups(self.plan, self.recorder)
-        self.cut = Cut(self.groups)
+        self.cut = TensorCut(self.groups)
         self.stage = self.groups.at["pp"]
         self.pieces, self.flats = self._built()
         self.update = Update(self.flats, self.plan)
@@ -81,7 +81,7 @@ class Trainer:
 
     # ---- the model -------------------------------------------------------------------------------
 
-    def _built(self) -> tuple[list[Piece], list[Flat]]:
+    def _built(self) -> tuple[list[Piece], list[FlatWeights]]:
         """Pieces of this stage; the table lies with the first layer's weights, the head with the last's."""
         sizes, plan = self.point.sizes, self.plan
         dealt = chunk_sizes(sizes.layers, plan.pp)
@@ -92,14 +92,14 @@ class Trainer:
         if self.stage == plan.pp - 1:
             units[-1].append(("head", lambda: LossHead(sizes, self.cut)))
         pieces: list[Piece] = []
-        flats: list[Flat] = []
+        flats: list[FlatWeights] = []
         first = before + (self.stage > 0)  # the table is piece 0 of the whole model
         for some in np.array_split(np.arange(layers), self._messages(units)):
             with torch.device("meta"):
                 made = [(name, make()) for i in some for name, make in units[i]]
             place = first + len(pieces)
             modules = {place + i: module for i, (_, module) in enumerate(made)}
-            flat = Flat(modules, self.groups, self.device)
+            flat = FlatWeights(modules, self.groups, self.device)
             flats.append(flat)
             here = [Piece(name=name, module=module, flat=flat) for name, module in made]
             here[0].first, here[-1].last = True, True
@@ -123,7 +123,7 @@ class Trainer:
 
     def step(self) -> None:
         """Every micro-batch forward and backward, then the update."""
-        held: dict[int, list[Passed]] = {}
+        held: dict[int, list[PieceActivations]] = {}
         many = self.point.micro_batches
         for does, index in order_of(self.plan, self.stage, many):
             if does == "F":
@@ -143,7 +143,7 @@ class Trainer:
             for flat in self.flats:
                 flat.need("weights")
 
-    def _forward(self, index: int) -> list[Passed]:
+    def _forward(self, index: int) -> list[PieceActivations]:
         x = self.ids[index] if self.stage == 0 else self._receive(forward=True)
         passed = []
         for number, piece in enumerate(self.pieces):
@@ -156,7 +156,7 @@ class Trainer:
             with self._counted(piece) as counted, torch.no_grad() if again else nullcontext():
                 y = self._run(piece, entry, index)
             kept = counted(entry) if counted is not None else 0
-            passed.append(Passed(piece, entry, None if again else y, kept))
+            passed.append(PieceActivations(piece, entry, None if again else y, kept))
             if piece.last:
                 piece.flat.release()
             x = y
@@ -172,7 +172,7 @@ class Trainer:
         share = 1.0 / (self.point.micro_batches * self.plan.dp)
         return piece.module(entry, self.targets[index]) * share
 
-    def _backward(self, passed: list[Passed], last: bool) -> None:
+    def _backward(self, passed: list[PieceActivations], last: bool) -> None:
         final = self.stage == self.plan.pp - 1
         if final:
             leaves = passed[-1].leaves

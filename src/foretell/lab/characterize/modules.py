@@ -20,7 +20,7 @@ from foretell.lab.characterize.shards import computing
 Angles = tuple[Tensor, Tensor]
 
 
-class Cut:
+class TensorCut:
     """The tensor-parallel ranks as modules see them."""
 
     def __init__(self, groups: RankGroups) -> None:
@@ -53,7 +53,7 @@ class _Enter(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     """Into a region without sequence parallelism: gradients are added up on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: Cut) -> Tensor:
+    def forward(ctx: Any, x: Tensor, cut: TensorCut) -> Tensor:
         """As it is."""
         ctx.cut = cut
         return x.view_as(x)
@@ -68,7 +68,7 @@ class _Leave(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     """Out of a region without sequence parallelism."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: Cut, what: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, cut: TensorCut, what: str) -> Tensor:
         """Added up."""
         return cut.reduced(x, what)
 
@@ -82,7 +82,7 @@ class _GatherLinear(torch.autograd.Function):  # type: ignore[misc, unused-ignor
     """Into a region with sequence parallelism: the gathered input is not kept but gathered again."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, cut: Cut) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, cut: TensorCut) -> Tensor:
         """Gather, multiply."""
         ctx.save_for_backward(x, weight)
         ctx.cut, ctx.biased = cut, bias is not None
@@ -135,7 +135,7 @@ class _LeaveTokens(torch.autograd.Function):  # type: ignore[misc, unused-ignore
     """Out of a region with sequence parallelism."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: Cut) -> Tensor:
+    def forward(ctx: Any, x: Tensor, cut: TensorCut) -> Tensor:
         """Added up, own tokens kept."""
         ctx.cut = cut
         return cut.scattered(x, "activations")
@@ -146,7 +146,7 @@ class _LeaveTokens(torch.autograd.Function):  # type: ignore[misc, unused-ignore
         return ctx.cut.gathered(slope, "activations back"), None
 
 
-def leave(x: Tensor, cut: Cut) -> Tensor:
+def leave(x: Tensor, cut: TensorCut) -> Tensor:
     """The end of a region."""
     if cut.parts == 1:
         return x
@@ -156,7 +156,7 @@ def leave(x: Tensor, cut: Cut) -> Tensor:
 class ColumnParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
     """A linear map cut by its outputs, at the start of a region."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool, cut: Cut) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool, cut: TensorCut) -> None:
         super().__init__()
         self.cut = cut
         self.weight = nn.Parameter(torch.empty(outputs // cut.parts, inputs))
@@ -174,7 +174,7 @@ class ColumnParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
 class RowParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
     """A linear map cut by its inputs, at the end of a region."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool, cut: Cut) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool, cut: TensorCut) -> None:
         super().__init__()
         self.cut = cut
         self.weight = nn.Parameter(torch.empty(outputs, inputs // cut.parts))
@@ -241,7 +241,7 @@ def norm_of(sizes: DecoderSizes) -> nn.Module:
 class RunnerLayer(nn.Module):  # type: ignore[misc, unused-ignore]
     """One layer."""
 
-    def __init__(self, sizes: DecoderSizes, cut: Cut) -> None:
+    def __init__(self, sizes: DecoderSizes, cut: TensorCut) -> None:
         super().__init__()
         self.llama = sizes.style == "llama"
         self.heads, self.kv_heads = sizes.heads // cut.parts, sizes.kv_heads // cut.parts
@@ -282,7 +282,7 @@ class RunnerLayer(nn.Module):  # type: ignore[misc, unused-ignore]
 class TokenTable(nn.Module):  # type: ignore[misc, unused-ignore]
     """Token ids to hidden states."""
 
-    def __init__(self, sizes: DecoderSizes, cut: Cut) -> None:
+    def __init__(self, sizes: DecoderSizes, cut: TensorCut) -> None:
         super().__init__()
         self.cut, self.rows = cut, sizes.vocab // cut.parts
         self.form = computing(cut.groups.plan)
@@ -309,7 +309,7 @@ class TokenTable(nn.Module):  # type: ignore[misc, unused-ignore]
 class LossHead(nn.Module):  # type: ignore[misc, unused-ignore]
     """Last norm, scores, mean cross-entropy: in 32 bits where weights or a copy are, else as the scores."""
 
-    def __init__(self, sizes: DecoderSizes, cut: Cut) -> None:
+    def __init__(self, sizes: DecoderSizes, cut: TensorCut) -> None:
         super().__init__()
         self.cut, self.rows = cut, sizes.vocab // cut.parts
         self.wide = not narrow_loss(cut.groups.plan)

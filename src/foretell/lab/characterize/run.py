@@ -53,7 +53,7 @@ class PointRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Characterized(JsonRecord):
+class CharacterizeResult(JsonRecord):
     """What a run did."""
 
     out: str
@@ -90,7 +90,7 @@ def characterize(
     system: str | None = None,
     place: NodePlace | None = None,
     tell: Tell | None = None,
-) -> Characterized:
+) -> CharacterizeResult:
     """Run every point of a file, or with `dry_run` say what would be run."""
     read = read_config(config)
     settings = read.settings
@@ -100,7 +100,7 @@ def characterize(
         settings = replace(settings, system=system)
     rows, note = _planned(replace(read, settings=settings))
     if dry_run:
-        return Characterized(out="", settings=settings, rows=rows, note=note)
+        return CharacterizeResult(out="", settings=settings, rows=rows, note=note)
     here = place or NodePlace()
     folder = _folder(out, rows, resume, settings, here)
     run = _MatrixRun(folder, settings, here, tell or (lambda done, many, text: None))
@@ -110,7 +110,7 @@ def characterize(
 
 def assemble(
     folder: Path, settings: RunnerSettings, rows: Sequence[PointRow], note: str = ""
-) -> Characterized:
+) -> CharacterizeResult:
     """What a folder holds of the matrix, and its table."""
     found = []
     for row in rows:
@@ -123,7 +123,7 @@ def assemble(
     from foretell.lab.characterize.table import write_parquet
 
     parquet, said = write_parquet(folder, found)
-    return Characterized(
+    return CharacterizeResult(
         out=str(folder),
         settings=settings,
         rows=tuple(found),

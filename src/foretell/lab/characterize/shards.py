@@ -6,7 +6,7 @@
     2      whole    part       part     the same, gradients mu times
     3      part     part       part     all-gather of the weights 2 mu times, reduce-scatter mu times
 
-A `Flat` holds the weights of some neighbouring layers (stage 3: of one) and is what one message carries.
+A `FlatWeights` holds the weights of some neighbouring layers (stage 3: of one), what one message carries.
 Buffers are filled up to a multiple of the ranks.
 """
 
@@ -27,7 +27,7 @@ def computing(plan: Plan) -> torch.dtype:
     return DTYPES.get(plan.precision, torch.float32)
 
 
-class Flat:
+class FlatWeights:
     """Weights of some pieces as one buffer, with their gradients' sum and the master copy."""
 
     def __init__(self, pieces: Mapping[int, nn.Module], groups: RankGroups, device: str) -> None:
@@ -257,7 +257,7 @@ def is_cut(module: nn.Module, name: str) -> bool:
 class Update:
     """AdamW over the flats: in one call, or flat by flat where gradients must be widened first."""
 
-    def __init__(self, flats: Sequence[Flat], plan: Plan) -> None:
+    def __init__(self, flats: Sequence[FlatWeights], plan: Plan) -> None:
         self.flats = flats
         narrow = plan.master != "none" and plan.gradients != plan.master
         batches = [[flat] for flat in flats] if narrow else [list(flats)]

@@ -23,7 +23,7 @@ from foretell.lab.translate.models import resized, with_form
 from foretell.lab.translate.settings import LATER, TranslationSettings, check
 from foretell.lab.translate.text import (
     PAD,
-    Encoded,
+    EncodedPairs,
     TokenBatch,
     batches,
     encode,
@@ -68,7 +68,7 @@ class RunProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class TrainingSummary:
     """What a run came to."""
 
     folder: str
@@ -105,7 +105,7 @@ class Trained:
 
 def train(
     settings: TranslationSettings, out: Path, report: Report | None = None, say: Say | None = None
-) -> Trained:
+) -> TrainingSummary:
     """Train into a folder; where it has a run of the same settings, go on with that."""
     check(settings)
     need_torch()
@@ -214,7 +214,9 @@ class TranslationRun:
         except (KeyError, TypeError, RuntimeError, ValueError) as error:
             raise files.bad("checkpoint", str(path), f"does not fit the run: {error}") from None
 
-    def through(self, text: Encoded, held_out: Encoded, report: Report | None, say: Say) -> str:
+    def through(
+        self, text: EncodedPairs, held_out: EncodedPairs, report: Report | None, say: Say
+    ) -> str:
         """Train until steps, epochs or patience end; gives which."""
         s, place = self.settings, self.place
         each = math.ceil(len(text) / s.batch)
@@ -242,7 +244,7 @@ class TranslationRun:
             return "patience"
         return "steps" if s.steps is not None and place.step >= s.steps else "epochs"
 
-    def _rest_of_epoch(self, text: Encoded) -> Iterator[TokenBatch]:
+    def _rest_of_epoch(self, text: EncodedPairs) -> Iterator[TokenBatch]:
         order = self.settings.seed * 1_000_003 + self.place.epoch
         yield from islice(batches(text, self.settings.batch, order), self.place.batch, None)
 
@@ -279,7 +281,7 @@ class TranslationRun:
         )
         return total, int((batch.target[:, 1:] != PAD).sum())
 
-    def _evaluated(self, held_out: Encoded, say: Say) -> None:
+    def _evaluated(self, held_out: EncodedPairs, say: Say) -> None:
         """Loss on the held-out lines; the best weights are kept."""
         place = self.place
         loss = self.held_out_loss(held_out)
@@ -306,7 +308,7 @@ class TranslationRun:
             f"perplexity {row['perplexity']:,.2f}"
         )
 
-    def held_out_loss(self, held_out: Encoded) -> float:
+    def held_out_loss(self, held_out: EncodedPairs) -> float:
         """Mean over all tokens of the held-out lines."""
         import torch
 
@@ -315,10 +317,10 @@ class TranslationRun:
             found = [self._loss(batch) for batch in batches(held_out, self.settings.batch, None)]
         return float(sum(float(total) for total, _ in found) / sum(many for _, many in found))
 
-    def told(self, lines: dict[str, int], stopped: str) -> Trained:
+    def told(self, lines: dict[str, int], stopped: str) -> TrainingSummary:
         """The answer."""
         place = self.place
-        return Trained(
+        return TrainingSummary(
             folder=str(self.out),
             model=self.record.id,
             parameters=sum(p.numel() for p in self.module.parameters()),

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.requests.records import Played
+from foretell.serving.requests.records import RequestOutcomes
 
 Array = NDArray[np.float64]
 PERCENTILES = (50, 90, 95, 99)
@@ -39,7 +39,7 @@ class ServiceLevels:
 
 
 def levels(
-    played: Played, ttft_ms: float | None = None, tpot_ms: float | None = None
+    played: RequestOutcomes, ttft_ms: float | None = None, tpot_ms: float | None = None
 ) -> ServiceLevels:
     """Figures of a run, with the share served within the levels asked for."""
     ok = np.isfinite(played.done_s)
@@ -69,7 +69,7 @@ def levels(
     )
 
 
-def _span_s(played: Played, ok: NDArray[np.bool_]) -> float:
+def _span_s(played: RequestOutcomes, ok: NDArray[np.bool_]) -> float:
     if not ok.any():
         return 1.0
     return max(float(played.done_s[ok].max() - np.nanmin(played.arrival_s)), 1e-9)

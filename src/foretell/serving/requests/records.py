@@ -114,7 +114,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class RequestOutcomes:
     """What became of every request; arrays in the order of the requests, nan where one was not answered."""
 
     arrival_s: Array

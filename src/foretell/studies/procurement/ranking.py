@@ -12,7 +12,7 @@ from foretell.search.ranking import (
     CERTAIN,
     Array,
     Contender,
-    Drawn,
+    SystemDraws,
     beats,
     doubts,
     draw,
@@ -20,7 +20,7 @@ from foretell.search.ranking import (
 )
 from foretell.specs.study import Study
 from foretell.studies.procurement.clusters import ClusterBill
-from foretell.studies.procurement.workloads import Done
+from foretell.studies.procurement.workloads import WorkloadResult
 from foretell.studies.sweep.mix import shares
 
 MOST_DOUBTS = 5
@@ -35,7 +35,7 @@ class ClusterKind:
     """Which."""
     cluster: ClusterBill | None
     """How many chips, and what they cost; none where it cannot be."""
-    works: tuple[Done, ...]
+    works: tuple[WorkloadResult, ...]
     """What it does with each workload."""
     tokens_per_s: float | None
     """Work tokens a second of the mix, of the whole cluster."""
@@ -177,7 +177,7 @@ def ranked(
     )
 
 
-def _rates(kinds: Sequence[ClusterKind], cases: Drawn, budget: float | None) -> Array:
+def _rates(kinds: Sequence[ClusterKind], cases: SystemDraws, budget: float | None) -> Array:
     """Tokens a second of each cluster in each case.
 
     A sum pays for more chips where they are cheaper: then they go as tokens for a dollar.

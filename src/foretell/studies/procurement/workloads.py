@@ -45,7 +45,7 @@ class LatencyTargets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class WorkloadResult:
     """One workload on one cluster."""
 
     part: SystemWorkload
@@ -65,7 +65,7 @@ def done(
     gpus: int,
     share: float,
     levels: LatencyTargets,
-) -> Done:
+) -> WorkloadResult:
     """A workload on so many chips of a system; Infeasible where it does not fit."""
     chosen = [(Axis(path="system"), system), (Axis(path="gpus"), gpus)]
     asked = question(study, workload, chosen)
@@ -75,7 +75,7 @@ def done(
     return _served(asked, name, share, gpus, levels)
 
 
-def _trained(asked: PointQuestion, name: str, share: float) -> Done:
+def _trained(asked: PointQuestion, name: str, share: float) -> WorkloadResult:
     assert asked.payment is not None
     run = {flag: asked.flags[flag] for flag in RUN if flag in asked.flags}
     result = api.estimate(**asked.place, **run, plan=asked.words or None, set=asked.speed)
@@ -94,7 +94,7 @@ def _trained(asked: PointQuestion, name: str, share: float) -> Done:
 
 def _served(
     asked: PointQuestion, name: str, share: float, gpus: int, levels: LatencyTargets
-) -> Done:
+) -> WorkloadResult:
     """A service at the load that it bears: the fastest of all that keep its levels, or the one given."""
     assert asked.payment is not None
     given = any(flag in asked.flags for flag in ("concurrency", "rate"))
@@ -134,7 +134,7 @@ def _served(
     return _done(bill, name, share, written, ends, facts, one.system.chip.architecture)
 
 
-def without_money(done: Done) -> Done:
+def without_money(done: WorkloadResult) -> WorkloadResult:
     """The same where no price is known: its speed, and a price above every other."""
     facts = {name: None if "usd" in name else value for name, value in done.facts.items()}
     said = tuple(text for text in done.assumptions if "rent" not in text and "USD" not in text)
@@ -172,7 +172,7 @@ def _done(
     ends: tuple[float, float],
     facts: dict[str, Any],
     architecture: str,
-) -> Done:
+) -> WorkloadResult:
     """Speed and price by the work token, and by how much either may be off."""
     row = bill_row(bill, written)
     figures = {
@@ -191,6 +191,6 @@ def _done(
         figures=figures,
     )
     facts = {**facts, **{column: row[column] for column in TOLD}}
-    return Done(
+    return WorkloadResult(
         part=part, architecture=architecture, facts=facts, assumptions=tuple(bill.assumptions)
     )

@@ -7,7 +7,7 @@ that those here are ours: OPT's six sizes up to 13B, sequences of 2,048 tokens, 
 """
 
 from foretell.records import as_json, dataclass
-from foretell.studies.scaling.published import Compared, compared
+from foretell.studies.scaling.published import PublishedFigure, compared
 from foretell.studies.scaling.records import Scaling
 from foretell.studies.scaling.run import scaling
 
@@ -31,7 +31,7 @@ class ScalingStudy:
     """Six sizes, three ways of sharing, 1 to 512 chips."""
     model_parallel: tuple[Scaling, ...]
     """Three combinations on 8 to 128 chips of each system."""
-    measured: tuple[Compared, ...]
+    measured: tuple[PublishedFigure, ...]
     """Open measurements and our predictions of them."""
 
     to_dict = as_json()

@@ -27,7 +27,7 @@ from foretell.specs.questions.training import StepQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.studies.sensitivity.records import (
-    Moved,
+    NumberEffect,
     Sensitivities,
     WhatIf,
     check_factor,
@@ -98,7 +98,7 @@ def _answer(
     for number in held.numbers:
         factors = {side: factor_of(number, side, by) for side in SIDES}
         moved.append(
-            Moved(
+            NumberEffect(
                 path=number.path,
                 words=number.words,
                 kind=number.kind,
@@ -172,12 +172,12 @@ def _slopes(held: FixedPlan, path: str, hour: PaidHour | str) -> dict[str, float
     return {**slope, "usd_per_million_tokens": usd}
 
 
-def _prices(hour: PaidHour) -> list[Moved]:
+def _prices(hour: PaidHour) -> list[NumberEffect]:
     """Figures of the price: only money answers to them."""
     still = dict.fromkeys(RESULTS, 0.0)
     slopes = hour.slopes if hour.way == "own" else {"prices.rent": 1.0}
     return [
-        Moved(
+        NumberEffect(
             path=path,
             words=f"price: {path.rsplit('.', 1)[-1].replace('_', ' ')}",
             kind="price",

@@ -28,7 +28,7 @@ FITS = ("yes", "too_close", "no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Varied:
+class VariedField:
     """One field of the plans of a batch."""
 
     field: str
@@ -40,7 +40,7 @@ class Varied:
 
 
 def plans_of(
-    scenario: Scenario, base: Plan, named: Sequence[str], varied: Sequence[Varied]
+    scenario: Scenario, base: Plan, named: Sequence[str], varied: Sequence[VariedField]
 ) -> Plans:
     """The base with some of its numbers replaced, one plan for each row.
 
@@ -94,7 +94,7 @@ def evaluated(scenario: Scenario, plans: Plans) -> dict[str, Array]:
     return found
 
 
-def batch_frame(asked: PointQuestion, varied: Sequence[Varied]) -> Any:
+def batch_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:
     """Answers to one question with a batch of plans, as a table with a row for each."""
     import polars as pl
 

@@ -22,8 +22,8 @@ from foretell.studies.sweep.columns import POINT, axis_type, columns_of, own_col
 from foretell.studies.sweep.export import results
 from foretell.studies.sweep.frames import shard_count, shard_frame, shard_points
 from foretell.studies.sweep.mix import (
-    Mixed,
     MixFront,
+    MixPoints,
     best_of,
     chosen,
     column_of,
@@ -46,7 +46,7 @@ class Codesign(JsonRecord):
 
     study: Study
     """What was asked."""
-    table: Mixed
+    table: MixPoints
     """Every point."""
     chosen: MixFront
     """Those that will do, and the front."""

@@ -13,7 +13,7 @@ TABLE = "sweep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportedFiles:
     """What was written."""
 
     out: str
@@ -45,7 +45,7 @@ def results(folder: str | Path) -> Any:
     return pl.concat([pl.scan_parquet(whole[number]) for number in sorted(whole)])
 
 
-def export(folder: str | Path, *, out: str | Path, sql: str | None = None) -> Exported:
+def export(folder: str | Path, *, out: str | Path, sql: str | None = None) -> ExportedFiles:
     """Write the results to a .csv or .parquet file, rows sorted by point; `sql` asks the table `sweep`."""
     path = Path(out)
     kinds = (".csv", ".parquet")
@@ -63,7 +63,7 @@ def export(folder: str | Path, *, out: str | Path, sql: str | None = None) -> Ex
         table = _asked(table, sql)
     rows, columns = _written(table, path)
     now = _status(Path(folder), study)
-    return Exported(
+    return ExportedFiles(
         out=str(path),
         rows=rows,
         columns=columns,

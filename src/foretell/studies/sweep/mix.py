@@ -40,7 +40,7 @@ REASONS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mixed:
+class MixPoints:
     """All points of a study, each with one value in each column of numbers."""
 
     points: NDArray[np.int64]
@@ -75,7 +75,7 @@ def shares(study: Study) -> dict[str, float]:
     return {workload.name: workload.weight / whole for workload in study.workloads} or {"": 1.0}
 
 
-def mixed(study: Study, frame: Any) -> Mixed:
+def mixed(study: Study, frame: Any) -> MixPoints:
     """The rows of a sweep (a polars DataFrame of whole points) as one answer for each point."""
     parts = share_parts(study, frame)
     first = next(iter(parts.values()))
@@ -89,7 +89,7 @@ def mixed(study: Study, frame: Any) -> Mixed:
                 columns[f"{workload.name}.{name}"] = _numbers(parts[workload.name][name])
     told = [_problems(rows) for rows in parts.values()]
     problems = tuple(_said(dict(zip(parts, one, strict=True))) for one in zip(*told, strict=True))
-    return Mixed(
+    return MixPoints(
         points=first[POINT].to_numpy(),
         values={axis.path: first[axis.path].to_list() for axis in study.axes},
         columns=columns,
@@ -135,7 +135,7 @@ def is_rate(name: str) -> bool:
     return name.startswith(RATES) or "tokens_per_s" in name
 
 
-def chosen(study: Study, table: Mixed) -> MixFront:
+def chosen(study: Study, table: MixPoints) -> MixFront:
     """The exact front of the points that are possible and within the limits."""
     within = table.possible.copy()
     for name, most in study.limits.items():
@@ -155,14 +155,14 @@ def objectives_of(study: Study) -> Mapping[str, Direction]:
     return study.objectives or (PAID_WISHES if is_paid(study) else {})
 
 
-def column_of(table: Mixed, name: str) -> Array:
+def column_of(table: MixPoints, name: str) -> Array:
     """A column of the mix, of a workload, or of what varies."""
     if name in table.columns:
         return table.columns[name]
     return np.array([float(value) for value in table.values[name]])
 
 
-def best_of(study: Study, table: Mixed, found: MixFront) -> dict[str, tuple[str, int]]:
+def best_of(study: Study, table: MixPoints, found: MixFront) -> dict[str, tuple[str, int]]:
     """Of each workload by itself, what is looked at and the place of the point that is best for it.
 
     That is the first objective where it is a column of the workload.
@@ -180,7 +180,7 @@ def best_of(study: Study, table: Mixed, found: MixFront) -> dict[str, tuple[str,
     return best
 
 
-def reasons(table: Mixed) -> list[tuple[str, int]]:
+def reasons(table: MixPoints) -> list[tuple[str, int]]:
     """Why points cannot be, the most frequent first; of those that differ in numbers alone, one of them."""
     told = [text for text in table.problems if text]
     alike = [_DIGITS.sub("#", text) for text in told]

@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimised(JsonRecord):
+class OptimiseResult(JsonRecord):
     """What came of the trials."""
 
     found: Codesign
@@ -56,7 +56,7 @@ class Optimised(JsonRecord):
 
 
 @asks(OptimiseQuestion)
-def optimise(question: OptimiseQuestion) -> Optimised:
+def optimise(question: OptimiseQuestion) -> OptimiseResult:
     """Search a study's fields for its objectives within its limits, `trials` points in all.
 
     With `storage` (a journal, or SQLite by its ending) every trial is kept: `resume` goes on there. `out` has
@@ -75,7 +75,7 @@ def optimise(question: OptimiseQuestion) -> Optimised:
         except KeyboardInterrupt:
             ended = True
         found = of_frame(known, _frame(known, kept))
-    result = Optimised(
+    result = OptimiseResult(
         found=found,
         trials=len(found.table.points),
         asked=trials,
@@ -171,7 +171,7 @@ def _frame(study: Study, kept: Trials) -> Any:
     return typed_rows(rows, all_columns(study))
 
 
-def _write(folder: Path, result: Optimised) -> None:
+def _write(folder: Path, result: OptimiseResult) -> None:
     """The front as JSON and as a picture's data, and every trial as a table."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(result.to_dict(), indent=1, allow_nan=False, default=str)

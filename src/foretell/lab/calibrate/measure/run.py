@@ -31,7 +31,7 @@ MODULE = "foretell.lab.calibrate.measure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasurementRun:
     """What a run did."""
 
     file: str
@@ -61,7 +61,7 @@ def measure(
     short: bool = False,
     memory_share: float = 0.85,
     retry_failed: bool = False,
-) -> Measured:
+) -> MeasurementRun:
     """Measure for so many minutes, appending to a file; points that it already has are not repeated."""
     path = Path(out)
     _check(path, minutes, only, device, memory_share)
@@ -79,7 +79,7 @@ def measure(
         state = _Supervisor(task, shown)
         state.run()
     counts = file.summary(list(file.lines(path))) if path.exists() else {}
-    return Measured(
+    return MeasurementRun(
         file=str(path),
         chip=state.where.get("chip", ""),
         software=state.where.get("software", ""),

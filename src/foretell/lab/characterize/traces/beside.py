@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foretell.lab.characterize.traces.breakdown import StepBreakdown
-from foretell.lab.characterize.traces.prediction import Key, Predicted
+from foretell.lab.characterize.traces.prediction import Key, StepPrediction
 from foretell.records import as_json
 
 Level = Literal["step", "pass", "family", "op"]
@@ -44,7 +44,7 @@ class ShareRow:
     to_dict = as_json(more=("difference_s", "ratio"))
 
 
-def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[ShareRow, ...]:
+def beside(steps: Sequence[StepBreakdown], told: StepPrediction) -> tuple[ShareRow, ...]:
     """Rows of a mean step, each level with its largest disagreement first."""
     many = len(steps)
 
@@ -72,7 +72,7 @@ def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[ShareRow, .
     return tuple(sorted(rows, key=lambda row: (order[row.level], -abs(row.difference_s))))
 
 
-def _passes(steps: Sequence[StepBreakdown], told: Predicted) -> list[ShareRow]:
+def _passes(steps: Sequence[StepBreakdown], told: StepPrediction) -> list[ShareRow]:
     """Kernels of each pass, where the trace knows most of its passes."""
     found = _mean([{(f.phase, f.family): f.seconds for f in step.compute} for step in steps])
     known = sum(value for (phase, _), value in found.items() if phase)
@@ -128,7 +128,7 @@ def _all_passes(table: Mapping[Key, float]) -> dict[Key, float]:
     return dict(total)
 
 
-def _op_seconds(step: StepBreakdown, told: Predicted) -> dict[Key, float]:
+def _op_seconds(step: StepBreakdown, told: StepPrediction) -> dict[Key, float]:
     """Operations of a step by the names that the prediction has for them; others are left out."""
     names = {name for name, _ in told.ops}
     found: dict[Key, float] = defaultdict(float)
@@ -144,7 +144,7 @@ def _op_seconds(step: StepBreakdown, told: Predicted) -> dict[Key, float]:
     return dict(found)
 
 
-def _joined_ops(told: Predicted) -> dict[Key, float]:
+def _joined_ops(told: StepPrediction) -> dict[Key, float]:
     """Operations, and beside them those of one shape together, as a trace sees them."""
     found = dict(told.ops)
     for shape, names in told.shapes.items():
@@ -155,5 +155,5 @@ def _joined_ops(told: Predicted) -> dict[Key, float]:
     return found
 
 
-def _joined(told: Predicted, shape: str) -> str:
+def _joined(told: StepPrediction, shape: str) -> str:
     return f"{' + '.join(told.shapes[shape])} ({shape})"

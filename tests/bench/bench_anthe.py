@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.models import model as catalogue
-from foretell.lab.translate.models import TranslationSizes, resized, with_form
+from foretell.lab.translate.models import TranslationSizes, resize_model, with_form
 from foretell.specs.block import MapShape
 from foretell.specs.model import Model
 from foretell.workload.parameters import count
@@ -66,7 +66,7 @@ class Case:
 
 def record_of(case: Case) -> Model:
     found = catalogue(case.model)
-    found = resized(found, SMALL if case.small else TranslationSizes(ffn=case.ffn))
+    found = resize_model(found, SMALL if case.small else TranslationSizes(ffn=case.ffn))
     return found if case.form == "auto" else with_form(found, case.form)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from foretell.catalog.models import model as catalogue
 from foretell.interop.own_model import write_toml
-from foretell.lab.translate.models import TranslationSizes, resized
+from foretell.lab.translate.models import TranslationSizes, resize_model
 from foretell.lab.translate.settings import TranslationSettings
 from foretell.lab.translate.synthetic import make_pairs
 from foretell.lab.translate.train import train
@@ -105,8 +105,8 @@ def trained(model: Model, text: tuple[Path, Path], given: Any, seed: int) -> dic
 def studied(given: Any) -> dict[str, Model]:
     """Names and models of a study."""
     if given.study == "learn":
-        return {name: resized(catalogue(name), LEARN) for name in FIVE}
-    base = resized(catalogue("transformer-base-untied"), WHERE)
+        return {name: resize_model(catalogue(name), LEARN) for name in FIVE}
+    base = resize_model(catalogue("transformer-base-untied"), WHERE)
     found = {"none": base}
     for cut in (int(word) for word in given.cuts.split(",")):
         found |= {f"{part}, {cut:,} cut": cut_by(base, part, cut) for part in PARTS}

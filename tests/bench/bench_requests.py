@@ -11,7 +11,7 @@ from foretell.api.size import size
 from foretell.catalog.engines import profile
 from foretell.inputs.question import ask
 from foretell.serving.clock import SampledClock
-from foretell.serving.requests.arrivals import Arrivals, Lengths, drawn
+from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.records import EngineRules, Fleet
 from foretell.serving.requests.run import play
 from foretell.serving.steps import step_times
@@ -26,7 +26,7 @@ def main() -> None:
     engine = profile("vllm", scenario.system.chip)
     times = step_times(scenario.model, scenario.system, Deployment(tp=8), engine)
     clock = SampledClock(times, 256)
-    requests = drawn(
+    requests = draw_requests(
         Arrivals(concurrency=64),
         Lengths(mean=1000.0, shape="lognormal"),
         Lengths(mean=250.0, shape="lognormal"),

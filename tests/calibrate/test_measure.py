@@ -132,8 +132,8 @@ def test_a_torn_line_is_skipped_and_what_follows_stands(tmp_path: Path) -> None:
     file.append(path, file.done_line(point, where, {"seconds": math.nan}))
     assert [line["kind"] for line in file.lines(path)] == ["environment", "point"]
     assert file.points(path)[0]["seconds"] is None
-    assert file.finished(path, "c", "s", False) == {point.key}
-    assert file.finished(path, "c", "another torch", False) == set()
+    assert file.finished_keys(path, "c", "s", False) == {point.key}
+    assert file.finished_keys(path, "c", "another torch", False) == set()
 
 
 def test_failed_points_are_tried_again_only_when_asked(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_failed_points_are_tried_again_only_when_asked(tmp_path: Path) -> None:
     told = {"group": point.group, **point.identity()}
     file.append(path, file.failed_line(told, where, "no\n such   kernel"))
     assert next(file.lines(path))["reason"] == "no such kernel"
-    assert file.finished(path, "c", "s", False) == {point.key}
-    assert file.finished(path, "c", "s", True) == set()
+    assert file.finished_keys(path, "c", "s", False) == {point.key}
+    assert file.finished_keys(path, "c", "s", True) == set()
 
 
 def test_what_ended_a_worker_spoils_its_sort_alone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from foretell.catalog import model as catalog_model
-from foretell.kernels.calls import FrameworkForm, calls_of, maps_of, stacked
+from foretell.kernels.calls import FrameworkForm, call_stacks, calls_of, maps_of
 from foretell.workload.build import build
 from foretell.workload.ops import AttentionCore, Gemm, Pointwise
 from foretell.workload.roles import OpRole, Region
@@ -75,7 +75,7 @@ def test_a_part_without_a_gate_is_one_map(name: str, maps: int) -> None:
 
 
 def test_frozen_weights_keep_one_gradient_for_the_input() -> None:
-    stacks = stacked([QKV], 1, lambda op: 1, written=FrameworkForm(apart=True))
+    stacks = call_stacks([QKV], 1, lambda op: 1, written=FrameworkForm(apart=True))
     backward = next(s for s in stacks if s.family == "gemm")
     assert list(backward.rows) == [0, 0, 0, 1]
 

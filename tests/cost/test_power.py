@@ -22,7 +22,7 @@ from foretell.kernels.power import (
     generation_of,
     generations,
     memory_joules,
-    sustained,
+    sustain_ops,
 )
 from foretell.lab.calibrate.power_fit import (
     ORDER,
@@ -31,7 +31,7 @@ from foretell.lab.calibrate.power_fit import (
     limited_seconds,
     loop_watts,
     score,
-    settled,
+    settled_rows,
     table_watts,
 )
 from foretell.lab.calibrate.power_published import PEAK_FLOP_PER_S, SUSTAINED
@@ -57,7 +57,7 @@ def shares_load(chip_id: str, seconds: float, matrix: float, memory: float, cloc
 
 
 def alone(chip_id: str, load: OpLoad) -> SustainedOps:
-    return sustained(load, chip_power(catalogue_chip(chip_id)), axis=None)
+    return sustain_ops(load, chip_power(catalogue_chip(chip_id)), axis=None)
 
 
 @given(st.sampled_from(CHIPS), TIMES, SHARES, SHARES, SHARES)
@@ -96,7 +96,7 @@ def test_a_lower_limit_is_never_faster(matrix: float, memory: float, limit: floa
     full = chip_power(catalogue_chip("h200-sxm"))
     lower = replace(full, limit_watts=limit * full.limit_watts)
     load = shares_load("h200-sxm", 1e-3, matrix, memory, 1.0)
-    free, held = sustained(load, full, axis=None), sustained(load, lower, axis=None)
+    free, held = sustain_ops(load, full, axis=None), sustain_ops(load, lower, axis=None)
     assert held.seconds >= free.seconds * (1.0 - 2e-4)
     assert held.watts <= lower.limit_watts * (1.0 + 1e-9)
 
@@ -112,7 +112,7 @@ def test_a_batch_is_its_plans_one_by_one(ops: list[tuple[float, float, float, fl
         matrix_flop=columns[0] * columns[1] * 2.25e15 * scale,
         memory_bytes=columns[0] * columns[2] * 7.7e12 * scale,
     )
-    together = sustained(load, power)
+    together = sustain_ops(load, power)
     for plan in range(3):
         one = replace(
             load,
@@ -121,7 +121,7 @@ def test_a_batch_is_its_plans_one_by_one(ops: list[tuple[float, float, float, fl
             matrix_flop=np.asarray(load.matrix_flop)[:, plan],
             memory_bytes=np.asarray(load.memory_bytes)[:, plan],
         )
-        single = sustained(one, power)
+        single = sustain_ops(one, power)
         assert np.allclose(together.seconds[:, plan], single.seconds, rtol=1e-12)
         assert np.allclose(together.joules[:, plan], single.joules, rtol=1e-12)
         assert np.isclose(together.watts[plan], single.watts, rtol=1e-12)
@@ -133,7 +133,7 @@ def test_the_clock_solves_the_balance(matrix: float, memory: float) -> None:
     power = chip_power(catalogue_chip("h200-sxm"))
     numbers = power.coefficients
     load = shares_load("h200-sxm", 1e-3, matrix, memory, 0.9)
-    found = sustained(load, power, axis=None)
+    found = sustain_ops(load, power, axis=None)
     if numbers.clock_floor < found.clock < 1.0:
         fall = np.maximum(found.clock, numbers.voltage_floor) ** numbers.clock_power
         spent = core_joules(load, numbers) * fall + memory_joules(load, numbers)
@@ -144,7 +144,7 @@ def test_the_clock_solves_the_balance(matrix: float, memory: float) -> None:
 def test_nothing_to_do_keeps_the_clock() -> None:
     power = chip_power(catalogue_chip("h200-sxm"))
     zeros = np.zeros((2, 3))
-    found = sustained(
+    found = sustain_ops(
         OpLoad(seconds=zeros, clock_share=zeros, matrix_flop=zeros, memory_bytes=zeros), power
     )
     assert np.all(found.clock == 1.0)
@@ -236,7 +236,7 @@ def test_steps_of_products_and_copies_on_an_h200() -> None:
     ):
         seconds, share, flop, moved = np.array(ops).T
         load = OpLoad(seconds=seconds, clock_share=share, matrix_flop=flop, memory_bytes=moved)
-        found = sustained(load, power)
+        found = sustain_ops(load, power)
         assert 1e3 * found.seconds.sum() == pytest.approx(measured_ms, rel=0.015)
         assert found.watts == pytest.approx(690.0, rel=0.01)
 
@@ -260,7 +260,7 @@ def test_settled_watts_of_16_bit_products(rows: list[PowerRows]) -> None:
     known = {g.name: g.coefficients for g in generations()}
     for part in rows:
         if part.dtype == "bf16" and "vllm" in part.table:
-            long = settled(part)
+            long = settled_rows(part)
             assert score(table_watts(long, known[part.chip]), long.watts)[0] < 0.03
 
 
@@ -277,7 +277,7 @@ def test_products_that_a_b200_holds_on_random_data() -> None:
         matrix_flop=flop,
         memory_bytes=2.0 * (m * k + k * n + m * n),
     )
-    held = sustained(load, chip_power(chip), axis=None)
+    held = sustain_ops(load, chip_power(chip), axis=None)
     told = flop / held.seconds / PEAK_FLOP_PER_S
     assert np.abs(told / share - 1.0).max() < 0.08
     assert abs(np.median(told / share) - 1.0) < 0.01

@@ -10,7 +10,7 @@ import pytest
 
 import foretell
 from foretell.inputs.question import ask, plan_of
-from foretell.lab.translate.models import TranslationSizes, resized
+from foretell.lab.translate.models import TranslationSizes, resize_model
 from foretell.search.space import enumerate_plans
 from foretell.specs.block import MapShape
 from foretell.workload.blocks.tensor_chain import TensorChain, best_steps
@@ -79,7 +79,7 @@ def test_weights_of_the_models_that_learn() -> None:
     )
     assert set(found) == set(MODELS)
     for name, cell in found.items():
-        assert whole(cell) == count(resized(foretell.model(name), sizes)).total
+        assert whole(cell) == count(resize_model(foretell.model(name), sizes)).total
 
 
 @pytest.mark.parametrize("row", rows("scale.md", "GPUs"), ids=lambda row: row[0])

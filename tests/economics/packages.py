@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from foretell.catalog.money import sheet
 from foretell.economics.cases import SheetCases
-from foretell.economics.packages import priced
+from foretell.economics.packages import price_package
 from foretell.specs.package import Package
 from foretell.specs.silicon import Die
 
@@ -53,4 +53,4 @@ def packages(draw: st.DrawFn) -> Package:
 
 def usd(package: Package, case: SheetCases = CENTRAL) -> float:
     """What a package costs with every figure at its value."""
-    return float(priced(package, case).tree.usd)
+    return float(price_package(package, case).tree.usd)

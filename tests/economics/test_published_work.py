@@ -13,7 +13,7 @@ from foretell.economics.carbon import chip_kg, wafer_kg
 from foretell.economics.cases import SheetCases, case_of, spread
 from foretell.economics.packages import sections
 from foretell.economics.products import package_of_chip
-from foretell.economics.work import PaidWork, Paying, billed
+from foretell.economics.work import PaidWork, Paying, bill_work
 from foretell.specs.cost import Figure
 
 CENTRAL = SheetCases(sheet=sheet(), knobs=())
@@ -37,7 +37,7 @@ def converted(
         gpu_hours=(hours, hours, hours), watts_per_gpu=watts, shares={"steps": 1.0}, tokens=1e12,
         flop=1e24,
     )  # fmt: skip
-    return billed(work, Paying(way="on-demand", price=2.0, region=region), held, {}, [])
+    return bill_work(work, Paying(way="on-demand", price=2.0, region=region), held, {}, [])
 
 
 @pytest.mark.parametrize(

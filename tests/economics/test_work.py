@@ -12,7 +12,7 @@ from foretell import catalog
 from foretell.api.cost import RunQuestion, TokenQuestion, run_cost, token_cost
 from foretell.catalog.money import Sheet, sheet
 from foretell.economics.answer import CostAnswer
-from foretell.economics.work import PaidWork, Paying, billed, mark_front
+from foretell.economics.work import PaidWork, Paying, bill_work, mark_front
 from foretell.errors import BadInput, Infeasible
 from foretell.specs.cost import Figure
 from tests.economics.test_packages import leaves_sum
@@ -46,7 +46,7 @@ WAYS = st.sampled_from(("own", "on-demand", "spot"))
 
 def bill(work: PaidWork, figures: Sheet | None = None, **paid: object) -> CostAnswer:
     paying = Paying(**{"way": "own", "region": "france", **paid})  # type: ignore[arg-type]
-    return billed(work, paying, figures or sheet(), {}, [])
+    return bill_work(work, paying, figures or sheet(), {}, [])
 
 
 def changed(path: str, value: float) -> Sheet:

@@ -12,14 +12,14 @@ from foretell.sharding.offload import (
     host_copies,
     on_chip,
 )
-from foretell.specs.plan_forms import OFFLOADS, joined
+from foretell.specs.plan_forms import OFFLOADS, join_names
 from tests.builders import make_chip
 
 CHIP = make_chip(host_bytes_per_s=63e9)
 SIZE = st.floats(0.0, 1e12)
 TIME = st.floats(0.0, 100.0)
 SOME = st.lists(st.sampled_from(OFFLOADS), unique=True, min_size=1).map(
-    lambda names: joined("+".join(names), OFFLOADS)
+    lambda names: join_names("+".join(names), OFFLOADS)
 )
 
 

@@ -12,7 +12,7 @@ from foretell.lab.reference.ops import Comm, LayerBatch, layer_ops
 from foretell.lab.reference.ops import ReferenceOp as PublishedOp
 from foretell.lab.reference.records import Quirks, StudyModel
 from foretell.sharding.context import context_traffic
-from foretell.sharding.rules import broken
+from foretell.sharding.rules import broken_rules
 from foretell.sharding.tensor2d import TensorGrid, grid_parallel, grid_traffic, panel_count
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
@@ -284,7 +284,7 @@ def test_first_panel_and_what_no_product_hides() -> None:
 )
 def test_rules_say_what_has_no_grid(model: str, text: str, words: str) -> None:
     plan = parse_plan(text)
-    found = dict(broken(make_scenario(model, 16, 64), plan, batch_of([plan])))
+    found = dict(broken_rules(make_scenario(model, 16, 64), plan, batch_of([plan])))
     assert words in found["grid"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foretell.errors import BadInput
-from foretell.lab.translate.models import TranslationSizes, resized, with_form
+from foretell.lab.translate.models import TranslationSizes, resize_model, with_form
 from foretell.lab.translate.synthetic import make_pairs
 from tests.surfaces.command import foretell
 
@@ -190,8 +190,8 @@ def test_sizes_and_forms() -> None:
     from foretell.workload.parameters import count
 
     record = model("anthe")
-    assert resized(record, TranslationSizes()) == record
-    small = resized(record, TINY)
+    assert resize_model(record, TranslationSizes()) == record
+    small = resize_model(record, TINY)
     assert small.stack.hidden == 16
     assert small.stack.layers[0].ffn.width == 21
     assert count(with_form(small, "build")) == count(with_form(small, "contract")) == count(small)

@@ -6,10 +6,10 @@ import pytest
 
 from foretell.lab.validate.training import (
     RunPrediction,
+    prediction_of,
     score_rows,
     score_training,
     simulated,
-    told_of,
 )
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.simulation.answer import overlaps, with_step
@@ -26,7 +26,7 @@ def some(path: Path) -> list[TrainingRow]:
     for row in read_rows(path):
         mine = found.setdefault(row.source, [])
         if len(mine) < EACH and (row.step_s or row.rate):
-            told = told_of(row)
+            told = prediction_of(row)
             mine += [row] if isinstance(told, RunPrediction) and overlaps(told.plan) else []
     return [row for rows in found.values() for row in rows]
 
@@ -54,10 +54,10 @@ def test_events_are_as_good_as_the_closed_form(table: Path) -> None:
 
 
 def test_a_row_without_pipeline_or_replicas_stays_as_it_is() -> None:
-    told = told_of(make_row(n_gpus=8, tp=8))
+    told = prediction_of(make_row(n_gpus=8, tp=8))
     assert isinstance(told, RunPrediction)
     assert simulated(told) is told
-    told = told_of(make_row(n_gpus=8))
+    told = prediction_of(make_row(n_gpus=8))
     assert isinstance(told, RunPrediction)
     found = simulated(told)
     assert found.answer.step_s != told.answer.step_s
@@ -65,7 +65,7 @@ def test_a_row_without_pipeline_or_replicas_stays_as_it_is() -> None:
 
 
 def test_another_step_time_changes_the_rates_with_it() -> None:
-    told = told_of(make_row())
+    told = prediction_of(make_row())
     assert isinstance(told, RunPrediction)
     slower = with_step(told.answer, 2.0 * told.answer.step_s)
     assert slower.mfu == pytest.approx(0.5 * told.answer.mfu)

@@ -12,9 +12,9 @@ from foretell.catalog import chip
 from foretell.catalog.software import fitted_values, software
 from foretell.errors import BadInput
 from foretell.lab.validate.pages import training_scores
-from foretell.lab.validate.training import score_rows, source_label, told_of
+from foretell.lab.validate.training import prediction_of, score_rows, source_label
 from foretell.lab.validate.training_model import UnsupportedRun, model_of
-from foretell.lab.validate.training_plan import laid_out, seq_len_of
+from foretell.lab.validate.training_plan import layout_of, seq_len_of
 from foretell.lab.validate.training_rows import TrainingRow, read_rows, row_of
 from foretell.lab.validate.training_system import system_of
 from foretell.specs.ffn import Dense, Experts
@@ -56,7 +56,7 @@ def make_row(**cells: Any) -> TrainingRow:
 
 
 def laid(row: TrainingRow) -> Any:
-    return laid_out(row, chip(row.chip_id), row.layers or 32)
+    return layout_of(row, chip(row.chip_id), row.layers or 32)
 
 
 NANOTRON = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapid-LLM)"
@@ -284,26 +284,26 @@ class TestPlan:
     def test_a_source_left_out_is_in_the_plan(self) -> None:
         source = "vTrain (MICRO 2024) measured ground truth, Megatron-DeepSpeed"
         row = make_row(framework_id="megatron-deepspeed")
-        found = laid_out(row, chip("h100-sxm"), 32, source)
+        found = layout_of(row, chip("h100-sxm"), 32, source)
         assert found.plan.framework == "megatron-deepspeed"
         assert found.software == software("megatron-deepspeed", (source,))
-        other = laid_out(row, chip("h100-sxm"), 32, "another").software
+        other = layout_of(row, chip("h100-sxm"), 32, "another").software
         assert other.host_forward_s == software("megatron-deepspeed").host_forward_s
 
     def test_virtual_stages_of_megatron_core(self) -> None:
         cells = {"n_gpus": 16, "pp": 4, "layers": 80, "global_batch": 64}
-        assert laid_out(make_row(**cells), chip("h100-sxm"), 80).plan.vpp == 5
-        assert laid_out(make_row(**{**cells, "pp": 16}), chip("h100-sxm"), 80).plan.vpp == 5
+        assert layout_of(make_row(**cells), chip("h100-sxm"), 80).plan.vpp == 5
+        assert layout_of(make_row(**{**cells, "pp": 16}), chip("h100-sxm"), 80).plan.vpp == 5
         other = make_row(**cells, framework_id="nanotron")
-        assert laid_out(other, chip("h100-sxm"), 80).plan.vpp == 1
+        assert layout_of(other, chip("h100-sxm"), 80).plan.vpp == 1
 
     def test_llama_3_interleaves_and_sends_once(self) -> None:
         """126 layers on 16 stages, embedding and head in the place of one each; ZeRO 2 below a pipeline."""
         cells = {"framework_id": "other", "n_gpus": 8192, "tp": 8, "pp": 16, "zero_stage": 2}
         wide = {"layers": 126, "micro_batch": 1, "global_batch": 2048}
-        plan = laid_out(make_row(**cells, **wide), chip("h100-sxm"), 126).plan
+        plan = layout_of(make_row(**cells, **wide), chip("h100-sxm"), 126).plan
         assert (plan.vpp, plan.reduce) == (8, "step")
-        flat = laid_out(make_row(zero_stage=3), chip("h100-sxm"), 32).plan
+        flat = layout_of(make_row(zero_stage=3), chip("h100-sxm"), 32).plan
         assert (flat.vpp, flat.reduce) == (1, "auto")
 
     def test_micro_batches_of_zero_3_are_no_smaller_for_wide_models(self) -> None:
@@ -315,7 +315,7 @@ class TestPlan:
             "micro_batch": "",
         }
         three, one = (
-            laid_out(make_row(**cells, zero_stage=z), chip("h100-sxm"), 32).plan for z in (3, 1)
+            layout_of(make_row(**cells, zero_stage=z), chip("h100-sxm"), 32).plan for z in (3, 1)
         )
         assert (three.micro_batch, one.micro_batch) == (8, 1)
 
@@ -489,7 +489,7 @@ class TestRecipes:
         """Qwen3-30B on 8 chips, 512 sequences of 4,096 (Megatron-Bridge performance summary)."""
         cells = {"notes": notes, "chip_id": chip_id, "precision_id": precision, "micro_batch": 4}
         cells |= {"global_batch": 512, "zero_stage": 1, "score_step_time_s": measured_s}
-        found = told_of(make_row(**{**MIXTURE, **cells}))
+        found = prediction_of(make_row(**{**MIXTURE, **cells}))
         assert not isinstance(found, str), found
         assert found.answer.step_s == pytest.approx(measured_s, rel=within)
 
@@ -586,4 +586,4 @@ def test_a_strange_row_says_fault_and_not_a_traceback(monkeypatch: pytest.Monkey
         raise ZeroDivisionError("by nothing")
 
     monkeypatch.setattr("foretell.lab.validate.training.answer_of", broken)
-    assert told_of(make_row()) == "fault: ZeroDivisionError: by nothing"
+    assert prediction_of(make_row()) == "fault: ZeroDivisionError: by nothing"

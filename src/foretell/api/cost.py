@@ -16,7 +16,7 @@ from foretell.catalog.money import Sheet, sheet
 from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import OF_SPEED, RENT, with_flags
 from foretell.economics.settings import set_prices
-from foretell.economics.work import PaidWork, Paying, billed, check_way
+from foretell.economics.work import PaidWork, Paying, bill_work, check_way
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.overrides import ROOTS, parse_settings
 from foretell.inputs.question import as_texts, collect
@@ -212,7 +212,7 @@ def _billed(
     """Work with its payment."""
     figures, paying, seen = paid
     said = [text for text in assumptions if not text.startswith(OF_SPEED)]
-    return billed(work, paying, figures, {**(overrides or {}), **seen}, said)
+    return bill_work(work, paying, figures, {**(overrides or {}), **seen}, said)
 
 
 def _work_of_run(result: StepEstimate, run: Run) -> PaidWork:

@@ -16,7 +16,7 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.records import JsonRecord, dataclass
-from foretell.serving.serve import ServeQuestion, divided
+from foretell.serving.serve import ServeQuestion, divide_rent
 from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.simulation import Play, serve_simulated
 from foretell.serving.sizing import (
@@ -26,7 +26,7 @@ from foretell.serving.sizing import (
     SizingPoint,
     SizingSearch,
     place,
-    sized,
+    search_layouts,
 )
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.specs.deployment_text import deployment_text
@@ -232,7 +232,7 @@ def size(asked: SizeQuestion) -> Sizing:
         degrees=degrees_of(asked.plan or ""),
     )  # fmt: skip
     q, percentile = question, asked.percentile
-    found = sized(q.model, q.system, q.deployment, q.profile, wanted)
+    found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted)
     if not found.options:
         raise Infeasible([_nothing(found, wanted)])
     short = _distinct(found.options)
@@ -314,7 +314,9 @@ def _choice(
         ttft, tpot = _at(played.ttft_ms, percentile), _at(played.tpot_ms, percentile)
     rent = float(q.prices.usd_per_chip_hour) * option.gpus or None
     load = (wanted.rate, wanted.isl, wanted.osl)
-    paid = (None, None) if rent is None else divided(rent, option.prompt_share(wanted.rate), load)
+    paid = (
+        (None, None) if rent is None else divide_rent(rent, option.prompt_share(wanted.rate), load)
+    )
     return Choice(
         option=option,
         played=played,

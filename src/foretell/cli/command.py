@@ -141,7 +141,7 @@ def _about(field: QuestionField, optional: bool) -> Parameter:
     if flag.lists:
         told["completer"] = getattr(names, flag.lists)
     if flag.kind == "named" and flag.lists == "models":
-        told["converter"] = names.model_given
+        told["converter"] = names.model_name
     if flag.kind in ("settings", "texts") or field.default is False:
         told["negative"] = ""
     if not _is_number(field.default) and not (field.default and isinstance(field.default, str)):

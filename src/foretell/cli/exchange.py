@@ -26,13 +26,13 @@ def imported(
         return dict(given)
     from dataclasses import replace
 
-    from foretell.api.launches import merged, read_launch, serving_only
+    from foretell.api.launches import merge_launch, read_launch, serving_only
     from foretell.catalog import model as catalog_model
 
     launch = read_launch(source, model=model or None)
     serving_only(launch, serving)
     by_hand = {name: value for name, value in given.items() if name != "model"}
-    result = merged(launch, model or "", by_hand)
+    result = merge_launch(launch, model or "", by_hand)
     said = launch.said()
     if serving:
         said = (*said, *_converted(launch, result["model"], given, result))

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.economics.assembly import AssemblyCost, PackageParts, assembled
+from foretell.economics.assembly import AssemblyCost, PackageParts, assembly_cost
 from foretell.economics.dies import die_cost
 from foretell.specs._base import Num
 from foretell.specs.package import PackageKind
@@ -114,7 +114,7 @@ def package_columns(
     carried = PackageParts(
         parts_usd=raw + defects, placements=dies, parts_mm2=area_mm2 * dies, dies=dies
     )
-    made: AssemblyCost = assembled(carried, kind, WAFER, chip_first=chip_first)
+    made: AssemblyCost = assembly_cost(carried, kind, WAFER, chip_first=chip_first)
     found = {
         "raw_chips": raw,
         "defect_chips": defects,

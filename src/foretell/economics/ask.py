@@ -10,12 +10,12 @@ from foretell import catalog, units
 from foretell.catalog.designs import build
 from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.systems import own_file
-from foretell.catalog.technology import named, technology
+from foretell.catalog.technology import find_named, technology
 from foretell.economics.answer import CostAnswer
 from foretell.economics.assembly import RETICLE_MM2
-from foretell.economics.cases import SheetCases, case_of, drivers, finished, spread
+from foretell.economics.cases import SheetCases, case_of, cost_leaf, drivers, spread
 from foretell.economics.interfaces import interface, interface_of_share, package_tier
-from foretell.economics.packages import PackagePrice, chip_first, dies_tree, priced, sections
+from foretell.economics.packages import PackagePrice, chip_first, dies_tree, price_package, sections
 from foretell.economics.products import package_of_chip, package_of_design, partition
 from foretell.economics.settings import set_prices
 from foretell.economics.tree import Branch, central
@@ -56,7 +56,7 @@ def package_cost(question: PackageQuestion) -> CostAnswer:
     figures, package, said, seen = _asked(question)
     case = case_of(figures, sections(package))
     with np.errstate(all="ignore"):  # what is not finite is refused below
-        found = priced(package, case)
+        found = price_package(package, case)
     _check_finite(found.tree, package)
     return _answer(
         "package", package, found.tree, case, _package_facts(package, found, case), said, seen
@@ -276,7 +276,7 @@ def _answer(
         usd=usd,
         low_usd=low,
         high_usd=high,
-        breakdown=finished(tree, case),
+        breakdown=cost_leaf(tree, case),
         facts=facts,
         drivers=drivers(tree.usd, case),
         assumptions=tuple(said),
@@ -335,7 +335,7 @@ def _package_facts(package: Package, found: PackagePrice, case: SheetCases) -> d
 def _link(kind: str, figures: Sheet) -> LinkKind:
     """The interface between dies that a package allows."""
     path, problems = f"packages.{kind}.link", list[Problem]()
-    found = named(technology().links, figures.plain[path], f"prices.{path}", problems)
+    found = find_named(technology().links, figures.plain[path], f"prices.{path}", problems)
     if found is None:
         raise BadInput(problems)
     return found

@@ -73,7 +73,7 @@ class AssemblyCost:
     """Machine time lost."""
 
 
-def assembled(
+def assembly_cost(
     carried: PackageParts,
     kind: PackageKind,
     wafer: Wafer,

@@ -12,7 +12,7 @@ import numpy as np
 
 from foretell.economics.cases import SheetCases
 from foretell.economics.owning import OwnedCluster
-from foretell.economics.packages import priced
+from foretell.economics.packages import price_package
 from foretell.economics.tree import Branch, central, leaf, times, total
 from foretell.economics.years import HOURS
 from foretell.records import dataclass
@@ -50,7 +50,7 @@ def chip_kg(package: Package | None, case: SheetCases) -> Branch:
     embodied: EmbodiedFactors = case.entry("embodied")
     if package is None:
         return total("chips", [leaf("chips", embodied.chip_kg)])
-    found = priced(package, case)
+    found = price_package(package, case)
     wafer = case.entry("wafer")
     dies: list[Branch] = []
     for die in package.dies:

@@ -73,7 +73,7 @@ def spread(values: Num, case: SheetCases) -> tuple[float, float, float]:
     return float(max(middle - below, floor)), float(middle), float(middle + above)
 
 
-def finished(branch: Branch, case: SheetCases, unit: str = "USD") -> CostLeaf:
+def cost_leaf(branch: Branch, case: SheetCases, unit: str = "USD") -> CostLeaf:
     """The tree with one value and range for each part."""
     low, value, high = spread(branch.usd, case)
     return CostLeaf(
@@ -84,7 +84,7 @@ def finished(branch: Branch, case: SheetCases, unit: str = "USD") -> CostLeaf:
         unit=unit,
         evidence=_evidence(branch.usd, case),
         note=branch.note,
-        children=tuple(finished(child, case, unit) for child in branch.children),
+        children=tuple(cost_leaf(child, case, unit) for child in branch.children),
     )
 
 

@@ -93,7 +93,7 @@ def priced_chip(cost: Branch, gross_margin: Num) -> Branch:
     return total("chips", [made, leaf("chip maker's margin", margin)])
 
 
-def bought(cluster: Cluster, fabric: FabricParts, site: Site) -> ClusterPrice:
+def purchase_price(cluster: Cluster, fabric: FabricParts, site: Site) -> ClusterPrice:
     """Everything of a cluster that is paid for once."""
     paid = [tier for tier in cluster.fabric if not tier.in_node_price]
     network, switches, links, optics, network_watts = _network(paid, fabric)
@@ -199,7 +199,9 @@ class YearlyCost:
     """Energy of a year, the building's share included."""
 
 
-def yearly(cluster: Cluster, all_of_it: ClusterPrice, site: Site, finance: Finance) -> YearlyCost:
+def yearly_cost(
+    cluster: Cluster, all_of_it: ClusterPrice, site: Site, finance: Finance
+) -> YearlyCost:
     """Charges by class, energy, upkeep and people."""
     by_name = {branch.name: branch.usd for branch in all_of_it.tree.children}
     servers = by_name.get("servers", 0.0) + by_name.get("storage", 0.0)

@@ -17,10 +17,10 @@ from foretell.economics.cluster import (
     Cluster,
     ClusterPrice,
     YearlyCost,
-    bought,
     node_of_parts,
     priced_chip,
-    yearly,
+    purchase_price,
+    yearly_cost,
 )
 from foretell.economics.fabric import (
     card_gbit_s,
@@ -29,7 +29,7 @@ from foretell.economics.fabric import (
     per_node_chips,
     scale_up_factor,
 )
-from foretell.economics.packages import priced, sections
+from foretell.economics.packages import price_package, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf
 from foretell.errors import BadInput, Infeasible, Problem
@@ -82,7 +82,7 @@ class OwnQuestion:
     """Whether nodes may cost nothing where no price of them is known."""
 
 
-def owned(
+def own_cluster(
     question: OwnQuestion, figures: Sheet, seen: Mapping[str, object], said: list[str]
 ) -> OwnedCluster:
     """A cluster, bought and run."""
@@ -102,8 +102,8 @@ def owned(
         if WATTS in figures.figures:
             draw = _draw(system, cluster, case.number(WATTS), case.entry("site").rest_load)
             cluster = replace(cluster, mean_watts=draw)
-        all_of_it = bought(cluster, case.entry("fabric"), case.entry("site"))
-        year = yearly(cluster, all_of_it, case.entry("site"), case.entry("finance"))
+        all_of_it = purchase_price(cluster, case.entry("fabric"), case.entry("site"))
+        year = yearly_cost(cluster, all_of_it, case.entry("site"), case.entry("finance"))
     if not np.all(np.isfinite(np.asarray(year.tree.usd))):
         message = "has no finite price with these settings"
         raise Infeasible([Problem(path="system", value=system.id, message=message)])
@@ -113,7 +113,7 @@ def owned(
 def buildable(package: Package, figures: Sheet) -> bool:
     """Whether a package has a price: one larger than its wafer or panel has none."""
     with np.errstate(all="ignore"):
-        usd = priced(package, SheetCases(sheet=figures, knobs=())).tree.usd
+        usd = price_package(package, SheetCases(sheet=figures, knobs=())).tree.usd
     return bool(np.all(np.asarray(usd) < BOUND_USD))
 
 
@@ -239,5 +239,5 @@ def _node(
     if package is None:
         chip = leaf("chips", case.number(CHIP))
     else:
-        chip = priced_chip(priced(package, case).tree, server.gross_margin)
+        chip = priced_chip(price_package(package, case).tree, server.gross_margin)
     return node_of_parts(chip, each, nic, server, scale_up_factor(system, fabric))

@@ -7,7 +7,7 @@ import numpy as np
 from foretell.economics.assembly import (
     AssemblyCost,
     PackageParts,
-    assembled,
+    assembly_cost,
     place_usd_per_s,
     stack_yield,
 )
@@ -49,7 +49,7 @@ def sections(package: Package) -> tuple[str, ...]:
     return ("wafer", "probe", "machine", "finish", f"packages.{package.kind}", *named)
 
 
-def priced(package: Package, case: SheetCases) -> PackagePrice:
+def price_package(package: Package, case: SheetCases) -> PackagePrice:
     """The package as a tree; NRE is in it where a volume is given."""
     kind: PackageKind = case.entry(f"packages.{package.kind}")
     finish: Finish = case.entry("finish")
@@ -57,7 +57,7 @@ def priced(package: Package, case: SheetCases) -> PackagePrice:
     memory, memory_usd, memory_bytes = _memory(package, case)
     stacked = _stacked(package, costs, case)
     carried = _carried(package, costs, memory, memory_usd, stacked, kind)
-    made = assembled(
+    made = assembly_cost(
         carried,
         kind,
         case.entry("wafer"),

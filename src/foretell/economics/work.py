@@ -21,11 +21,11 @@ from foretell.catalog.prices import TERMS, rent
 from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
-from foretell.economics.cases import SheetCases, drivers, finished, spread
-from foretell.economics.owning import WATTS, OwnedCluster, OwnQuestion, buildable, owned
-from foretell.economics.packages import PackagePrice, priced, sections
+from foretell.economics.cases import SheetCases, cost_leaf, drivers, spread
+from foretell.economics.owning import WATTS, OwnedCluster, OwnQuestion, buildable, own_cluster
+from foretell.economics.packages import PackagePrice, price_package, sections
 from foretell.economics.products import package_of_system
-from foretell.economics.tree import Branch, central, leaf, renamed, times, total
+from foretell.economics.tree import Branch, central, leaf, rename_branch, times, total
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure
@@ -90,7 +90,7 @@ class Paying:
     """A price list in the place of the catalogue's offers (catalog/price_files.py)."""
 
 
-def billed(
+def bill_work(
     work: PaidWork, paying: Paying, figures: Sheet, seen: Mapping[str, object], said: list[str]
 ) -> CostAnswer:
     """The answer: money as a tree, by time, energy, carbon, and performance for each of them."""
@@ -109,7 +109,7 @@ def billed(
         also=also,
         unpriced=way != "own",
     )
-    own = owned(asked, figures, seen, said)
+    own = own_cluster(asked, figures, seen, said)
     case = own.case
     hours = case.number(HOURS_OF_WORK)
     tree = _money(work, way, own, hours)
@@ -118,7 +118,7 @@ def billed(
     emitted = total(
         "carbon",
         [
-            renamed(times(energy, intensity), "operational"),
+            rename_branch(times(energy, intensity), "operational"),
             share_kg(made_kg(own, package), own, hours),
         ],
     )
@@ -129,7 +129,7 @@ def billed(
         usd=usd,
         low_usd=low,
         high_usd=high,
-        breakdown=finished(tree, case),
+        breakdown=cost_leaf(tree, case),
         facts={
             "system": work.system.id,
             "gpus": work.gpus,
@@ -170,7 +170,7 @@ def _hardware(own: OwnedCluster, package: Package | None) -> dict[str, Any]:
     bought, known = own.bought, bool(central(own.cluster.node.usd))
     case = own.case
     low, usd, high = spread(bought.tree.usd, case)
-    made = None if package is None else priced(package, case)
+    made = None if package is None else price_package(package, case)
     return {
         "capital_usd": usd if known else None,
         "low_capital_usd": low if known else None,
@@ -352,15 +352,15 @@ def _trees(
     small = work.what == "token"
     scale, energy_unit, mass = (1e3, "kWh", "g CO2e") if small else (1.0, "MWh", "kg CO2e")
     trees = {
-        "by_time": finished(total("hours", _by_time(work, tree.usd)), case),
-        "per_million_tokens": finished(
+        "by_time": cost_leaf(total("hours", _by_time(work, tree.usd)), case),
+        "per_million_tokens": cost_leaf(
             times(tree, MEGA / work.tokens), case, "USD per million tokens"
         ),
-        "energy": finished(times(energy, scale), case, energy_unit),
-        "carbon": finished(times(emitted, scale), case, mass),
+        "energy": cost_leaf(times(energy, scale), case, energy_unit),
+        "carbon": cost_leaf(times(emitted, scale), case, mass),
     }
     if points := work.facts.get("mfu"):
-        trees["per_mfu_point"] = finished(
+        trees["per_mfu_point"] = cost_leaf(
             times(tree, 1.0 / (100.0 * points)), case, "USD per MFU point"
         )
     return trees

@@ -41,7 +41,7 @@ class ArgumentTable:
     """Variables that a script sets, and the flags of its batch lines."""
 
 
-def read_given(text: str) -> ArgumentTable:
+def parse_arguments(text: str) -> ArgumentTable:
     """Keys and values of a text; BadInput where it is none of the forms, or longer than any."""
     if not isinstance(text, str):
         raise _bad("is not a text", type(text).__name__)
@@ -75,7 +75,7 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
     def close() -> None:
         if flag:
             value: Any = True if not values else values[0] if len(values) == 1 else list(values)
-            pairs.append((spelled(flag), value))
+            pairs.append((spell_key(flag), value))
 
     for word in script.words:
         if word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word):
@@ -90,7 +90,7 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
         elif match := _override(word):
             close()
             flag, values = "", []
-            pairs.append((spelled(match[1]), match[2].rstrip(",")))
+            pairs.append((spell_key(match[1]), match[2].rstrip(",")))
         else:
             words.append(word)
     close()
@@ -100,7 +100,7 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
         except BadInput:
             continue  # a script may write files that are no options
     known = dict(script.variables) | dict(script.batch)
-    spelt = [(spelled(key), value) for key, value in assigned]
+    spelt = [(spell_key(key), value) for key, value in assigned]
     return ArgumentTable(words=tuple(words), pairs=(*pairs, *spelt), variables=known)
 
 
@@ -110,7 +110,7 @@ def _override(word: str) -> re.Match[str] | None:
     return None if match is None or match[1].isupper() else match
 
 
-def spelled(key: str) -> str:
+def spell_key(key: str) -> str:
     """A key in the one spelling: no dashes before it, `_` for `-`."""
     return key.strip().lstrip("-").replace("-", "_")
 
@@ -123,7 +123,7 @@ def flat(table: Any, prefix: str = "", depth: int = 0) -> tuple[tuple[str, Any],
         raise _bad("is not a table of keys and values", type(table).__name__)
     pairs: list[tuple[str, Any]] = []
     for key, value in table.items():
-        name = prefix + spelled(str(key))
+        name = prefix + spell_key(str(key))
         if isinstance(value, Mapping) and value:
             pairs += flat(value, f"{name}.", depth + 1)
         else:

@@ -14,7 +14,7 @@ from foretell.interop.launch import Launch
 from foretell.interop.megatron_model import KEYS as MODEL_KEYS
 from foretell.interop.megatron_model import model_table
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
-from foretell.specs.plan_forms import joined
+from foretell.specs.plan_forms import join_names
 
 SWITCHES = frozenset(
     """sequence_parallel use_distributed_optimizer bf16 fp16 overlap_grad_reduce overlap_param_gather
@@ -243,7 +243,7 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
             if name.strip("\"'") not in MODULES:
                 keys.note(f"recompute_modules {name[:40]} is not known here: left out")
         known = [MODULES[n.strip("\"'")] for n in named if n.strip("\"'") in MODULES]
-        ordered = joined("+".join(dict.fromkeys(known)), ALL_MODULES) if known else None
+        ordered = join_names("+".join(dict.fromkeys(known)), ALL_MODULES) if known else None
         return {"recompute": "selective" if ordered in (None, "core") else ordered}
     return {}
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from foretell.errors import BadInput, Problem
 from foretell.interop import deepspeed, megatron, megatron_write, sglang, torchtitan, trtllm, vllm
-from foretell.interop.arguments import ArgumentTable, read_given
+from foretell.interop.arguments import ArgumentTable, parse_arguments
 from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, ToolArguments, Training
 from foretell.interop.serving_words import Serving
 from foretell.specs.deployment import Deployment
@@ -83,7 +83,7 @@ SAME_OVERLAP = ("auto", "on")
 
 def read_arguments(text: str, layers: int | None = None, tool: Tool | None = None) -> Launch:
     """What a text of arguments says; BadInput where no tool is known by it, or where it is wrong."""
-    given = read_given(text)
+    given = parse_arguments(text)
     return READERS[tool or recognise(given)](given, layers)
 
 
@@ -111,7 +111,7 @@ def write_training(tool: Tool, run: Training) -> ToolArguments:
     if tool not in TRAINERS:
         raise no_tool(tool, TRAINING)
     written = TRAINERS[tool](run)
-    launch = READERS[tool](read_given(written.text), run.layers)
+    launch = READERS[tool](parse_arguments(written.text), run.layers)
     back = parse_plan(launch.plan, run.gpus)
     notes = [f"{tool} is not told {text}" for text in _differences(run, back)]
     if launch.seq_len not in (None, run.seq_len) or (
@@ -129,7 +129,7 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     if tool not in ENGINES:
         raise no_tool(tool, SERVING)
     text = ENGINES[tool](serving)
-    launch = READERS[tool](read_given(text), None)
+    launch = READERS[tool](parse_arguments(text), None)
     meant = serving.deployment
     back = parse_deployment(launch.plan)
     notes = []

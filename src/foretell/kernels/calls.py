@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from foretell.kernels.families.gemm import WHOLE_LOAD
 from foretell.kernels.fusion import kind_of
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Work
 from foretell.workload.roles import ENDS, OpRole, Region
 
@@ -183,11 +183,11 @@ def maps_of(op: Gemm) -> tuple[Gemm, ...]:
     if joined_maps(op) == 1.0:
         return (op,)
     if op.role is not OpRole.QKV:
-        return (changed(op, n=0.5 * op.n),) * 2
+        return (with_fields(op, n=0.5 * op.n),) * 2
     if not np.any(op.n_kv):
         return (op,)  # keys and values are another layer's
-    pair = changed(op, n=0.5 * op.n_kv, n_kv=0.0)
-    return changed(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
+    pair = with_fields(op, n=0.5 * op.n_kv, n_kv=0.0)
+    return with_fields(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
 
 
 def joined_maps(op: Gemm) -> float:
@@ -380,7 +380,7 @@ def both_gradients(op: Op) -> int:
     return 2
 
 
-def stacked(
+def call_stacks(
     ops: Sequence[Op],
     width: int,
     products: Callable[[Op], int] = both_gradients,

@@ -35,7 +35,7 @@ from foretell.kernels.loss import narrow_loss
 from foretell.kernels.modules import is_wide
 from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, core_joules, memory_joules
 from foretell.kernels.precision import cast_passes, linear_format, plain_format
-from foretell.kernels.wide import in_wide
+from foretell.kernels.wide_products import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
@@ -241,7 +241,9 @@ def coefficients(
     if family in ("prefill", "prefill-backward"):
         name = BEST_ATTENTION.get(chip.architecture, "fa2")
         name = name if plan.attention == "auto" else plan.attention
-        name = "fa2" if dtype in WIDE_PRECISIONS else name  # what kernels/wide.py compares with
+        name = (
+            "fa2" if dtype in WIDE_PRECISIONS else name
+        )  # what kernels/wide_products.py compares with
         found = choose(chip, family, dtype, (ATTENTION[name],))
         return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
     if family == "grouped":

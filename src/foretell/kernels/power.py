@@ -248,7 +248,7 @@ def memory_joules(load: OpLoad, numbers: PowerCoefficients) -> Array:
     return np.asarray(numbers.memory_joules_per_byte * np.asarray(load.memory_bytes))
 
 
-def sustained(load: OpLoad, power: ChipPower, axis: int | None = 0) -> SustainedOps:
+def sustain_ops(load: OpLoad, power: ChipPower, axis: int | None = 0) -> SustainedOps:
     """Times, watts and joules of ops under the power limit.
 
     Ops along `axis` follow each other in one step and share a clock; with None every op is run alone, over

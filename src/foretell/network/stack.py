@@ -21,7 +21,7 @@ from foretell.network.algorithms.base import Collective
 from foretell.network.algorithms.hierarchical import hierarchical_cost
 from foretell.network.placement import over_systems
 from foretell.network.topologies import of_tier
-from foretell.network.topologies.base import Cost, where
+from foretell.network.topologies.base import Cost, choose_cost
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Network, Tier
@@ -173,7 +173,7 @@ def _all_reduce(counts: Array, chosen: list[TierOption], heads: list[TierOption]
     below = np.cumprod(counts, axis=0) / counts
     latency, load = np.zeros(counts.shape[1]), np.zeros(counts.shape[1])
     for i, (gather, head) in enumerate(zip(chosen, heads, strict=True)):
-        cost = where(beyond[i] <= 1.0, head.cost, gather.cost.times(2.0))
+        cost = choose_cost(beyond[i] <= 1.0, head.cost, gather.cost.times(2.0))
         latency = latency + cost.latency_s
         load = np.maximum(load, cost.s_per_byte / below[i])
     return Cost(latency_s=latency, s_per_byte=load)

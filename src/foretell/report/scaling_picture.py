@@ -15,8 +15,8 @@ from foretell.report.svg import (
     legend,
     line,
     polyline,
-    shown,
     text,
+    tick_text,
     x_ticks,
     y_ticks,
 )
@@ -127,7 +127,7 @@ def _bars(curves: Sequence[Curve], x: float, y: float) -> Iterator[str]:
             hint = f"{name}: {1e3 * seconds:,.1f} ms"
             yield bar(start, row, wide, 15.0, colour, hint=hint)
             start += wide
-        told = f"{shown(1e3 * (point.step_s or 0.0))} ms"
+        told = f"{tick_text(1e3 * (point.step_s or 0.0))} ms"
         yield text(start + 4.0, row + 12.0, told, size=11)
     if last:
         words = f"parts of a step on {max(p.gpus for _, p in last)} GPUs"

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foretell.lab.characterize.traces.beside import ShareRow
 from foretell.lab.characterize.traces.breakdown import PARTS, CollectiveTime, StepBreakdown
 from foretell.lab.characterize.traces.ranks import Imbalance
 from foretell.lab.characterize.traces.run import TraceReport
+from foretell.lab.characterize.traces.share_rows import ShareRow
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, headline
 

@@ -14,7 +14,7 @@ from foretell.errors import Infeasible, Problem
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.search.choices import bases_of, worth_trying
-from foretell.search.interrupts import end_at_once, interrupts_held
+from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.result import StepEstimate
@@ -220,7 +220,7 @@ def _evaluate_parallel(
     done = 0
     # An interrupt ends the workers at once; left alone they would take up the next share.
     with ProcessPoolExecutor(workers, initializer=end_at_once) as pool:
-        with interrupts_held():
+        with hold_interrupts():
             futures = {pool.submit(evaluate, scenario, plans.take(s)): s for s in shares}
         for future in as_completed(futures):
             share = futures[future]

@@ -134,7 +134,7 @@ def held_results(scenario: Scenario, plan: Plan, by: float) -> FixedPlan:
     return _with_software(held, by)
 
 
-def replanned(
+def replan_systems(
     scenario: Scenario,
     plan: Plan,
     held: FixedPlan,

@@ -68,16 +68,16 @@ def with_rate(
 ) -> tuple[SteadyState, float]:
     """The state under `rate` requests a second, and the number in flight by Little's law."""
     loop = loop_of(times, memory, replace(traffic, concurrency=1.0))
-    at, tpot = settled(times, loop, rate)
+    at, tpot = settle(times, loop, rate)
     full = (at.taken >= CROWDED) | (rate * (loop.answer - 1.0) * tpot >= CROWDED * loop.fit)
     if bool(np.any(full)):
-        return crowded(times, memory, traffic, rate)
+        return crowded_state(times, memory, traffic, rate)
     found = open_state(times, loop, (at, tpot), rate)
     spent = found.ttft_steady_s + (loop.answer - 1.0) * found.tpot_s
     return found, float(rate * spent)
 
 
-def crowded(
+def crowded_state(
     times: StepTimes, memory: Memory, traffic: Traffic, rate: float
 ) -> tuple[SteadyState, float]:
     """The loop that answers as many: where nearly all places are taken, who comes waits for who goes.
@@ -140,14 +140,14 @@ def open_state(
     )
 
 
-def settled(times: StepTimes, loop: Loop, rate: float) -> tuple[QueueState, Array]:
+def settle(times: StepTimes, loop: Loop, rate: float) -> tuple[QueueState, Array]:
     """What a request meets once the time per token and the batch agree, and that time."""
     d = times.deployment
-    at = met(times, loop, rate, np.zeros_like(loop.n), np.zeros_like(loop.n))
+    at = queue_state(times, loop, rate, np.zeros_like(loop.n), np.zeros_like(loop.n))
     tpot, last = at.step_s / (1.0 + d.accepted), None
     for _ in range(ROUNDS):
         beside = np.minimum(rate * (loop.answer - 1.0) * tpot, loop.fit)
-        at = met(times, loop, rate, beside, at.span_s / loop.chunks)
+        at = queue_state(times, loop, rate, beside, at.span_s / loop.chunks)
         token = at.step_s / (1.0 + d.accepted)
         here = tpot, token / (1.0 - np.minimum(at.taken, HIGHEST))
         tpot, last = nearer(*here, last), here
@@ -170,7 +170,9 @@ def nearer(value: Array, asked: Array, last: tuple[Array, Array] | None) -> Arra
     return np.asarray(value + (asked - value) / (1.0 - slope))
 
 
-def met(times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Array) -> QueueState:
+def queue_state(
+    times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Array
+) -> QueueState:
     """Steps with so many others decoding, where the last step with prompts took `before_s`."""
     d = times.deployment
     all_here = StepLoad(decoding=beside + 1.0, context_tokens=(beside + 1.0) * loop.context)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.names import exists
-from foretell.kernels.calls import CallStack, stacked
+from foretell.kernels.calls import CallStack, call_stacks
 from foretell.kernels.families.base import DTYPES, attainable, engine_of
 from foretell.kernels.families.choose import FamilyCoefficients, catalogue_surfaces, choose
 from foretell.kernels.families.experts import experts_seconds
@@ -164,7 +164,7 @@ class Kernels:
         if not ops:
             return total
         many = np.array(counts)[:, None]
-        for stack in stacked(ops, width, lambda op: 0):
+        for stack in call_stacks(ops, width, lambda op: 0):
             each = self._stack(stack, ops, phase).times(many[stack.rows])
             total = total + KernelCost(
                 **{f.name: getattr(each, f.name).sum(axis=0) for f in fields(each)}
@@ -286,7 +286,7 @@ class Kernels:
         share = usual.limit_watts / np.maximum(self._usual_watts(), 1e-9)
         own = replace(usual, limit_watts=share * np.asarray(self.chip.tdp_watts, float))
         (before_s, before_j), (after_s, after_j) = (
-            stretched(cost, waiting_s, power) for power in (usual, own)
+            limit_power(cost, waiting_s, power) for power in (usual, own)
         )
         return PowerLimitedCost(
             seconds=cost.seconds * after_s / np.maximum(before_s, 1e-30),
@@ -314,7 +314,7 @@ class Kernels:
         return self.spent(seconds, arithmetic, (work, 0.0), moved, dtype)
 
 
-def stretched(cost: KernelCost, waiting_s: Num, power: ChipPower) -> tuple[Array, Array]:
+def limit_power(cost: KernelCost, waiting_s: Num, power: ChipPower) -> tuple[Array, Array]:
     """Seconds and joules of operations under a limit, from those at the clock of short bursts."""
     clocked, still = cost.clocked_s, cost.seconds - cost.clocked_s
     clock, fall = clock_of(still + waiting_s, clocked, cost.core_joules, cost.memory_joules, power)

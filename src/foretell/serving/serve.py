@@ -103,7 +103,7 @@ def serve_one(q: ServeQuestion) -> ServiceEstimate:
     state, flight = state_of(q, times, memory)
     if q.rate is not None:
         check_load(q, state)
-    return answered(q, times, memory, state, flight)
+    return service_estimate(q, times, memory, state, flight)
 
 
 def state_of(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[SteadyState, float]:
@@ -142,7 +142,7 @@ def _no(q: ServeQuestion, path: str, message: str, allowed: str) -> Problem:
     return Problem(path=path, value=deployment_text(q.deployment), message=message, allowed=allowed)
 
 
-def answered(
+def service_estimate(
     q: ServeQuestion, times: StepTimes, memory: Memory, state: SteadyState, flight: float
 ) -> ServiceEstimate:
     """Everything that is told of one deployment."""
@@ -257,10 +257,10 @@ def costs(
     if q.rate is not None:
         served = min(q.rate / q.replicas, served)
     share = min(served * float(state.stall_s), 1.0)
-    return divided(rent * q.deployment.gpus, share, (served, prompt, answer))
+    return divide_rent(rent * q.deployment.gpus, share, (served, prompt, answer))
 
 
-def divided(
+def divide_rent(
     usd_per_hour: float, share: float, load: tuple[float, float, float]
 ) -> tuple[float, float]:
     """Dollars for a million tokens of prompts and of answers: a rent by the share of the time, or of the
@@ -293,7 +293,10 @@ def known_kind(q: ServeQuestion) -> bool:
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
     """Where the means may lie: the errors that the profile shows on groups left out of its fit."""
     tpot, ttft = expected_errors(q.profile.fit, known=known_chip(q), kind=known_kind(q))
-    return {"ttft_ms": around(1e3 * ttft_s, ttft), "tpot_ms": around(1e3 * tpot_s, tpot)}
+    return {
+        "ttft_ms": interval_around(1e3 * ttft_s, ttft),
+        "tpot_ms": interval_around(1e3 * tpot_s, tpot),
+    }
 
 
 def expected_errors(fit: Fit, *, known: bool, kind: bool = True) -> tuple[float, float]:
@@ -310,7 +313,7 @@ def expected_errors(fit: Fit, *, known: bool, kind: bool = True) -> tuple[float,
     )
 
 
-def around(value: float, error: float) -> Interval:
+def interval_around(value: float, error: float) -> Interval:
     """p50 and p90 of a value whose logarithm has this median error."""
     width = np.log1p(error)
     return {

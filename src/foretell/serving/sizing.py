@@ -137,10 +137,10 @@ class Option:
 
     def name(self) -> str:
         """A line that tells it apart: 2 x tp8, or 3 x tp4 + 2 x tp8 for prompts."""
-        text = f"{self.replicas} x {named(self.instance.deployment)}"
+        text = f"{self.replicas} x {layout_words(self.instance.deployment)}"
         if self.prefill is None:
             return text
-        front = f"{self.prefill_replicas} x {named(self.prefill.deployment)}"
+        front = f"{self.prefill_replicas} x {layout_words(self.prefill.deployment)}"
         return f"{front} for prompts + {text} for answers"
 
 
@@ -167,7 +167,7 @@ class SizingPoint(JsonRecord):
         }
 
 
-def named(d: Deployment) -> str:
+def layout_words(d: Deployment) -> str:
     """Degrees of a layout as plan words."""
     words = [
         f"{key}{value}"
@@ -188,7 +188,7 @@ class SizingSearch:
     """Layouts x batch limits that were looked at."""
 
 
-def sized(
+def search_layouts(
     model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: ServiceTargets
 ) -> SizingSearch:
     """Every layout and batch limit, together and apart."""

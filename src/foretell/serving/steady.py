@@ -212,7 +212,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
     loop = loop_of(times, memory, traffic)
     own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
     waits = float(own_wait if d.wait_steps is None else d.wait_steps)
-    at = point_of(times, loop, together(loop, d, np.ones(())), np.ones(()), waits)
+    at = point_of(times, loop, prompts_together(loop, d, np.ones(())), np.ones(()), waits)
     for _ in range(ROUNDS):
         before = at.rate
         # Of those in flight the engine has what is not on its way to it or back.
@@ -221,7 +221,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
         loop = replace(loop, n=np.minimum(there, loop.fit))
         reading_s = at.span_s + waits * at.step_s
         came = met_together(at.rate / d.pp, at.step_s, reading_s)
-        wanted = np.maximum(came, together(loop, d, at.share))
+        wanted = np.maximum(came, prompts_together(loop, d, at.share))
         most = np.minimum(loop.most(loop.others(at.share)), loop.n)
         k = np.maximum(np.minimum(wanted, most), 1.0)
         at = point_of(times, loop, k, at.share, waits)
@@ -312,7 +312,7 @@ def way_s(p: EngineProfile, length: Array) -> Array:
     return np.asarray(p.latency_s + p.latency_s_per_token * length)
 
 
-def together(loop: Loop, d: Deployment, share: Array) -> Array:
+def prompts_together(loop: Loop, d: Deployment, share: Array) -> Array:
     """Prompts that go in together at least: as many as answers end, by chance, in one decode step."""
     ended = np.maximum(loop.n * share, 1e-9) / loop.answer * (1.0 + d.accepted) / d.pp
     found = np.minimum(ended / -np.expm1(-ended), np.minimum(loop.most(loop.others(share)), loop.n))

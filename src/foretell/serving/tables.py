@@ -25,9 +25,9 @@ from foretell.network.placement import tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.records import dataclass
 from foretell.serving.kernels import KernelCost, Kernels, PowerLimitedCost, nothing
-from foretell.serving.step_ops import is_alone, is_cross_keys, is_routed, joined, low_rank
+from foretell.serving.step_ops import is_alone, is_cross_keys, is_routed, join_low_ranks, low_rank
 from foretell.sharding.tensor import tensor_parallel
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
@@ -170,14 +170,14 @@ def tables_of(
     stack = model.stack
     token, exchange = token_costs(model, stack, kernels, links)
     experts, routed_exchange = expert_costs(stack, kernels, links)
-    decode = alone(model, stack, kernels, "decode")
-    prefill = alone(model, stack, kernels, "prefill")
+    decode = sequence_cost(model, stack, kernels, "decode")
+    prefill = sequence_cost(model, stack, kernels, "prefill")
     head = head_costs(model, kernels, links)
     none = np.zeros_like(TOKENS)
     encoder = PowerLimitedCost(seconds=none, joules=none)
     if model.encoder is not None:
         encoder, _ = token_costs(model, model.encoder, kernels, links)
-        own = alone(model, model.encoder, kernels, "prefill")
+        own = sequence_cost(model, model.encoder, kernels, "prefill")
         prefill = PowerLimitedCost(
             seconds=prefill.seconds + own.seconds, joules=prefill.joules + own.joules
         )
@@ -238,9 +238,9 @@ def token_costs(
             if op.role is OpRole.LATENT_DOWN and low_rank(graph.ops):
                 continue
             if op.role is OpRole.QUERY_DOWN:
-                op = joined(op, graph.ops)
+                op = join_low_ranks(op, graph.ops)
             if op.role is OpRole.ENTRY_NORM and isinstance(op, Pointwise) and layer.norms:
-                op, times = changed(op, elements=op.elements / layer.norms), many * layer.norms
+                op, times = with_fields(op, elements=op.elements / layer.norms), many * layer.norms
             else:
                 times = many
             ops.append(op)
@@ -307,7 +307,7 @@ def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> KernelCost:
     return kernels.cost(ops, [1.0] * len(ops), len(TOKENS))
 
 
-def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> PowerLimitedCost:
+def sequence_cost(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> PowerLimitedCost:
     """What depends on sequences: attention, recurrences, products with cached latents."""
     d = kernels.deployment
     rotary = model.embedding.rotary

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.plan import Plan
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op, Pointwise
@@ -81,7 +81,7 @@ def spread_of(tp: Num, ep: Num, etp: Num, plan: Plan) -> ExpertSpread:
 
 def expert_parallel(graph: LayerGraph, spread: ExpertSpread) -> LayerGraph:
     """The layer with its routed experts on one rank; tensor parallelism leaves these alone afterwards."""
-    return changed(
+    return with_fields(
         graph,
         ops=tuple(_cut(op, spread) if op.region is Region.EXPERTS else op for op in graph.ops),
         saved=tuple(_saved(tensor, spread) for tensor in graph.saved),
@@ -124,7 +124,7 @@ def without_region(graph: LayerGraph) -> LayerGraph:
     if has_shared(graph.ops):
         return graph
     edges = tuple(edge for edge in graph.edges if edge.region is not Region.EXPERTS)
-    return changed(graph, edges=edges)
+    return with_fields(graph, edges=edges)
 
 
 def has_shared(ops: Sequence[Op]) -> bool:
@@ -143,36 +143,36 @@ def _product(op: Op, s: ExpertSpread) -> Op:
     assert isinstance(op, Gemm)
     local = op.cut(s.pick(s.etp, s.tp))
     rows = s.pick(op.m * s.busiest * s.etp * s.ep / s.tp, op.m * s.even)
-    return changed(local, m=rows, groups=op.groups / s.ep, split="none")
+    return with_fields(local, m=rows, groups=op.groups / s.ep, split="none")
 
 
 def _activation(op: Op, s: ExpertSpread) -> Op:
     """t k etp rows of width / etp: as many as tp leaves."""
     assert isinstance(op, Pointwise)
-    return changed(op, elements=op.elements / s.tp * s.pick(s.busiest, s.even), split="none")
+    return with_fields(op, elements=op.elements / s.tp * s.pick(s.busiest, s.even), split="none")
 
 
 def _sort(op: Op, s: ExpertSpread) -> Op:
     """Own tokens by rank, then what has come by expert; all tokens once where tp cuts the experts."""
     assert isinstance(op, Pointwise)
     twice = op.elements / s.tp * (1.0 + s.busiest * s.etp)
-    return changed(op, elements=s.pick(twice, op.elements * s.even), split="none")
+    return with_fields(op, elements=s.pick(twice, op.elements * s.even), split="none")
 
 
 def _rows(op: Op, s: ExpertSpread) -> Op:
     """What has come, where the experts are spread, else all of it."""
     assert isinstance(op, Pointwise)
     share = s.pick(s.busiest * s.etp / s.tp, s.even)
-    return changed(op, elements=op.elements * share, split="none")
+    return with_fields(op, elements=op.elements * share, split="none")
 
 
 def _latent(op: Op, s: ExpertSpread) -> Op:
     """Own tokens where the experts are spread, else all of them."""
     parts = s.pick(s.tp, 1.0)
     if isinstance(op, Gemm):
-        return changed(op, m=op.m / parts)
+        return with_fields(op, m=op.m / parts)
     assert isinstance(op, Pointwise)
-    return changed(op, elements=op.elements / parts)
+    return with_fields(op, elements=op.elements / parts)
 
 
 _CUTS: dict[OpRole, Callable[[Op, ExpertSpread], Op]] = {
@@ -199,4 +199,4 @@ def _saved(tensor: Saved, s: ExpertSpread) -> Saved:
             share = 1.0 / s.pick(s.tp, 1.0)
         case _:
             return tensor
-    return changed(tensor, elements=tensor.elements * share, split="none")
+    return with_fields(tensor, elements=tensor.elements * share, split="none")

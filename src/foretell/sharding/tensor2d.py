@@ -24,7 +24,7 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.sharding.context import context_parallel, context_traffic
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.workload.graph import LayerGraph
 from foretell.workload.ops import AttentionCore, Gemm, Lookup, Op, Pointwise
 
@@ -101,23 +101,27 @@ def grid_parallel(graph: LayerGraph, grid: TensorGrid) -> LayerGraph:
     """The layer on one rank of the grid. Its input and edges stay those of the whole grid."""
     rows = context_parallel(graph, grid.m2, "allgather")
     ops = tuple(_cut(op, whole, grid) for op, whole in zip(rows.ops, graph.ops, strict=True))
-    saved = tuple(changed(s, elements=s.elements / grid.m1, split="none") for s in rows.saved)
-    return changed(graph, ops=ops, saved=saved)
+    saved = tuple(with_fields(s, elements=s.elements / grid.m1, split="none") for s in rows.saved)
+    return with_fields(graph, ops=ops, saved=saved)
 
 
 def _cut(op: Op, whole: Op, grid: TensorGrid) -> Op:
     """One rank's part of an operation whose tokens are cut."""
     match op:
         case Gemm():
-            cut = op.cut(grid.m1) if op.split in ("col", "heads") else changed(op, n=op.n / grid.m1)
+            cut = (
+                op.cut(grid.m1)
+                if op.split in ("col", "heads")
+                else with_fields(op, n=op.n / grid.m1)
+            )
             panels = panel_count(op.k, grid)
-            return changed(cut, weight_parts=grid.m2, panels=panels, split="none")
+            return with_fields(cut, weight_parts=grid.m2, panels=panels, split="none")
         case AttentionCore():
             return op.cut(grid.m1)
         case Pointwise() if op.split == "width":
             return op.cut(grid.m1)
         case Pointwise():
-            return changed(op, elements=op.elements / grid.m1, weights=op.weights / grid.m1)
+            return with_fields(op, elements=op.elements / grid.m1, weights=op.weights / grid.m1)
         case Lookup():
             return _table(op, whole, grid)
     raise TypeError(f"{type(op).__name__} has no form on a grid")
@@ -127,8 +131,8 @@ def _table(op: Lookup, whole: Op, grid: TensorGrid) -> Lookup:
     """A token table is cut by rows over m2, which look up each other's tokens, and by width over m1."""
     assert isinstance(whole, Lookup)
     if whole.split != "row":
-        return changed(op, width=op.width / grid.m1)
-    return changed(whole, rows=op.rows / grid.m2, width=op.width / grid.m1, split="none")
+        return with_fields(op, width=op.width / grid.m1)
+    return with_fields(whole, rows=op.rows / grid.m2, width=op.width / grid.m1, split="none")
 
 
 def grid_traffic(

@@ -138,7 +138,7 @@ class Program:
     """The same for sends between ranks."""
 
 
-def cut(
+def cut_gradients(
     name: str, seconds: float, ends: Sequence[float], pieces: float, group: int = 0
 ) -> tuple[DataCollective, ...]:
     """`seconds` of gradients in equal pieces, each ready at the end of a layer; `ends` are fractions."""
@@ -152,7 +152,7 @@ def cut(
     )
 
 
-def needed(messages: Sequence[DataCollective]) -> tuple[DataCollective, ...]:
+def weight_pieces(messages: Sequence[DataCollective]) -> tuple[DataCollective, ...]:
     """The same pieces as weights: each is due where the one before it ends, the first at the beginning."""
     due = [0.0, *(m.at for m in messages)]
     return tuple(replace(m, at=at) for m, at in zip(messages, due, strict=False))

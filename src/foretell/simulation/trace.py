@@ -30,7 +30,7 @@ from foretell.simulation.trace_leaves import (
     STREAMS,
     WORDS,
     Leaves,
-    placed,
+    place_items,
 )
 
 Event = dict[str, Any]
@@ -156,7 +156,7 @@ class _Picture:
             args = _args(task)
             knots = played.knots[rank].get(at, [])
             start_s, end_s = float(line.start_s[rank][at]), float(line.end_s[rank][at])
-            for item, begin, end in placed(self.leaves.of(rank, task), start_s, end_s, knots):
+            for item, begin, end in place_items(self.leaves.of(rank, task), start_s, end_s, knots):
                 more = {**args, "family": item.family} if item.family else args
                 yield from _slice(pid, item.stream, Slice(item.name, begin, end), more)
         yield from _slice(pid, COMPUTE, played.updates[rank], {})

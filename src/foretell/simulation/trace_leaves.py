@@ -164,7 +164,7 @@ def _woven(found: list[Item], families: Sequence[str], wait: Item) -> list[Item]
     return woven
 
 
-def placed(
+def place_items(
     items: Sequence[Item], start_s: float, end_s: float, knots: Sequence[Knot]
 ) -> list[tuple[Item, float, float]]:
     """Every item with its beginning and end; in several pieces where the task stopped inside it."""

@@ -26,7 +26,7 @@ from foretell.kernels.precision import copy_bytes
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
 from foretell.schedules.rules import pipe_of
-from foretell.sharding.recompute import blended, full_share
+from foretell.sharding.recompute import blend_layers, full_share
 from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
@@ -45,7 +45,7 @@ LISTED = float(len(RECOMPUTE))
 """Code of recomputation as the batch's base words it: full:N, or modules by name."""
 
 
-def kept_of(
+def kept_activations(
     plans: Plans,
     first: Index,
     shape: Index,
@@ -71,7 +71,7 @@ def kept_of(
     held = on_stages(counts, kept * is_layer)
     again = largest_here(counts, (whole - kept + gradient) * is_layer)
     if share is not None:
-        held = blended(share, on_stages(counts, least * is_layer), held)
+        held = blend_layers(share, on_stages(counts, least * is_layer), held)
         once_more = largest_here(counts, (whole - least + gradient) * is_layer)
         keeps_on = schedule_named(plans.base.schedule).splits_backward
         again = np.where((share >= 1.0) | ((share > 0.0) & keeps_on), once_more, again)

@@ -47,7 +47,9 @@ def copied_seconds(micro_batches: Array, copies: ExposedCopies) -> Array:
     return np.asarray(micro_batches[:, None] * each_s + copies.update_s)
 
 
-def offloaded(plans: Plans, tables: Tables, stages: Stages, memory: StageMemory) -> StageMemory:
+def offload_memory(
+    plans: Plans, tables: Tables, stages: Stages, memory: StageMemory
+) -> StageMemory:
     """What stays on the chip: of each offloaded thing two layers' worth, of activations what one micro-batch
     keeps."""
     base, layers = plans.base, np.maximum(gather(tables.stages.layers, tables.pair), 1.0)

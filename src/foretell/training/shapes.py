@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.calls import CallStack, maps_of, stacked
+from foretell.kernels.calls import CallStack, call_stacks, maps_of
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import Form, as_run, form_of, stream_bytes, written_of
 from foretell.kernels.precision import kept_width
@@ -25,7 +25,7 @@ from foretell.sharding.expert import (
 )
 from foretell.sharding.lora import backward_products, with_adapters
 from foretell.sharding.lora import whole as whole_maps
-from foretell.sharding.recompute import Recomputation, again
+from foretell.sharding.recompute import Recomputation, recompute_layer
 from foretell.sharding.tensor import tensor_parallel, token_parts
 from foretell.sharding.tensor2d import (
     GridTraffic,
@@ -160,7 +160,7 @@ def shapes_of(
         graph=graph,
         whole=whole,
         ops=ops,
-        stacks=stacked(
+        stacks=call_stacks(
             flat,
             width,
             lambda op: backward_products(op, base.lora),
@@ -182,7 +182,7 @@ def shapes_of(
         ),
         # Embedding and head are never computed again.
         again=tuple(
-            again(
+            recompute_layer(
                 part,
                 modules if i < ends else (),
                 flash=base.flash,

@@ -92,7 +92,7 @@ def figure_model(verb: str, question: type[BaseModel], most: int) -> type[Strict
     return made
 
 
-def given(body: BaseModel) -> dict[str, Any]:
+def flags_of(body: BaseModel) -> dict[str, Any]:
     """The flags that a body has, less those that are null."""
     held = body.model_dump(exclude_unset=True)
     if "questions" in held:

@@ -28,10 +28,12 @@ class FigureKind:
     """Whether it is made of answers that the server may have kept: of verbs that take long."""
 
 
-def drawn(name: str, given: Mapping[str, Any], limits: Limits) -> Answer:
+def draw_figure(name: str, given: Mapping[str, Any], limits: Limits) -> Answer:
     """The figure of a name, of `questions`, with `names` and in a `theme`."""
     kind = KINDS[name]
-    found = [answered(kind.ask or kind.verb, question, limits) for question in given["questions"]]
+    found = [
+        answer_question(kind.ask or kind.verb, question, limits) for question in given["questions"]
+    ]
     return of_answers(name, found, given)
 
 
@@ -46,7 +48,7 @@ def of_answers(name: str, found: Sequence[Answer], given: Mapping[str, Any]) -> 
     return made
 
 
-def answered(verb: str, question: Mapping[str, Any], limits: Limits) -> Answer:
+def answer_question(verb: str, question: Mapping[str, Any], limits: Limits) -> Answer:
     """The answer to one question; the answer no where that is it."""
     from foretell.inputs.question import as_texts
     from foretell.report.refusal import no_as_dict

@@ -12,7 +12,7 @@ from foretell.network.topologies.grid import Grid
 from foretell.network.topologies.hybrid_cube_mesh import HybridCubeMesh
 from foretell.network.topologies.rail_clos import RailClos
 from foretell.network.topologies.switch import Switch
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.system import Tier
 
 ALPHA = 3e-6
@@ -146,7 +146,7 @@ SMALL: dict[str, Topology] = {
     "fat tree, the last leaf half full": fat_tree(6.0, 4.0, 0.25),
     "fat tree of threes": fat_tree(6.0, 3.0, 0.25),
     "fat tree of threes, one over": fat_tree(7.0, 3.0, 0.25),
-    "fat tree that adds up": changed(fat_tree(8.0, 4.0, 0.25), in_network_reduction=True),
+    "fat tree that adds up": with_fields(fat_tree(8.0, 4.0, 0.25), in_network_reduction=True),
     "rails 4x2": rail_clos(4.0, 2.0),
     "rails 4x4": rail_clos(4.0, 4.0),
     "rails 1x4": rail_clos(1.0, 4.0),

@@ -8,9 +8,9 @@ load it.
 from dataclasses import replace
 from typing import Literal
 
-from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.records import dataclass
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, Indexer
@@ -58,7 +58,7 @@ def read(config: Config) -> Model:
         embedding=Embedding(vocab=vocab),
         head=Head(
             outputs=vocab,
-            tied=tied(config, False, WHY),
+            tied=tied_embeddings(config, False, WHY),
             projections=(_collapse(shape),),
             extra_parameters=1,  # its scale
         ),
@@ -84,7 +84,7 @@ def _shape(config: Config) -> DeepSeekShape:
     config.check(
         config.get("num_key_value_heads", 1) == 1, ("num_key_value_heads",), "only 1 is known here"
     )
-    experts, top_k = routed(config, experts=("n_routed_experts",))
+    experts, top_k = routed_experts(config, experts=("n_routed_experts",))
     width = config.need("moe_intermediate_size")
     return DeepSeekShape(
         hidden=hidden,

@@ -13,7 +13,7 @@ from foretell.interop.huggingface.common import (
     decoder,
     positions,
     read_heads,
-    tied,
+    tied_embeddings,
 )
 from foretell.interop.huggingface.config import Config
 from foretell.records import dataclass
@@ -132,7 +132,11 @@ def read_like(
         config,
         layers,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, traits.tied, traits.why), bias=traits.head_bias),
+        head=Head(
+            outputs=vocab,
+            tied=tied_embeddings(config, traits.tied, traits.why),
+            bias=traits.head_bias,
+        ),
         hidden=hidden,
         max_positions=positions(config, default=4096),
         final_norm=traits.norm,

@@ -2,7 +2,7 @@
 
 from foretell.interop.huggingface.common import HeadNames, plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model
@@ -71,7 +71,7 @@ def _mixers(config: Config, hidden: int) -> tuple[Attention, Attention]:
 
 def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
     """Experts where `moe_layer_freq` is 1."""
-    experts, top_k = routed(config, experts=("n_routed_experts",))
+    experts, top_k = routed_experts(config, experts=("n_routed_experts",))
     width = config.need("moe_intermediate_size")
     sparse = Experts(
         experts=experts,

@@ -14,7 +14,13 @@ from typing import Any
 
 from foretell.catalog.files import ROOT, read_table
 from foretell.kernels.families.base import DTYPES, PEAK_FALLBACK, Family
-from foretell.kernels.families.transfer import GENERATION, SAME_UNITS, carried, placed, twins_of
+from foretell.kernels.families.transfer import (
+    GENERATION,
+    SAME_UNITS,
+    same_units_first,
+    transfer_coefficients,
+    twins_of,
+)
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.result import Evidence
@@ -118,7 +124,7 @@ def choose(
     if surfaces is None and (best := measured_on(chip, family, dtype, software)) is not None:
         return _chosen(formula, best, "measured" if best.dtype == dtype else "transferred")
     known = catalogue_surfaces() if surfaces is None else surfaces
-    groups = placed([s for s in known if s.family == family], chip)
+    groups = same_units_first([s for s in known if s.family == family], chip)
     names = (dtype, *DTYPE_KIN.get(dtype, ()))
     for alike, name in product(groups, names):
         mine = [s for s in alike if s.dtype == name]
@@ -130,7 +136,7 @@ def choose(
             best = min(same, key=lambda s: _rank(s, software, version))
             return _chosen(formula, best, "fitted" if name == dtype else "transferred")
         twins = twins_of(mine, chip, software)
-        found = carried(formula, twins or own or mine, chip, dtype, software)
+        found = transfer_coefficients(formula, twins or own or mine, chip, dtype, software)
         if found is not None:
             record, kin = found
             known_kin = chip.architecture in GENERATION

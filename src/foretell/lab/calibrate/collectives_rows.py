@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from foretell.catalog.files import csv_rows, unzipped
+from foretell.catalog.files import csv_rows, read_bytes
 from foretell.errors import BadInput, Problem
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
@@ -105,7 +105,7 @@ def read_rows(path: Path, chip: str = "", software: str = "") -> list[Collective
 
 def _text(path: Path) -> str:
     try:
-        return unzipped(path).decode()
+        return read_bytes(path).decode()
     except (OSError, EOFError, UnicodeDecodeError) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise BadInput([Problem(path=str(path), value=None, message=message)]) from None

@@ -25,7 +25,7 @@ SYSTEMS = {"a100-sxm-80gb": "a100_sxm"}
 """Systems whose name in the source is not the chip's id."""
 
 
-def thinned(rows: KernelRows, most: int = LOOKED_AT) -> KernelRows:
+def thin_rows(rows: KernelRows, most: int = LOOKED_AT) -> KernelRows:
     """Some of the rows, evenly picked."""
     if len(rows.ids) <= most:
         return rows
@@ -34,7 +34,7 @@ def thinned(rows: KernelRows, most: int = LOOKED_AT) -> KernelRows:
 
 def family_for(rows: KernelRows, engine: Engine) -> Family:
     """The family with the largest tile that meets the rows best: sizes of tiles are chosen, not fitted."""
-    few = thinned(rows, LOOKED_AT // 2)
+    few = thin_rows(rows, LOOKED_AT // 2)
     families = [replace(FAMILY, record=record) for record in (ExpertsCoefficients, NarrowExperts)]
     return min(
         families,
@@ -42,7 +42,7 @@ def family_for(rows: KernelRows, engine: Engine) -> Family:
     )
 
 
-def fitted(rows: KernelRows, date: str) -> Surface:
+def fit_experts(rows: KernelRows, date: str) -> Surface:
     """The surface of some rows; its errors in the fit are those of all of them."""
     engine = engine_of(catalogue_chip(rows.chip), rows.dtype)
     family = family_for(rows, engine)
@@ -52,7 +52,7 @@ def fitted(rows: KernelRows, date: str) -> Surface:
         "NVIDIA aiconfigurator (github.com/ai-dynamo/aiconfigurator), "
         f"{system}/moe/{software}/{rows.version}"
     )
-    surface = surface_of(family, thinned(rows), engine, source, date)
+    surface = surface_of(family, thin_rows(rows), engine, source, date)
     record = ExpertsCoefficients(**surface.coefficients)
     median, tail = errors(family.seconds(rows.dims, record, engine), rows.measured_s)
     return replace(
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
     date = arguments[1] if len(arguments) > 1 else "2026-11-15"
     found = []
     for rows in tables(Path(arguments[0]) / "kernels"):
-        surface = fitted(rows, date)
+        surface = fit_experts(rows, date)
         found.append(surface)
         sys.stdout.write(
             f"{surface.chip} {surface.dtype} {surface.software} {surface.points} rows: "

@@ -22,10 +22,16 @@ from foretell.errors import BadInput, Problem
 from foretell.kernels.families import backward, prefill
 from foretell.kernels.families.base import Array, Engine, Family, engine_of
 from foretell.kernels.families.choose import family_named
-from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, sustained
+from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, sustain_ops
 from foretell.lab.calibrate.measured_facts import Facts, facts_of
 from foretell.lab.calibrate.measured_rows import Group, Line, Measurements, groups_of, read
-from foretell.lab.calibrate.surfaces import KernelRows, fit, judged, left_out, write_surfaces
+from foretell.lab.calibrate.surfaces import (
+    KernelRows,
+    fit,
+    left_out,
+    surface_with_errors,
+    write_surfaces,
+)
 from foretell.records import dataclass
 from foretell.specs.surface import Surface
 
@@ -116,7 +122,7 @@ def calibrate(path: Path, chip: str) -> Calibration:
     measured = read(path)
     facts = facts_of(measured, chip)
     known = groups_of(measured, facts.chip.id)
-    groups = [undisturbed(group, facts) if measured.on_cpu else group for group in known]
+    groups = [quiet_points(group, facts) if measured.on_cpu else group for group in known]
     lost = [
         (_name(a.rows), len(a.lines) - len(b.lines)) for a, b in zip(known, groups, strict=True)
     ]
@@ -129,7 +135,7 @@ def calibrate(path: Path, chip: str) -> Calibration:
     fits: dict[int, FittedSurface] = {}
     # Large groups first: small ones of the same family begin where these end.
     for i in sorted(range(len(enough)), key=lambda i: -len(enough[i].lines)):
-        fits[i] = fitted(enough[i], facts, tuple(fits.values()))
+        fits[i] = fit_group(enough[i], facts, tuple(fits.values()))
     ordered = tuple(fits[i] for i in range(len(enough)))
     few = [group for group in groups if len(group.lines) < LEAST_POINTS]
     skipped = [(_name(group.rows), len(group.lines), "too few points") for group in few]
@@ -160,7 +166,7 @@ def _untold(measured: Measurements, known: Sequence[Group]) -> list[tuple[str, i
     return found
 
 
-def undisturbed(group: Group, facts: Facts) -> Group:
+def quiet_points(group: Group, facts: Facts) -> Group:
     """A group without the points that others on the host made much slower; half of it stays at least.
 
     Others can only slow a point down, by whole slices of the scheduler's time: what lies that far above a
@@ -232,7 +238,7 @@ def _felt(family: Family, rows: KernelRows, engine: Engine, start: Any, name: st
     return float(np.sqrt(np.mean(np.log(more / less) ** 2)))
 
 
-def fitted(group: Group, facts: Facts, done: Sequence[FittedSurface] = ()) -> FittedSurface:
+def fit_group(group: Group, facts: Facts, done: Sequence[FittedSurface] = ()) -> FittedSurface:
     """A surface fitted to a group, judged on sites left out; where there are few sites, on rows."""
     rows, engine = group.rows, engine_for(group, facts)
     if len(np.unique(rows.site)) < 3:
@@ -252,7 +258,7 @@ def fitted(group: Group, facts: Facts, done: Sequence[FittedSurface] = ()) -> Fi
     where = (facts.chip.architecture, facts.source, when)
     return FittedSurface(
         group=group,
-        surface=judged(rows, record, (inside, blind), where),
+        surface=surface_with_errors(rows, record, (inside, blind), where),
         moved=tuple(family.bounds),
         inside_s=inside,
         blind_s=blind,
@@ -299,7 +305,7 @@ def _long(group: Group, facts: Facts, kin: FittedSurface) -> SustainedRuns:
         bits=BITS[engine.dtype.peak],
         memory_bytes=np.array([float(line.get("bytes", 0.0)) for line in group.lines]),
     )
-    held = sustained(load, chip_power(facts.chip), axis=None)
+    held = sustain_ops(load, chip_power(facts.chip), axis=None)
     return SustainedRuns(group=group, burst_s=burst_s, predicted_s=held.seconds, clock=held.clock)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from foretell.catalog.files import unzipped
+from foretell.catalog.files import read_bytes
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput, Problem
@@ -94,7 +94,7 @@ def _reader(module: str) -> Reader:
 def columns_of(path: Path) -> tuple[Table, int]:
     """The columns of a CSV table, plain or gzipped, and its rows."""
     try:
-        rows = list(csv.reader(io.StringIO(unzipped(path).decode())))
+        rows = list(csv.reader(io.StringIO(read_bytes(path).decode())))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise BadInput([Problem(path=str(path), value=None, message=message)]) from None

@@ -34,11 +34,11 @@ from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.lab.calibrate.serving_rules import (
     attention_ranks,
-    drafted,
+    draft_tokens,
     formats_of,
     fraction_of,
     offline_limit,
-    scripted,
+    script_settings,
 )
 from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
@@ -136,8 +136,8 @@ def case_of(row: ServingRow) -> ServingCase:
     ep, pp = row.ep or (dp if row.dp is None else 1), row.pp or 1
     if tp * dp * pp > (row.n_gpus or tp * dp * pp) and tp in (dp, ep):
         tp = 1  # tables that print the ranks of a group twice: as tp and as dp
-    draft, accepted = drafted(row, model, profile, dp, said)
-    wait, together = scripted(row, model, profile, tp, said)
+    draft, accepted = draft_tokens(row, model, profile, dp, said)
+    wait, together = script_settings(row, model, profile, tp, said)
     deployment = Deployment(
         tp=tp,
         pp=pp,
@@ -200,7 +200,7 @@ Columns = dict[str, Array]
 """The same of several rows."""
 
 
-def predicted(case: ServingCase, profile: EngineProfile | None = None) -> Figures:
+def predict_case(case: ServingCase, profile: EngineProfile | None = None) -> Figures:
     """Our figures of a row; Unsupported with the reason where there are none."""
     found = predicted_all([case], lambda one: profile or one.profile)[0]
     if isinstance(found, str):
@@ -320,7 +320,7 @@ def offline_batch(
     return np.maximum(np.minimum(np.floor(room), most * d.dp), 1.0)
 
 
-def measured(row: ServingRow) -> dict[str, float]:
+def measured_figures(row: ServingRow) -> dict[str, float]:
     """What a row has of the same metrics; throughput in total, else of one chip."""
     figures = {
         "ttft": row.ttft_ms,

@@ -25,7 +25,7 @@ from foretell.lab.calibrate.serving_cases import (
     blank,
     case_of,
     in_their_unit,
-    measured,
+    measured_figures,
     predicted_all,
 )
 from foretell.lab.calibrate.serving_rows import ServingRow
@@ -113,14 +113,14 @@ def cases_of(rows: Sequence[ServingRow]) -> list[ServingCase]:
             case = case_of(row)
         except UnsupportedRow:
             continue
-        if measured(row):
+        if measured_figures(row):
             found.append(case)
     return found
 
 
 def targets(row: ServingRow) -> dict[str, float]:
     """What a row is fitted to: first and further tokens; the whole, and rates under load, follow."""
-    told = measured(row)
+    told = measured_figures(row)
     if "ttft" in told and "tpot" in told:
         told.pop("e2e", None)
     if row.kind in LOADED and len(told) > 1:
@@ -198,11 +198,11 @@ def fit_all(rows: Sequence[ServingRow]) -> dict[str, EngineProfile]:
             fitted,
             fit=Fit(
                 rows=len(mine),
-                tpot_ape=rounded(told.median("tpot")),
-                ttft_ape=rounded(told.median("ttft")),
-                throughput_ape=rounded(told.median("throughput") or told.median("e2e")),
-                left_out_tpot_ape=rounded(out.median("tpot")),
-                left_out_ttft_ape=rounded(out.median("ttft")),
+                tpot_ape=round_error(told.median("tpot")),
+                ttft_ape=round_error(told.median("ttft")),
+                throughput_ape=round_error(told.median("throughput") or told.median("e2e")),
+                left_out_tpot_ape=round_error(out.median("tpot")),
+                left_out_ttft_ape=round_error(out.median("ttft")),
             ),
         )
     return found
@@ -232,12 +232,12 @@ def left_out_profile(case: ServingCase, group: str, loaded: Sequence[ServingCase
     return fit_profile(usual(case.profile), rest, LOOP, FIRM, np.array(weights))
 
 
-def rounded(value: float | None) -> float | None:
+def round_error(value: float | None) -> float | None:
     """Four digits are enough of an error."""
     return None if value is None else round(value, 4)
 
 
-def written(found: Mapping[str, EngineProfile]) -> str:
+def profiles_text(found: Mapping[str, EngineProfile]) -> str:
     """The profiles as the catalogue's file has them: what is not at its default."""
     lines = [
         "# Engine profiles: what of a step, of the memory and of the waiting belongs to a serving engine.",
@@ -262,5 +262,5 @@ def refit(tables: Sequence[Path], target: Path) -> dict[str, EngineProfile]:
     from foretell.lab.calibrate.serving_rows import read_rows
 
     found = fit_all([row for table in tables for row in read_rows(table)])
-    target.write_text(written(found))
+    target.write_text(profiles_text(found))
     return found

@@ -9,7 +9,7 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-from foretell.catalog.files import unzipped
+from foretell.catalog.files import read_bytes
 from foretell.errors import BadInput, Problem
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
@@ -95,7 +95,7 @@ def read_rows(path: Path) -> list[ServingRow]:
 def read_table(path: Path) -> list[dict[str, str]]:
     """The cells of a CSV file, zipped or not."""
     try:
-        text = unzipped(Path(path)).decode("utf-8-sig")
+        text = read_bytes(Path(path)).decode("utf-8-sig")
         found = list(csv.DictReader(io.StringIO(text)))
     except FileNotFoundError:
         message = "there is no such file"

@@ -75,7 +75,7 @@ def formats_of(
     return weights, experts, kv
 
 
-def drafted(
+def draft_tokens(
     row: ServingRow, model: Model, profile: EngineProfile, dp: int, said: list[str]
 ) -> tuple[int, float]:
     """Tokens drafted a step and kept of them, where a row is known to predict several.
@@ -93,7 +93,7 @@ def drafted(
     return many, kept
 
 
-def scripted(
+def script_settings(
     row: ServingRow, model: Model, profile: EngineProfile, tp: int, said: list[str]
 ) -> tuple[float | None, int]:
     """Steps that prompts wait for each other, and tokens sent together, by the benchmark's scripts."""

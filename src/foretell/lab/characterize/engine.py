@@ -307,7 +307,7 @@ def _pair_group(groups: RankGroups) -> tuple[Any, Any]:
     return dist.new_group(every), dist.new_group(every)
 
 
-def attending(plan: Plan, device: str) -> Any:
+def attention_context(plan: Plan, device: str) -> Any:
     """Attention by the library that the plan names; a CPU has one."""
     if device == "cpu":
         return nullcontext()

@@ -64,12 +64,12 @@ def write_whole(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-def finished(folder: Path, key: str) -> dict[str, Any] | None:
+def read_finished(folder: Path, key: str) -> dict[str, Any] | None:
     """A finished point, or None; a torn file is none."""
     return _table(folder / POINTS / f"{key}.json")
 
 
-def failed(folder: Path, key: str) -> dict[str, Any] | None:
+def read_failure(folder: Path, key: str) -> dict[str, Any] | None:
     """Why a point failed, or None."""
     return _table(folder / FAILED / f"{key}.json")
 

@@ -15,13 +15,13 @@ NAMES = {"tp": "tensor", "dp": "data", "pp": "pipeline"}
 """Degrees of a plan, and the parallelism that each is."""
 
 
-def named(new: str, old: str) -> Any:
+def collective_function(new: str, old: str) -> Any:
     """A collective under its name of today, or under that of earlier versions."""
     return getattr(dist, new, None) or getattr(dist, old)
 
 
-all_gather = named("all_gather_single", "all_gather_into_tensor")
-reduce_scatter = named("reduce_scatter_single", "reduce_scatter_tensor")
+all_gather = collective_function("all_gather_single", "all_gather_into_tensor")
+reduce_scatter = collective_function("reduce_scatter_single", "reduce_scatter_tensor")
 
 
 class RankGroups:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from foretell.kernels.loss import narrow_loss
-from foretell.lab.calibrate.measure.modules import angles, rotated
+from foretell.lab.calibrate.measure.modules import angles, rotate_halves
 from foretell.lab.characterize.groups import RankGroups
 from foretell.lab.characterize.models import DecoderSizes
 from foretell.lab.characterize.shards import computing
@@ -272,7 +272,7 @@ class RunnerLayer(nn.Module):  # type: ignore[misc, unused-ignore]
         q, k, v = split.split((heads, kv, kv), dim=1)
         if self.llama:
             # Rotated queries and keys are new tensors. So are the values: the joint product can go.
-            q, k, v = rotated(q, turns), rotated(k, turns), v.contiguous()
+            q, k, v = rotate_halves(q, turns), rotate_halves(k, turns), v.contiguous()
         mixed = functional.scaled_dot_product_attention(
             q, k, v, is_causal=True, enable_gqa=heads != kv
         )

@@ -12,7 +12,7 @@ from foretell.lab.characterize.config import JobPoint
 from foretell.lab.characterize.models import spec_of
 from foretell.records import as_json, dataclass
 from foretell.simulation.programs.collectives import Collective, step_collectives
-from foretell.simulation.programs.dealing import dealt_of
+from foretell.simulation.programs.dealing import dealing_of
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
@@ -98,7 +98,7 @@ def _prediction(found: Estimate, scenario: Scenario, point: JobPoint) -> PointPr
         "pipeline": sends_s + float(rows.bubble_s[0]),
     }
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
-    _, order = dealt_of(scenario, point.plan, tables, rows)
+    _, order = dealing_of(scenario, point.plan, tables, rows)
     held = [_held(rows.memory, row) for row in order]
     late = is_late(stages.late, plans, rows.micro_batches)
     shown = [

@@ -114,7 +114,7 @@ def assemble(
     """What a folder holds of the matrix, and its table."""
     found = []
     for row in rows:
-        done, lost = files.finished(folder, row.key), files.failed(folder, row.key)
+        done, lost = files.read_finished(folder, row.key), files.read_failure(folder, row.key)
         if done is not None:
             row = replace(row, status="finished", measured=done, why="")
         elif lost is not None and row.status == "planned":
@@ -168,7 +168,7 @@ def _folder(
     folder = Path(out) if out is not None else Path("characterization")
     if folder.exists() and not folder.is_dir():
         problems.append(Problem(path="out", value=str(folder), message="is not a folder"))
-    elif not resume and any(files.finished(folder, row.key) is not None for row in rows):
+    elif not resume and any(files.read_finished(folder, row.key) is not None for row in rows):
         message, allowed = "already holds points of this matrix", "--resume, or another folder"
         problems.append(Problem(path="out", value=str(folder), message=message, allowed=allowed))
     if find_spec("torch") is None:
@@ -208,7 +208,7 @@ class _MatrixRun:
         if self.place.node > 0:
             self._follow(rows)
             return
-        todo = [row for row in rows if files.finished(self.folder, row.key) is None]
+        todo = [row for row in rows if files.read_finished(self.folder, row.key) is None]
         self.many, self.done = len(rows), len(rows) - len(todo)
         for row in todo:
             (self.folder / FAILED / f"{row.key}.json").unlink(missing_ok=True)
@@ -227,7 +227,9 @@ class _MatrixRun:
                 todo = [row for row in todo if row not in alike]
 
     def _settled(self, row: PointRow) -> bool:
-        either = files.finished(self.folder, row.key) or files.failed(self.folder, row.key)
+        either = files.read_finished(self.folder, row.key) or files.read_failure(
+            self.folder, row.key
+        )
         return either is not None
 
     def _launch(self, rows: Sequence[PointRow]) -> None:

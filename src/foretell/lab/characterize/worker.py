@@ -218,13 +218,13 @@ class RunnerWorld:
 
     def measured(self, point: JobPoint) -> dict[str, Any]:
         """Warm up, count what is held, time steps; on this rank."""
-        from foretell.lab.characterize.engine import Trainer, attending
+        from foretell.lab.characterize.engine import Trainer, attention_context
 
         torch = self.torch
         if self.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         trainer = Trainer(point, self.device, overlap=self.settings.overlap)
-        with attending(point.plan, self.device):
+        with attention_context(point.plan, self.device):
             trainer.step()
             held = trainer.count_step()
             steps = self._warm(trainer)

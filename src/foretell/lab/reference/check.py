@@ -68,7 +68,7 @@ def check_search(
     problems: list[Problem] = []
     found_model = _model(model, problems)
     found_chip = _chip(chip, problems)
-    found_strategy = named("strategy", strategy, STRATEGY_NAMES, problems)
+    found_strategy = find_word("strategy", strategy, STRATEGY_NAMES, problems)
     domain = whole("fast_domain", fast_domain, MAX_FAST_DOMAIN, problems)
     count = whole("gpus", gpus, MAX_GPUS, problems)
     batch = whole("global_batch", global_batch, MAX_GLOBAL_BATCH, problems)
@@ -159,7 +159,7 @@ def _partial_domain(gpus: int, fast_domain: int) -> Problem:
     )
 
 
-def named(
+def find_word(
     path: str, word: object, table: Mapping[str, _Value], problems: list[Problem]
 ) -> _Value | None:
     """What the word names, case and punctuation forgiven; None and a problem where it names
@@ -188,7 +188,7 @@ def _plain(word: str) -> str:
 def _model(model: object, problems: list[Problem]) -> StudyModel | None:
     """A named model, or a record of whole positive sizes."""
     if not isinstance(model, StudyModel):
-        return named("model", model, MODEL_NAMES, problems)
+        return find_word("model", model, MODEL_NAMES, problems)
     for name in ("seq_len", "embed", "heads", "layers"):
         whole(f"model.{name}", getattr(model, name), MAX_GPUS, problems)
     return model
@@ -197,7 +197,7 @@ def _model(model: object, problems: list[Problem]) -> StudyModel | None:
 def _chip(chip: object, problems: list[Problem]) -> StudyChip | None:
     """A named chip, or a record of positive finite rates; only latencies may be zero."""
     if not isinstance(chip, StudyChip):
-        return named("chip", chip, CHIP_NAMES, problems)
+        return find_word("chip", chip, CHIP_NAMES, problems)
     for field in fields(chip):
         value = getattr(chip, field.name)
         if field.name == "name":

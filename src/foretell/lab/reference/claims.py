@@ -36,7 +36,7 @@ def names(systems: Iterable[tuple[str, int]]) -> str:
     return ", ".join(system_name(*system) for system in systems) or "none"
 
 
-def firsts(best: BestPlans, model: str, strategy: str, gpus: int) -> list[tuple[str, int]]:
+def systems_led(best: BestPlans, model: str, strategy: str, gpus: int) -> list[tuple[str, int]]:
     """Systems on which the strategy is first at this GPU count."""
     return [s for s in SYSTEMS if (w := best.winner(model, *s, gpus)) and w[1] == strategy]
 
@@ -84,8 +84,8 @@ def one_d_costs(best: BestPlans) -> dict[tuple[str, int, int], float]:
 
 def claim_c1(best: BestPlans) -> Claim:
     """Different transformers want different plans and systems."""
-    gpt = [len(firsts(best, GPT, s, 4096)) for s in ORDER]
-    vit = [len(firsts(best, VIT, s, 4096)) for s in ORDER]
+    gpt = [len(systems_led(best, GPT, s, 4096)) for s in ORDER]
+    vit = [len(systems_led(best, VIT, s, 4096)) for s in ORDER]
     gpt_gain = gains(best, GPT, "B200", (4, 64), [1024])[0]
     vit_gain = gains(best, VIT, "B200", (4, 64), [1024])[0]
     ours = (

@@ -4,12 +4,12 @@ from statistics import median
 
 from foretell.lab.reference.claims import (
     Claim,
-    firsts,
     gains,
     names,
     one_d_costs,
     percent,
     smallest_claim,
+    systems_led,
 )
 from foretell.lab.reference.study import STUDY_GPUS
 from foretell.lab.reference.tables import GPT, BestPlans, real, span, system_name, whole
@@ -19,7 +19,7 @@ def claim_g1(best: BestPlans) -> Claim:
     """Which strategy is first for GPT."""
     small = [(c, d, n) for c, d, n in best.places(GPT) if n <= 4096]
     first = [p for p in small if (w := best.winner(GPT, *p)) and w[1] == "2d"]
-    at_8k, at_16k = firsts(best, GPT, "2d", 8192), firsts(best, GPT, "2d", 16384)
+    at_8k, at_16k = systems_led(best, GPT, "2d", 8192), systems_led(best, GPT, "2d", 16384)
     expected = [("A100", 4), ("A100", 8), ("H200", 4), ("H200", 8), ("B200", 4)]
     return Claim(
         name="G1",

@@ -32,7 +32,7 @@ class TranslationSizes:
     """Rows of the tables, and outputs."""
 
 
-def resized(model: Model, sizes: TranslationSizes) -> Model:
+def resize_model(model: Model, sizes: TranslationSizes) -> Model:
     """The model with other sizes; shares of tensor chains stay, so that bonds follow."""
     if model.encoder is None:
         what = "is no encoder-decoder, and translation needs one"

@@ -182,12 +182,12 @@ def batches(text: EncodedPairs, size: int, seed: int | None) -> Iterator[TokenBa
         groups = [groups[i] for i in rng.permutation(len(groups))]
     for group in groups:
         yield TokenBatch(
-            source=padded([text.source[i] for i in group]),
-            target=padded([text.target[i] for i in group]),
+            source=pad_rows([text.source[i] for i in group]),
+            target=pad_rows([text.target[i] for i in group]),
         )
 
 
-def padded(rows: Sequence[Any]) -> Ids:
+def pad_rows(rows: Sequence[Any]) -> Ids:
     """Rows of ids side by side, as wide as the longest."""
     out = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int32)
     for line, row in zip(out, rows, strict=True):

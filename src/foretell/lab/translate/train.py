@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.catalog.models import model as catalogue_model
 from foretell.interop.own_model import write_toml
 from foretell.lab.translate import folder as files
-from foretell.lab.translate.models import resized, with_form
+from foretell.lab.translate.models import resize_model, with_form
 from foretell.lab.translate.settings import LATER, TranslationSettings, check
 from foretell.lab.translate.text import (
     PAD,
@@ -150,9 +150,9 @@ def _prepared(
             raise files.bad("out", str(out), what, "the same settings, or another folder")
         return files.read_model(out), files.read_tokenizer(out)
     vocab = settings.sizes.vocab
-    record = with_form(resized(catalogue_model(settings.model), settings.sizes), settings.form)
+    record = with_form(resize_model(catalogue_model(settings.model), settings.sizes), settings.form)
     tokenizer = train_tokenizer(training, vocab or record.embedding.vocab)
-    files.written(out / files.TOKENIZER, lambda beside: tokenizer.save(str(beside)))
+    files.write_whole(out / files.TOKENIZER, lambda beside: tokenizer.save(str(beside)))
     files.write_text(out / files.MODEL, write_toml(record))
     files.write_json(out / files.SETTINGS, asked)
     return record, tokenizer

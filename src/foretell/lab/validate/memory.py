@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.lab.validate.memory_rows import read_memory_rows
-from foretell.lab.validate.training import told_of
+from foretell.lab.validate.training import prediction_of
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.records import dataclass
 from foretell.uncertainty.intervals import fit_of
@@ -85,7 +85,7 @@ def score_memory_rows(rows: Sequence[TrainingRow]) -> MemoryScores:
     answers: list[MemoryVerdict] = []
     unsupported: list[tuple[str, str]] = []
     for row in rows:
-        told = told_of(row)
+        told = prediction_of(row)
         if isinstance(told, str):
             unsupported.append((row.id, told))
             continue

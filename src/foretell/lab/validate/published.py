@@ -123,7 +123,7 @@ def shape_model(name: str, shape: Table, seq_len: int) -> Model:
     return dense(cells, bool(shape["gated"]), bool(shape["tied"]))
 
 
-def grouped(some: Iterable[PublishedRun]) -> dict[str, list[PublishedRun]]:
+def runs_by_table(some: Iterable[PublishedRun]) -> dict[str, list[PublishedRun]]:
     """Runs by their table."""
     groups: dict[str, list[PublishedRun]] = {}
     for run in some:
@@ -165,7 +165,7 @@ def accuracy_table(groups: Mapping[str, Sequence[PublishedRun]]) -> str:
 def runs_text(some: Iterable[PublishedRun]) -> str:
     """Every run as Markdown: a table for each published one, with its citation."""
     parts = []
-    for title, group in grouped(some).items():
+    for title, group in runs_by_table(some).items():
         parts += [f"### {title}", "", f"{group[0].source}.", ""]
         parts += [
             "| model | chips | batch x sequence | plan | in print | ours | error |",
@@ -182,7 +182,7 @@ def runs_text(some: Iterable[PublishedRun]) -> str:
     return "\n".join(parts).rstrip()
 
 
-def between(page: str, start: str, text: str) -> str:
+def replace_between(page: str, start: str, text: str) -> str:
     """The page with a text between a mark and the end that follows it; as it is where the mark is not."""
     if start not in page:
         return page
@@ -201,21 +201,21 @@ def with_written(root: Path, sections: Sections, given: Path) -> dict[Path, str]
     for name, section, write in sections:
         path = root / name
         page = pages.get(path) or path.read_text()
-        pages[path] = between(page, f"<!-- generated: {section} -->", write(given))
+        pages[path] = replace_between(page, f"<!-- generated: {section} -->", write(given))
     return pages
 
 
 def with_table(page: str) -> str:
     """The README with a fresh short table between its marks."""
-    return between(page, START, accuracy_table(by_generation(runs())))
+    return replace_between(page, START, accuracy_table(by_generation(runs())))
 
 
 def with_runs(page: str) -> str:
     """docs/accuracy.md with its tables of today."""
-    page = between(page, START, accuracy_table(grouped(runs())))
-    page = between(page, served.START, served.short_text(served.services()))
-    page = between(page, served.ROWS_START, served.long_text(served.services()))
-    return between(page, RUNS_START, runs_text(runs()))
+    page = replace_between(page, START, accuracy_table(runs_by_table(runs())))
+    page = replace_between(page, served.START, served.short_text(served.services()))
+    page = replace_between(page, served.ROWS_START, served.long_text(served.services()))
+    return replace_between(page, RUNS_START, runs_text(runs()))
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predicted
+from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predict_case
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.records import dataclass
 
@@ -77,7 +77,7 @@ def _predict(table: Mapping[str, Any], cells: Sequence[Any]) -> PublishedService
         row=row,
         metric=metric,
         printed=printed,
-        ours=in_their_unit(case, predicted(case))[metric],
+        ours=in_their_unit(case, predict_case(case))[metric],
         profile=case.profile.id,
     )
 
@@ -101,7 +101,7 @@ def _row(table: Mapping[str, Any], told: Mapping[str, Any], printed: float) -> S
     )
 
 
-def grouped(some: Iterable[PublishedService]) -> dict[str, list[PublishedService]]:
+def services_by_table(some: Iterable[PublishedService]) -> dict[str, list[PublishedService]]:
     """Services by their table."""
     groups: dict[str, list[PublishedService]] = {}
     for one in some:
@@ -113,7 +113,7 @@ def short_text(some: Iterable[PublishedService]) -> str:
     """A line for each table: rows, median error without and with its sign, least and most."""
     lines = ["| services in print | rows | median error | signed | from | to |"]
     lines.append("|---|---|---|---|---|---|")
-    for title, group in grouped(some).items():
+    for title, group in services_by_table(some).items():
         errors = [one.error for one in group]
         size = median(abs(e) for e in errors)
         lines.append(
@@ -126,7 +126,7 @@ def short_text(some: Iterable[PublishedService]) -> str:
 def long_text(some: Iterable[PublishedService]) -> str:
     """Every row as Markdown: a table for each published one, with its citation."""
     parts: list[str] = []
-    for title, group in grouped(some).items():
+    for title, group in services_by_table(some).items():
         metric, unit = group[0].metric, UNITS.get(group[0].metric, "ms")
         parts += [f"### {title}", "", f"{group[0].source}.", ""]
         parts.append(

@@ -19,7 +19,7 @@ from foretell.lab.calibrate.serving_cases import (
     UnsupportedRow,
     case_of,
     in_their_unit,
-    measured,
+    measured_figures,
     predicted_all,
 )
 from foretell.lab.calibrate.serving_fit import LOADED, left_out_profile
@@ -59,7 +59,7 @@ def score_rows(
     cases: list[ServingCase] = []
     unsupported: list[tuple[str, str]] = []
     for row in rows:
-        found = understood(row)
+        found = read_case(row)
         if isinstance(found, str):
             unsupported.append((row.id, found))
         else:
@@ -81,7 +81,7 @@ def score_rows(
     return board(len(rows), told, unsupported, leave_one_out, closed)
 
 
-def beside(
+def errors_beside(
     told: Sequence[tuple[ServingCase, Prediction]], closed: Sequence[Prediction]
 ) -> dict[str, Any]:
     """Metric -> rows, and the median errors of the play and of the closed form on the same rows."""
@@ -102,7 +102,7 @@ def beside(
     }
 
 
-def understood(row: ServingRow) -> ServingCase | str:
+def read_case(row: ServingRow) -> ServingCase | str:
     """A row understood, or the reason why it is not; never an error."""
     try:
         return case_of(row)
@@ -130,7 +130,7 @@ def predictions_of(
 ) -> list[Prediction]:
     """Our figures beside a row's, with the interval that the profile's errors tell."""
     found = []
-    for name, theirs in measured(case.row).items():
+    for name, theirs in measured_figures(case.row).items():
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:
             continue
@@ -185,13 +185,13 @@ def board(
     facts = {
         "by_kind": by_kind(told),
         "moe_over_dense": over_dense(told),
-        **({"played": beside(told, closed)} if closed else {}),
+        **({"played": errors_beside(told, closed)} if closed else {}),
         "profiles": {
             name: {"engine": p.engine, "since": p.since, "until": p.until,
                    "architectures": list(p.architectures), "fit": fit_dict(p)}
             for name, p in profiles().items() if name in used
         },
-        "filled": filled(told),
+        "filled": count_filled(told),
     }  # fmt: skip
     scores = scores_of(
         rows,
@@ -236,7 +236,7 @@ def over_dense(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, floa
     }
 
 
-def filled(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, int]:
+def count_filled(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, int]:
     """What was filled in blank cells, and how often."""
     count: dict[str, int] = {}
     for case in {case.row.id: case for case, _ in told}.values():

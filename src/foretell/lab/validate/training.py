@@ -19,7 +19,7 @@ from foretell.catalog.software import fitted_values
 from foretell.errors import ProblemsError
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun, model_of
-from foretell.lab.validate.training_plan import laid_out, seq_len_of
+from foretell.lab.validate.training_plan import layout_of, seq_len_of
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.lab.validate.training_system import system_of
 from foretell.records import dataclass
@@ -88,7 +88,7 @@ def score_rows(
     unsupported: list[tuple[str, str]] = []
     memory: list[Prediction] = []
     for row in rows:
-        found = told_of(row, row.source if leave_one_out else "")
+        found = prediction_of(row, row.source if leave_one_out else "")
         memory += [] if isinstance(found, str) else memory_of(found)
         if not (row.step_s or row.rate):
             unsupported.append((row.id, NO_TARGET))
@@ -111,10 +111,10 @@ def score_rows(
     return replace(scores, facts={**summary(rows, told, scores, memory), **scores.facts})
 
 
-def told_of(row: TrainingRow, left_out: str = "") -> RunPrediction | str:
+def prediction_of(row: TrainingRow, left_out: str = "") -> RunPrediction | str:
     """A row predicted, or the reason why it is not; never an error."""
     try:
-        return predicted(row, left_out)
+        return predict_row(row, left_out)
     except UnsupportedRun as error:
         return str(error)
     except ProblemsError as error:
@@ -123,12 +123,12 @@ def told_of(row: TrainingRow, left_out: str = "") -> RunPrediction | str:
         return f"fault: {type(error).__name__}: {error}"
 
 
-def predicted(row: TrainingRow, left_out: str = "") -> RunPrediction:
+def predict_row(row: TrainingRow, left_out: str = "") -> RunPrediction:
     """A row predicted; Unsupported or ProblemsError with the reason where it cannot be."""
     seq_len, said = seq_len_of(row)
     model, more = model_of(row, seq_len)
     system, also = system_of(row)
-    laid = laid_out(row, system.chip, layers_of(model), left_out)
+    laid = layout_of(row, system.chip, layers_of(model), left_out)
     said = (*said, *more, *also, *laid.said)
     scenario = Scenario(
         model=model, system=system, job=laid.job, software=laid.software, assumptions=said
@@ -198,7 +198,7 @@ def memory_of(told: RunPrediction) -> list[Prediction]:
         return []
     assert told.answer.memory is not None
     # A framework prints what its allocator has reserved, or what tensors took of that; never its own share.
-    without = ("allocator", "framework") if allocated(told.row) else ("framework",)
+    without = ("allocator", "framework") if is_allocated_peak(told.row) else ("framework",)
     parts = held_parts(told.answer.memory)
     held = {name: value for name, value in parts.items() if name not in without}
     low, high = peak_interval(told.scenario, told.plan, held)["p90"]
@@ -214,7 +214,7 @@ def memory_of(told: RunPrediction) -> list[Prediction]:
     ]
 
 
-def allocated(row: TrainingRow) -> bool:
+def is_allocated_peak(row: TrainingRow) -> bool:
     """Whether a table's peak is what tensors took, not what the allocator had reserved for them."""
     notes = row.notes.lower()
     return "peak_mem is allocated" in notes or "real reserved" in notes

@@ -23,7 +23,7 @@ from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_recipes import (
     expert_ranks,
     expert_words,
-    recomputed,
+    recomputed_modules,
     whole_step,
 )
 from foretell.lab.validate.training_rows import TrainingRow
@@ -120,7 +120,7 @@ def _fsdp(row: TrainingRow) -> str:
     return "fsdp" if late else "fsdp@2023"
 
 
-def laid_out(row: TrainingRow, chip: Chip, layers: int, left_out: str = "") -> RunLayout:
+def layout_of(row: TrainingRow, chip: Chip, layers: int, left_out: str = "") -> RunLayout:
     """Job and plan of a row; Unsupported where its numbers contradict each other."""
     if not row.gpus:
         raise UnsupportedRun("the number of chips is blank")
@@ -267,7 +267,7 @@ def _recompute(
     chosen: str = row.recompute
     said: tuple[str, ...] = ()
     if not chosen:
-        modules = recomputed(row, chip)
+        modules = recomputed_modules(row, chip)
         if modules is not None:
             return modules, (f"recompute {modules}: not printed, as the recipe",)
         chosen = software.recompute

@@ -122,7 +122,7 @@ def fused_dispatch(row: TrainingRow, architecture: str) -> bool:
     return (release_of(row) or NEVER) >= HYBRID_EP
 
 
-def recomputed(row: TrainingRow, chip: Chip) -> str | None:
+def recomputed_modules(row: TrainingRow, chip: Chip) -> str | None:
     """Modules that a Megatron-Bridge recipe computes again; None: nothing is known."""
     if not row.experts or "bridge" not in row.framework.lower():
         return None

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from foretell.catalog.files import csv_rows, unzipped
+from foretell.catalog.files import csv_rows, read_bytes
 from foretell.errors import BadInput, Problem
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
@@ -143,7 +143,7 @@ def read_rows(path: Path) -> list[TrainingRow]:
 def table_text(path: Path) -> str:
     """The text of a CSV file, gzipped or not."""
     try:
-        return unzipped(path).decode("utf-8-sig")
+        return read_bytes(path).decode("utf-8-sig")
     except FileNotFoundError:
         message = "there is no such file"
     except (OSError, EOFError) as error:

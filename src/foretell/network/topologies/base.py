@@ -71,7 +71,7 @@ IMPOSSIBLE = Cost(latency_s=np.inf)
 """What cannot be done here: a choice of the fastest never takes it."""
 
 
-def among(members: Num, cost: Cost) -> Cost:
+def cost_among(members: Num, cost: Cost) -> Cost:
     """The cost between members, free where there is but one."""
     many = np.asarray(members) > 1
     return Cost(
@@ -80,7 +80,7 @@ def among(members: Num, cost: Cost) -> Cost:
     )
 
 
-def where(condition: ArrayLike, cost: Cost, other: Cost) -> Cost:
+def choose_cost(condition: ArrayLike, cost: Cost, other: Cost) -> Cost:
     """One cost where the condition holds, another elsewhere."""
     return Cost(
         latency_s=np.where(condition, cost.latency_s, other.latency_s),

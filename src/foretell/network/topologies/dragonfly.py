@@ -17,8 +17,8 @@ from foretell.network.topologies.base import (
     LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
+    cost_among,
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -162,12 +162,12 @@ class Groups(Topology):
         links = 1.0 + (self.groups - members) + np.maximum(members - 2.0, 0.0) / 2.0
         share = self.taper * links / np.maximum(self.groups - 1.0, 1.0)
         rate = self.bandwidth_bytes_per_s * np.minimum(1.0, share)
-        return among(members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
+        return cost_among(members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
 
     def port(self) -> Cost:
         """No routing takes more out of a group than all its links."""
         rate = self.bandwidth_bytes_per_s * self.taper
-        return among(self.members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
+        return cost_among(self.members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
 
     def ring(self) -> Cost:
         """A permutation."""
@@ -178,7 +178,7 @@ class Groups(Topology):
         port = Cost(latency_s=self.latency_s, s_per_byte=2.0 / self.bandwidth_bytes_per_s)
         spread = self.spread()
         fastest = np.maximum(port.s_per_byte, 2.0 * spread.s_per_byte / self._others())
-        return among(self.members, Cost(latency_s=self.latency_s, s_per_byte=fastest))
+        return cost_among(self.members, Cost(latency_s=self.latency_s, s_per_byte=fastest))
 
     def rings(self) -> Cost:
         """Rings in many orders use the links between groups evenly, as all-to-all traffic does."""
@@ -196,7 +196,7 @@ class Groups(Topology):
         """Every link of a group in use: the tapered rate."""
         rate = self.bandwidth_bytes_per_s * self.taper
         cost = Cost(latency_s=self.latency_s, s_per_byte=(self.members - 1.0) / rate)
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
     def injection_s_per_byte(self) -> Num:
         """The port."""

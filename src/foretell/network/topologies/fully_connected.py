@@ -12,8 +12,8 @@ from foretell.network.topologies.base import (
     LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
+    cost_among,
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -48,7 +48,7 @@ class FullyConnected(Topology):
     def permutation(self) -> Cost:
         """Every message has a link to itself."""
         cost = Cost(latency_s=self.latency_s, s_per_byte=1.0 / self.link_bytes_per_s)
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
     def ring(self) -> Cost:
         """One of a member's links works."""

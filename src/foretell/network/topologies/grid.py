@@ -23,9 +23,9 @@ from foretell.network.topologies.base import (
     LinkGraph,
     Pattern,
     Topology,
-    among,
+    choose_cost,
+    cost_among,
     power_of_two,
-    where,
 )
 from foretell.network.topologies.grid_traffic import busiest_s
 from foretell.records import dataclass
@@ -101,9 +101,11 @@ class Grid(Topology):
             across = np.asarray(axis.wrap) & (2 * apart == axis.extent)
             load = np.ones_like(apart) if axis.full else np.where(across, apart / 2.0, apart)
             hop = Cost(latency_s=axis.latency_s, s_per_byte=axis.s_per_byte)
-            cost = where(here, hop.times(np.ones_like(apart) if axis.full else apart, load), cost)
+            cost = choose_cost(
+                here, hop.times(np.ones_like(apart) if axis.full else apart, load), cost
+            )
             stride = stride * axis.extent
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
     def shift(self, distance: Num) -> Cost:
         """Along one axis: the shorter way round; on a line also back over its whole length."""
@@ -120,8 +122,8 @@ class Grid(Topology):
             if axis.full:
                 hops, load = np.ones_like(near), np.ones_like(near)
             hop = Cost(latency_s=axis.latency_s, s_per_byte=axis.s_per_byte)
-            cost = where(alone[i], hop.times(hops * (apart > 0), load), cost)
-        return among(self.members, cost)
+            cost = choose_cost(alone[i], hop.times(hops * (apart > 0), load), cost)
+        return cost_among(self.members, cost)
 
     def spread(self) -> Cost:
         """Members x d/8 messages on the busiest link of a ring, d/4 on a line, 1/d on a full axis.
@@ -284,7 +286,7 @@ def _comb(rows: int, length: int) -> list[tuple[int, int]]:
     return teeth + [(x, 0) for x in range(rows - 1, -1, -1)]
 
 
-def cut(
+def group_extents(
     shape: Sequence[int], members: Num
 ) -> tuple[tuple[Array, ...], tuple[NDArray[np.bool_], ...]]:
     """Extents of a group laid along the axes in order, and whether each fills its axis.

@@ -18,8 +18,8 @@ from foretell.network.topologies.base import (
     LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
+    cost_among,
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -107,7 +107,7 @@ class HybridCubeMesh(Topology):
 
     def _hop(self, load: Array) -> Cost:
         cost = Cost(latency_s=self.latency_s, s_per_byte=load / self.link_bytes_per_s)
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
 
 SPREAD = 4.0

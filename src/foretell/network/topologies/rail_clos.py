@@ -16,9 +16,9 @@ from foretell.network.topologies.base import (
     LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
-    where,
+    choose_cost,
+    cost_among,
 )
 from foretell.network.topologies.switch import Switch
 from foretell.records import dataclass
@@ -56,7 +56,7 @@ class RailClos(Topology):
         """Inside the node below `rails` (a power of two), over the rails from there."""
         rail = Cost(latency_s=self.latency_s, s_per_byte=1.0 / self.bandwidth_bytes_per_s)
         inner = Cost(latency_s=self.inner_latency_s, s_per_byte=1.0 / self.inner_bytes_per_s)
-        return among(self.members, where(np.asarray(distance) < self.rails, inner, rail))
+        return cost_among(self.members, choose_cost(np.asarray(distance) < self.rails, inner, rail))
 
     def spread(self) -> Cost:
         """n - rails messages over each rail port, n (rails - 1) / rails over each inner port."""

@@ -13,9 +13,9 @@ from foretell.network.topologies.base import (
     LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
-    where,
+    choose_cost,
+    cost_among,
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -53,7 +53,7 @@ class Switch(Topology):
     def permutation(self) -> Cost:
         """Latency and one message through every port."""
         cost = Cost(latency_s=self.latency_s, s_per_byte=1.0 / self.bandwidth_bytes_per_s)
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
     def ring(self) -> Cost:
         """A permutation."""
@@ -85,7 +85,7 @@ class Switch(Topology):
 
     def reduction(self) -> Cost:
         """Bytes go up and come down at the same time: one latency, once the bytes."""
-        return where(self.in_network_reduction, self.permutation(), IMPOSSIBLE)
+        return choose_cost(self.in_network_reduction, self.permutation(), IMPOSSIBLE)
 
     def injection_s_per_byte(self) -> Num:
         """One port."""

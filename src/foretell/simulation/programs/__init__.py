@@ -16,7 +16,7 @@ from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Schedule
 from foretell.simulation.program import EXCHANGES, Pass, Program
-from foretell.simulation.programs.dealing import Contents, Dealing, dealt_of
+from foretell.simulation.programs.dealing import Contents, Dealing, dealing_of
 from foretell.simulation.programs.messages import copies_of, with_copies, with_messages
 from foretell.simulation.programs.passes import part_passes
 from foretell.specs.chip import Chip
@@ -81,7 +81,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> StepLayout:
     rows = evaluate_rows(scenario, plans, tables)
     stages = stages_of_plans(plans, tables)
     schedule = schedule_named(plan.schedule)
-    contents, stage = dealt_of(scenario, plan, tables, rows)
+    contents, stage = dealing_of(scenario, plan, tables, rows)
     forward, backward, weight = part_passes(plans, tables, rows)
     chip, software = scenario.system.chip, scenario.software
     dealt = Dealing(

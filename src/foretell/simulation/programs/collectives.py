@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 from foretell.sharding.data import wire_bytes
-from foretell.simulation.programs.dealing import dealt_of
+from foretell.simulation.programs.dealing import dealing_of
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights, message_count, shares_of
@@ -53,7 +53,7 @@ def step_collectives(scenario: Scenario, plan: Plan) -> tuple[tuple[Collective, 
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
     stages = stages_of_plans(plans, tables)
-    _, stage = dealt_of(scenario, plan, tables, rows)
+    _, stage = dealing_of(scenario, plan, tables, rows)
     micro_batches = float(rows.micro_batches[0])
     shares = shares_of(plans, tables, stages, rows.micro_batches)
     found = []

@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.sharding.offload import LINK_SHARE, Copies, StateBytes, host_copies
-from foretell.simulation.program import Chunk, DataCollective, Pass, cut, held_back, needed
+from foretell.simulation.program import (
+    Chunk,
+    DataCollective,
+    Pass,
+    cut_gradients,
+    held_back,
+    weight_pieces,
+)
 from foretell.simulation.programs.dealing import Chunks, Dealing
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
@@ -117,11 +124,15 @@ def _chunk_messages(
         pieces = float(m.pieces[0, row])
         many = pieces * share
         reduce_s = float(m.reduce_s[0, row] - m.again_s[0, row])
-        reduces += cut("reduce gradients", pieces * share * reduce_s, back_ends, many, group)
+        reduces += cut_gradients(
+            "reduce gradients", pieces * share * reduce_s, back_ends, many, group
+        )
         gather_s, again_s = float(m.gather_s[0, row]), float(m.again_s[0, row])
-        gather = cut("gather weights", pieces * share * gather_s, there_ends, many, group)
-        gathers += needed(gather)
-        again += needed(cut("gather again", pieces * share * again_s, back_ends, many, group))
+        gather = cut_gradients("gather weights", pieces * share * gather_s, there_ends, many, group)
+        gathers += weight_pieces(gather)
+        again += weight_pieces(
+            cut_gradients("gather again", pieces * share * again_s, back_ends, many, group)
+        )
     gathers_each = float(traffic.gathers_forward[0]) > 1.0 or float(dealt.plans.zero[0]) >= 3
     reduces_each = float((traffic.all_reduces + traffic.scatters)[0]) > 1.0
     due = held_back(reduces, shown, 1.0)

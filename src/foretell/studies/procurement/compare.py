@@ -32,8 +32,8 @@ from foretell.studies.procurement.question import (
     payment_of,
     study_of,
 )
-from foretell.studies.procurement.ranking import ClusterKind, Ranking, ranked
-from foretell.studies.procurement.workloads import LatencyTargets, done, without_money
+from foretell.studies.procurement.ranking import ClusterKind, Ranking, rank_kinds
+from foretell.studies.procurement.workloads import LatencyTargets, run_workload, without_money
 from foretell.studies.sweep.mix import shares
 
 MEASURES = ("tokens", "usd")
@@ -78,7 +78,7 @@ def compare(question: CompareQuestion) -> Ranking:
         raise BadInput(problems)
     once, said = _once(systems)
     kinds = [_kind(study, system, money, gpus, levels) for system in once]
-    found = ranked(study, kinds, money, by, question.seed)
+    found = rank_kinds(study, kinds, money, by, question.seed)
     return replace(found, assumptions=(*said, *found.assumptions))
 
 
@@ -128,7 +128,7 @@ def _of_cluster(
     """Every workload on one cluster, and the mix of them."""
     share = shares(study)
     works = tuple(
-        done(
+        run_workload(
             study,
             workload,
             cluster.system,

@@ -132,7 +132,7 @@ class Ranking(JsonRecord):
         }
 
 
-def ranked(
+def rank_kinds(
     study: Study, kinds: Sequence[ClusterKind], budget: float | None, by: str, seed: int
 ) -> Ranking:
     """The kinds in their order, with intervals from cases that were drawn together."""

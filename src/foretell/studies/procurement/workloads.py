@@ -58,7 +58,7 @@ class WorkloadResult:
     """What it rests on."""
 
 
-def done(
+def run_workload(
     study: Study,
     workload: Workload | None,
     system: Given,

@@ -37,7 +37,7 @@ from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, select, tables_of
 from foretell.uncertainty.evidence import EXCHANGES, node
-from foretell.uncertainty.intervals import Interval, cause, times, turned
+from foretell.uncertainty.intervals import Interval, cause, inverse_cause, times
 from foretell.uncertainty.memory import peak_interval
 from foretell.units import format as show
 
@@ -218,7 +218,7 @@ def _intervals(
     }
     return {
         "step_s": times(tree.value, step),
-        **{name: times(value, turned(step)) for name, value in rates.items()},
+        **{name: times(value, inverse_cause(step)) for name, value in rates.items()},
         "peak_memory_bytes": peak_interval(asked, plan, held),
         **{name: ends for name, ends in parts.items() if ends},
     }

@@ -71,7 +71,7 @@ def model_named(name: str) -> Model:
     return catalog_model(name) if shape is None else replace(catalog_model(shape), id=name)
 
 
-def compared() -> tuple[PublishedFigure, ...]:
+def compare_published() -> tuple[PublishedFigure, ...]:
     """Every measurement of the file beside our prediction."""
     known = table()
     found = [one for run in known["run"] for one in _of_run(run)]

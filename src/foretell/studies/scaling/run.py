@@ -11,7 +11,7 @@ from foretell.specs.scenario import Scenario
 from foretell.studies.scaling.evaluate import StrategyCase, points_of
 from foretell.studies.scaling.question import common_batch, gpu_counts, plan_texts, strategy_texts
 from foretell.studies.scaling.records import Curve, Mode, Scaling, ScalingPoint
-from foretell.training.answer import assumed
+from foretell.training.answer import assumptions_of
 from foretell.uncertainty.evidence import EXCHANGES
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _assumed(
         said
         for scenario in asked
         for text in texts
-        for said in assumed(*plan_of(scenario, text, settings), ())
+        for said in assumptions_of(*plan_of(scenario, text, settings), ())
     ]
     return tuple(dict.fromkeys(found))
 

@@ -7,7 +7,7 @@ that those here are ours: OPT's six sizes up to 13B, sequences of 2,048 tokens, 
 """
 
 from foretell.records import as_json, dataclass
-from foretell.studies.scaling.published import PublishedFigure, compared
+from foretell.studies.scaling.published import PublishedFigure, compare_published
 from foretell.studies.scaling.records import Scaling
 from foretell.studies.scaling.run import scaling
 
@@ -56,5 +56,5 @@ def study() -> ScalingStudy:
             )
             for system in SYSTEMS
         ),
-        measured=compared(),
+        measured=compare_published(),
     )

@@ -19,7 +19,7 @@ from foretell.search.what_if import (
     Side,
     factor_of,
     held_results,
-    replanned,
+    replan_systems,
 )
 from foretell.specs.questions.flags import part, values_of
 from foretell.specs.questions.studies import SensitivityQuestion
@@ -62,7 +62,7 @@ def of_training(question: SensitivityQuestion) -> Sensitivities:
     hour = _hour(payment, name, result.scenario.system, result.gpus, watts)
     again = None
     if question.replan:
-        again = replanned(result.scenario, result.plan, held, factor, question.progress)
+        again = replan_systems(result.scenario, result.plan, held, factor, question.progress)
     return _answer(result, held, hour, again, factor, money)
 
 

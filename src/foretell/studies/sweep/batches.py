@@ -17,7 +17,13 @@ from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
 from foretell.specs.scenario import Scenario
 from foretell.studies.plan_words import plan_texts
-from foretell.studies.sweep.questions import PointQuestion, estimated, no_row, rent_of, scenario_of
+from foretell.studies.sweep.questions import (
+    PointQuestion,
+    estimate_row,
+    no_row,
+    rent_of,
+    scenario_of,
+)
 from foretell.training.answer import answer_of, totals_of
 from foretell.training.long_run import asked_run, conditions_of, with_run
 from foretell.training.step import evaluate_rows
@@ -78,7 +84,7 @@ def first_broken(scenario: Scenario, plans: Plans) -> NDArray[np.intp]:
     return found
 
 
-def evaluated(scenario: Scenario, plans: Plans) -> dict[str, Array]:
+def evaluate_columns(scenario: Scenario, plans: Plans) -> dict[str, Array]:
     """Columns of numbers of plans that keep every rule."""
     found = {name: np.empty(len(plans)) for name in OUTPUTS}
     tables = tables_of(scenario, plans)
@@ -109,7 +115,7 @@ def batch_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:
     broken = first_broken(scenario, plans)
     good = np.flatnonzero(broken == 0)
     capacity = float(scenario.system.chip.memory_bytes)
-    numbers = evaluated(scenario, plans.take(good)) if len(good) else {}
+    numbers = evaluate_columns(scenario, plans.take(good)) if len(good) else {}
     whole = {}
     for name, values in numbers.items():
         whole[name] = values
@@ -150,4 +156,4 @@ def plan_row(asked: PointQuestion) -> dict[str, Any]:
     result = answer_of(scenario, plan, chosen=False)
     if conditions is not None:
         result = with_run(result, asked_run(scenario, conditions))
-    return estimated(asked, scenario, result)
+    return estimate_row(asked, scenario, result)

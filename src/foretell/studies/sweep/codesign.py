@@ -25,10 +25,10 @@ from foretell.studies.sweep.mix import (
     MixFront,
     MixPoints,
     best_of,
-    chosen,
     column_of,
     mix_columns,
-    mixed,
+    mix_front,
+    mix_points,
     objectives_of,
     reasons,
     share_parts,
@@ -206,8 +206,8 @@ def designs(folder: str | Path, *, wanted: bool = False) -> Codesign:
 
 def of_frame(study: Study, frame: Any) -> Codesign:
     """The front of rows of whole points."""
-    table = mixed(study, frame)
-    found = chosen(study, table)
+    table = mix_points(study, frame)
+    found = mix_front(study, table)
     kept = table.points[found.front].tolist()
     rows = {
         name: part.filter(part[POINT].is_in(kept))

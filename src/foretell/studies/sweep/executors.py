@@ -11,7 +11,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
-from foretell.search.interrupts import end_at_once, interrupts_held
+from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.specs.study import Study
 from foretell.studies.sweep.shards import shard_bytes
 
@@ -32,7 +32,7 @@ class ShardRunner:
     """Shards handed out at a time."""
 
 
-def where(executor: str | Executor, workers: int) -> ShardRunner | None:
+def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
     """From a name (`process`, `dask`, `dask://host:port`) or an executor; None: in this process."""
     if isinstance(executor, Executor):
         given = executor
@@ -99,7 +99,7 @@ def _handed_out(
                     break
                 if number not in lost:
                     lost.append(number)
-                with interrupts_held():  # a worker may begin in here
+                with hold_interrupts():  # a worker may begin in here
                     pending[executor.submit(shard_bytes, study, number)] = number
             if not pending:
                 return

@@ -6,7 +6,7 @@ from typing import Any
 from foretell.errors import BadInput, Problem
 from foretell.records import as_json, dataclass
 from foretell.studies.sweep.run import _status, needs_polars
-from foretell.studies.sweep.shards import held, read_manifest
+from foretell.studies.sweep.shards import read_folder, read_manifest
 
 TABLE = "sweep"
 """What the results are called in a query."""
@@ -37,7 +37,7 @@ def results(folder: str | Path) -> Any:
     import polars as pl
 
     study, _ = read_manifest(Path(folder))
-    whole = held(Path(folder)).whole
+    whole = read_folder(Path(folder)).whole
     if not whole:
         from foretell.studies.sweep.frames import shard_frame
 

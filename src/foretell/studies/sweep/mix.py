@@ -75,14 +75,14 @@ def shares(study: Study) -> dict[str, float]:
     return {workload.name: workload.weight / whole for workload in study.workloads} or {"": 1.0}
 
 
-def mixed(study: Study, frame: Any) -> MixPoints:
+def mix_points(study: Study, frame: Any) -> MixPoints:
     """The rows of a sweep (a polars DataFrame of whole points) as one answer for each point."""
     parts = share_parts(study, frame)
     first = next(iter(parts.values()))
     columns: dict[str, Array] = {}
     for name in mix_columns(study):
         each = {part: _numbers(rows[name]) for part, rows in parts.items()}
-        columns[name] = together(name, each, shares(study))
+        columns[name] = combine_column(name, each, shares(study))
     for workload in study.workloads:
         for name, kind in columns_of(study, workload.verb).items():
             if kind in ("float", "int"):
@@ -118,7 +118,7 @@ def mix_columns(study: Study) -> list[str]:
     ]
 
 
-def together(name: str, each: Mapping[str, Array], weights: Mapping[str, float]) -> Array:
+def combine_column(name: str, each: Mapping[str, Array], weights: Mapping[str, float]) -> Array:
     """One column over the mix: a weighted mean, a harmonic one for rates, the highest of what is bought."""
     values = np.stack([each[part] for part in weights])
     share = np.array([*weights.values()])[:, None]
@@ -135,7 +135,7 @@ def is_rate(name: str) -> bool:
     return name.startswith(RATES) or "tokens_per_s" in name
 
 
-def chosen(study: Study, table: MixPoints) -> MixFront:
+def mix_front(study: Study, table: MixPoints) -> MixFront:
     """The exact front of the points that are possible and within the limits."""
     within = table.possible.copy()
     for name, most in study.limits.items():

@@ -23,9 +23,9 @@ from foretell.studies.study_file import read_study
 from foretell.studies.sweep.codesign import Codesign, check_wishes, of_frame
 from foretell.studies.sweep.columns import all_columns, wish_problems
 from foretell.studies.sweep.frames import points_frame, typed_rows
-from foretell.studies.sweep.mix import column_of, mixed, objectives_of
+from foretell.studies.sweep.mix import column_of, mix_points, objectives_of
 from foretell.studies.sweep.run import trial_problems
-from foretell.studies.sweep.trials import FAR, Trials, kept_in, place_of, quiet
+from foretell.studies.sweep.trials import FAR, Trials, place_of, quiet_optuna, trial_storage
 
 MOST_TRIALS = 100_000
 """More trials are a typing error."""
@@ -66,7 +66,7 @@ def optimise(question: OptimiseQuestion) -> OptimiseResult:
     storage, out, progress = question.storage, question.out, question.progress
     known = _read(study, trials, storage, out)
     file = None if storage is None else Path(storage).absolute()
-    with quiet(), kept_in(file) as place:
+    with quiet_optuna(), trial_storage(file) as place:
         kept = Trials(known, place, file, resume=resume)
         before = len(kept.done())
         ended = False
@@ -151,7 +151,7 @@ def _answers(study: Study, trials: Sequence[Any]) -> list[list[dict[str, Any]]]:
 
 def _told(study: Study, rows: Sequence[Mapping[str, Any]]) -> tuple[list[float], dict[str, float]]:
     """Objectives of one trial, and by how much it misses each limit."""
-    table = mixed(study, typed_rows([{**row, "point": 0} for row in rows], all_columns(study)))
+    table = mix_points(study, typed_rows([{**row, "point": 0} for row in rows], all_columns(study)))
     wishes = objectives_of(study)
     values = {name: float(column_of(table, name)[0]) for name in (*wishes, *study.limits)}
     possible = bool(table.possible[0]) and bool(np.isfinite([values[n] for n in wishes]).all())

@@ -174,11 +174,11 @@ def _best(asked: PointQuestion) -> dict[str, Any]:
     scenario = scenario_of(asked) if best.scenario is None else best.scenario
     if conditions is not None:
         best = with_run(best, asked_run(scenario, conditions))
-    row = estimated(asked, scenario, best)
+    row = estimate_row(asked, scenario, best)
     return row | {"plans_evaluated": found.plans_evaluated}
 
 
-def estimated(asked: PointQuestion, scenario: Scenario, result: StepEstimate) -> dict[str, Any]:
+def estimate_row(asked: PointQuestion, scenario: Scenario, result: StepEstimate) -> dict[str, Any]:
     """The row of an estimate, with its bill where it is paid for."""
     if asked.payment is None:
         return training_row(result, rent_of(scenario))

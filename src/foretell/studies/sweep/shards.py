@@ -77,7 +77,7 @@ def write_whole(path: Path, content: bytes) -> Path:
         raise
 
 
-def held(folder: Path) -> SweepFolder:
+def read_folder(folder: Path) -> SweepFolder:
     """Read every shard and compare it with its name."""
     whole: dict[int, Path] = {}
     corrupt = []
@@ -100,7 +100,7 @@ def tidy(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Keep a second sweep out of the folder; a killed process holds it no longer."""
     import fcntl
 

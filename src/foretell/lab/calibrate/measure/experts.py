@@ -10,7 +10,7 @@ from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench
 from foretell.lab.calibrate.measure.clock import TimedWork
-from foretell.lab.calibrate.measure.layers import compiled
+from foretell.lab.calibrate.measure.layers import compile_call
 from foretell.lab.calibrate.measure.point import HALF, HostMachine, Launch, MeasurePoint, Pass
 
 Layer = tuple[int, int, int, int, int, int]
@@ -112,7 +112,7 @@ def work(point: MeasurePoint, bench: Bench) -> TimedWork:
 def _call(point: MeasurePoint, bench: Bench, forward: Callable[..., Any], inputs: list[Any]) -> Any:
     """The forward pass, or it and the gradients of every input."""
     torch = bench.torch
-    run = compiled(torch, forward) if point.launch == "compiled" else forward
+    run = compile_call(torch, forward) if point.launch == "compiled" else forward
     if point.passed == "forward":
         return lambda: run(*inputs)
     slope = torch.randn_like(run(*inputs))
@@ -120,7 +120,7 @@ def _call(point: MeasurePoint, bench: Bench, forward: Callable[..., Any], inputs
 
 
 def _routed(point: MeasurePoint, bench: Bench) -> TimedWork:
-    from foretell.lab.calibrate.measure.modules import routed
+    from foretell.lab.calibrate.measure.modules import routed_layer
 
     hidden, ffn, experts, chosen, tokens = (point.dims[name] for name in SIZES)
     shapes = (
@@ -136,7 +136,7 @@ def _routed(point: MeasurePoint, bench: Bench) -> TimedWork:
     ]
 
     def forward(x: Any, router: Any, up: Any, down: Any) -> Any:
-        return routed(x, router, up, down, chosen)
+        return routed_layer(x, router, up, down, chosen)
 
     both = point.passed != "forward"
     rows, item = float(tokens * chosen), inputs[0].element_size()

@@ -62,7 +62,7 @@ def is_point(line: Mapping[str, Any]) -> bool:
     return line.get("kind") == "point" and all(name in line for name in IDENTITY)
 
 
-def finished(path: Path, chip: str, software: str, retry_failed: bool) -> set[str]:
+def finished_keys(path: Path, chip: str, software: str, retry_failed: bool) -> set[str]:
     """Keys of the points that this chip and software need not measure again."""
     if not path.exists():
         return set()
@@ -76,7 +76,7 @@ def finished(path: Path, chip: str, software: str, retry_failed: bool) -> set[st
     }
 
 
-def uncaptured(path: Path) -> set[tuple[str, ...]]:
+def uncaptured_sorts(path: Path) -> set[tuple[str, ...]]:
     """Sorts of points that could not be captured as a graph: each is tried once."""
     if not path.exists():
         return set()

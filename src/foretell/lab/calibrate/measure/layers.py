@@ -133,7 +133,9 @@ def shape_of(point: MeasurePoint) -> "BenchShape":
     )
 
 
-def attending(point: MeasurePoint, bench: Bench) -> Callable[[], AbstractContextManager[Any]]:
+def attention_backend(
+    point: MeasurePoint, bench: Bench
+) -> Callable[[], AbstractContextManager[Any]]:
     """The context in which attention takes the backend asked for."""
     backend = point.variant.partition("/")[2]
     if backend == "default":
@@ -143,7 +145,7 @@ def attending(point: MeasurePoint, bench: Bench) -> Callable[[], AbstractContext
     return lambda: torch.nn.attention.sdpa_kernel(chosen)
 
 
-def compiled(torch: Any, call: Any) -> Any:
+def compile_call(torch: Any, call: Any) -> Any:
     """A function or module compiled for its sizes alone, without falling back for having had many."""
     for name in ("recompile_limit", "cache_size_limit"):
         if hasattr(torch._dynamo.config, name):
@@ -153,18 +155,20 @@ def compiled(torch: Any, call: Any) -> Any:
 
 def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Layers, an input and the calls."""
-    from foretell.lab.calibrate.measure.modules import BenchLayer, angles, made
+    from foretell.lab.calibrate.measure.modules import BenchLayer, angles, make_module
 
     torch, dims = bench.torch, point.dims
     shape, dtype = shape_of(point), bench.dtype(point.dtype)
-    blocks = [made(lambda: BenchLayer(shape), bench.device, dtype) for _ in range(dims["layers"])]
+    blocks = [
+        make_module(lambda: BenchLayer(shape), bench.device, dtype) for _ in range(dims["layers"])
+    ]
     weights = [weight for block in blocks for weight in block.parameters()]
     x = bench.random(dims["batch"], dims["tokens"], dims["hidden"], dtype=point.dtype)
     x.requires_grad_()
     slope = bench.random(*x.shape, dtype=point.dtype)
     turns = angles(dims["tokens"], shape.hidden // shape.heads, 0, x)
-    runs = [compiled(torch, b.forward) if point.launch == "compiled" else b for b in blocks]
-    context = attending(point, bench)
+    runs = [compile_call(torch, b.forward) if point.launch == "compiled" else b for b in blocks]
+    context = attention_backend(point, bench)
 
     def forward() -> Any:
         y = x

@@ -77,7 +77,7 @@ class BenchLayer(nn.Module):  # type: ignore[misc, unused-ignore]
         split = qkv.view(batch, tokens, heads + 2 * kv, self.width).transpose(1, 2)
         q, k, v = split.split((heads, kv, kv), dim=1)
         if self.llama:
-            q, k = rotated(q, angles), rotated(k, angles)
+            q, k = rotate_halves(q, angles), rotate_halves(k, angles)
         if cache is not None:
             cache[0][:, :, at : at + tokens] = k
             cache[1][:, :, at : at + tokens] = v
@@ -93,7 +93,7 @@ class BenchLayer(nn.Module):  # type: ignore[misc, unused-ignore]
         return mixed.transpose(1, 2).reshape(batch, tokens, heads * self.width)
 
 
-def rotated(x: torch.Tensor, angles: Cache) -> torch.Tensor:
+def rotate_halves(x: torch.Tensor, angles: Cache) -> torch.Tensor:
     """Rotary position embedding in halves."""
     first, second = x.chunk(2, dim=-1)
     return x * angles[0] + torch.cat((-second, first), dim=-1) * angles[1]
@@ -133,7 +133,7 @@ def loss_of(x: torch.Tensor, head: torch.Tensor, targets: torch.Tensor) -> torch
     return functional.cross_entropy(scores.float().flatten(0, 1), targets.flatten())
 
 
-def made(make: Any, device: str, dtype: torch.dtype) -> Any:
+def make_module(make: Any, device: str, dtype: torch.dtype) -> Any:
     """A module built on its device with random weights: never zeros, which run faster than real ones."""
     with torch.device("meta"):
         module = make()
@@ -147,7 +147,7 @@ def made(make: Any, device: str, dtype: torch.dtype) -> Any:
     return module
 
 
-def routed(
+def routed_layer(
     x: torch.Tensor, router: torch.Tensor, up: torch.Tensor, down: torch.Tensor, chosen: int
 ) -> torch.Tensor:
     """A dropless layer of gated experts over (tokens, hidden): rows sorted by expert, grouped products."""

@@ -10,8 +10,8 @@ from typing import Any
 from foretell.lab.calibrate.measure.bench import Bench, tensor_bytes
 from foretell.lab.calibrate.measure.clock import TimedWork
 from foretell.lab.calibrate.measure.layers import (
-    attending,
-    compiled,
+    attention_backend,
+    compile_call,
     kept_numbers,
     layer_flop,
     layer_weights,
@@ -161,10 +161,12 @@ def work(point: MeasurePoint, bench: Bench) -> TimedWork:
 
 
 def _built(point: MeasurePoint, bench: Bench, dtype: Any) -> tuple[Any, Any]:
-    from foretell.lab.calibrate.measure.modules import BenchModel, angles, made
+    from foretell.lab.calibrate.measure.modules import BenchModel, angles, make_module
 
     shape, dims = shape_of(point), point.dims
-    model = made(lambda: BenchModel(shape, dims["layers"], dims["vocab"]), bench.device, dtype)
+    model = make_module(
+        lambda: BenchModel(shape, dims["layers"], dims["vocab"]), bench.device, dtype
+    )
     start = dims.get("context", dims["tokens"]) - dims["tokens"]
     like = model.norm.weight
     if point.dtype == "bf16-mixed":
@@ -183,12 +185,12 @@ def _train(point: MeasurePoint, bench: Bench) -> TimedWork:
     loss: Callable[..., Any] = loss_of
     if point.launch == "compiled":
         for block in model.blocks:
-            block.forward = compiled(torch, block.forward)
-        loss = compiled(torch, loss_of)
+            block.forward = compile_call(torch, block.forward)
+        loss = compile_call(torch, loss_of)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     ids = bench.integers(dims["vocab"], dims["batch"], dims["tokens"])
     targets = bench.integers(dims["vocab"], dims["batch"], dims["tokens"])
-    context = attending(point, bench)
+    context = attention_backend(point, bench)
     cast = torch.autocast(bench.device, torch.bfloat16, enabled=mixed)
 
     def step() -> None:
@@ -216,7 +218,7 @@ def _serve(point: MeasurePoint, bench: Bench) -> TimedWork:
     ids = bench.integers(dims["vocab"], dims["batch"], dims["tokens"])
     caches = [_cache(point, bench) for _ in range(dims["layers"])] if decode else None
     at = dims["context"] - 1 if decode else 0
-    context = attending(point, bench)
+    context = attention_backend(point, bench)
 
     def step() -> Any:
         with torch.no_grad(), context():

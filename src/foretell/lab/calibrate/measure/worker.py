@@ -107,7 +107,7 @@ def _run(task: WorkerTask, tell: Tell) -> int:
     told = {"chip": bench.host.chip, "software": bench.host.software, "todo": len(queue)}
     tell({"what": "hello", **told})
     by_key = {point.key: point for point in everything}
-    eager = file.uncaptured(path) if path is not None else set()
+    eager = file.uncaptured_sorts(path) if path is not None else set()
     skipped = 0
     while True:
         point = queue.next(task.seconds - (time.monotonic() - begin))
@@ -137,7 +137,7 @@ def _todo(
     if path is None:
         return []
     host = bench.host
-    done = file.finished(path, host.chip, host.software, task.retry_failed)
+    done = file.finished_keys(path, host.chip, host.software, task.retry_failed)
     deadly = set() if task.retry_failed else file.fatal(path)
     todo = [
         point
@@ -173,7 +173,7 @@ def _one(aim: Aim, bench: Bench, tell: Tell) -> tuple[float, bool]:
     begin = time.monotonic()
     healthy = True
     try:
-        found = measured(aim, bench)
+        found = measure_aim(aim, bench)
         line = file.done_line(point, where, found)
     except Exception as error:  # noqa: BLE001 - whatever a backend throws: it is told, and we go on
         line = file.failed_line(told, where, f"{type(error).__name__}: {error}")
@@ -195,7 +195,7 @@ def _one(aim: Aim, bench: Bench, tell: Tell) -> tuple[float, bool]:
     return took_s, healthy
 
 
-def measured(aim: Aim, bench: Bench) -> dict[str, Any]:
+def measure_aim(aim: Aim, bench: Bench) -> dict[str, Any]:
     """What the line of a point tells beside the point."""
     point = aim.point
     if point.group == "collectives":

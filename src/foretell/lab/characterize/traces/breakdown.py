@@ -23,8 +23,8 @@ from foretell.lab.characterize.traces.intervals import (
     Times,
     covered_ns,
     difference,
+    exclusive_spans,
     intersection,
-    kept_of,
     overlap_ns,
     union,
     union_of,
@@ -184,7 +184,7 @@ def breakdowns(trace: RankTrace) -> tuple[StepBreakdown, ...]:
         name: (spans, intersection(spans, work), intersection(spans, sent))
         for name, spans in trace.ranges.items()
     }
-    kept = tuple(kept_of(x.starts, x.ends) for x in (trace.work, trace.copies, trace.sent))
+    kept = tuple(exclusive_spans(x.starts, x.ends) for x in (trace.work, trace.copies, trace.sent))
     return tuple(_step(trace, step, sets, ranges, kept) for step in trace.steps)
 
 

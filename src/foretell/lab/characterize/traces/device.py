@@ -47,7 +47,7 @@ def device_rank(path: Path, rank: int, columns: EventColumns, info: Mapping[str,
     said = np.zeros(len(names), bool)
     said[[*columns.args]] = True
     sends = (sends | said) & (kinds == 0)
-    launch = launched(columns, work.column("keys"))
+    launch = launching_calls(columns, work.column("keys"))
     phase = _phases(columns, launch)
     update = np.array([f == OPTIMIZER for f in family.texts], bool)[family.of]
     phase = np.where(update, PHASES.index("optimizer"), phase)
@@ -107,7 +107,7 @@ def _kernel_args(
     ]
 
 
-def launched(columns: EventColumns, correlation: Times) -> NDArray[np.intp]:
+def launching_calls(columns: EventColumns, correlation: Times) -> NDArray[np.intp]:
     """Of each piece of work, the place of the call that launched it; -1 where it is not known."""
     keys = columns.launches.column("keys")
     if not len(keys):
@@ -145,11 +145,11 @@ def phases_at(columns: EventColumns, when: Times, thread: Times) -> NDArray[np.i
             here = chosen & (table.column("threads") == number)
             spans = union(table.column("starts")[here], table.column("ends")[here])
             mine = thread == number
-            found[mine] = np.where(inside(spans, when[mine]), place, found[mine])
+            found[mine] = np.where(is_inside(spans, when[mine]), place, found[mine])
     return found
 
 
-def inside(spans: Spans, moments: Times) -> NDArray[np.bool_]:
+def is_inside(spans: Spans, moments: Times) -> NDArray[np.bool_]:
     """Whether each moment is in a set of spans."""
     return np.asarray(covered_ns(spans, moments + 1) > covered_ns(spans, moments))
 

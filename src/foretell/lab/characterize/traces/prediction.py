@@ -46,7 +46,7 @@ class StepPrediction:
         return sum(self.families.values())
 
 
-def predicted(answer: Estimate) -> StepPrediction:
+def step_prediction(answer: Estimate) -> StepPrediction:
     """Take an estimate apart as a trace is."""
     scenario = answer.scenario
     if scenario is None or answer.breakdown is None:  # made by hand

@@ -8,12 +8,12 @@ from typing import Any
 from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
-from foretell.lab.characterize.traces.beside import ShareRow, beside
 from foretell.lab.characterize.traces.breakdown import PARTS, StepBreakdown, breakdowns
-from foretell.lab.characterize.traces.prediction import StepPrediction, predicted
+from foretell.lab.characterize.traces.prediction import StepPrediction, step_prediction
 from foretell.lab.characterize.traces.rank_trace import RankTrace
 from foretell.lab.characterize.traces.ranks import Imbalance, imbalances
 from foretell.lab.characterize.traces.read import read_files
+from foretell.lab.characterize.traces.share_rows import ShareRow, share_rows
 from foretell.records import JsonRecord
 from foretell.specs.questions.flags import asks, fields_of, given_of
 from foretell.specs.questions.training import StepQuestion, TraceQuestion
@@ -96,14 +96,14 @@ def characterize_trace(question: TraceQuestion) -> TraceReport:
     if answer is None and job:
         answer = _own_job(job, notes)
     busiest = max(told, key=lambda steps: sum(s.compute_s for s in steps) / len(steps))
-    ours = None if answer is None else predicted(answer)
+    ours = None if answer is None else step_prediction(answer)
     return TraceReport(
         traces=tuple(traces),
         steps=tuple(one for steps in told for one in steps),
         imbalance=imbalances(traces, told),
         busiest=busiest[0].rank,
         predicted=ours,
-        rows=() if ours is None else beside(busiest, ours),
+        rows=() if ours is None else share_rows(busiest, ours),
         notes=tuple(notes),
     )
 

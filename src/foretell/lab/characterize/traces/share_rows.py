@@ -44,7 +44,7 @@ class ShareRow:
     to_dict = as_json(more=("difference_s", "ratio"))
 
 
-def beside(steps: Sequence[StepBreakdown], told: StepPrediction) -> tuple[ShareRow, ...]:
+def share_rows(steps: Sequence[StepBreakdown], told: StepPrediction) -> tuple[ShareRow, ...]:
     """Rows of a mean step, each level with its largest disagreement first."""
     many = len(steps)
 

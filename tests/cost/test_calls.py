@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from foretell.kernels.calls import calls_of, stacked
+from foretell.kernels.calls import call_stacks, calls_of
 from foretell.kernels.fusion import FUSED, PLAIN, kind_of, passes
 from foretell.kernels.op_times import op_times
 from foretell.specs.plan import Plan
@@ -32,7 +32,7 @@ def test_kernels_do_the_work_of_their_operation(name: str, flash: bool) -> None:
 @pytest.mark.parametrize("name", sorted(STACKS))
 def test_every_operation_has_its_row_in_both_passes(name: str) -> None:
     ops = ops_of(name)
-    stacks = stacked(ops, 1)
+    stacks = call_stacks(ops, 1)
     rows = set(np.concatenate([stack.rows for stack in stacks]).tolist())
     assert rows == set(range(2 * len(ops)))
 
@@ -40,7 +40,7 @@ def test_every_operation_has_its_row_in_both_passes(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(STACKS))
 def test_times_are_never_faster_than_light(name: str) -> None:
     chip, ops = make_chip(), ops_of(name)
-    times = op_times(stacked(ops, 1), len(ops), chip, Plan(), GENERIC)
+    times = op_times(call_stacks(ops, 1), len(ops), chip, Plan(), GENERIC)
     for i, op in enumerate(ops):
         for row, work in ((i, op.forward()), (i + len(ops), op.backward())):
             least = float(work.matrix_flop) / chip.matrix_flop_per_s["bf16"]
@@ -59,7 +59,7 @@ def test_plain_kernels_move_more_than_fused_ones() -> None:
         assert plain.kernels >= fused.kernels
     chip, ops = make_chip(), ops_of("dense")
     fast, slow = (
-        op_times(stacked(ops, 1), len(ops), chip, Plan(fused=f), GENERIC) for f in (True, False)
+        op_times(call_stacks(ops, 1), len(ops), chip, Plan(fused=f), GENERIC) for f in (True, False)
     )
     assert (slow.seconds >= fast.seconds * (1 - 1e-12)).all()
     assert slow.seconds.sum() > fast.seconds.sum()
@@ -69,7 +69,7 @@ def test_plain_kernels_move_more_than_fused_ones() -> None:
 def test_a_slower_attention_library_is_slower() -> None:
     chip, ops = make_chip(), ops_of("dense")
     old, new = (
-        op_times(stacked(ops, 1), len(ops), chip, Plan(attention=a), GENERIC)
+        op_times(call_stacks(ops, 1), len(ops), chip, Plan(attention=a), GENERIC)
         for a in ("fa2", "cudnn")
     )
     rows = [i for i, op in enumerate(ops) if op.family == "attention"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import foretell
 from foretell.catalog.software import families, family_releases, software, software_names
 from foretell.errors import BadInput
-from foretell.inputs.plan_defaults import stated
+from foretell.inputs.plan_defaults import stated_fields
 from foretell.inputs.question import ask, plan_of
 from foretell.specs.plan import BY_SOFTWARE, Plan, parse_plan
 from foretell.specs.plan_words import GENERIC
@@ -61,7 +61,7 @@ def test_choices_are_the_records_unless_stated(
     alone = parse_plan(text, 8)
     assert scenario.software == software(word)
     architecture = scenario.system.chip.architecture
-    for name, value in stated(scenario.software, architecture, plan).items():
+    for name, value in stated_fields(scenario.software, architecture, plan).items():
         if name in said:
             assert getattr(plan, name) == getattr(alone, name), name
         elif name == "attention" and not plan.flash:

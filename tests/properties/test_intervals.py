@@ -19,14 +19,14 @@ from foretell.training.answer import answer_of, fits
 from foretell.uncertainty.intervals import (
     SURE,
     Interval,
-    both,
     cause,
+    combine_causes,
+    inverse_cause,
     of_estimate,
     of_ranges,
     range_cause,
-    shared,
+    share_of_cause,
     times,
-    turned,
     watts_cause,
 )
 from foretell.uncertainty.memory import fit_probability, gathered_bytes, held_parts, peak_ends
@@ -59,13 +59,19 @@ def holds(value: float, interval: Interval) -> bool:
 
 @given(causes(), causes(), st.floats(1e-6, 1e9), st.floats(0.0, 1.0))
 def test_rules_keep_the_number_inside(a: Interval, b: Interval, value: float, part: float) -> None:
-    for found in (a, turned(a), both(a, b), shared(a, part), both(shared(a, part), turned(b))):
+    for found in (
+        a,
+        inverse_cause(a),
+        combine_causes(a, b),
+        share_of_cause(a, part),
+        combine_causes(share_of_cause(a, part), inverse_cause(b)),
+    ):
         assert holds(value, times(value, found))
-    for key, (low, high) in both(a, b).items():
+    for key, (low, high) in combine_causes(a, b).items():
         assert low <= min(a[key][0], b[key][0]) * (1 + 1e-12)
         assert high >= max(a[key][1], b[key][1]) * (1 - 1e-12)
-    assert turned(turned(a))["p90"] == pytest.approx(a["p90"])
-    assert both(a, SURE)["p90"] == pytest.approx(a["p90"])
+    assert inverse_cause(inverse_cause(a))["p90"] == pytest.approx(a["p90"])
+    assert combine_causes(a, SURE)["p90"] == pytest.approx(a["p90"])
     assert cause(value, times(value, a))["p90"] == pytest.approx(
         (max(a["p90"][0], 1e-3), a["p90"][1])
     )

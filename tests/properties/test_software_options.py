@@ -11,7 +11,7 @@ import foretell
 from foretell.catalog.attention import attention_libraries, library_for, widest_heads
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.software import software
-from foretell.inputs.plan_defaults import stated
+from foretell.inputs.plan_defaults import stated_fields
 from foretell.inputs.software import with_software
 from foretell.kernels.calls import STEP, calls_of
 from foretell.specs.plan import Plan, parse_plan
@@ -137,14 +137,14 @@ def test_completion_asks_the_model_for_its_heads() -> None:
     assert widest_heads(catalogue_model("llama-3.1-8b")) == (128, 128)
     assert widest_heads(catalogue_model("deepseek-v3")) == (192, 128)
     by = software("fsdp@2023")
-    narrow = stated(by, "ampere", Plan(), (128, 128))
-    wide = stated(by, "ampere", Plan(), (256, 256))
+    narrow = stated_fields(by, "ampere", Plan(), (128, 128))
+    wide = stated_fields(by, "ampere", Plan(), (256, 256))
     assert (narrow["flash"], narrow["attention"]) == (True, "fa1")
     assert wide["flash"] is False
     assert "attention" not in wide
     core = software("megatron-core")
-    assert stated(core, "blackwell", Plan(), (256, 256))["attention"] == "fa2"
-    assert stated(core, "hopper", Plan(), (256, 256))["attention"] == "cudnn"
+    assert stated_fields(core, "blackwell", Plan(), (256, 256))["attention"] == "fa2"
+    assert stated_fields(core, "hopper", Plan(), (256, 256))["attention"] == "cudnn"
 
 
 def test_the_library_follows_the_release() -> None:

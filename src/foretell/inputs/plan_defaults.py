@@ -14,7 +14,7 @@ from foretell.specs.plan_words import SWITCHES
 from foretell.specs.software import Software
 
 
-def stated(
+def stated_fields(
     software: Software, architecture: str, plan: Plan, heads: Heads = (0, 0)
 ) -> dict[str, object]:
     """Fields of a plan that the software states, with their values for this plan on such a chip.
@@ -42,7 +42,7 @@ def stated(
     return {name: value for name, value in found.items() if value not in ("", None)}
 
 
-def completed(
+def complete_plan(
     plan: Plan,
     named: Collection[str],
     software: Software,
@@ -96,7 +96,7 @@ def _open(
 ) -> dict[str, object]:
     """Choices that the software states and the plan's words leave open."""
     tried = BATCH_FIELDS if searched else ()
-    choices = stated(software, architecture, plan, heads)
+    choices = stated_fields(software, architecture, plan, heads)
     found = {n: v for n, v in choices.items() if n not in named and n not in tried}
     if not found.get("flash", plan.flash):
         found.pop("attention", None)
@@ -105,7 +105,7 @@ def _open(
 
 def _choices(plan: Plan, software: Software, architecture: str, heads: Heads) -> dict[str, object]:
     """All that the software states, of attention only where the plan's is fused."""
-    found = stated(software, architecture, plan, heads)
+    found = stated_fields(software, architecture, plan, heads)
     return found if plan.flash else {n: v for n, v in found.items() if n != "attention"}
 
 

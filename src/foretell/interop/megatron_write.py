@@ -1,12 +1,12 @@
 """A plan as Megatron-LM's arguments, which megatron.py reads back."""
 
-from foretell.interop.launch import Training, Written
+from foretell.interop.launch import ToolArguments, Training
 from foretell.interop.megatron import MODES, MODULES
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
 
 
-def write(run: Training) -> Written:
+def write(run: Training) -> ToolArguments:
     """`torchrun ... pretrain_gpt.py` with the plan's flags; a model is named, its shape is not."""
     plan = run.plan
     nodes, each = (max(run.gpus // 8, 1), 8) if run.gpus % 8 == 0 else (1, run.gpus)
@@ -34,7 +34,7 @@ def write(run: Training) -> Written:
     words += [f"--micro-batch-size {plan.micro_batch} --global-batch-size {run.global_batch}"]
     words += [f"--seq-length {run.seq_len} --max-position-embeddings {run.seq_len}"]
     words += [*_zero_flags(run), *_precision_flags(run), *_recompute_flags(run), *_other_flags(run)]
-    return Written(tool="megatron", text=" \\\n  ".join(words))
+    return ToolArguments(tool="megatron", text=" \\\n  ".join(words))
 
 
 def _plain(run: Training) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from foretell.kernels.families.gemm import WHOLE_LOAD
 from foretell.kernels.fusion import kind_of
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Work
 from foretell.workload.roles import ENDS, OpRole, Region
 
@@ -35,7 +35,7 @@ ENTERING = (OpRole.QKV, OpRole.QUERY, OpRole.KEY_VALUE, OpRole.UP, OpRole.ROUTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class FrameworkForm:
     """How a framework writes down what others leave to one kernel."""
 
     apart: bool = False
@@ -64,7 +64,7 @@ class Written:
     """Adapters are in 32 bits as PEFT makes them, their products in 16 or in 32; empty: in 16 throughout."""
 
 
-PLAINLY = Written()
+PLAINLY = FrameworkForm()
 """Nothing of it."""
 
 
@@ -112,7 +112,7 @@ class CallStack:
     """Weights read, and weight gradients written."""
 
 
-def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) -> list[Call]:
+def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAINLY) -> list[Call]:
     """The kernels of one operation in one pass."""
     if isinstance(op, Gemm):
         whole = written.joint and op.role is OpRole.QKV
@@ -183,11 +183,11 @@ def maps_of(op: Gemm) -> tuple[Gemm, ...]:
     if joined_maps(op) == 1.0:
         return (op,)
     if op.role is not OpRole.QKV:
-        return (changed(op, n=0.5 * op.n),) * 2
+        return (with_fields(op, n=0.5 * op.n),) * 2
     if not np.any(op.n_kv):
         return (op,)  # keys and values are another layer's
-    pair = changed(op, n=0.5 * op.n_kv, n_kv=0.0)
-    return changed(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
+    pair = with_fields(op, n=0.5 * op.n_kv, n_kv=0.0)
+    return with_fields(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
 
 
 def joined_maps(op: Gemm) -> float:
@@ -200,7 +200,7 @@ def joined_maps(op: Gemm) -> float:
 
 
 def _module_passes(
-    op: Pointwise, row: int, work: Work, written: Written, backward: bool
+    op: Pointwise, row: int, work: Work, written: FrameworkForm, backward: bool
 ) -> list[Call]:
     """Passes of a module of transformers, each of several that an operation stands for by itself."""
     many = op.repeats
@@ -216,7 +216,7 @@ def _module_passes(
     return calls
 
 
-def _kind(op: Op, written: Written) -> str:
+def _kind(op: Op, written: FrameworkForm) -> str:
     """The kind of a pass over memory, as a framework writes it."""
     kind = kind_of(op)
     if kind == "norm" and written.modules and written.rms:
@@ -226,7 +226,7 @@ def _kind(op: Op, written: Written) -> str:
     return "dropped" if kind == "residual" and written.modules and written.dropout else kind
 
 
-def _casts(maps: Sequence[Gemm], row: int, backward: bool, written: Written) -> list[Call]:
+def _casts(maps: Sequence[Gemm], row: int, backward: bool, written: FrameworkForm) -> list[Call]:
     """Casts between 32 and 16 bits, 6 bytes each: of weights and inputs, backward of their gradients."""
     first = maps[0]
     if not written.casts_weights or first.family == "grouped-gemm" or first.role is OpRole.ADAPTER:
@@ -259,7 +259,7 @@ def _adapter_sums(op: Pointwise, row: int, backward: bool, *, wide: bool) -> lis
     ]
 
 
-def _sums(op: Gemm, row: int, backward: bool, written: Written = PLAINLY) -> list[Call]:
+def _sums(op: Gemm, row: int, backward: bool, written: FrameworkForm = PLAINLY) -> list[Call]:
     """Passes over memory beside the products, backward."""
     calls: list[Call] = []
     apart = 1.0 if written.joint and op.role is OpRole.QKV else joined_maps(op)
@@ -354,7 +354,9 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     return calls
 
 
-def backward_calls(op: Op, row: int, products: int, *, written: Written = PLAINLY) -> list[Call]:
+def backward_calls(
+    op: Op, row: int, products: int, *, written: FrameworkForm = PLAINLY
+) -> list[Call]:
     """The kernels of the backward pass: of a matrix's two gradients the first `products`; 0: none."""
     if products == 0:
         return []
@@ -364,7 +366,7 @@ def backward_calls(op: Op, row: int, products: int, *, written: Written = PLAINL
     return calls[:1] if products == 1 and isinstance(op, Gemm) else calls
 
 
-def _frozen_calls(op: Op, row: int, written: Written) -> list[Call]:
+def _frozen_calls(op: Op, row: int, written: FrameworkForm) -> list[Call]:
     """The kernels of the backward pass of modules with frozen weights: of every map its data gradient."""
     calls = calls_of(op, row, backward=True, written=written)
     if not isinstance(op, Gemm):
@@ -378,12 +380,12 @@ def both_gradients(op: Op) -> int:
     return 2
 
 
-def stacked(
+def call_stacks(
     ops: Sequence[Op],
     width: int,
     products: Callable[[Op], int] = both_gradients,
     *,
-    written: Written = PLAINLY,
+    written: FrameworkForm = PLAINLY,
 ) -> tuple[CallStack, ...]:
     """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops))."""
     many = len(ops)

@@ -61,6 +61,7 @@ PLAIN: Mapping[str, Passes] = {
     "embedding": Passes(forward=1.1, backward=2.0),
     "routing": Passes(forward=6.5, backward=3.2, kernels=4.0),
     "softmax": Passes(forward=2.2, backward=2.2, kernels=3.0),
+    "cast": Passes(forward=1.35, backward=1.35),
     "join": Passes(forward=0.0, backward=0.0),
     "heads": Passes(forward=0.0, backward=0.0),
     "repeat": Passes(forward=0.0, backward=0.0),

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.optimizer import held_bytes
 from foretell.records import dataclass
-from foretell.sharding.recompute import wide
+from foretell.sharding.recompute import bytes_16bit
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.software import Software
@@ -64,7 +64,7 @@ class KeptBytes:
 def kept_bytes(
     graph: LayerGraph,
     input_parts: Num,
-    width: Callable[[Saved], float] = wide,
+    width: Callable[[Saved], float] = bytes_16bit,
     element_bytes: float = 2.0,
     stream_bytes: float | None = None,
 ) -> KeptBytes:

@@ -22,9 +22,9 @@ adapters    PEFT's are in 32 bits: each casts its input to them, and keeps that.
 
 import numpy as np
 
-from foretell.kernels.calls import Written
+from foretell.kernels.calls import FrameworkForm
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.model import Model
 from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.software import Software
@@ -105,11 +105,11 @@ def stream_bytes(plan: Plan, form: Form | None) -> float:
     return 4.0 if form is not None and form.wide else activation_bytes(plan)
 
 
-def written_of(form: Form | None, software: Software) -> Written:
+def written_of(form: Form | None, software: Software) -> FrameworkForm:
     """How the kernels of a plan are called."""
     if form is None:
-        return Written(apart=software.maps_apart, repeated=software.repeats_keys)
-    return Written(
+        return FrameworkForm(apart=software.maps_apart, repeated=software.repeats_keys)
+    return FrameworkForm(
         apart=software.maps_apart,
         repeated=software.repeats_keys,
         joint=form.joint,
@@ -128,9 +128,9 @@ def written_of(form: Form | None, software: Software) -> Written:
 def as_run(part: LayerGraph, form: Form, software: Software) -> LayerGraph:
     """A part with attention as it is masked, and the tensors that its modules keep."""
     ops = tuple(_masked(op, software, form) for op in part.ops)
-    part = changed(part, ops=ops)
+    part = with_fields(part, ops=ops)
     saved = tuple(_kept(tensor, part, form) for tensor in part.saved)
-    return changed(part, saved=(*saved, *_besides(part, form)))
+    return with_fields(part, saved=(*saved, *_besides(part, form)))
 
 
 def _masked(op: Op, software: Software, form: Form) -> Op:
@@ -140,7 +140,7 @@ def _masked(op: Op, software: Software, form: Form) -> Op:
     causal = 0.5 * op.q_len * (op.q_len + 1.0)
     windowed = np.asarray(op.pairs) < 0.999 * causal
     masked = windowed | (software.masks == "always")
-    return changed(
+    return with_fields(
         op,
         pairs=np.where(masked, op.q_len * op.kv_len, op.pairs),
         kv_heads=np.where(masked, op.heads, op.kv_heads),
@@ -161,13 +161,13 @@ def _kept(tensor: Saved, part: LayerGraph, form: Form) -> Saved:
     if tensor.role is SavedRole.ENTRY and form.frozen and not form.fused:
         # Frozen maps need their input no more: what adapters read is kept, each its own.
         each = 2.0 if form.narrow else 4.0
-        return changed(tensor, elements=_read(part, ENTERING), bytes_per_element=each)
+        return with_fields(tensor, elements=_read(part, ENTERING), bytes_per_element=each)
     width = _width(tensor, part, form)
     if tensor.role is SavedRole.KEY_VALUE:
         core = next((op for op in part.ops if isinstance(op, AttentionCore)), None)
         own = tensor.elements if core is None else _keys(core)
-        return changed(tensor, elements=np.maximum(tensor.elements, own))
-    return tensor if width is None else changed(tensor, bytes_per_element=width)
+        return with_fields(tensor, elements=np.maximum(tensor.elements, own))
+    return tensor if width is None else with_fields(tensor, bytes_per_element=width)
 
 
 def _keys(core: AttentionCore) -> Num:

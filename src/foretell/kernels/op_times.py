@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from foretell.kernels.calls import CallStack
 from foretell.kernels.families.base import DTYPES, Engine, attainable, engine_of
-from foretell.kernels.families.choose import Chosen, choose, of_kin
+from foretell.kernels.families.choose import FamilyCoefficients, choose, of_kin
 from foretell.kernels.families.experts import grouped_times
-from foretell.kernels.families.gemm import Gemm
+from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.spread import spread_of
 from foretell.kernels.fusion import (
     COMPILED_SORTS,
@@ -33,9 +33,9 @@ from foretell.kernels.fusion import (
 )
 from foretell.kernels.loss import narrow_loss
 from foretell.kernels.modules import is_wide
-from foretell.kernels.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
+from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, core_joules, memory_joules
 from foretell.kernels.precision import cast_passes, linear_format, plain_format
-from foretell.kernels.wide import in_wide
+from foretell.kernels.wide_products import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
@@ -122,7 +122,7 @@ def op_times(
         seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
         some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
         seconds = np.where(some, seconds, 0.0)
-        load = Load(
+        load = OpLoad(
             seconds=seconds,
             clock_share=clock_share(arithmetic_s, seconds),
             matrix_flop=stack.matrix_flop,
@@ -233,7 +233,7 @@ def call_dtype(stack: CallStack, plan: Plan) -> str:
 
 def coefficients(
     family: str, dtype: str, chip: Chip, plan: Plan, software: Software | None = None
-) -> Chosen:
+) -> FamilyCoefficients:
     """The surface of a family, without its own view of the power limit: the second pass has that.
 
     `software` says how operands of products in narrow formats are cast.
@@ -241,7 +241,9 @@ def coefficients(
     if family in ("prefill", "prefill-backward"):
         name = BEST_ATTENTION.get(chip.architecture, "fa2")
         name = name if plan.attention == "auto" else plan.attention
-        name = "fa2" if dtype in WIDE_PRECISIONS else name  # what kernels/wide.py compares with
+        name = (
+            "fa2" if dtype in WIDE_PRECISIONS else name
+        )  # what kernels/wide_products.py compares with
         found = choose(chip, family, dtype, (ATTENTION[name],))
         return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
     if family == "grouped":
@@ -255,7 +257,7 @@ def coefficients(
     return choose(chip, "pointwise", "bf16", SOFTWARE)
 
 
-def library_products(chip: Chip, family: str, dtype: str) -> Chosen:
+def library_products(chip: Chip, family: str, dtype: str) -> FamilyCoefficients:
     """Products of the vendor's library: the chip's own tables of it, those of its generation, any."""
     names = (dtype, "fp8") if dtype == "mxfp8" else (dtype,)
     for name in names:
@@ -265,7 +267,7 @@ def library_products(chip: Chip, family: str, dtype: str) -> Chosen:
     return choose(chip, family, dtype, SOFTWARE)
 
 
-def fused_cast(record: Gemm, plan: Plan, software: Software) -> Gemm:
+def fused_cast(record: GemmCoefficients, plan: Plan, software: Software) -> GemmCoefficients:
     """Products in a narrow format as training runs them: casts fused into what comes before.
 
     Serving's tables launch the cast by itself and scale row by row; training casts a tensor in one pass
@@ -291,7 +293,7 @@ def with_recasts(stack: CallStack, plan: Plan, software: Software) -> CallStack:
 
 
 def kernel_seconds(
-    stack: CallStack, chosen: Chosen, engine: Engine, passed: tuple[Array, Array]
+    stack: CallStack, chosen: FamilyCoefficients, engine: Engine, passed: tuple[Array, Array]
 ) -> tuple[Array, Array]:
     """Seconds of each call, and what its arithmetic alone would take; `passed` are bytes and kernels."""
     record: Any = chosen.record

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from foretell.specs._base import changed
+from foretell.specs._base import with_fields
 from foretell.specs.plan import Adapters
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
@@ -70,7 +70,7 @@ def with_adapters(
                 elements = op.groups * op.m * rank
                 name = f"{op.name}.lora"
                 saved.append(Saved(name=name, elements=elements, split="none", region=op.region))
-    return changed(graph, ops=tuple(ops), saved=tuple(saved))
+    return with_fields(graph, ops=tuple(ops), saved=tuple(saved))
 
 
 def _without_inputs(graph: LayerGraph, where: Adapters) -> list[Saved]:
@@ -85,7 +85,9 @@ def _without_inputs(graph: LayerGraph, where: Adapters) -> list[Saved]:
         if tensor.role is SavedRole.ENTRY and ENTERED & frozen:
             halves = np.asarray(tensor.elements) >= 2.0 * np.asarray(graph.input_elements)
             share = 0.5 if halves.all() else 0.0
-        found.append(changed(tensor, elements=tensor.elements * (1.0 - share)) if share else tensor)
+        found.append(
+            with_fields(tensor, elements=tensor.elements * (1.0 - share)) if share else tensor
+        )
     return found
 
 
@@ -96,7 +98,7 @@ def _chosen(maps: tuple[Gemm, ...], where: Adapters) -> tuple[Gemm, ...]:
     if len(maps) > 1:
         return maps[0], maps[-1]
     half = 0.5 * maps[0].n_kv
-    return (changed(maps[0], n=maps[0].n - half, n_kv=half, n_kv_min=0.5 * maps[0].n_kv_min),)
+    return (with_fields(maps[0], n=maps[0].n - half, n_kv=half, n_kv_min=0.5 * maps[0].n_kv_min),)
 
 
 def has_adapter(op: Op, where: Adapters = "all") -> bool:
@@ -119,10 +121,10 @@ def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
         "tokens": ("tokens", "tokens"),
     }
     inputs, outputs = outside.get(op.split, ("none", "none"))
-    one = changed(op, bias=False, role=OpRole.ADAPTER, gated=False)
+    one = with_fields(op, bias=False, role=OpRole.ADAPTER, gated=False)
     return (
-        changed(one, name=f"{op.name}.lora_a", n=rank, split=down, n_kv=0.0, n_kv_min=0.0),
-        changed(one, name=f"{op.name}.lora_b", k=rank, split=up),
+        with_fields(one, name=f"{op.name}.lora_a", n=rank, split=down, n_kv=0.0, n_kv_min=0.0),
+        with_fields(one, name=f"{op.name}.lora_b", k=rank, split=up),
         Pointwise(
             name=f"{op.name}.lora.residual",
             elements=op.groups * op.m * op.n,

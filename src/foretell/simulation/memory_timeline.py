@@ -34,7 +34,7 @@ from foretell.simulation.memory import (
     memory_line,
     with_update,
 )
-from foretell.simulation.programs.dealing import dealt_of
+from foretell.simulation.programs.dealing import dealing_of
 from foretell.simulation.reservation import reserved_bytes
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
@@ -110,7 +110,7 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows, stages = evaluate_rows(scenario, plans, tables), stages_of_plans(plans, tables)
-    contents, row = dealt_of(scenario, plan, tables, rows)
+    contents, row = dealing_of(scenario, plan, tables, rows)
     step, tail_s = _played(plan, rows, stages, list(row))
     step_s = float(rows.step_s[0])
     stretch = step_s / (step.step_s + tail_s)

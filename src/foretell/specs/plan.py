@@ -385,7 +385,7 @@ BATCH_FIELDS = (
 )  # fmt: skip
 
 
-def joined(batches: Sequence[Plans]) -> Plans:
+def join_plans(batches: Sequence[Plans]) -> Plans:
     """Batches of one base and the same orders, one after the other."""
     columns = {n: np.concatenate([getattr(b, n) for b in batches]) for n in BATCH_FIELDS}
     return Plans(**columns, orders=batches[0].orders, base=batches[0].base)

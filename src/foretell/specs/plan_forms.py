@@ -36,13 +36,13 @@ def recompute_form(value: str) -> str | None:
     if head == "full":
         digits = count.isascii() and count.isdigit() and len(count) < 7
         return f"full:{int(count)}" if digits and int(count) > 0 else None
-    chosen = joined(value, MODULES)
+    chosen = join_names(value, MODULES)
     return "selective" if chosen == "core" else chosen
 
 
 def offload_form(value: str) -> str | None:
     """The one spelling of what is offloaded, or None."""
-    return value if value == "none" else joined(value, OFFLOADS)
+    return value if value == "none" else join_names(value, OFFLOADS)
 
 
 def framework_form(value: str) -> str | None:
@@ -50,7 +50,7 @@ def framework_form(value: str) -> str | None:
     return value if len(value) <= 80 and _FRAMEWORK.fullmatch(value) else None
 
 
-def joined(value: str, names: tuple[str, ...]) -> str | None:
+def join_names(value: str, names: tuple[str, ...]) -> str | None:
     """Names joined by +, each once and in their own order; None where one is unknown or doubled."""
     given = value.split("+")
     if len(set(given)) != len(given) or not set(given) <= set(names):

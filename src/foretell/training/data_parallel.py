@@ -27,7 +27,7 @@ MATRICES = 7.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class GroupWeights:
     """Weights that one kind of data-parallel group holds together."""
 
     parameters: Array
@@ -44,7 +44,7 @@ class Share:
 
 def shares_of(
     plans: Plans, tables: Tables, stages: Stages, micro_batches: Array
-) -> tuple[Share, ...]:
+) -> tuple[GroupWeights, ...]:
     """What data parallelism shares: everything over dp x cp ranks, spread experts over edp."""
     # A micro-batch passes one of the copies of the weights that a rank may hold, and sends for that one.
     micro_batches = micro_batches / schedule_named(plans.base.schedule).weight_copies
@@ -53,7 +53,7 @@ def shares_of(
     trained = stages.trained if plans.base.lora else rest
     sharing = sharing_of(plans.base)
     traffic = data_parallel(ranks, plans.zero, micro_batches, sharing)
-    whole = Share(
+    whole = GroupWeights(
         parameters=rest, trained=trained, ranks=ranks, links=tables.data_links, traffic=traffic
     )
     if routed is None or tables.expert_links is None:
@@ -63,7 +63,9 @@ def shares_of(
     links = tables.expert_links
     # Adapters of experts are reduced with the others: they are small.
     learns = np.zeros_like(routed) if plans.base.lora else routed
-    experts = Share(parameters=routed, trained=learns, ranks=replicas, links=links, traffic=traffic)
+    experts = GroupWeights(
+        parameters=routed, trained=learns, ranks=replicas, links=links, traffic=traffic
+    )
     return whole, experts
 
 
@@ -74,7 +76,7 @@ def kinds_alike(plans: Plans, tables: Tables) -> tuple[Index, Index]:
     return distinct(tables.spot, tables.pair, grade)
 
 
-def sent_seconds(plans: Plans, tables: Tables, shares: tuple[Share, ...]) -> Array:
+def sent_seconds(plans: Plans, tables: Tables, shares: tuple[GroupWeights, ...]) -> Array:
     """Data-parallel messages of a step one after the other, hidden or not; (plans, stages)."""
     alike, found = kinds_alike(plans, tables), []
     for share in shares:
@@ -87,7 +89,7 @@ def sent_seconds(plans: Plans, tables: Tables, shares: tuple[Share, ...]) -> Arr
     return sum_of(found)
 
 
-def copy_seconds(scenario: Scenario, plans: Plans, share: Share) -> Array:
+def copy_seconds(scenario: Scenario, plans: Plans, share: GroupWeights) -> Array:
     """Gathered weights out of their message and gradients into theirs, in a step; (plans, stages).
 
     Each is read and written once: nothing hides it, since the products need the memory too.
@@ -134,7 +136,7 @@ class Messages:
 
 
 def data_messages(
-    plans: Plans, tables: Tables, share: Share, alike: tuple[Index, Index]
+    plans: Plans, tables: Tables, share: GroupWeights, alike: tuple[Index, Index]
 ) -> Messages:
     """Seconds of one message of each kind.
 

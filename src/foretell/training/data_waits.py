@@ -14,8 +14,8 @@ from foretell.specs.chip import Chip
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import (
+    GroupWeights,
     Messages,
-    Share,
     copy_seconds,
     data_messages,
     kinds_alike,
@@ -60,7 +60,7 @@ class DataWaits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behind:
+class HidingPasses:
     """What one message of all weights hides behind; arrays are (plans, stages)."""
 
     pass_s: Array
@@ -80,7 +80,7 @@ def data_waits(
     plans: Plans,
     tables: Tables,
     stages: Stages,
-    shares: tuple[Share, ...],
+    shares: tuple[GroupWeights, ...],
     beside: tuple[Array, Array],
 ) -> DataWaits:
     """What a step waits for data parallelism; `beside` are the sends between stages and the sums of
@@ -98,7 +98,7 @@ def data_waits(
     exposed = exposure_of(plans.base, software, plans.zero[:, None])
     forward = forward_pass(plans, stages, beside[0], exposed.gathers)
     backward = backward_pass(plans, stages, beside, exposed.reductions)
-    shown_s = Shown(
+    shown_s = ExposedMessages(
         chip=scenario.system.chip,
         spot=tables.spot,
         needs=tables.link_needs / LINK_SHARE,
@@ -139,15 +139,17 @@ def data_waits(
     )
 
 
-def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: Num) -> Behind:
+def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: Num) -> HidingPasses:
     """What gathered weights hide behind: one forward pass, of every copy that a rank holds with ZeRO 3. A
     framework that shows all of them (`shown` 1) hides none."""
     waits = [w.forward_s for w in stages.waits]
-    found = Behind(pass_s=stages.forward_s, sums_s=None, waits_s=waits, sends_s=sends_s)
+    found = HidingPasses(pass_s=stages.forward_s, sums_s=None, waits_s=waits, sends_s=sends_s)
     return of_each(found, plans, plans.zero >= 3, shown)
 
 
-def backward_pass(plans: Plans, stages: Stages, beside: tuple[Array, Array], shown: Num) -> Behind:
+def backward_pass(
+    plans: Plans, stages: Stages, beside: tuple[Array, Array], shown: Num
+) -> HidingPasses:
     """What reduced gradients hide behind: one backward pass.
 
     Messages of every micro-batch hide behind its sums too; where the pass to the weights runs apart, the
@@ -164,7 +166,7 @@ def backward_pass(plans: Plans, stages: Stages, beside: tuple[Array, Array], sho
         waits, sends_s = [np.where(alone, 0.0, w) for w in waits], np.where(alone, 0.0, sends_s)
     each = each | (plans.zero >= 3)
     sums_s = each[:, None] * beside[1] if each.any() else None
-    found = Behind(pass_s=pass_s, sums_s=sums_s, waits_s=waits, sends_s=sends_s)
+    found = HidingPasses(pass_s=pass_s, sums_s=sums_s, waits_s=waits, sends_s=sends_s)
     return of_each(found, plans, each, shown)
 
 
@@ -173,7 +175,7 @@ def weights_apart(schedule: Schedule) -> bool:
     return schedule.splits_backward and schedule.weight_copies == 1.0
 
 
-def of_each(one: Behind, plans: Plans, each: NDArray[np.bool_], shown: Num) -> Behind:
+def of_each(one: HidingPasses, plans: Plans, each: NDArray[np.bool_], shown: Num) -> HidingPasses:
     """The same where each micro-batch sends its own: beside the passes of as many micro-batches as there are
     copies of the weights, and meeting no exchange where a framework sends while no pass runs."""
     copies = schedule_named(plans.base.schedule).weight_copies
@@ -182,7 +184,7 @@ def of_each(one: Behind, plans: Plans, each: NDArray[np.bool_], shown: Num) -> B
         return one
     many = np.where(each, copies, 1.0)[:, None]
     meets = np.where(each & whole, 0.0, many[:, 0])[:, None]
-    return Behind(
+    return HidingPasses(
         pass_s=many * one.pass_s,
         sums_s=None if one.sums_s is None else many * one.sums_s,
         waits_s=[meets * wait_s for wait_s in one.waits_s],
@@ -192,7 +194,7 @@ def of_each(one: Behind, plans: Plans, each: NDArray[np.bool_], shown: Num) -> B
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ExposedMessages:
     """What of the messages of a batch of plans shows."""
 
     chip: Chip
@@ -208,7 +210,9 @@ class Shown:
     messages: list[Messages]
     """Messages of each kind of group."""
 
-    def of(self, kind: Literal["reduce", "gather", "again"], behind: Behind, shown: Num) -> Array:
+    def of(
+        self, kind: Literal["reduce", "gather", "again"], behind: HidingPasses, shown: Num
+    ) -> Array:
         """What shows of all pieces of one kind behind a pass, of which a framework shows a share anyway;
         (plans, stages)."""
         ones = [getattr(m, f"{kind}_s") for m in self.messages]

@@ -26,12 +26,12 @@ from foretell.kernels.precision import copy_bytes
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
 from foretell.schedules.rules import pipe_of
-from foretell.sharding.recompute import blended, full_share
+from foretell.sharding.recompute import blend_layers, full_share
 from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
-from foretell.training.data_parallel import Share, sum_of
+from foretell.training.data_parallel import GroupWeights, sum_of
 from foretell.training.late_gradients import fullest_moment, nothing_summed
 from foretell.training.layer_costs import Parts
 from foretell.training.tables import Stages, Tables, gather
@@ -45,7 +45,7 @@ LISTED = float(len(RECOMPUTE))
 """Code of recomputation as the batch's base words it: full:N, or modules by name."""
 
 
-def kept_of(
+def kept_activations(
     plans: Plans,
     first: Index,
     shape: Index,
@@ -71,7 +71,7 @@ def kept_of(
     held = on_stages(counts, kept * is_layer)
     again = largest_here(counts, (whole - kept + gradient) * is_layer)
     if share is not None:
-        held = blended(share, on_stages(counts, least * is_layer), held)
+        held = blend_layers(share, on_stages(counts, least * is_layer), held)
         once_more = largest_here(counts, (whole - least + gradient) * is_layer)
         keeps_on = schedule_named(plans.base.schedule).splits_backward
         again = np.where((share >= 1.0) | ((share > 0.0) & keeps_on), once_more, again)
@@ -150,7 +150,11 @@ def held_micro_batches(plans: Plans, tables: Tables, pipe: Pipe) -> Array:
 
 
 def stage_memory(
-    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...], flight: Array
+    scenario: Scenario,
+    plans: Plans,
+    stages: Stages,
+    shares: tuple[GroupWeights, ...],
+    flight: Array,
 ) -> StageMemory:
     """What one rank of each stage holds at its peak; (plans, stages)."""
     base, holds = plans.base, scenario.software
@@ -183,7 +187,7 @@ def stage_memory(
     return replace(memory, allocator=allocator_share(base, holds) * memory.allocated)
 
 
-def gathered_copies(plans: Plans, shares: tuple[Share, ...]) -> Array:
+def gathered_copies(plans: Plans, shares: tuple[GroupWeights, ...]) -> Array:
     """Weights that an update gathers beside the working ones, with this rank's part of them; (plans,
     stages)."""
     weight = weight_bytes(plans.base)[0] * (plans.zero == 1)[:, None]
@@ -253,7 +257,7 @@ def gathered_weights(base: Plan, stages: Stages) -> Array:
 
 
 def held_weights(
-    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...]
+    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[GroupWeights, ...]
 ) -> Array:
     """Working weights and their copies; (plans, stages)."""
     base, holds = plans.base, scenario.software
@@ -268,7 +272,7 @@ def held_weights(
     return np.asarray(weights)
 
 
-def held_states(plans: Plans, stages: Stages, shares: tuple[Share, ...]) -> Array:
+def held_states(plans: Plans, stages: Stages, shares: tuple[GroupWeights, ...]) -> Array:
     """Master copy and states; (plans, stages)."""
     base, apart, state = plans.base, stages.matrices, weight_bytes(plans.base)[2]
     if apart is None:
@@ -281,6 +285,6 @@ def held_states(plans: Plans, stages: Stages, shares: tuple[Share, ...]) -> Arra
     )
 
 
-def parts_of(stages: Stages, shares: tuple[Share, ...]) -> list[tuple[Share, Array]]:
+def parts_of(stages: Stages, shares: tuple[GroupWeights, ...]) -> list[tuple[GroupWeights, Array]]:
     """Each kind of group with its part of the trained weights."""
     return [(s, s.trained / np.maximum(stages.trained, 1.0)) for s in shares]

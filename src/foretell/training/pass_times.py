@@ -160,7 +160,7 @@ def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]
     is_layer = np.arange(len(tables.parts.names)) < tables.parts.kinds
     late = [column[few] for column in late]
     spent = pass_times(tables, tables.shape[own], tables.group[own], late)
-    clock, fall = clock_held(repeats_of(plans, own, tables) * is_layer, mode, spent)
+    clock, fall = sustained_clock(repeats_of(plans, own, tables) * is_layer, mode, spent)
     forward, backward, rerun = part_seconds(mode, is_layer, spent, clock)
     return HeldPasses(
         forward_s=gather(forward, key),
@@ -171,7 +171,7 @@ def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]
     )
 
 
-def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Array]:
+def sustained_clock(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Array]:
     """Clock that a step holds under the power limit, and the factor on its cores' joules; (combinations,).
 
     From sums over the whole model of one micro-batch: what stretches when the clock falls, what does not

@@ -9,15 +9,15 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.calls import CallStack, maps_of, stacked
+from foretell.kernels.calls import CallStack, call_stacks, maps_of
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import Form, as_run, form_of, stream_bytes, written_of
 from foretell.kernels.precision import kept_width
 from foretell.records import dataclass
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
+    ExpertSpread,
     ExpertTraffic,
-    Spread,
     expert_parallel,
     expert_traffic,
     routed_parameters,
@@ -25,7 +25,7 @@ from foretell.sharding.expert import (
 )
 from foretell.sharding.lora import backward_products, with_adapters
 from foretell.sharding.lora import whole as whole_maps
-from foretell.sharding.recompute import Again, again
+from foretell.sharding.recompute import Recomputation, recompute_layer
 from foretell.sharding.tensor import tensor_parallel, token_parts
 from foretell.sharding.tensor2d import (
     GridTraffic,
@@ -104,7 +104,7 @@ class Shapes:
     """Tensors that each part keeps on one rank."""
     kept: tuple[KeptBytes, ...]
     """What each part keeps."""
-    again: tuple[Again, ...]
+    again: tuple[Recomputation, ...]
     """What recomputing the plan's modules does to each part; empty where it names none."""
     tied: Num
     """Weights that the head borrows."""
@@ -160,7 +160,7 @@ def shapes_of(
         graph=graph,
         whole=whole,
         ops=ops,
-        stacks=stacked(
+        stacks=call_stacks(
             flat,
             width,
             lambda op: backward_products(op, base.lora),
@@ -182,7 +182,7 @@ def shapes_of(
         ),
         # Embedding and head are never computed again.
         again=tuple(
-            again(
+            recompute_layer(
                 part,
                 modules if i < ends else (),
                 flash=base.flash,
@@ -196,7 +196,7 @@ def shapes_of(
 
 
 def _on_one_rank(
-    part: LayerGraph, shape: Shape, spread: Spread, base: Plan, form: Form | None
+    part: LayerGraph, shape: Shape, spread: ExpertSpread, base: Plan, form: Form | None
 ) -> LayerGraph:
     """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
     if shape.experts_spread or spread.even != 1.0:

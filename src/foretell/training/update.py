@@ -13,7 +13,7 @@ from foretell.kernels.optimizer import (
 from foretell.schedules import schedule_named
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.training.data_parallel import Share, sum_of
+from foretell.training.data_parallel import GroupWeights, sum_of
 from foretell.training.layer_costs import beside_host
 from foretell.training.memory import parts_of
 from foretell.training.tables import Stages, Tables, gather
@@ -25,7 +25,7 @@ def sum_seconds(
     scenario: Scenario,
     plans: Plans,
     stages: Stages,
-    shares: tuple[Share, ...],
+    shares: tuple[GroupWeights, ...],
     micro_batches: Array,
 ) -> Array:
     """Adding one micro-batch's gradients to the sum, on one rank of each stage; (plans, stages)."""
@@ -45,7 +45,11 @@ def sum_seconds(
 
 
 def update_seconds(
-    scenario: Scenario, plans: Plans, tables: Tables, stages: Stages, shares: tuple[Share, ...]
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    stages: Stages,
+    shares: tuple[GroupWeights, ...],
 ) -> Array:
     """The optimizer's update on one rank of each stage, with the clipping in front of it; (plans, stages)."""
     update_s = fused_update(scenario, plans, stages, shares)
@@ -62,7 +66,7 @@ def update_seconds(
 
 
 def fused_update(
-    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...]
+    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[GroupWeights, ...]
 ) -> Array:
     """The optimizer's update by one kernel, on one rank of each stage; (plans, stages)."""
     updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])

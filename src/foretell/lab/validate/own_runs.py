@@ -21,7 +21,7 @@ from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.catalog.models import model as catalogue
 from foretell.lab.characterize.config import read_config
-from foretell.lab.characterize.predict import Prediction, predict
+from foretell.lab.characterize.predict import PointPrediction, predict
 from foretell.lab.translate.models import with_form
 from foretell.lab.validate.published import Sections, with_written
 
@@ -43,23 +43,23 @@ Row = dict[str, str]
 Form = Literal["auto", "build", "contract"]
 
 
-def measured(name: str) -> list[Row]:
+def measured_rows(name: str) -> list[Row]:
     """The rows of one of the files."""
     with (HERE / name).open() as file:
         return list(csv.DictReader(file))
 
 
-def ladder(root: Path, name: str = "h200") -> list[tuple[Row, Prediction]]:
+def ladder(root: Path, name: str = "h200") -> list[tuple[Row, PointPrediction]]:
     """The runner's points, measured and predicted, in the order of the example (`h200` or `wide`)."""
     points = read_config(root / "examples" / f"characterize_{name}.toml").points
-    rows = measured(f"own_{name}.csv")
+    rows = measured_rows(f"own_{name}.csv")
     return [(row, predict(point, SYSTEM)) for row, point in zip(rows, points, strict=True)]
 
 
 def translation() -> list[tuple[Row, Estimate]]:
     """Steps of the translation models, measured and predicted."""
     found = []
-    for row in measured("own_anthe.csv"):
+    for row in measured_rows("own_anthe.csv"):
         model = catalogue(row["model"])
         if row["form"] != "auto":
             model = with_form(model, cast(Form, row["form"]))

@@ -19,7 +19,7 @@ from statistics import median
 from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import Infeasible
-from foretell.lab.validate.own_runs import GIB, SYSTEM, Row, measured, tensor_bytes
+from foretell.lab.validate.own_runs import GIB, SYSTEM, Row, measured_rows, tensor_bytes
 from foretell.lab.validate.published import Sections
 from foretell.records import dataclass
 
@@ -101,7 +101,7 @@ def predicted(row: Row) -> Estimate:
 
 def points() -> list[Point]:
     """Every point that a plan can ask for, measured and predicted."""
-    rows = [row for row in measured(FILE) if row["variant"] not in NO_WORD]
+    rows = [row for row in measured_rows(FILE) if row["variant"] not in NO_WORD]
     return [Point(row=row, told=predicted(row)) for row in rows]
 
 

@@ -49,7 +49,7 @@ ENTERING = (OpRole.QKV, OpRole.QUERY, OpRole.KEY_VALUE, OpRole.UP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class ModuleForm:
     """How the modules of one model run."""
 
     rms: bool
@@ -74,14 +74,14 @@ class Form:
     """Products of adapters run in 16 bits."""
 
 
-def form_of(model: Model, plan: Plan, software: Software) -> Form | None:
+def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
     """How a model's modules run under a plan; None where the software is not transformers' code."""
     if not software.modules:
         return None
     layer = model.stack.layers[0]
     activation = getattr(layer.ffn, "activation", "") if layer.ffn else ""
     wide = is_wide(plan, software)
-    return Form(
+    return ModuleForm(
         rms=layer.norm_kind == "rms",
         shifted=model.family in SHIFTED,
         joint=model.family in JOINT,
@@ -100,12 +100,12 @@ def is_wide(plan: Plan, software: Software) -> bool:
     return software.modules and plan.weights == "fp32" and plan.precision not in WIDE_PRECISIONS
 
 
-def stream_bytes(plan: Plan, form: Form | None) -> float:
+def stream_bytes(plan: Plan, form: ModuleForm | None) -> float:
     """Bytes of an element of the residual stream."""
     return 4.0 if form is not None and form.wide else activation_bytes(plan)
 
 
-def written_of(form: Form | None, software: Software) -> FrameworkForm:
+def written_of(form: ModuleForm | None, software: Software) -> FrameworkForm:
     """How the kernels of a plan are called."""
     if form is None:
         return FrameworkForm(apart=software.maps_apart, repeated=software.repeats_keys)
@@ -125,7 +125,7 @@ def written_of(form: Form | None, software: Software) -> FrameworkForm:
     )
 
 
-def as_run(part: LayerGraph, form: Form, software: Software) -> LayerGraph:
+def as_run(part: LayerGraph, form: ModuleForm, software: Software) -> LayerGraph:
     """A part with attention as it is masked, and the tensors that its modules keep."""
     ops = tuple(_masked(op, software, form) for op in part.ops)
     part = with_fields(part, ops=ops)
@@ -133,7 +133,7 @@ def as_run(part: LayerGraph, form: Form, software: Software) -> LayerGraph:
     return with_fields(part, saved=(*saved, *_besides(part, form)))
 
 
-def _masked(op: Op, software: Software, form: Form) -> Op:
+def _masked(op: Op, software: Software, form: ModuleForm) -> Op:
     """Attention over every pair where it has its mask as a tensor."""
     if not isinstance(op, AttentionCore) or not op.flash:
         return op
@@ -148,7 +148,7 @@ def _masked(op: Op, software: Software, form: Form) -> Op:
     )
 
 
-def _maps(part: LayerGraph, form: Form) -> tuple[float, float]:
+def _maps(part: LayerGraph, form: ModuleForm) -> tuple[float, float]:
     """Linear layers that read the entry of the mixer, and that of the feed-forward part."""
     mixer = 1.0 if form.joint else 3.0
     gated = any(isinstance(op, Gemm) and op.role is OpRole.UP and op.gated for op in part.ops)
@@ -156,7 +156,7 @@ def _maps(part: LayerGraph, form: Form) -> tuple[float, float]:
     return mixer, 1.0 if experts else (2.0 if gated else 1.0)
 
 
-def _kept(tensor: Saved, part: LayerGraph, form: Form) -> Saved:
+def _kept(tensor: Saved, part: LayerGraph, form: ModuleForm) -> Saved:
     """A kept tensor at the bytes per element that its module keeps."""
     if tensor.role is SavedRole.ENTRY and form.frozen and not form.fused:
         # Frozen maps need their input no more: what adapters read is kept, each its own.
@@ -176,7 +176,7 @@ def _keys(core: AttentionCore) -> Num:
     return core.batch * heads * core.kv_len * (core.qk_dim + core.v_dim)
 
 
-def _width(tensor: Saved, part: LayerGraph, form: Form) -> float | None:
+def _width(tensor: Saved, part: LayerGraph, form: ModuleForm) -> float | None:
     """Bytes per element of a kept tensor; None: as everywhere."""
     role, region = tensor.role, tensor.region
     if form.fused:
@@ -204,7 +204,7 @@ def _width(tensor: Saved, part: LayerGraph, form: Form) -> float | None:
     return None
 
 
-def _norm_bytes(form: Form) -> float:
+def _norm_bytes(form: ModuleForm) -> float:
     """Bytes that a norm keeps of an element of its input."""
     if not form.rms:
         return 4.0 if form.wide else 2.0
@@ -213,7 +213,7 @@ def _norm_bytes(form: Form) -> float:
     return 8.0 if form.wide or form.shifted else 6.0
 
 
-def _entry_bytes(part: LayerGraph, form: Form) -> float:
+def _entry_bytes(part: LayerGraph, form: ModuleForm) -> float:
     """Bytes that linear layers keep of an element of their input, the mean of both parts of a layer."""
     if not form.wide:
         return 2.0
@@ -233,7 +233,7 @@ def _read(part: LayerGraph, roles: tuple[OpRole, ...]) -> Num:
     )
 
 
-def _besides(part: LayerGraph, form: Form) -> tuple[Saved, ...]:
+def _besides(part: LayerGraph, form: ModuleForm) -> tuple[Saved, ...]:
     """Tensors that modules keep beside those of the arithmetic: casts of weights, masks of dropout."""
     found = []
     products = [op for op in part.ops if isinstance(op, Gemm) and op.family != "grouped-gemm"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.calls import CallStack, call_stacks, maps_of
 from foretell.kernels.memory import KeptBytes, kept_bytes
-from foretell.kernels.modules import Form, as_run, form_of, stream_bytes, written_of
+from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
 from foretell.kernels.precision import kept_width
 from foretell.records import dataclass
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
@@ -196,7 +196,7 @@ def shapes_of(
 
 
 def _on_one_rank(
-    part: LayerGraph, shape: Shape, spread: ExpertSpread, base: Plan, form: Form | None
+    part: LayerGraph, shape: Shape, spread: ExpertSpread, base: Plan, form: ModuleForm | None
 ) -> LayerGraph:
     """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
     if shape.experts_spread or spread.even != 1.0:

@@ -79,7 +79,7 @@ def plan_words(row: Row) -> str:
     return f"{WORDS} mbs{row['micro_batch']}{narrow} {row['plan']}".strip()
 
 
-def predicted(row: Row) -> Estimate:
+def predict_point(row: Row) -> Estimate:
     """What a row's step takes, by the words of a plan."""
     layers = (
         () if row["model"].startswith("gpt2") else (f"model.num_hidden_layers={row['layers']}",)
@@ -102,7 +102,7 @@ def predicted(row: Row) -> Estimate:
 def points() -> list[Point]:
     """Every point that a plan can ask for, measured and predicted."""
     rows = [row for row in measured_rows(FILE) if row["variant"] not in NO_WORD]
-    return [Point(row=row, told=predicted(row)) for row in rows]
+    return [Point(row=row, told=predict_point(row)) for row in rows]
 
 
 def is_held_out(point: Point) -> bool:

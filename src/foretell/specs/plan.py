@@ -116,7 +116,8 @@ class Plan:
     reshard: bool = True
     """ZeRO 3 frees gathered weights after the forward pass and gathers them again; else keeps them."""
     reduce: Reduce = "auto"
-    """How often gradients are reduced; auto: each micro-batch with ZeRO 2 and 3, else each step."""
+    """How often gradients are reduced; auto: each micro-batch with ZeRO 2 and 3 where
+    there is no pipeline, else each step."""
     bucket: int = 0
     """Millions of weights that data-parallel messages are joined to; 0: layers, or Megatron's buckets."""
     wire: str = "auto"

@@ -45,6 +45,7 @@ def test_every_value_has_a_sentence_and_a_source(family: str) -> None:
             assert ("fitted_to" in raw) == ("without" in raw), name
     used = {raw["source"] for b in (*table["release"], *table.get("variant", ())) for raw in b.values()
             if isinstance(raw, dict)}  # fmt: skip
+    used |= {rule["source"] for rule in table.get("rule", ())}
     assert used == set(table["sources"])
 
 

@@ -25,7 +25,7 @@ READ = ("own", "slopes")
 """Sources of values that were read from runs or measured."""
 VALUE_KEYS = frozenset({"value", "source", "why", "fitted_to", "without"})
 """What a value's table may hold."""
-FACTS = ("release", "released", "name", "aliases", "id")
+FACTS = ("release", "released", "name", "aliases", "id", "printed")
 """Keys of a release or variant that are no values."""
 MADE = (
     "id",
@@ -94,6 +94,12 @@ def _record(word: str, left_out: tuple[str, ...]) -> Software:
         left_out=left_out,
         **given,
     )
+
+
+def family_of(word: str) -> tuple[str, str]:
+    """The family that a word belongs to, and the date of the release that it names."""
+    found = _found(word)
+    return found.family, found.released
 
 
 def software_names() -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from foretell.catalog.systems import no_design
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import completed, sentences
+from foretell.inputs.plan_rules import interleaved, ruled
 from foretell.inputs.software import framework_word, software_of
 from foretell.specs.check import field_types, problems_of
 from foretell.specs.job import Job
@@ -145,10 +146,18 @@ def plan_of(
         return scenario, plan
     named = {*named_fields(text or ""), *(s.steps[0] for s in chosen if s.root == "plan")}
     architecture = scenario.system.chip.architecture
+    plan, why = ruled(scenario, plan, named, searched=searched)
+    if "framework" in why:
+        software = software_of(plan.framework, chosen)
+        scenario = replace(scenario, software=software)
+    own, named = named, {*named, *why}
     plan = completed(plan, named, software, architecture, searched=searched)
     if plan.framework == GENERIC:
         return scenario, plan
-    said = sentences(plan, named, software, architecture, searched=searched)
+    flat = plan
+    plan = plan if searched else interleaved(scenario, plan, named, software)
+    said = sentences(plan, own, software, architecture, why, searched=searched)
+    said += (f"vpp{plan.vpp}: as recipes of {software.name}",) if plan != flat else ()
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
 
 

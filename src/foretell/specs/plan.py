@@ -155,6 +155,10 @@ class Plan:
 BY_SOFTWARE = ("flash", "fused", "attention", "gradients")
 """Fields that software of the catalogue states, beside sp and recompute, which every text has: the text of a
 plan that names software has them all. A test holds the list to the catalogue."""
+OF_EXPERTS = ("dispatch", "ep_overlap")
+"""Fields that its rules set where experts are spread."""
+DROPS = ("jax",)
+"""Software whose rules set a capacity whether experts are spread or not; a test holds it to the catalogue."""
 
 
 def plan_text(plan: Plan) -> str:
@@ -165,10 +169,16 @@ def plan_text(plan: Plan) -> str:
     told: tuple[str, ...] = BY_SOFTWARE if plan.framework != GENERIC else ()
     # Attention that stores its scores has no library that software could fill in.
     told = told if plan.flash else tuple(name for name in told if name != "attention")
+    drops = plan.framework.partition("@")[0] in DROPS
+    spread = plan.ep > 1 and bool(told)
+    told += OF_EXPERTS if spread else ()
+    told += ("capacity",) if spread or drops else ()
+    told += ("adapters",) if told and plan.lora else ()
     words = [f"tp{plan.tp}", f"pp{plan.pp}"]
-    words += [f"vpp{plan.vpp}"] if plan.vpp != 1 else []
+    words += [f"vpp{plan.vpp}"] if plan.vpp != 1 or (told and plan.pp > 1) else []
     words += [f"dp{plan.dp}"]
-    words += [f"{n}{getattr(plan, n)}" for n in ("cp", "ep", "etp") if getattr(plan, n) != 1]
+    words += [f"{n}{getattr(plan, n)}" for n in ("cp", "ep") if getattr(plan, n) != 1]
+    words += [f"etp{plan.etp}"] if plan.etp != 1 or spread else []
     words += [f"zero{plan.zero}", f"mbs{plan.micro_batch}"]
     words += ["sp" if plan.sp else "no-sp"] if plan.tp > 1 or plan.sp else []
     for name in ("flash", "fused"):
@@ -187,7 +197,8 @@ def plan_text(plan: Plan) -> str:
     words += [f"offload={plan.offload}"] if plan.offload != "none" else []
     for key in FACTORS:
         value = getattr(plan, key)
-        words += [] if value == getattr(base, key) else [f"{key}={value!r}".removesuffix(".0")]
+        usual = value == getattr(base, key) and key not in told
+        words += [] if usual else [f"{key}={value!r}".removesuffix(".0")]
     words += [f"order={','.join(plan.order)}"] if plan.order != AXES else []
     return " ".join(words)
 

@@ -1,7 +1,7 @@
 """Published training runs beside our predictions: `validate training`.
 
-Every row of a table is predicted, step time and peak memory, with its blank cells filled by stated rules, or
-said to be unsupported with the reason. The step time is scored against the table's, or against what its rate
+Every row of a table is predicted, step time and peak memory, as the question that a user would type, its blank
+cells filled as a user's are, or said to be unsupported with the reason. The step time is scored against the table's, or against what its rate
 and the global batch imply. Memory stands apart.
 
 Two kinds of rows stand beside their source in `by_source`, under a name of their own: those of grade C, and
@@ -15,18 +15,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foretell.catalog.software import fitted_values
+from foretell.api.training import best_plan, fixed_fields
+from foretell.catalog import model as catalogue_model
+from foretell.catalog.software import fitted_values, software
 from foretell.errors import ProblemsError
+from foretell.inputs.question import ask, plan_of
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
-from foretell.lab.validate.training_model import Unsupported, model_of
-from foretell.lab.validate.training_plan import laid_out, seq_len_of
+from foretell.lab.validate.training_model import Unsupported
+from foretell.lab.validate.training_question import Asked, question_of, system_record
 from foretell.lab.validate.training_rows import Row, read_rows
-from foretell.lab.validate.training_system import system_of
 from foretell.records import dataclass
-from foretell.search.plan_checks import check_choices
+from foretell.search.plan_checks import check_plan
 from foretell.simulation.answer import overlaps, with_step
 from foretell.simulation.step import played_step
-from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
@@ -50,6 +51,8 @@ class Told:
 
     row: Row
     """The row."""
+    asked: Asked
+    """The question in words."""
     scenario: Scenario
     """What was asked."""
     plan: Plan
@@ -76,6 +79,17 @@ def score_training(
     `simulate` plays the rows that have a pipeline or replicas, and puts both scores side by side.
     """
     return score_rows(read_rows(Path(path)), leave_one_out, simulate)
+
+
+def commands(path: Path) -> list[dict[str, str | None]]:
+    """For every row of a table the line that a user would type for it, or the reason why there is none."""
+    found: list[dict[str, str | None]] = []
+    for row in read_rows(Path(path)):
+        try:
+            found.append({"id": row.id, "command": question_of(row).command(), "reason": None})
+        except (Unsupported, ProblemsError) as error:
+            found.append({"id": row.id, "command": None, "reason": str(error)})
+    return found
 
 
 def score_rows(
@@ -123,20 +137,32 @@ def told_of(row: Row, left_out: str = "") -> Told | str:
 
 def predicted(row: Row, left_out: str = "") -> Told:
     """A row predicted; Unsupported or ProblemsError with the reason where it cannot be."""
-    seq_len, said = seq_len_of(row)
-    model, more = model_of(row, seq_len)
-    system, also = system_of(row)
-    laid = laid_out(row, system.chip, layers_of(model), left_out)
-    said = (*said, *more, *also, *laid.said)
-    scenario = Scenario(
-        model=model, system=system, job=laid.job, software=laid.software, assumptions=said
+    asked = question_of(row)
+    # The plan's words may be settings too, where no split is told; those of the system are in its record.
+    of_plan = tuple(s for s in asked.settings if s.startswith("plan."))
+    of_system = tuple(s for s in asked.settings if not s.startswith("plan."))
+    scenario = ask(
+        model=catalogue_model(asked.model),
+        system=system_record(asked.system, of_system),
+        gpus=asked.gpus,
+        global_batch=asked.global_batch,
+        seq_len=asked.seq_len,
+        plan=asked.plan,
+        settings=of_plan,
     )
-    check_choices(scenario, laid.plan)
-    answer = answer_of(scenario, laid.plan, chosen=False)
+    scenario, plan = plan_of(scenario, asked.plan, of_plan, searched=asked.plan is None)
+    if left_out:
+        scenario = replace(scenario, software=software(plan.framework, (left_out,)))
+    if asked.plan is None:
+        answer = best_plan(scenario, plan, fixed_fields(None, of_plan))
+    else:
+        check_plan(scenario, plan)
+        answer = answer_of(scenario, plan, chosen=False)
     if not (np.isfinite(answer.step_s) and answer.step_s > 0.0):
         raise Unsupported("the estimate has no finite step time")
+    said = tuple(dict.fromkeys(scenario.assumptions))
     return Told(
-        row=row, scenario=scenario, plan=laid.plan, answer=answer, said=tuple(dict.fromkeys(said))
+        row=row, asked=asked, scenario=scenario, plan=answer.plan, answer=answer, said=said
     )
 
 
@@ -168,11 +194,6 @@ def side_by_side(closed: Sequence[Told], played: Sequence[Told]) -> dict[str, An
             },
         }
     return {"simulated_rows": len(rows), "simulated": found}
-
-
-def layers_of(model: Model) -> int:
-    """Layers that are dealt to pipeline stages."""
-    return len(model.stack.layers)
 
 
 def step_of(told: Told) -> Prediction:

@@ -1,9 +1,9 @@
-"""The word of a plan for software as people print it: "NeMo 24.07 (Megatron-Core + TE)", "Megatron-LM (Jan 2021)".
+"""The word of a plan for software as people print it: "NeMo 24.07 (Megatron-Core)", "Megatron-LM (2020)".
 
-A family's file lists patterns of what is printed for it (`printed`), and for its variants; the longest that a text
-holds tells the family. `versions` of the file are patterns of its releases in the text or in the notes beside it: the
-newest release not above the one in print is named. Without one, a date in print names the release of that time,
-and nothing the newest.
+A family's file lists patterns of what is printed for it (`printed`), and for its variants; the longest that
+a text holds tells the family. `versions` of the file are patterns of its releases in the text or in the notes
+beside it: the newest release not above the one in print is named. Without one, a date in print names the
+release of that time, and nothing the newest.
 """
 
 import re
@@ -26,7 +26,8 @@ OTHER_NAMES = {"other": GENERIC, "pytorch": "pytorch-eager", "maxtext": "jax", "
 def recognised(text: str, name: str = "", date: str = "", notes: str = "") -> str:
     """The word of a plan for a printed framework; generic where nothing tells.
 
-    `name` is an id that stands beside the text, `date` a text that may have a date, `notes` what else is told.
+    `name` is an id that stands beside the text, `date` a text that may have a date, `notes` what is told
+    besides.
     """
     return _recognised(text, name, date, notes)
 

@@ -1,12 +1,12 @@
 """Rules of training software: choices that its public recipes make for some models, chips and layouts alone.
 
-A family's file has them as `[[rule]]`: `when` the facts of a question are such, `set` these words of the plan,
-with a source and a sentence. `since` and `before` are releases of that file; a family that is `based_on` another
-has its rules behind its own. Of the rules that set one word, the first that holds counts. No rule knows a model
-or a source by its name.
+A family's file has them as `[[rule]]`: `when` the facts of a question are such, `set` these words of the
+plan, with a source and a sentence. `since` and `before` are releases of that file; a family that is
+`based_on` another has its rules behind its own. Of the rules that set one word, the first that holds counts.
+No rule knows a model or a source by its name.
 
-    experts, latent, biased, dropped, lora   whether the model has routed experts, latent attention, experts with
-                                             biases; whether tokens are dropped, adapters are trained
+    experts, latent, biased, dropped, lora   whether the model has routed experts, latent attention, experts
+                                             with biases; whether tokens are dropped, adapters are trained
     architecture, precision                  one of a list
     domain_at_most, hidden_at_least          chips of one fast domain, width of the model
     ep_above, tp_above, pp_above             more ranks than this

@@ -5,9 +5,10 @@
     MODEL       a model of the catalogue: cut to its first `layers`, without `prediction` blocks or `towers`
 
 What a text leaves out: kv_heads as heads; head_dim hidden / heads; ffn four times hidden; vocabulary 50,304
-rows; positions GPT-2's 1,024, or 2,048 of the first LLaMA. With `params` (weights in billions, as in print) the feed-forward part is gated or not and
-the head tied or not by which of the four comes nearest; `gated` and `tied` overrule this. `experts` are in every
-layer but the first `dense_layers`; `latent=yes` is DeepSeek's attention. What was filled in is said.
+rows; positions GPT-2's 1,024, or 2,048 of the first LLaMA. With `params` (weights in billions, as in print)
+the feed-forward part is gated or not and the head tied or not by which of the four comes nearest; `gated` and
+`tied` overrule this. `experts` are in every layer but the first `dense_layers`; `latent=yes` is DeepSeek's
+attention. What was filled in is said.
 """
 
 import math
@@ -65,7 +66,7 @@ class Shape:
     vocab: int = 0
     """Rows of the token table; 0: 50,304."""
     positions: int = 0
-    """Longest sequence: rows of a table of learned positions; 0: GPT-2's 1,024, or 2,048 of the first LLaMA."""
+    """Longest sequence, rows of a table of learned positions; 0: GPT-2's 1,024, or LLaMA's 2,048."""
     experts: int = 0
     """Routed experts of a layer; 0: none."""
     top_k: int = 1
@@ -273,9 +274,11 @@ def changed(model: Model, words: str) -> Model:
     layers = given.get("layers", have)
     if isinstance(layers, int) and layers > have:
         problems.append(_problem(f"layers={layers}", f"{model.id} has {have}", f"1 to {have}"))
-    for name in ("prediction", "towers"):
-        if given.get(name) is True and not getattr(model, name):
-            problems.append(_problem(f"{name}=yes", f"{model.id} has none", "no"))
+    problems += [
+        _problem(f"{name}=yes", f"{model.id} has none", "no")
+        for name in ("prediction", "towers")
+        if given.get(name) is True and not getattr(model, name)
+    ]
     if problems or not isinstance(layers, int):
         raise BadInput(problems)
     if given.get("prediction") is False:

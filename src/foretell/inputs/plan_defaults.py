@@ -12,7 +12,6 @@ from foretell.specs.plan import BATCH_FIELDS, WIDE_PRECISIONS, Plan
 from foretell.specs.plan_words import DEGREES, SWITCHES
 from foretell.specs.software import Software
 
-
 NO_RULES: Mapping[str, str] = {}
 
 

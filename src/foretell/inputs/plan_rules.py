@@ -121,9 +121,7 @@ def _variant(word: str, framework: str) -> str:
     return f"{word}@{at}" if at else word
 
 
-def interleaved(
-    scenario: Scenario, plan: Plan, named: Collection[str], software: Software
-) -> Plan:
+def interleaved(scenario: Scenario, plan: Plan, named: Collection[str], software: Software) -> Plan:
     """The plan with virtual stages, where its software's recipes have them and it does not say."""
     told = "vpp" in named or "schedule" in named or plan.schedule not in USUAL_SCHEDULES
     if told or plan.pp == 1 or plan.lora or not software.interleaves:

@@ -12,8 +12,9 @@ from foretell import units
 from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog import system as catalog_system
+from foretell.catalog.files import between_nodes
 from foretell.catalog.systems import no_design
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import completed, sentences
 from foretell.inputs.plan_rules import interleaved, ruled
@@ -22,7 +23,7 @@ from foretell.specs.check import field_types, problems_of
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, PrecisionName, named_fields, parse_plan, plan_problems
-from foretell.specs.plan_words import GENERIC
+from foretell.specs.plan_words import GENERIC, no_choice
 from foretell.specs.prices import Prices
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -40,6 +41,8 @@ _CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
 
 _TURNED = re.compile(r"([A-Za-z][\w.-]*?)\s*[:xX*\u00d7]\s*([0-9]{1,12})")
 """`H100:8` and the like, which is said to be 8xH100."""
+FABRIC = "network.fabric"
+"""The setting that names the fabric between nodes."""
 DESIGN = "chip.design."
 """How a path begins that sets a field of the design that a chip is built from."""
 
@@ -242,8 +245,28 @@ def designed(
     return system, [s for s in settings if not s.path.startswith(DESIGN)]
 
 
+def on_fabric(
+    system: System, settings: Sequence[Setting], seen: dict[str, object]
+) -> tuple[System, list[Setting]]:
+    """The system on the fabric that a setting of `network.fabric` names, and the other settings.
+
+    The library of collectives between nodes goes by the fabric, and the fabric of a system by its id.
+    """
+    named = [s for s in settings if s.path == FABRIC]
+    for setting in named:
+        known = between_nodes()
+        if setting.text not in known:
+            near = nearest_name(setting.text, known)
+            problem = no_choice(FABRIC, setting.text, ", ".join(known), near)
+            raise BadInput([problem])
+        system = replace(system, id=f"{system.id}-{setting.text}")
+        seen[FABRIC] = setting.text
+    return system, [s for s in settings if s not in named]
+
+
 def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
     system, settings = designed(given, every, seen)
+    system, settings = on_fabric(system, settings, seen)
     if settings:
         chip = apply_settings(system.chip, settings, "chip", seen)
         network = apply_settings(system.network, settings, "network", seen)

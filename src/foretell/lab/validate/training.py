@@ -1,8 +1,9 @@
 """Published training runs beside our predictions: `validate training`.
 
-Every row of a table is predicted, step time and peak memory, as the question that a user would type, its blank
-cells filled as a user's are, or said to be unsupported with the reason. The step time is scored against the table's, or against what its rate
-and the global batch imply. Memory stands apart.
+Every row of a table is predicted, step time and peak memory, as the question that a user would type
+(training_question.py), its blank cells filled as a user's are, or said to be unsupported with the reason. The
+step time is scored against the table's, or against what its rate and the global batch imply. Memory stands
+apart.
 
 Two kinds of rows stand beside their source in `by_source`, under a name of their own: those of grade C, and
 those of the nanotron sweep that reach less than 15 % of the peak (TP over nodes, tiny work: mostly noise).
@@ -161,9 +162,7 @@ def predicted(row: Row, left_out: str = "") -> Told:
     if not (np.isfinite(answer.step_s) and answer.step_s > 0.0):
         raise Unsupported("the estimate has no finite step time")
     said = tuple(dict.fromkeys(scenario.assumptions))
-    return Told(
-        row=row, asked=asked, scenario=scenario, plan=answer.plan, answer=answer, said=said
-    )
+    return Told(row=row, asked=asked, scenario=scenario, plan=answer.plan, answer=answer, said=said)
 
 
 def simulated(told: Told) -> Told:
@@ -251,7 +250,7 @@ def labels_of(told: Sequence[Told]) -> dict[str, list[str]]:
     return {
         "by_source": [source_label(t.row) for t in told],
         "by_chip": [t.scenario.system.chip.id for t in told],
-        "by_framework": [t.plan.framework for t in told],
+        "by_framework": [t.plan.framework.partition("@")[0] for t in told],
         "by_family": [t.row.family or "dense" for t in told],
         "by_precision": [t.row.precision_id or "bf16" for t in told],
         "by_quality": [t.row.quality or "none" for t in told],

@@ -1,7 +1,7 @@
 """From the architecture cells of a run to the text of a model, as a user would type it.
 
-experts, hybrid   the catalogue's model where it has one of that name and the cells agree (cut to as many layers as
-                  the cells say)
+experts, hybrid   the catalogue's model where it has one of that name and the cells agree (cut to as many
+                  layers as the cells say)
 no cells          the catalogue's model of that name
 else              `llama:` or `gpt:` by the name, with the cells that are printed; the rest is left to whoever
                   reads such a text (catalog/typed_models.py)
@@ -86,7 +86,7 @@ def typed_text(row: Row) -> str:
 
 
 def changed_text(id: str, row: Row) -> str:
-    """A model of the catalogue with as many layers as the cells say, prediction blocks where they are told."""
+    """A model of the catalogue with as many layers as the cells say, prediction blocks where told."""
     model = catalogue_model(id)
     words = [f"layers={row.layers}"] if row.layers not in (None, len(model.stack.layers)) else []
     # Prediction blocks are trained only where the table says so.

@@ -1,11 +1,11 @@
 """From the parallelism cells of a run to the words of a plan: what the row states, and nothing else.
 
-What is blank is left to whoever fills a user's blanks: degrees 1, dp what is left of the chips, mbs1, zero0, and
-the choices and rules of the software that the row names (inputs/plan_defaults.py, inputs/plan_rules.py). Read out of
-several cells: the micro-batch (global batch over dp x accumulation), the batch (what step time and rate imply, or
-dp x micro-batch x accumulation), a share of layers computed again (model and hardware utilisation in print).
-`selective` is what the software calls so. Words of the notes that a run states by: async TP, eager, remat minimal,
-dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps.
+What is blank is left to whoever fills a user's blanks: degrees 1, dp what is left of the chips, mbs1, zero0,
+and the choices and rules of the software that the row names (inputs/plan_defaults.py, inputs/plan_rules.py).
+Read out of several cells: the micro-batch (global batch over dp x accumulation), the batch (what step time
+and rate imply, or dp x micro-batch x accumulation), a share of layers computed again (model and hardware
+utilisation in print). `selective` is what the software calls so. Words of the notes that a run states by:
+async TP, eager, remat minimal, dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps.
 """
 
 import re
@@ -151,8 +151,8 @@ def _recompute(row: Row, software: Software, stage_layers: int) -> list[str]:
 
 
 def _repeated(row: Row) -> float:
-    """Share of the layers' forward work that is done again: where hardware and model utilisation are both printed
-    their ratio tells, 4/3 for all of it; else half."""
+    """Share of the layers' forward work that is done again: where hardware and model utilisation are both
+    printed their ratio tells, 4/3 for all of it; else half."""
     printed = re.search(r"HFU\s*=\s*([\d.]+)", row.notes)
     if printed is None or not row.mfu:
         return 0.5

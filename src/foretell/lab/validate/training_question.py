@@ -1,4 +1,4 @@
-"""A published run as the question that a user would type: model, system, settings, job and plan, all in words.
+"""A published run as the question that a user would type: model, system, settings, job and plan in words.
 
 The scorer asks this question by the code that answers a user's; `command` is the line to type.
 """
@@ -16,7 +16,6 @@ from foretell.lab.validate.training_system import system_words
 from foretell.records import dataclass
 from foretell.specs.plan_words import read_words
 from foretell.specs.system import System
-
 
 ALL_SHARED = 3
 """ZeRO stage that needs no other split."""

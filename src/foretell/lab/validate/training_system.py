@@ -15,7 +15,7 @@ from foretell.lab.validate.training_model import Unsupported
 from foretell.lab.validate.training_rows import Row
 from foretell.network.library_catalog import fabric_named, fabric_of, inner_tiers
 from foretell.specs.chip import Chip
-from foretell.specs.system import Network, System, Tier
+from foretell.specs.system import System, Tier
 
 EARLIER, LATER, EARLY = "a100-sxm-40gb", "a100-sxm-80gb", ("2020",)
 """Runs of 2020 whose memory is not printed had the first A100, of 40 GB and slower memory."""
@@ -47,7 +47,7 @@ def _words(
     if gpus > 1 and base.id == chip:
         # The limit of the machine that has several of them.
         limit = _in_machine(base.chip).tdp_watts
-        told += [f"chip.tdp_watts={limit!r}"] if limit != base.chip.tdp_watts else []
+        told += [f"chip.tdp_watts={_text(limit)}"] if limit != base.chip.tdp_watts else []
     tiers = list(base.network.tiers)
     inner = inner_tiers(tuple(tier.name for tier in tiers))
     if domain and gpus > domain and _domain(base) != domain and inner == 1:
@@ -64,8 +64,8 @@ def _words(
     ]
     fabric = fabric_named(words) if words else None
     if fabric is not None and fabric_of(base.id).id != fabric.id and outer >= inner:
-        # No system of the catalogue has this chip on this fabric: an id that names it has its library.
-        told.append(f"system.id={base.id}-{fabric.id}")
+        # No system of the catalogue has this chip on this fabric.
+        told.append(f"network.fabric={fabric.id}")
     return base.id, tuple(told)
 
 

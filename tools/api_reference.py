@@ -134,6 +134,25 @@ def function_section(name: str, function: Any) -> str:
     return f"## {name}\n\n```text\n{wrapped}\n    -> {back}\n```\n\n{text}\n"
 
 
+def arguments_section(functions: dict[str, Any]) -> str:
+    """Every argument once, as the questions have it, and the functions that take it."""
+    from foretell.specs.questions import question_type
+    from foretell.specs.questions.flags import fields_of
+
+    takers: dict[tuple[str, str], list[str]] = {}
+    for name, function in functions.items():
+        record = (
+            question_type("scaling") if name == "scaling" else getattr(function, "question", None)
+        )
+        for field in () if record is None else fields_of(record):
+            takers.setdefault((field.name, field.flag.help), []).append(name)
+    rows = [
+        f"| `{name}` | {text.replace('|', chr(92) + '|')} | {', '.join(names)} |"
+        for (name, text), names in sorted(takers.items())
+    ]
+    return "\n".join(["## Arguments\n", "| argument | | of |", "|---|---|---|", *rows]) + "\n"
+
+
 def _members(record: type) -> dict[str, Any]:
     """What a record has, after what the records have that it inherits from."""
     bases = [base for base in reversed(record.__mro__) if dataclasses.is_dataclass(base)]
@@ -172,6 +191,7 @@ def page() -> str:
     classes = {name: one for name, one in made.items() if inspect.isclass(one)}
     parts = [HEADER]
     parts += [function_section(name, one) for name, one in functions.items()]
+    parts.append(arguments_section(functions))
     for name, one in classes.items():
         if dataclasses.is_dataclass(one):
             parts.append(record_section(one, f"## {name}"))

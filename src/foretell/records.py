@@ -7,6 +7,7 @@ and `asdict`, and to `pickle`, a record is what the standard library's decorator
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,10 +17,47 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool, slots: bool, kw_only: bool) -> Any:
-        """The standard library's, for records alone: frozen, slotted and keyword-only."""
-        if not (frozen and slots and kw_only):
-            raise TypeError("a record is frozen, slotted and keyword-only: else use dataclasses")
-        return _record
+        """The standard library's, for records alone: frozen and keyword-only.
+
+        Without slots a record may be made of several others, as questions are. `field(kw_only=False)` gives a
+        field without a default a place of its own.
+        """
+        if not (frozen and kw_only):
+            raise TypeError("a record is frozen and keyword-only: else use dataclasses")
+        return _record if slots else _slotless
+
+
+def as_json(
+    *names: str, more: tuple[str, ...] = (), without: tuple[str, ...] = ()
+) -> Callable[[Any], dict[str, Any]]:
+    """A `to_dict` from the fields of a record: `names`, else all but those `without`, and `more` after them.
+
+    Names are of fields or of properties. Records within have their own `to_dict`, or their fields.
+    """
+
+    def to_dict(self: Any) -> dict[str, Any]:
+        """The same as JSON."""
+        of_fields = (field.name for field in dataclasses.fields(self) if field.name not in without)
+        return {name: plain(getattr(self, name)) for name in (*(names or of_fields), *more)}
+
+    return to_dict
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: records and mappings as tables, tuples as lists, keys as texts."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    return value
 
 
 class Told:
@@ -44,13 +82,18 @@ class Told:
         raise AttributeError(f"{type(self).__name__} has no {name}", name=name, obj=self)
 
 
-def _record(plain: type) -> type:
-    if hasattr(plain, "__dataclass_fields__"):  # it inherits from a record, as few do
+def _slotless(plain: type) -> type:
+    return _record(plain, slots=False)
+
+
+def _record(plain: type, *, slots: bool = True) -> type:
+    if slots and hasattr(plain, "__dataclass_fields__"):  # it inherits from a record, as few do
         return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(plain)
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(
+    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=True)(
         plain
     )
-    made.__dataclass_params__.frozen = made.__dataclass_params__.eq = True
+    # The standard library would not make a record of frozen ones without six more functions.
+    made.__dataclass_params__.frozen = made.__dataclass_params__.eq = slots
     fields = dataclasses.fields(made)
     made.__init__ = _init_of(made, fields)
     methods = {**_SHARED, **_comparison([field.name for field in fields if field.compare])}
@@ -75,8 +118,10 @@ def _comparison(names: list[str]) -> dict[str, Any]:
 
 
 def _init_of(made: type, fields: tuple[dataclasses.Field[Any], ...]) -> FunctionType:
-    """`__init__`, compiled: keywords, and one assignment for each field."""
+    """`__init__`, compiled: arguments by place, keywords, and one assignment for each field."""
     known: dict[str, Any] = {"_set": object.__setattr__, "_absent": dataclasses.MISSING}
+    placed = [field.name for field in fields if not field.kw_only]
+    keywords = [field.name for field in fields if field.kw_only]
     defaults: dict[str, Any] = {}
     body = []
     for field in fields:
@@ -88,7 +133,7 @@ def _init_of(made: type, fields: tuple[dataclasses.Field[Any], ...]) -> Function
         elif field.default is not dataclasses.MISSING:
             defaults[name] = field.default
         body.append(f" _set(self, {name!r}, {value})\n")
-    head = ", ".join(["self", *(["*"] if fields else []), *(field.name for field in fields)])
+    head = ", ".join(["self", *placed, *(["*"] if keywords else []), *keywords])
     module = compile(f"def __init__({head}):\n{''.join(body) or ' pass'}", made.__module__, "exec")
     code = next(part for part in module.co_consts if isinstance(part, CodeType))
     init = FunctionType(code, known, "__init__")

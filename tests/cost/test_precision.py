@@ -71,7 +71,7 @@ def test_training_in_32_bits_keeps_moves_and_sends_twice_as_much() -> None:
     assert 1.0 < more[0, -1] < 1.5
     # At the same rate of the units passes over memory take twice as long, the update as long.
     assert full.step_s[0] > narrow.step_s[0]
-    assert full.optimizer_s == pytest.approx(narrow.optimizer_s, rel=0.4)
+    assert full.seconds.optimizer == pytest.approx(narrow.seconds.optimizer, rel=0.4)
     assert found["tf32"][1].step_s == pytest.approx(full.step_s, rel=1e-6)
 
 

@@ -9,12 +9,13 @@ from foretell.catalog.software import software, software_names
 from foretell.inputs.software import with_software
 from foretell.kernels.loss import narrow_loss, spared_loss_bytes
 from foretell.specs.plan import batch_of, parse_plan
-from foretell.training.step import Rows, evaluate_rows
+from foretell.training.ledger import Ledger
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 from tests.builders import make_scenario
 
 
-def rows(words: str, model: str = "dense") -> Rows:
+def rows(words: str, model: str = "dense") -> Ledger:
     scenario = with_software(make_scenario(model, gpus=16, batch=64), words)
     plans = batch_of([parse_plan(words, 16)])
     return evaluate_rows(scenario, plans, tables_of(scenario, plans))

@@ -93,7 +93,7 @@ def test_plans_of_a_search(row: list[str]) -> None:
         seq_len=4096,
         target_len=None,
         plan=None,
-        settings=(f"network.cluster.size={max(gpus // 8, 1)}",),
+        set=(f"network.cluster.size={max(gpus // 8, 1)}",),
     )
     assert len(enumerate_plans(scenario, plan_of(scenario, None)[1]).plans) == whole(row[2])
 

@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.blocks import ROOT, blocks
 
 QUESTIONS = """
+import io
 import json
 import foretell
 from foretell.catalog.index import main as write_index
@@ -40,6 +42,29 @@ rings = [
     for name in ("ring", "double-ring")
 ]
 said["topology"] = [one.step_s for one in rings]
+from foretell.inputs.question import ask
+from foretell.interop.trackers import estimate_metrics
+from rich.console import Console
+from foretell.report.estimate import estimate_text
+from foretell.specs.plan import batch_of
+from foretell.studies.sweep.batches import evaluated
+from foretell.studies.sweep.columns import TRAINING
+asked = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, **job}
+one = foretell.estimate(plan="zero1 mbs1", **asked)
+name = "joules_per_token"
+scenario = ask(**asked)
+page = Console(file=io.StringIO(), width=200)
+page.print(estimate_text(one))
+said["output"] = [
+    one.energy_joules / (job["global_batch"] * job["seq_len"]),
+    one.to_dict()[name],
+    foretell.simulate(plan="zero1 mbs1", **asked).to_dict()[name],
+    one.intervals[name]["p90"],
+    float(evaluated(scenario, batch_of([one.plan]))[name][0]),
+    name in TRAINING,
+    estimate_metrics(one.to_dict())["energy/joules_per_token"],
+    "energy of a token" in page.file.getvalue(),
+]
 releases = [
     foretell.estimate("llama-3.1-8b", system="h100-sxm", gpus=8, plan=f"zero3 mbs1 framework={name}", **job)
     for name in ("torchtitan", "torchtitan@2025")
@@ -48,10 +73,53 @@ said["release"] = [[one.plan.attention, one.step_s] for one in releases]
 print(json.dumps(said))
 """
 
+FLAG = """
+import contextlib, io, json
+import foretell
+from foretell.cli import run
+from foretell.specs.questions import question_type
+from foretell.studies.sweep.codesign import codesign
+from foretell.web.fields import body_model
+from foretell.web.limits import Limits
+from foretell.web.worker import answer
+
+where = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, "global_batch": 64, "seq_len": 2048}
+plan, late = "tp8 mbs1", {"node_latency": "1ms"}
+
+
+def typed(*more):
+    job = ["--gpus", "8xH100", "--global-batch", "64", "--seq-len", "2048", "--plan", plan]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert run(["estimate", "llama-3.1-8b", *job, *more]) == 0
+    return out.getvalue()
+
+
+def asked(**more):
+    status, _, content = answer("estimate", {**where, "plan": plan, **more}, Limits())
+    assert status == 200, content
+    return json.loads(content)["step_s"]
+
+
+study = {
+    "study": {"kind": "training", "plan": plan},
+    "base": {**where, "rent": "own"},
+    "vary": {"node_latency": ["1ms", "2ms"]},
+    "objectives": {"step_s": "min"},
+}
+print(json.dumps({
+    "python": [foretell.estimate(**where, plan=plan, **more).step_s for more in ({}, late)],
+    "command": [json.loads(typed("--json", *more))["step_s"] for more in ((), ("--node-latency", "1ms"))],
+    "help": typed("--help"),
+    "web": [asked(), asked(**late)],
+    "schema": str(body_model("estimate", question_type("estimate")).model_fields["node_latency"].annotation),
+    "study": codesign(study).to_dict(),
+}))
+"""
+
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
-    """What the changed package answers."""
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package with what the page adds."""
     folder = tmp_path_factory.mktemp("copy")
     ignore = shutil.ignore_patterns("__pycache__", "static", "parsed.jsonl", "*.new")
     shutil.copytree(ROOT / "src", folder / "src", ignore=ignore)
@@ -60,6 +128,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     for block in blocks(page):
         text = "\n".join(block.lines) + "\n"
         named = re.match(r"# file: (\S+)(.*)\n", text)
+        if named is not None and "(in class " in named[2]:
+            _add_field(folder / named[1], named[2], text.partition("\n")[2])
+            written += 1
+            continue
         if block.language == "json":
             path = folder / "src/foretell/catalog/models/example--example-1b.json"
         elif named is not None:
@@ -69,7 +141,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
         with path.open("a" if named is not None and "added" in named[2] else "w") as file:
             file.write(text)
         written += 1
-    assert written == 8
+    assert written == 9
     dense = (
         (folder / "squared.toml")
         .read_text()
@@ -77,9 +149,15 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     )
     (folder / "dense.toml").write_text(dense)
     _name_the_schedule(folder / "src" / "foretell")
+    _add_the_output(folder / "src" / "foretell" / "specs", page)
+    return folder
+
+
+def run(script: str, folder: Path) -> dict[str, Any]:
+    """What the changed package answers."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(
-        [sys.executable, "-c", QUESTIONS],
+        [sys.executable, "-c", script],
         env={**kept, "PYTHONPATH": str(folder / "src")},
         cwd=folder,
         capture_output=True,
@@ -87,8 +165,25 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    answers: dict[str, list[float]] = json.loads(done.stdout)
+    answers: dict[str, Any] = json.loads(done.stdout)
     return answers
+
+
+@pytest.fixture(scope="module")
+def said(copy: Path) -> dict[str, Any]:
+    """Answers with each thing that was added."""
+    return run(QUESTIONS, copy)
+
+
+def _add_field(path: Path, where: str, text: str) -> None:
+    """A field at the end of a class."""
+    before, head, after = path.read_text().partition(
+        f"\n{where.strip(' ()').removeprefix('in ')}:\n"
+    )
+    body, gap, rest = after.partition("\n\n\n")
+    assert head
+    assert gap
+    path.write_text(f"{before}{head}{body}\n{text.rstrip()}{gap}{rest}")
 
 
 def _name_the_schedule(package: Path) -> None:
@@ -105,6 +200,20 @@ def _name_the_schedule(package: Path) -> None:
         text = (package / path).read_text()
         assert text.count(old) == 1, path
         (package / path).write_text(text.replace(old, new))
+
+
+def _add_the_output(specs: Path, page: str) -> None:
+    """The entry and the field of the page: two files."""
+    texts = ["\n".join(block.lines) for block in blocks(page)]
+    entry = next(text for text in texts if text.startswith("Output("))
+    field = next(text for text in texts if text.startswith("joules_per_token: float"))
+    for name, before, new in (
+        ("outputs.py", '        Output(\n            name="energy_joules"', f"        {entry},\n"),
+        ("result.py", "    limited_by: str\n", "".join(f"    {x}\n" for x in field.split("\n"))),
+    ):
+        text = (specs / name).read_text()
+        assert text.count(before) == 1, name
+        (specs / name).write_text(text.replace(before, new + before))
 
 
 def test_a_chip(said: dict[str, list[float]]) -> None:
@@ -140,3 +249,27 @@ def test_a_parallelism(said: dict[str, list[float]]) -> None:
 def test_a_topology(said: dict[str, list[float]]) -> None:
     ring_s, double_s = said["topology"]
     assert double_s < ring_s
+
+
+def test_an_output(said: dict[str, list[float]]) -> None:
+    """Two files, and every surface of a training step has it."""
+    expected, told, simulated, (low, high), swept, column, metric, printed = said["output"]
+    assert told == swept == metric == pytest.approx(expected)
+    assert simulated == pytest.approx(told, rel=0.1)
+    assert low < told < high
+    assert column
+    assert printed
+
+
+def test_a_flag(copy: Path) -> None:
+    """One field in one file: Python, the command line, the web and studies take it, and it does something."""
+    told = run(FLAG, copy)
+    now, late = told["python"]
+    assert late > now
+    assert told["command"] == told["web"] == [now, late]
+    assert "Latency between the chips of a node" in told["help"]
+    assert "int" in told["schema"]
+    assert "float" in told["schema"]
+    (best,) = told["study"]["front"]
+    assert best["values"] == {"node_latency": "1ms"}
+    assert best["mix"]["step_s"] == pytest.approx(late, rel=1e-9)

@@ -204,7 +204,7 @@ def _laid_out(text: str) -> object:
 
 
 def _set(text: str) -> object:
-    scenario = ask(model=TOY_MODEL, system="h100-sxm", gpus=8, settings=[text])
+    scenario = ask(model=TOY_MODEL, system="h100-sxm", gpus=8, set=[text])
     return plan_of(scenario, None, [text])
 
 

@@ -19,9 +19,15 @@ from foretell.simulation.streams import play_step
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
-from foretell.training.data_parallel import CORES_TAKEN, copy_seconds, data_messages, shares_of
-from foretell.training.step import stages_of_plans
-from foretell.training.tables import distinct, tables_of
+from foretell.training.data_parallel import (
+    copy_seconds,
+    data_messages,
+    kinds_alike,
+    shares_of,
+)
+from foretell.training.data_waits import CORES_TAKEN
+from foretell.training.stages import stages_of_plans
+from foretell.training.tables import tables_of
 from tests.builders import GENERIC, make_chip, make_network, make_scenario
 
 PLANS = {
@@ -87,8 +93,7 @@ def test_messages_of_a_rank_are_the_closed_forms(name: str) -> None:
     plans = batch_of([found.plan])
     tables = tables_of(scenario, plans)
     shares = shares_of(plans, tables, stages_of_plans(plans, tables), found.rows.micro_batches)
-    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
-    alike = distinct(tables.spot, tables.pair, grade)
+    alike = kinds_alike(plans, tables)
     m, traffic = data_messages(plans, tables, shares[0], alike), shares[0].traffic
     for rank, chunks in enumerate(found.program.ranks):
         row = found.stage[rank]

@@ -10,7 +10,8 @@ from foretell.simulation.events import ChunkTimes, play
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.pass_times import late_launches, part_seconds, pass_times
-from foretell.training.step import evaluate_rows, stages_of_plans
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 from tests.simulate.pipes import pipe
 
@@ -68,9 +69,12 @@ def played_and_closed(scenario: Scenario, plan: Plan) -> tuple[float, float]:
     ]
     chunks = [on_ranks(x, schedule.layout, plan.pp, plan.vpp) for x in along]
     pairs = max(float(schedule.pairs(pipe(plan.pp, plan.vpp, mu))[0]), 1.0)
-    saved = float(rows.saved_s.max()) / pairs
+    hidden = rows.seconds.hidden
+    saved = 0.0 if hidden is None else float(-hidden.min()) / pairs
     times = ChunkTimes(forward_s=chunks[0], input_s=chunks[1], weight_s=chunks[2], saved_s=saved)
     slow = int(rows.slowest[0])
-    other = float(rows.data_s[0, slow] + rows.optimizer_s[0, slow] + rows.offload_s[0, slow])
+    spent, away = rows.seconds, rows.seconds.offload
+    other = float(spent.data_parallel[0, slow] + spent.optimizer[0, slow])
+    other += 0.0 if away is None else float(away[0, slow])
     closed = float(rows.step_s[0]) - rows.fixed_s - other
     return play(schedule, times, mu).step_s, closed

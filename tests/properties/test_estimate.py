@@ -11,8 +11,12 @@ from foretell.catalog import system as catalog_system
 from foretell.search.space import Space, enumerate_plans
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.training.answer import answer_of, step_flops
-from foretell.training.step import Rows, evaluate, evaluate_rows, stages_of_plans, tables_of
+from foretell.training.answer import answer_of
+from foretell.training.flops import step_flops
+from foretell.training.ledger import Ledger
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate, evaluate_rows
+from foretell.training.tables import tables_of
 from foretell.workload.parameters import count
 from tests.builders import STACKS, make_chip, make_network, make_scenario
 
@@ -188,7 +192,7 @@ def test_more_sharing_holds_less(name: str) -> None:
     assert with_sp < no_sp
 
 
-def rows_of(scenario: Scenario, plan: Plan) -> tuple[Rows, float, float]:
+def rows_of(scenario: Scenario, plan: Plan) -> tuple[Ledger, float, float]:
     plans = batch_of([plan])
     rows = evaluate_rows(scenario, plans, tables_of(scenario, plans))
     return rows, float(rows.step_s[0]), float(rows.bubble_s[0])
@@ -208,7 +212,7 @@ def test_equal_stages_follow_the_1f1b_formula() -> None:
     )
     rows, one, bubble = rows_of(scenario, Plan(pp=4, zero=0))
     _, _, shorter = rows_of(scenario, Plan(pp=4, vpp=3, schedule="interleaved"))
-    busy = one - bubble - rows.fixed_s - rows.optimizer_s[0, rows.slowest[0]]
+    busy = one - bubble - rows.fixed_s - rows.seconds.optimizer[0, rows.slowest[0]]
     assert bubble == pytest.approx(busy * 3 / 32, rel=0.02)
     assert shorter == pytest.approx(bubble / 3, rel=0.05)
 

@@ -70,7 +70,7 @@ def test_two_copies_add_up_their_gradients() -> None:
         plans = batch_of([parse_plan(f"pp8 dp1 mbs1 zero0 {words}", 8)])
         tables = tables_of(scenario, plans)
         rows = evaluate_rows(scenario, plans, tables)
-        waits[words] = float(rows.data_s[0, int(rows.slowest[0])])
+        waits[words] = float(rows.seconds.data_parallel[0, int(rows.slowest[0])])
     assert waits["schedule=1f1b"] == 0.0
     weights = 8000 * 1024.0
     counts = np.array([[8.0], [1.0]])

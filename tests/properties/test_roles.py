@@ -13,13 +13,16 @@ import pytest
 import foretell
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
+from foretell.catalog.software import software, software_names
+from foretell.inputs.software import with_software
 from foretell.simulation.memory_timeline import step_memory
 from foretell.specs.job import Job
+from foretell.specs.outputs import outputs
 from foretell.specs.plan import batch_of, parse_plan
 from foretell.specs.plan_forms import MODULES
-from foretell.specs.plan_words import CHOICES, FRAMEWORKS
+from foretell.specs.plan_words import CHOICES
 from foretell.specs.scenario import Scenario
-from foretell.training.answer import energies
+from foretell.training.answer import one_row, totals_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 from foretell.uncertainty.memory import gathered_bytes
@@ -65,8 +68,8 @@ WORDS = {
     "context": tuple(f"{CUT} cp2 cp_mode={mode}" for mode in CHOICES["cp_mode"]),
     "precision": tuple(f"{CUT} precision={one}" for one in CHOICES["precision"])
     + tuple(f"{PLAIN} precision=fp8 scaling={one}" for one in CHOICES["scaling"]),
-    "framework": tuple(f"{CUT} tp_overlap=on framework={one}" for one in FRAMEWORKS)
-    + tuple(f"{PLAIN} no-fused framework={one}" for one in FRAMEWORKS),
+    "framework": tuple(f"{CUT} tp_overlap=on framework={one}" for one in software_names())
+    + tuple(f"{PLAIN} no-fused framework={one}" for one in software_names()),
     "optimizer": tuple(f"{PLAIN} optimizer={one}" for one in CHOICES["optimizer"]),
 }
 """Of each kind of word, all that there are."""
@@ -128,21 +131,24 @@ def renamed(real_names: list[str]) -> Iterator[pytest.MonkeyPatch]:
 def scenario_of(name: str) -> Scenario:
     model = catalog_model(name)
     job = Job(gpus=GPUS, global_batch=16, seq_len=min(1024, model.max_positions))
-    return Scenario(model=model, system=catalog_system("dgx-b200"), job=job)
+    return Scenario(
+        model=model, system=catalog_system("dgx-b200"), job=job, software=software("generic")
+    )
 
 
 def trained(scenario: Scenario, words: str) -> tuple[float, ...]:
     """Step, peak and energy of a plan, and what of its memory is in doubt."""
     plan = parse_plan(words, GPUS)
-    plans = batch_of([plan])
+    scenario, plans = with_software(scenario, plan), batch_of([plan])
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
-    doubt = gathered_bytes(scenario.model, scenario.job.seq_len, plan, 1.0)
-    joules = energies(plans, tables, rows, GPUS)
+    doubt = gathered_bytes(scenario, plan, 1.0)
+    totals = one_row(totals_of(scenario, plans, tables, rows))
+    joules = outputs(totals)["energy_joules"]
     return (
         float(rows.step_s[0]),
         *rows.memory.total[0].tolist(),
-        float(joules[0]),
+        joules,
         float(doubt),
     )
 

@@ -16,7 +16,8 @@ from foretell.sharding.rules import broken
 from foretell.specs.plan import ContextMode, Plan, Plans, batch_of, parse_plan
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
-from foretell.training.step import evaluate, stages_of_plans
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate
 from foretell.training.tables import tables_of
 from foretell.workload.parameters import count
 from tests.builders import STACKS, make_scenario

@@ -13,7 +13,8 @@ from foretell.schedules.rules import all_broken
 from foretell.simulation.memory_timeline import StepMemory, step_memory
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.scenario import Scenario
-from foretell.training.step import evaluate_rows, stages_of_plans
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 from tests.builders import make_chip, make_scenario
 

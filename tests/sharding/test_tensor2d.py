@@ -20,7 +20,8 @@ from foretell.specs.model import Layer, Model, Stack
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.training.answer import answer_of
 from foretell.training.shapes import Shape, graph_parts, shapes_of
-from foretell.training.step import evaluate, stages_of_plans
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate
 from foretell.training.tables import tables_of
 from foretell.workload.build import build
 from foretell.workload.graph import LayerGraph

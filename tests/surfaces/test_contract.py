@@ -41,8 +41,7 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
-        "--price --top --simulate --no-simulate --export --plot --prices --jsonl "
-        "--set --json"
+        "--price --top --simulate --no-simulate --prices --set --export --plot --jsonl --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
@@ -90,7 +89,7 @@ FLAGS = {
     ).split(),
     "ui": "--port --host --workers --browser --no-browser --json".split(),
     "sweep front": "--folder --plot --json".split(),
-    "codesign": "--study --out --plot --workers --executor --yes --json".split(),
+    "codesign": "--study --out --workers --executor --yes --plot --json".split(),
     "optimise": "--study --trials --storage --out --resume --plot --json".split(),
     "compare": [
         *"--model --budget --gpus --workload --by --global-batch --seq-len --target-len".split(),
@@ -110,8 +109,8 @@ FLAGS = {
     "translate run": "--folder --file --batch --device --last --json".split(),
     "translate make-text": "--source --target --lines --words --seed --json".split(),
     "sensitivity": [
-        *QUESTION[:-1], *"--isl --osl --concurrency --rate --engine".split(),
-        *"--factor --replan --rent --price --plot --json".split(),
+        *QUESTION[:-1], *"--isl --osl --concurrency --rate --engine --spread".split(),
+        *"--factor --replan --rent --price --years --utilisation --plot --json".split(),
     ],
 }  # fmt: skip
 """Every verb and its flags: a change here is a change of the contract."""

@@ -103,12 +103,11 @@ def test_a_deployment_that_is_read() -> None:
 
 def test_fractions_turned_around_leave_the_same_cache() -> None:
     from foretell.api.serving import question_of
+    from foretell.specs.questions.serving import ServiceQuestion
 
-    load = {"isl": 1, "osl": 1, "concurrency": 1, "rate": None, "price": None, "spread": 1.0}
-    q, _ = question_of(
-        "llama-3.1-8b", system="h100-sxm", gpus=1, plan="tp1 memory_fraction=0.7", engine="vllm",
-        settings=(), load=load,
-    )  # fmt: skip
+    plan = "tp1 memory_fraction=0.7"
+    asked = ServiceQuestion("llama-3.1-8b", system="h100-sxm", gpus=1, plan=plan, concurrency=1)
+    q, _ = question_of(asked)
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
     other = memory.step_bytes + memory.reserve_bytes
     for rule in ("vllm", "trtllm", "sglang"):

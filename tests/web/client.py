@@ -12,7 +12,6 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from foretell.cli.ui import flag_table
 from foretell.web.app import LOOPBACK, make_app
 from foretell.web.limits import Limits
 
@@ -22,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def app(limits: Limits | None = None, processes: bool = False) -> Any:
     """The app; without processes, one answer at a time in this one."""
     hosts = (*LOOPBACK, "testserver")
-    return make_app(flag_table(), limits, hosts, processes)
+    return make_app(limits, hosts, processes)
 
 
 @contextmanager

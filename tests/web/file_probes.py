@@ -10,13 +10,10 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import foretell
-from foretell.api.cost import RunQuestion, TokenQuestion
 from foretell.catalog import model as catalog_model
-from foretell.economics.ask import PackageQuestion
-from foretell.economics.ask_system import SystemQuestion
 from foretell.interop.own_model import write_toml
+from foretell.specs.questions import every_field, question_type
 from foretell.studies.flags import FLAGS
-from foretell.web.fields import LEFT_OUT
 from foretell.web.figures import KINDS
 from foretell.web.names import FILES
 from tests.surfaces.command import TOY
@@ -50,13 +47,19 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """A question that each verb answers quickly; one field at a time is replaced."""
 SWEPT = {
-    "cost/chip": PackageQuestion,
-    "cost/package": PackageQuestion,
-    "cost/system": SystemQuestion,
-    "cost/run": RunQuestion,
-    "cost/token": TokenQuestion,
+    f"cost/{what}": question_type(f"cost {what}")
+    for what in ("chip", "package", "system", "run", "token")
 }
 """Whose fields the sweep of a cost may name in Python."""
+LEFT_OUT = tuple(
+    dict.fromkeys(
+        name
+        for field in every_field()
+        if not field.on("web")
+        for name in (field.called, field.name)
+    )
+)
+"""Fields that some question has on other surfaces alone."""
 SET = (
     "model.id", "model.family", "model.vocab_size", "model.model_type", "chip.id", "chip.name",
     "chip.architecture", "chip.kernels", "chip.design.node", "chip.design.base", "system.id", "system.name",

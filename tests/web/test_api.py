@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from foretell.web.fields import LEFT_OUT
+from foretell.specs.questions import question_type
+from foretell.specs.questions.flags import offered
 from foretell.web.limits import Limits
 from tests.surfaces.command import TOY, foretell
 from tests.surfaces.test_contract import FLAGS
@@ -236,8 +237,13 @@ def test_every_flag_is_a_field_and_every_field_a_flag(api: TestClient) -> None:
         body = schema["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         fields = set(schema["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"])
         names = {flag.removeprefix("--").replace("-", "_") for flag in flags} - {"no_simulate"}
-        more = MORE.get(verb, set())
-        assert fields == (names - set(LEFT_OUT)) | more, verb
+        apart = {
+            name
+            for field in offered(question_type(verb), "command")
+            if not field.on("web")
+            for name in (field.called, *field.flag.names)
+        }
+        assert fields == (names - apart) | MORE.get(verb, set()), verb
 
 
 def test_an_inline_model_and_system(api: TestClient) -> None:

@@ -19,12 +19,16 @@ from foretell.economics.settings import set_prices
 from foretell.economics.work import Paying, Work, billed, check_way
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.overrides import ROOTS, parse_settings
-from foretell.inputs.question import collect
+from foretell.inputs.question import as_texts, collect
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.cost import Driver
-from foretell.specs.payment import Payment as Payment
-from foretell.specs.payment import RunQuestion as RunQuestion
-from foretell.specs.payment import TokenQuestion as TokenQuestion
+from foretell.specs.questions.common import Settings
+from foretell.specs.questions.cost import Payment as Payment
+from foretell.specs.questions.cost import RunQuestion as RunQuestion
+from foretell.specs.questions.cost import TokenQuestion as TokenQuestion
+from foretell.specs.questions.flags import part, values_of
+from foretell.specs.questions.serving import ServiceQuestion
+from foretell.specs.questions.training import TrainingQuestion
 from foretell.specs.result import StepEstimate
 from foretell.specs.run import Run
 from foretell.specs.service import ServiceEstimate
@@ -32,13 +36,8 @@ from foretell.specs.system import System
 from foretell.uncertainty.intervals import Intervals, of_estimate, of_served, request_time
 from foretell.workload.parameters import count
 
-CONDITIONS = (
-    "tokens", "failures_per_gpu_day", "restart_s", "checkpoint", "checkpoint_interval",
-    "checkpoint_wait_s", "storage_bandwidth",
-)  # fmt: skip
-"""Of a run, as `estimate` takes them."""
-PLACE = ("system", "gpus", "global_batch", "seq_len", "target_len", "plan")
-"""The rest of its question."""
+WHOLE = ("gpus", "global_batch", "seq_len", "target_len")
+"""Numbers of a training step that a sweep has as texts."""
 MOST_RENT = 1e7
 """A higher rent is a typing error."""
 OF_STEP = ("step_s", "mfu", "tokens_per_s")
@@ -50,14 +49,13 @@ LOAD = ("isl", "osl", "concurrency", "rate", "spread")
 def run_cost(question: RunQuestion) -> CostAnswer:
     """Money, energy and carbon of a training run to a number of tokens."""
     speed, money = _settings(question.set)
-    given = {name: getattr(question, name) for name in (*PLACE, *CONDITIONS)}
-    given = {name: _whole(value) if name in PLACE else value for name, value in given.items()}
-    if given["tokens"] is None:
-        given["tokens"] = "chinchilla"
+    tokens = "chinchilla" if question.tokens is None else question.tokens
+    asked = values_of(part(TrainingQuestion, question, tokens=tokens, set=speed))
+    asked |= {name: _whole(asked[name]) for name in WHOLE}
     problems: list[Problem] = []
     paid = collect(lambda: _payment(question, money, question.system), problems)
     try:
-        result = collect(lambda: estimate(question.model, **given, set=speed), problems)
+        result = collect(lambda: estimate(**asked), problems)
     except Infeasible:
         if problems:  # what cannot be read comes before what cannot be done
             raise BadInput(problems) from None
@@ -74,14 +72,11 @@ def token_cost(question: TokenQuestion) -> CostAnswer:
     problems: list[Problem] = []
     paid = collect(lambda: _payment(question, money, question.system), problems)
     asked = collect(
+        # Of a unit rent, tokens in and out show their shares.
         lambda: question_of(
-            question.model,
-            system=question.system,
-            gpus=_whole(question.gpus),
-            plan=question.plan,
-            engine=question.engine,
-            settings=speed,
-            load={**load, "price": 1.0},  # of a unit rent, tokens in and out show their shares
+            part(
+                ServiceQuestion, question, **load, gpus=_whole(question.gpus), set=speed, price=1.0
+            )
         ),
         problems,
     )
@@ -112,7 +107,7 @@ def service_bill(served: ServiceEstimate, scenario: ServeQuestion, paid: Payment
     return _billed(payment, work, served.overrides, served.assumptions)
 
 
-def speed_settings(texts: Sequence[str]) -> tuple[str, ...]:
+def speed_settings(texts: Settings) -> tuple[str, ...]:
     """Settings without those of money."""
     return _settings(texts)[0]
 
@@ -203,7 +198,7 @@ def _payment(
         price=price,
         region=question.region,
         name=name,
-        listed=question.prices if price is None else "",
+        listed=str(question.prices) if price is None else "",
     )
     return figures, paying, seen
 
@@ -358,9 +353,10 @@ def _slower_and_faster(served: ServiceEstimate) -> tuple[float, float]:
     return (1.0, 1.0) if served.rate is not None else request_time(served)["p90"]
 
 
-def _settings(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _settings(given: Settings) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Settings of speed, and those of money."""
-    parse_settings(tuple(texts), ROOTS)
+    texts = as_texts(given)
+    parse_settings(texts, ROOTS)
     money = tuple(text for text in texts if text.strip().startswith("prices."))
     return tuple(text for text in texts if text not in money), money
 

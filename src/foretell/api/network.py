@@ -4,7 +4,7 @@ Where a system's library is known, as that library runs it; elsewhere as the top
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
@@ -24,7 +24,9 @@ from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
 from foretell.network.topologies import unknown
 from foretell.network.topologies.sharing import shared_taper
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
+from foretell.specs.questions.flags import asks
+from foretell.specs.questions.network import NetworkQuestion
 from foretell.specs.system import Network, System
 from foretell.uncertainty.evidence import fabric_spread
 from foretell.uncertainty.intervals import Interval, turned
@@ -73,9 +75,7 @@ class CollectiveAnswer:
     intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     """p50 and p90 of the time and of both bandwidths, by what the fabric's times stand on."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,60 +98,57 @@ PLACES = ("system", "network", "chip")
 """Where the path of a setting may begin."""
 
 
-def collective(
-    system: str | System,
-    *,
-    collective: str,
-    size: str | float,
-    group: int,
-    placement: str = "",
-    algorithm: str = "",
-    neighbours: int = 0,
-    imbalance: float = 1.0,
-    set: Mapping[str, object] | Sequence[str] = (),
-) -> CollectiveAnswer:
+@asks(NetworkQuestion)
+def collective(question: NetworkQuestion) -> CollectiveAnswer:
     """Ask for one collective; every problem of every argument at once.
 
     `set` changes fields of the system, as in network.node.latency_s=2us.
     """
-    problems: list[Problem] = []
-    chosen = collect(lambda: parse_settings(as_texts(set), PLACES), problems) or ()
-    the_system = collect(lambda: system_of(system, chosen, {}), problems)
-    if collective not in ASKED:
-        near = nearest_name(collective, ASKED)
-        problems.append(Problem(path="collective", value=collective, message="unknown",
+    q, problems = question, list[Problem]()
+    chosen = collect(lambda: parse_settings(as_texts(q.set), PLACES), problems) or ()
+    the_system = collect(lambda: system_of(q.system, chosen, {}), problems)
+    if q.collective not in ASKED:
+        near = nearest_name(q.collective, ASKED)
+        problems.append(Problem(path="collective", value=q.collective, message="unknown",
                                 allowed=", ".join(ASKED), nearest=near))  # fmt: skip
     size_bytes = 0.0
     try:
-        size_bytes = units.parse(size, "bytes", "bytes")
+        size_bytes = units.parse(q.size, "bytes", "bytes")
     except BadInput as error:
         problems += error.problems
-    if type(group) is not int or not 1 <= group <= 10**7:
-        problems.append(Problem(path="group", value=group, message="not a whole number of members",
+    if type(q.group) is not int or not 1 <= q.group <= 10**7:
+        problems.append(Problem(path="group", value=q.group, message="not a whole number of members",
                                 allowed="1 to 10000000"))  # fmt: skip
-    if type(neighbours) is not int or not 0 <= neighbours <= 10**7:
-        problems.append(Problem(path="neighbours", value=neighbours, message="not a whole number of groups",
+    if type(q.neighbours) is not int or not 0 <= q.neighbours <= 10**7:
+        problems.append(Problem(path="neighbours", value=q.neighbours, message="not a whole number of groups",
                                 allowed="0 to 10000000"))  # fmt: skip
-    if not 1.0 <= imbalance <= 1e6 or (imbalance != 1.0 and collective != "all-to-all"):
-        problems.append(Problem(path="imbalance", value=imbalance, message="no share of an all-to-all",
+    if not _usable(q.imbalance, q.collective):
+        problems.append(Problem(path="imbalance", value=q.imbalance, message="no share of an all-to-all",
                                 allowed="1 or more, of an all-to-all"))  # fmt: skip
     if size_bytes < 0:
-        problems.append(Problem(path="bytes", value=size, message="below zero"))
+        problems.append(Problem(path="bytes", value=q.size, message="below zero"))
     if problems or the_system is None:
         raise BadInput(problems)
     room = math.prod(float(tier.size) for tier in the_system.network.tiers)
-    if group > room:
-        raise BadInput([Problem(path="group", value=group, message=f"{the_system.id} has {room:.0f} chips",
+    if q.group > room:
+        raise BadInput([Problem(path="group", value=q.group, message=f"{the_system.id} has {room:.0f} chips",
                                 allowed=f"1 to {room:.0f}")])  # fmt: skip
-    counts = _counts(the_system, group, placement)
+    counts = _counts(the_system, q.group, q.placement)
     how = Circumstances(
-        algorithm=algorithm,
-        neighbours=neighbours,
-        imbalance=imbalance,
+        algorithm=q.algorithm,
+        neighbours=q.neighbours,
+        imbalance=q.imbalance,
         assumed=tuple(of_system(the_system, chosen)),
         changed=tuple(setting.path for setting in chosen),
     )
-    return _answer(the_system, collective, size_bytes, counts, how)
+    return _answer(the_system, q.collective, size_bytes, counts, how)
+
+
+def _usable(imbalance: object, collective: str) -> bool:
+    """Whether a number is what the busiest member of a collective can get over the mean."""
+    if not isinstance(imbalance, int | float) or not 1.0 <= imbalance <= 1e6:
+        return False
+    return imbalance == 1.0 or collective == "all-to-all"
 
 
 def _counts(system: System, group: int, placement: str) -> Array:

@@ -16,7 +16,7 @@ from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
-from foretell.inputs.question import as_texts, ask, collect, of_system
+from foretell.inputs.question import ask, collect, of_system, settings_of
 from foretell.interop.launch import Written
 from foretell.network.assumptions import network_said
 from foretell.network.library_catalog import inner_tiers
@@ -32,6 +32,13 @@ from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
+from foretell.specs.questions.flags import asks, given_of, part
+from foretell.specs.questions.serving import (
+    LoadQuestion,
+    RequestOptions,
+    ServiceQuestion,
+    ServingQuestion,
+)
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
@@ -46,40 +53,37 @@ LARGEST = 1e7
 """Lengths and loads above this are a typing error."""
 
 
-def serve(
-    model: str | Path | Model,
-    *,
-    system: str | Path | System | None = None,
-    gpus: int | str | None = None,
-    isl: float = 1024,
-    osl: float = 1024,
-    concurrency: float | None = None,
-    rate: float | None = None,
-    plan: str | Deployment | None = None,
-    engine: str = DEFAULT_ENGINE,
-    price: float | None = None,
-    prices: str | Path = "",
-    spread: float = 1.0,
-    set: Mapping[str, object] | Sequence[str] = (),
-    simulate: bool | Mapping[str, Any] = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> ServeAnswer:
+@asks(ServingQuestion)
+def serve(question: ServingQuestion) -> ServeAnswer:
     """One deployment under one load; the best layout where no plan is given.
 
     `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` plays
-    requests through the engine: True, or what is known of them (serving/simulation_options.py).
+    requests through the engine: True, with what is known of them in the arguments that follow; or a mapping
+    of these (serving/simulation_options.py).
 
     Raises BadInput for what cannot be understood and Infeasible where the answer is no.
     """
-    question, given = question_of(
-        model, system=system, gpus=gpus, plan=plan, engine=engine, settings=as_texts(set),
-        load={"isl": isl, "osl": osl, "concurrency": concurrency, "rate": rate, "price": price,
-              "prices": prices, "spread": spread},
-    )  # fmt: skip
-    if simulate is not False:
-        options = {} if simulate is True else simulate
-        return serve_answer(play_of(question, given, options, progress))
-    return serve_answer(closed_form(question, given))
+    options = options_of(question)
+    asked, given = question_of(question)
+    if options is not None:
+        return serve_answer(play_of(asked, given, options, question.progress))
+    return serve_answer(closed_form(asked, given))
+
+
+def options_of(question: ServingQuestion) -> dict[str, Any] | None:
+    """What is known of simulated requests; None for the closed form, which takes no such options."""
+    named = {"ttft": "ttft_ms", "tpot": "tpot_ms"}
+    given = given_of(part(RequestOptions, question, simulate=False))
+    if question.simulate is False and given:
+        message = "says how requests are played"
+        raise BadInput(
+            Problem(path=name, value=value, message=message, allowed="--simulate")
+            for name, value in given.items()
+        )
+    if question.simulate is False:
+        return None
+    more = {} if question.simulate is True else question.simulate
+    return {**more, **{named.get(name, name): value for name, value in given.items()}}
 
 
 def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
@@ -109,18 +113,10 @@ def play_of(
     return serve_simulated(question, how, trace, progress)
 
 
-def question_of(
-    model: str | Path | Model,
-    *,
-    system: str | Path | System | None,
-    gpus: int | str | None,
-    plan: str | Deployment | None,
-    engine: str,
-    settings: Sequence[str],
-    load: Mapping[str, Any],
-) -> tuple[ServeQuestion, bool]:
+def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     """The question, and whether its layout was given; every problem of the load is reported at once."""
-    problems = load_problems(load)
+    problems, settings = load_problems(asked), settings_of(asked)
+    plan, engine = asked.plan, asked.engine or DEFAULT_ENGINE
     problems += [
         Problem(path="--set", value=text, message="has no effect on serving: use --plan")
         for text in settings
@@ -132,14 +128,14 @@ def question_of(
         if text.split(".", 1)[0].strip() == "software"
     ]
     try:
-        scenario = ask(model=model, system=system, gpus=gpus, settings=settings)
+        scenario = ask(asked.model, system=asked.system, gpus=asked.gpus, set=settings)
     except BadInput as error:
         problems = [*error.problems, *problems]
         collect(lambda: profiles_named(engine), problems)
         collect(lambda: parse_deployment(plan if isinstance(plan, str) else ""), problems)
         raise BadInput(problems) from None
-    profile, deployment, given = choices_of(scenario, plan, engine, problems, load["osl"])
-    rate, asked = load["rate"], load["concurrency"]
+    profile, deployment, given = choices_of(scenario, plan, engine, problems, asked.osl)
+    rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
     said = [
         *scenario.model.assumptions,
@@ -150,16 +146,16 @@ def question_of(
         ),
         *said_of(profile, chip.architecture, mixture=mixture_of(scenario.model)),
     ]
-    if rate is None and asked is None:
-        asked = DEFAULT_CONCURRENCY
-        said.append(f"{asked:g} requests in flight: neither a concurrency nor a rate was given")
-    said += unheeded(scenario.model, deployment, float(load["isl"]) + float(load["osl"]))
-    prices = rent_of(chip.id, load["price"], settings, load.get("prices", ""))
+    if rate is None and at_once is None:
+        at_once = DEFAULT_CONCURRENCY
+        said.append(f"{at_once:g} requests in flight: neither a concurrency nor a rate was given")
+    said += unheeded(scenario.model, deployment, float(asked.isl) + float(asked.osl))
+    prices = rent_of(chip.id, asked.price, settings, asked.prices)
     if not isinstance(plan, str) or "weights=" not in plan:
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
     traffic = Traffic(
-        isl=float(load["isl"]), osl=float(load["osl"]), concurrency=float(asked or 1.0),
-        least=float(load["spread"]), waves=STEADY,
+        isl=float(asked.isl), osl=float(asked.osl), concurrency=float(at_once or 1.0),
+        least=float(asked.spread), waves=STEADY,
     )  # fmt: skip
     return ServeQuestion(
         model=scenario.model,
@@ -222,18 +218,9 @@ def names_layout(plan: str) -> bool:
     return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
 
 
-def launch_command(
-    tool: str,
-    found: ServiceEstimate,
-    model: str | Path | Model,
-    *,
-    system: str | Path | System | None = None,
-    gpus: int | str | None = None,
-    engine: str = DEFAULT_ENGINE,
-    set: Mapping[str, object] | Sequence[str] = (),
-) -> Written:
-    """The command that starts one instance of an answered deployment; the question as of `serve`."""
-    question = _asked_again(model, system, gpus, found.plan, engine, as_texts(set))
+def launch_command(tool: str, found: ServiceEstimate, asked: LoadQuestion) -> Written:
+    """The command that starts one instance of an answered deployment."""
+    question = _asked_again(part(ServiceQuestion, asked), found.plan)
     return export_deployment(question, tool)
 
 
@@ -245,24 +232,16 @@ def fraction_between(
     engines: tuple[str, str],
 ) -> float:
     """The memory fraction by a second engine's rule that leaves the cache as large as a first one's."""
-    first, second = (_asked_again(model, system, gpus, plan, name, ()) for name in engines)
+    question = ServiceQuestion(model, system=system, gpus=gpus)
+    first, second = (_asked_again(replace(question, engine=name), plan) for name in engines)
     memory = memory_of(first.model, first.system, first.deployment, first.profile)
     return round(fraction_for(second.profile.memory_rule, memory), 4)
 
 
-def _asked_again(
-    model: str | Path | Model,
-    system: str | Path | System | None,
-    gpus: int | str | None,
-    plan: str,
-    engine: str,
-    settings: Sequence[str],
-) -> ServeQuestion:
+def _asked_again(question: ServiceQuestion, plan: str) -> ServeQuestion:
     """The question of a deployment, whatever the load."""
-    load = {"isl": 1.0, "osl": 1.0, "concurrency": None, "rate": None, "price": None, "spread": 1.0}
-    return question_of(
-        model, system=system, gpus=gpus, plan=plan, engine=engine, settings=settings, load=load
-    )[0]
+    place = {name: getattr(question, name) for name in ("system", "gpus", "engine", "set")}
+    return question_of(ServiceQuestion(question.model, **place, plan=plan, isl=1.0, osl=1.0))[0]
 
 
 def unheeded(model: Model, d: Deployment, longest: float) -> list[str]:
@@ -308,7 +287,7 @@ def rent_of(
     return replace(held, **alone) if by_hand else held
 
 
-def load_problems(load: Mapping[str, Any]) -> list[Problem]:
+def load_problems(load: ServiceQuestion) -> list[Problem]:
     """Numbers that are none, or out of range; two loads at once."""
     problems = []
     limits = {
@@ -316,7 +295,7 @@ def load_problems(load: Mapping[str, Any]) -> list[Problem]:
         "rate": (1e-9, LARGEST), "price": (0.0, LARGEST), "spread": (0.01, 1.0),
     }  # fmt: skip
     for name, (low, high) in limits.items():
-        value = load[name]
+        value = getattr(load, name)
         if value is None:
             continue
         plain = isinstance(value, int | float) and not isinstance(value, bool)
@@ -325,9 +304,9 @@ def load_problems(load: Mapping[str, Any]) -> list[Problem]:
                 Problem(path=name, value=value, message="not a usable number",
                         allowed=f"a number from {low:g} to {high:g}", nearest=units.meant(value))
             )  # fmt: skip
-    if load["concurrency"] is not None and load["rate"] is not None:
+    if load.concurrency is not None and load.rate is not None:
         problems.append(
-            Problem(path="rate", value=load["rate"], message="given beside a concurrency",
+            Problem(path="rate", value=load.rate, message="given beside a concurrency",
                     allowed="one of --concurrency and --rate")
         )  # fmt: skip
     return problems

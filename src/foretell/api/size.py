@@ -7,14 +7,12 @@ level at the percentile asked for gets another replica and is played again.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import Any
 
 from foretell.api.answers import ServeAnswer, serve_answer
 from foretell.api.exports import export_deployment
 from foretell.api.serving import question_of
 from foretell.errors import BadInput, Infeasible, Problem
-from foretell.inputs.question import as_texts
 from foretell.interop.launch import Written
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.records import Told, dataclass
@@ -24,9 +22,9 @@ from foretell.serving.simulation import Play, serve_simulated
 from foretell.serving.sizing import Instance, Option, Point, Sized, Wanted, place, sized
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.specs.deployment_text import deployment_text
-from foretell.specs.model import Model
+from foretell.specs.questions.flags import asks, part
+from foretell.specs.questions.serving import ServiceQuestion, SizeQuestion
 from foretell.specs.service import Percentiles
-from foretell.specs.system import System
 from foretell.uncertainty.intervals import Interval
 
 PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
@@ -206,61 +204,35 @@ class Sizing(Told):
         }
 
 
-def size(
-    model: str | Path | Model,
-    *,
-    system: str | Path | System | None = None,
-    rate: float,
-    isl: float = 1024,
-    osl: float = 1024,
-    ttft: float = 2000.0,
-    tpot: float = 50.0,
-    gpus: int | str | None = None,
-    plan: str | None = None,
-    engine: str = "vllm",
-    price: float | None = None,
-    prices: str | Path = "",
-    headroom: float = 0.2,
-    percentile: str = "p90",
-    simulate: bool = True,
-    top: int = 10,
-    set: Mapping[str, object] | Sequence[str] = (),
-) -> Sizing:
+@asks(SizeQuestion)
+def size(asked: SizeQuestion) -> Sizing:
     """How many chips answer `rate` requests a second within the levels (milliseconds), and how.
 
     `gpus` is the most that one instance may have. Raises Infeasible where no layout meets the levels.
     """
-    problems = _problems(ttft, tpot, headroom, percentile, top)
-    load = {
-        "isl": isl,
-        "osl": osl,
-        "concurrency": None,
-        "rate": rate,
-        "price": price,
-        "prices": prices,
-        "spread": 1.0,
-    }
+    problems = _problems(asked)
+    most = 64 if asked.gpus is None else asked.gpus
     try:
-        question, _ = question_of(
-            model, system=system, gpus=64 if gpus is None else gpus, plan=plan, engine=engine,
-            settings=as_texts(set), load=load,
-        )  # fmt: skip
+        question, _ = question_of(part(ServiceQuestion, asked, gpus=most))
     except BadInput as error:
         raise BadInput([*error.problems, *problems]) from None
     if problems:
         raise BadInput(problems)
     wanted = Wanted(
-        rate=float(rate), isl=float(isl), osl=float(osl), ttft_ms=float(ttft), tpot_ms=float(tpot),
-        headroom=float(headroom), most_gpus=question.gpus, degrees=degrees_of(plan or ""),
+        rate=float(asked.rate), isl=float(asked.isl), osl=float(asked.osl), ttft_ms=float(asked.ttft),
+        tpot_ms=float(asked.tpot), headroom=float(asked.headroom), most_gpus=question.gpus,
+        degrees=degrees_of(asked.plan or ""),
     )  # fmt: skip
-    q = question
+    q, percentile = question, asked.percentile
     found = sized(q.model, q.system, q.deployment, q.profile, wanted)
     if not found.options:
         raise Infeasible([_nothing(found, wanted)])
     short = _distinct(found.options)
-    played = _played(short[:SHORT_LIST], q, wanted, percentile) if simulate else []
+    played = _played(short[:SHORT_LIST], q, wanted, percentile) if asked.simulate else []
     rest = sorted(short[len(played) :], key=lambda o: place(o, wanted))
-    choices = [*played, *(_choice(option, None, q, wanted, percentile) for option in rest)][:top]
+    choices = [*played, *(_choice(option, None, q, wanted, percentile) for option in rest)][
+        : asked.top
+    ]
     return Sizing(
         model=q.model.id,
         system=q.system.id,
@@ -282,15 +254,13 @@ def degrees_of(plan: str) -> tuple[tuple[str, int], ...]:
     return tuple((word[1], int(word[2])) for word in words if word)
 
 
-def _problems(
-    ttft: float, tpot: float, headroom: float, percentile: str, top: int
-) -> list[Problem]:
+def _problems(asked: SizeQuestion) -> list[Problem]:
     problems = []
     for name, value, low, high in (
-        ("ttft", ttft, 1e-3, 1e12),
-        ("tpot", tpot, 1e-3, 1e12),
-        ("headroom", headroom, 0.0, 100.0),
-        ("top", top, 1, 1000),
+        ("ttft", asked.ttft, 1e-3, 1e12),
+        ("tpot", asked.tpot, 1e-3, 1e12),
+        ("headroom", asked.headroom, 0.0, 100.0),
+        ("top", asked.top, 1, 1000),
     ):
         given: object = value
         plain = isinstance(given, int | float) and not isinstance(given, bool)
@@ -299,9 +269,9 @@ def _problems(
                 Problem(path=name, value=given, message="not a usable number",
                         allowed=f"a number from {low:g} to {high:g}")
             )  # fmt: skip
-    if percentile not in PERCENTILES:
+    if asked.percentile not in PERCENTILES:
         problems.append(
-            Problem(path="percentile", value=percentile, message="unknown",
+            Problem(path="percentile", value=asked.percentile, message="unknown",
                     allowed=", ".join(PERCENTILES))
         )  # fmt: skip
     return problems

@@ -1,23 +1,30 @@
 """Records in, records out: `foretell.estimate`, `search`, `simulate`, `explain` and the like."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from foretell.api.answers import Estimate, Search, estimate_answer, scenario_of, search_answer
 from foretell.errors import BadInput, Infeasible, Problem, unknown
-from foretell.inputs.question import Settings, as_texts, ask, collect, plan_of
+from foretell.inputs.question import as_texts, collect, plan_of, scenario_for
 from foretell.search.choices import over_names
 from foretell.search.plan_checks import check_choices, check_plan, too_large
 from foretell.search.search import search_plans
-from foretell.specs.model import Model
 from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
+from foretell.specs.questions.flags import asks, part, values_of
+from foretell.specs.questions.training import (
+    MemoryQuestion,
+    PlaceQuestion,
+    PlansQuestion,
+    SearchQuestion,
+    SimulateQuestion,
+    StepQuestion,
+    TrainingQuestion,
+)
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
-from foretell.specs.system import System
 from foretell.training.answer import answer_of
-from foretell.training.long_run import Given, asked_run, conditions_of, with_run
+from foretell.training.long_run import asked_run, conditions_of, with_run
 
 if TYPE_CHECKING:
     # Each of these is loaded by the function that needs it: a plain estimate starts sooner.
@@ -28,53 +35,17 @@ if TYPE_CHECKING:
     from foretell.simulation.memory_answer import MemoryAnswer
 
 
-def estimate(
-    model: str | Path | Model,
-    *,
-    system: str | Path | System | None = None,
-    gpus: int | str | None = None,
-    global_batch: int | None = None,
-    seq_len: int | None = None,
-    target_len: int | None = None,
-    plan: str | Plan | None = None,
-    set: Settings = (),
-    tokens: Given = None,
-    failures_per_gpu_day: Given = None,
-    restart_s: Given = None,
-    checkpoint: str | None = None,
-    checkpoint_interval: Given = None,
-    checkpoint_wait_s: Given = None,
-    storage_bandwidth: Given = None,
-) -> Estimate:
+@asks(TrainingQuestion)
+def estimate(question: TrainingQuestion) -> Estimate:
     """One plan's training step; the best plan where none is given.
 
     With `tokens` ("15T", or "chinchilla" for compute-optimal) also the whole run, under the conditions
     that follow (training/long_run.py). Raises BadInput for what cannot be understood and Infeasible where the
     answer is no.
     """
-    settings, problems = as_texts(set), list[Problem]()
-    given = {
-        "failures_per_gpu_day": failures_per_gpu_day,
-        "restart_s": restart_s,
-        "checkpoint": checkpoint,
-        "checkpoint_interval": checkpoint_interval,
-        "checkpoint_wait_s": checkpoint_wait_s,
-        "storage_bandwidth": storage_bandwidth,
-    }
-    conditions = collect(lambda: conditions_of(tokens, given), problems)
-    scenario = collect(
-        lambda: ask(
-            model=model,
-            system=system,
-            gpus=gpus,
-            global_batch=global_batch,
-            seq_len=seq_len,
-            target_len=target_len,
-            plan=plan,
-            settings=settings,
-        ),
-        problems,
-    )
+    settings, plan, problems = as_texts(question.set), question.plan, list[Problem]()
+    conditions = collect(lambda: conditions_of(question), problems)
+    scenario = collect(lambda: scenario_for(question), problems)
     if problems or scenario is None:
         raise BadInput(problems)
     asked = None if conditions is None else asked_run(scenario, conditions)
@@ -90,9 +61,10 @@ def estimate(
     return estimate_answer(with_run(result, asked))
 
 
-def explain(model: str | Path | Model, **question: Any) -> "Explanation":
+@asks(StepQuestion)
+def explain(question: StepQuestion) -> "Explanation":
     """Where the time and memory of a step go and what would move them; the question as of `estimate`."""
-    return estimate(model, **question).explain()
+    return estimate(**values_of(question)).explain()
 
 
 def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
@@ -105,17 +77,17 @@ def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
     return sensitivity_of_plan(scenario_of(result), result.plan, of)
 
 
-def compare_plans(
-    a: str | Plan, b: str | Plan, model: str | Path | Model, **question: Any
-) -> "Comparison":
+@asks(PlansQuestion)
+def compare_plans(question: PlansQuestion) -> "Comparison":
     """Why one plan beats another, leaf by leaf; the question as of `estimate`.
 
     A plan that breaks a rule is Infeasible; one that does not fit is compared all the same.
     """
     answers = []
-    for name, plan in (("A", a), ("B", b)):
+    place = values_of(part(PlaceQuestion, question))
+    for name, plan in (("A", question.a), ("B", question.b)):
         try:
-            answers.append(estimate(model, plan=plan, **question))
+            answers.append(estimate(**place, plan=plan))
         except Infeasible as error:
             if not isinstance(error.answer, Estimate):
                 raise Infeasible(
@@ -127,32 +99,14 @@ def compare_plans(
     return compare(*answers)
 
 
-def memory(
-    model: str | Path | Model,
-    *,
-    system: str | Path | System | None = None,
-    gpus: int | str | None = None,
-    global_batch: int | None = None,
-    seq_len: int | None = None,
-    target_len: int | None = None,
-    plan: str | Plan | None = None,
-    set: Settings = (),
-) -> "MemoryAnswer":
+@asks(MemoryQuestion)
+def memory(question: MemoryQuestion) -> "MemoryAnswer":
     """One plan's memory over a step, whether it fits or not; the best plan where none is given."""
     from foretell.simulation.memory_answer import MemoryAnswer
     from foretell.simulation.memory_timeline import step_memory
 
-    settings = as_texts(set)
-    scenario = ask(
-        model=model,
-        system=system,
-        gpus=gpus,
-        global_batch=global_batch,
-        seq_len=seq_len,
-        target_len=target_len,
-        plan=plan,
-        settings=settings,
-    )
+    settings, plan = as_texts(question.set), question.plan
+    scenario = scenario_for(question)
     if plan is None:
         scenario, base = plan_of(scenario, None, settings, searched=True)
         told = best_plan(scenario, base, fixed_fields(None, settings))
@@ -164,26 +118,14 @@ def memory(
     return MemoryAnswer(estimate=estimate_answer(told), step=step_memory(scenario, told.plan))
 
 
-def search(
-    model: str | Path | Model,
-    *,
-    system: str | Path | System | None = None,
-    gpus: int | str | None = None,
-    global_batch: int | None = None,
-    seq_len: int | None = None,
-    target_len: int | None = None,
-    plan: str | None = None,
-    top: int = 10,
-    workers: int = 1,
-    over: str | Sequence[str] = (),
-    set: Settings = (),
-    progress: Callable[[int, int], None] | None = None,
-) -> Search:
+@asks(SearchQuestion)
+def search(question: SearchQuestion) -> Search:
     """Every plan, ranked; `plan` fixes what it names (precision, optimizer, dtypes).
 
     `over` names structural choices that are tried too, such as "schedule,cp_mode", or all of them ("all").
     """
-    settings = as_texts(set)
+    settings, plan = as_texts(question.set), question.plan
+    top, workers = question.top, question.workers
     problems = [
         Problem(
             path=name,
@@ -196,42 +138,18 @@ def search(
     ]
     if problems:
         raise BadInput(problems)
-    scenario = ask(
-        model=model,
-        system=system,
-        gpus=gpus,
-        global_batch=global_batch,
-        seq_len=seq_len,
-        target_len=target_len,
-        plan=plan,
-        settings=settings,
-    )
+    scenario = scenario_for(question)
     scenario, base = plan_of(scenario, plan, settings, searched=True)
     check_choices(scenario, base)
     named = named_fields(plan) if plan else ()
-    tried = over_names(over, (*named, *(text.partition("=")[0][5:] for text in settings)))
+    tried = over_names(question.over, (*named, *(text.partition("=")[0][5:] for text in settings)))
     fixed = fixed_fields(plan, settings)
-    return search_answer(search_plans(scenario, base, top, progress, workers, fixed, tried))
+    found = search_plans(scenario, base, top, question.progress, workers, fixed, tried)
+    return search_answer(found)
 
 
-def simulate(
-    model: str | Path | Model,
-    *,
-    system: str | Path | System | None = None,
-    gpus: int | str | None = None,
-    global_batch: int | None = None,
-    seq_len: int | None = None,
-    target_len: int | None = None,
-    plan: str | Plan | None = None,
-    set: Settings = (),
-    jitter: float = 0.0,
-    stragglers: float = 0.0,
-    slowdown: float = 1.3,
-    repeats: int = 20,
-    seed: int = 0,
-    trace: str | Path | None = None,
-    detail: str = "auto",
-) -> "Simulation":
+@asks(SimulateQuestion)
+def simulate(question: SimulateQuestion) -> "Simulation":
     """One plan's step played event by event, beside the closed form; the best plan where none is given.
 
     `jitter` and `stragglers` leave task times and slow chips to chance (simulation/chance.py); `trace` is
@@ -241,40 +159,32 @@ def simulate(
     from foretell.simulation.chance import Chance, chance_problems
     from foretell.simulation.trace import DETAILS
 
+    q = question
     problems = chance_problems(
-        {"jitter": jitter, "stragglers": stragglers, "slowdown": slowdown},
-        {"repeats": repeats, "seed": seed},
+        {"jitter": q.jitter, "stragglers": q.stragglers, "slowdown": q.slowdown},
+        {"repeats": q.repeats, "seed": q.seed},
     )
-    if detail not in DETAILS:
+    if q.detail not in DETAILS:
         allowed = ", ".join(DETAILS)
         problems.append(
-            Problem(path="detail", value=detail, message="not a choice", allowed=allowed)
+            Problem(path="detail", value=q.detail, message="not a choice", allowed=allowed)
         )
     try:
-        answer = estimate(
-            model,
-            system=system,
-            gpus=gpus,
-            global_batch=global_batch,
-            seq_len=seq_len,
-            target_len=target_len,
-            plan=plan,
-            set=set,
-        )
+        answer = estimate(**values_of(part(StepQuestion, question)))
     except BadInput as error:
         raise BadInput([*error.problems, *problems]) from error
     if problems or answer.scenario is None:
         raise BadInput(problems)
     chance = Chance(
-        jitter=float(jitter),
-        stragglers=float(stragglers),
-        slowdown=float(slowdown),
-        repeats=repeats,
-        seed=seed,
+        jitter=float(q.jitter),
+        stragglers=float(q.stragglers),
+        slowdown=float(q.slowdown),
+        repeats=q.repeats,
+        seed=q.seed,
     )
     result = simulation_of(answer.scenario, answer, chance)
-    if trace is not None:
-        result.to_chrome_trace(trace, detail)
+    if q.trace is not None:
+        result.to_chrome_trace(q.trace, q.detail)
     return result
 
 

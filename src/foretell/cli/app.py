@@ -69,7 +69,7 @@ EPILOGUE = (
 )
 
 
-def _said(verb: str, answers: str = "") -> str:
+def said(verb: str, answers: str = "") -> str:
     """What a verb answers, with an example; lists of verbs show the first line alone."""
     return f"{answers or VERBS[verb]}\n\nFor example: foretell {verb} {EXAMPLES[verb]}"
 
@@ -86,32 +86,32 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
         help_format="plaintext",  # a reader of Markdown takes a sixth of the time that help may
     )
-    app.command("foretell.cli.estimate:estimate", help=_said("estimate"))
-    app.command("foretell.cli.search:search", help=_said("search"))
-    app.command("foretell.cli.memory:memory", help=_said("memory"))
-    app.command("foretell.cli.simulate:simulate", help=_said("simulate"))
-    app.command("foretell.cli.explain:explain", help=_said("explain"))
+    app.command("foretell.cli.estimate:estimate", help=said("estimate"))
+    app.command("foretell.cli.search:search", help=said("search"))
+    app.command("foretell.cli.memory:memory", help=said("memory"))
+    app.command("foretell.cli.simulate:simulate", help=said("simulate"))
+    app.command("foretell.cli.explain:explain", help=said("explain"))
     app.command(
-        "foretell.cli.explain:compare_plans", name="compare-plans", help=_said("compare-plans")
+        "foretell.cli.explain:compare_plans", name="compare-plans", help=said("compare-plans")
     )
-    app.command("foretell.cli.serve:serve", help=_said("serve"))
-    app.command("foretell.cli.size:size", help=_said("size"))
+    app.command("foretell.cli.serve:serve", help=said("serve"))
+    app.command("foretell.cli.size:size", help=said("size"))
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
     catalog.command(
         "foretell.cli.catalog:show",
-        help=_said("catalog show", "One entry, or a file of one's own."),
+        help=said("catalog show", "One entry, or a file of one's own."),
     )
     app.command(catalog)
     reference = App(name="reference", help=VERBS["reference"])
     reference.command(
-        "foretell.cli.reference:search", help=_said("reference search", "One published search.")
+        "foretell.cli.reference:search", help=said("reference search", "One published search.")
     )
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
     reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
-    app.command("foretell.cli.network:network", help=_said("network"))
+    app.command("foretell.cli.network:network", help=said("network"))
     validate = App(name="validate", help=VERBS["validate"])
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
     validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
@@ -123,58 +123,58 @@ def make_app() -> App:
     calibrate = App(name="calibrate", help=VERBS["calibrate"])
     calibrate.command(
         "foretell.cli.calibrate:measure",
-        help=_said("calibrate measure", "Time kernels, layers and steps on this machine."),
+        help=said("calibrate measure", "Time kernels, layers and steps on this machine."),
     )
     calibrate.command(
         "foretell.cli.calibrate:fit",
-        help=_said("calibrate fit", "Fit a chip's file to what was measured, for --system."),
+        help=said("calibrate fit", "Fit a chip's file to what was measured, for --system."),
     )
     app.command(calibrate)
     cost = App(name="cost", help=VERBS["cost"])
-    cost.command("foretell.cli.cost:chip", help=_said("cost chip", "The dies of a chip."))
+    cost.command("foretell.cli.cost:chip", help=said("cost chip", "The dies of a chip."))
     cost.command(
         "foretell.cli.cost:package",
-        help=_said("cost package", "A package with its dies and memory."),
+        help=said("cost package", "A package with its dies and memory."),
     )
     cost.command(
         "foretell.cli.cost:system",
-        help=_said("cost system", "A cluster: capital, years, hours, renting."),
+        help=said("cost system", "A cluster: capital, years, hours, renting."),
     )
     cost.command(
-        "foretell.cli.cost_work:run",
-        help=_said("cost run", "A training run: money, energy, carbon."),
+        "foretell.cli.cost:run",
+        help=said("cost run", "A training run: money, energy, carbon."),
     )
     cost.command(
-        "foretell.cli.cost_work:token",
-        help=_said("cost token", "A million tokens: money, energy, carbon."),
+        "foretell.cli.cost:token",
+        help=said("cost token", "A million tokens: money, energy, carbon."),
     )
     app.command(cost)
-    app.command(_sweep())
-    app.command("foretell.cli.scaling:scaling", help=_said("scaling"))
+    app.command("foretell.cli.sweep:verbs", name="sweep", help=said("sweep"))
+    app.command("foretell.cli.scaling:scaling", help=said("scaling"))
     app.command("foretell.cli.ui:ui", help=VERBS["ui"])
-    app.command("foretell.cli.codesign:codesign", help=_said("codesign"))
-    app.command("foretell.cli.optimise:optimise", help=_said("optimise"))
-    app.command("foretell.cli.compare:compare", help=_said("compare"))
+    app.command("foretell.cli.codesign:codesign", help=said("codesign"))
+    app.command("foretell.cli.optimise:optimise", help=said("optimise"))
+    app.command("foretell.cli.compare:compare", help=said("compare"))
     app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     characterize = App(name="characterize", help=VERBS["characterize"])
     characterize.command(
         "foretell.cli.characterize:run",
-        help=_said("characterize run", "Train real models, point by point of a matrix."),
+        help=said("characterize run", "Train real models, point by point of a matrix."),
     )
     characterize.command(
         "foretell.cli.traces:trace",
-        help=_said("characterize trace", "Break traces of training down."),
+        help=said("characterize trace", "Break traces of training down."),
     )
     app.command(characterize)
     translate = App(name="translate", help=VERBS["translate"])
     translate.command(
         "foretell.cli.translate:train",
-        help=_said("translate train", "Train; a run that was ended goes on."),
+        help=said("translate train", "Train; a run that was ended goes on."),
     )
     translate.command(
         "foretell.cli.translate:run",
-        help=_said("translate run", "Translate lines with a trained model."),
+        help=said("translate run", "Translate lines with a trained model."),
     )
     translate.command(
         "foretell.cli.translate:make_text",
@@ -182,22 +182,5 @@ def make_app() -> App:
         help="Write text in two made-up languages with grammar.",
     )
     app.command(translate)
-    app.command("foretell.cli.sensitivity:sensitivity", help=_said("sensitivity"))
+    app.command("foretell.cli.sensitivity:sensitivity", help=said("sensitivity"))
     return app
-
-
-def _sweep() -> App:
-    """`sweep STUDY`, and what is asked of a folder with results."""
-    from foretell.cli.sweep import sweep as run
-
-    sweep = App(name="sweep", help=_said("sweep"))
-    sweep.default(run)
-    sweep.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
-    sweep.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
-    sweep.command("foretell.cli.codesign:front", help="The points that no other beats.")
-    sweep.command(
-        "foretell.cli.sweep:export",
-        help=_said("sweep export", "The results as one file, or by SQL."),
-    )
-    sweep.command("foretell.cli.sweep:plot", help=_said("sweep plot", "The results as a figure."))
-    return sweep

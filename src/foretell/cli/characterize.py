@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, SystemName
+from foretell.cli.flags import Json, System
 from foretell.cli.output import write_json
 
 
@@ -38,7 +38,7 @@ def run(
             help="Seconds without a sign of life after which a point is given up; else the file's.",
         ),
     ] = None,
-    system: SystemName = None,
+    system: System = None,
     node: Annotated[int, Parameter(metavar="I", help="Of several nodes, which this is.")] = 0,
     master: Annotated[
         str, Parameter(metavar="HOST:PORT", help="Of several nodes, where the first listens.")

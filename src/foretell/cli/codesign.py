@@ -1,46 +1,29 @@
 """`foretell codesign`, and the front of a sweep: performance and cost together."""
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json, Plot, Workers, number
+from foretell.cli.command import Edges, Given, command
+from foretell.cli.flags import Json, Plot
 from foretell.cli.output import write_json
 from foretell.cli.plots import plot_file
-from foretell.cli.sweep import Folder, Runner, Study, Yes, watched
+from foretell.cli.sweep import Folder, watched
+from foretell.specs.questions.sweep import CodesignQuestion
 
 if TYPE_CHECKING:
     from foretell.studies.sweep.codesign import Codesign
 
-Kept = Annotated[
-    str | None,
-    Parameter(metavar="DIR", help="Keep every point there: a study that was ended goes on."),
-]
 
-
-def codesign(
-    study: Study,
-    *,
-    out: Kept = None,
-    plot: Plot = None,
-    workers: Workers = "1",
-    executor: Runner = "process",
-    yes: Yes = False,
-    json: Json = False,
-) -> int:
+@command(CodesignQuestion)
+def codesign(given: Given, edges: Edges) -> int:
     """The points of a study that no other beats: architecture, performance and cost together."""
     from foretell.studies.sweep.codesign import codesign as run
 
-    check_plot(plot)
-    with ExitStack() as stack:
-        progress = stack.enter_context(watched("codesign"))
-        found = run(
-            study, out=out, workers=number(workers), executor=executor, yes=yes, progress=progress
-        )
-    return told(found, Path(study).stem, plot, json)
+    check_plot(edges.plot)
+    with watched("codesign") as progress:
+        found = run(**given, progress=progress)
+    return told(found, Path(given["study"]).stem, edges.plot, edges.json)
 
 
 def front(folder: Folder, *, plot: Plot = None, json: Json = False) -> int:

@@ -1,67 +1,29 @@
-"""Flags that several verbs share for other tools: `--import`, `--export`, `--jsonl`."""
+"""What `--import`, `--export` and `--jsonl` do: other tools' arguments, in and out."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-
-from foretell.cli import names
 from foretell.errors import BadInput, Problem, unknown
 
 if TYPE_CHECKING:
     from foretell.interop.launch import Launch, Written
 
-MaybeModel = Annotated[
-    str | None,
-    Parameter(
-        completer=names.models,
-        converter=names.model_given,
-        show_default=False,
-        help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file; "
-        "may be left out where --import names it.",
-    ),
-]
-Import = Annotated[
-    str | None,
-    Parameter(
-        name="--import",
-        metavar="FILE|TEXT",
-        help="Model, job and plan of a launch command, script or config of another tool.",
-    ),
-]
-Export = Annotated[
-    str | None,
-    Parameter(metavar="TOOL", help="Print the plan for megatron, torchtitan or deepspeed."),
-]
-ExportEngine = Annotated[
-    str | None,
-    Parameter(metavar="ENGINE", help="Print the launch command: vllm, sglang or trtllm."),
-]
-Lines = Annotated[
-    str | None,
-    Parameter(metavar="FILE", help="Append config and metrics as a line of JSON, for trackers."),
-]
 
-
-def asked(
-    model: str | None,
-    given: Mapping[str, Any],
-    source: str | None,
-    *,
-    serving: bool = False,
-    plain: bool = False,
-) -> tuple[Any, dict[str, Any]]:
-    """Model and arguments, those of `--import` under what was given by hand.
+def imported(
+    given: Mapping[str, Any], source: str | None, *, serving: bool = False, plain: bool = False
+) -> dict[str, Any]:
+    """What was given, above what `--import` says.
 
     What the reading took for granted goes with the model, so that every answer tells it; with `plain` the
     model stays a name, and it is told on standard error.
     """
+    model = given.get("model")
     if source is None:
         if model is None:
             raise BadInput([Problem(path="--model", value=None, message="missing")])
-        return model, dict(given)
+        return dict(given)
     from dataclasses import replace
 
     from foretell.api.launches import merged, read_launch, serving_only
@@ -69,18 +31,18 @@ def asked(
 
     launch = read_launch(source, model=model or None)
     serving_only(launch, serving)
-    result = merged(launch, model or "", given)
-    chosen = result.pop("model")
+    by_hand = {name: value for name, value in given.items() if name != "model"}
+    result = merged(launch, model or "", by_hand)
     said = launch.said()
     if serving:
-        said = (*said, *_converted(launch, chosen, given, result))
+        said = (*said, *_converted(launch, result["model"], given, result))
     # Settings of the model's file need the file itself.
     own = any(str(text).strip().startswith("model.") for text in given.get("set", ()))
     if own or plain:
         note(said)
-        return chosen, result
-    record = catalog_model(chosen)
-    return replace(record, assumptions=(*record.assumptions, *said)), result
+        return result
+    record = catalog_model(result["model"])
+    return {**result, "model": replace(record, assumptions=(*record.assumptions, *said))}
 
 
 def _converted(

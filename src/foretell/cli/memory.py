@@ -1,54 +1,36 @@
 """`foretell memory`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from foretell.cli.exchange import Import, MaybeModel, asked
-from foretell.cli.flags import Json, Question
+from foretell.cli.command import Edges, Given, command
+from foretell.cli.exchange import imported
 from foretell.cli.output import write_json
 from foretell.cli.plots import plot_file, write_plot
+from foretell.specs.questions.training import MemoryQuestion
 
 if TYPE_CHECKING:
     from foretell.simulation.memory_answer import MemoryAnswer
 
-NOTHING_SET = Question()
 
-
-def memory(
-    model: MaybeModel = None,
-    *,
-    question: Question = NOTHING_SET,
-    out: Annotated[
-        str,
-        Parameter(
-            name=("--plot", "--out"),
-            metavar="FILE",
-            show_default=False,
-            help="Write a figure (.svg, .html, .png), or everything as .json.",
-        ),
-    ] = "",
-    import_: Import = None,
-    json: Json = False,
-) -> int:
+@command(MemoryQuestion)
+def memory(given: Given, edges: Edges) -> int:
     """Memory of every pipeline stage over one step: what it holds, its peak, and when."""
     from foretell.api import training as api
 
-    file = plot_file(out, "out", drawn=True)
-    named, given = asked(model, question.arguments(), import_)
-    found = api.memory(named, **given)
+    file = plot_file(edges.plot, "out", drawn=True)
+    found = api.memory(**imported(given, edges.import_))
     if file is not None:
         _write(file, found)
-    if json:
-        write_json({**found.to_dict(), "out": out or None})
+    if edges.json:
+        write_json({**found.to_dict(), "out": edges.plot or None})
     else:
         from foretell.report.console import show
         from foretell.report.memory import memory_text
 
         show(memory_text(found))
-        if out:
-            print(f"\nwritten: {out}")
+        if edges.plot:
+            print(f"\nwritten: {edges.plot}")
     return 1 if found.estimate.fits == "no" else 0
 
 

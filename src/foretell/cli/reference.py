@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, Top, Workers, number
+from foretell.cli.flags import Json, Processes, Top, number
 from foretell.cli.output import no_as_dict, write_json
 from foretell.cli.progress import late_bar
 from foretell.cli.run import complain
@@ -86,7 +86,7 @@ def study(
     out: Annotated[
         str, Parameter(metavar="DIR", help="Folder for best_plans.csv and candidate_counts.csv.")
     ],
-    workers: Workers = "2",
+    workers: Processes = "2",
     json: Json = False,
 ) -> int:
     """All 54 published searches, each over 13 GPU counts, into two tables."""

@@ -6,65 +6,44 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
-from foretell.cli.flags import Json, Workers, number
+from foretell.cli.app import said
+from foretell.cli.command import Edges, Given, command, number, parameter
+from foretell.cli.flags import Json, Processes
 from foretell.cli.output import write_json
+from foretell.specs.questions.flags import flag_of
+from foretell.specs.questions.sweep import Runner, SweepQuestion
 
 if TYPE_CHECKING:
     from foretell.studies.sweep.run import SweepStatus
 
-Study = Annotated[str, Parameter(metavar="STUDY.toml", help="The study's file (docs/sweep.md).")]
 Folder = Annotated[str, Parameter(metavar="DIR", help="The folder that `sweep --out` wrote.")]
-Out = Annotated[
-    str, Parameter(metavar="DIR", help="Folder for the results; one that was begun goes on.")
-]
 OutFile = Annotated[str, Parameter(metavar="FILE", help="File to write: .csv or .parquet.")]
 Sql = Annotated[
     str | None,
     Parameter(metavar="QUERY", help='SQL over the table "sweep"; else all of it.'),
 ]
-Runner = Annotated[
-    str,
-    Parameter(
-        metavar="NAME",
-        help="process; dask: workers of our own; dask://host:port: a cluster that runs.",
-    ),
-]
-Yes = Annotated[
-    bool,
-    Parameter(
-        negative="", show_default=False, help="Go on though there are more than 100,000 points."
-    ),
-]
+Executor = Annotated[str, parameter(flag_of(Runner), default="process")]
 EVERY_S = 10.0
 """Between two lines of progress where nobody watches."""
 
 
-def sweep(
-    study: Study,
-    *,
-    out: Out,
-    workers: Workers = "1",
-    executor: Runner = "process",
-    yes: Yes = False,
-    json: Json = False,
-) -> int:
+@command(SweepQuestion)
+def sweep(given: Given, edges: Edges) -> int:
     """Ask every point of a study; killed, it goes on where it was."""
     from foretell.studies.sweep.run import sweep as run
 
     with watched() as progress:
-        found = run(
-            study, out=out, workers=number(workers), executor=executor, yes=yes, progress=progress
-        )
-    return _told(found, json)
+        found = run(**given, progress=progress)
+    return _told(found, edges.json)
 
 
 def resume(
     folder: Folder,
     *,
-    workers: Workers = "1",
-    executor: Runner = "process",
+    workers: Processes = "1",
+    executor: Executor = "process",
     json: Json = False,
 ) -> int:
     """Go on with a sweep from its folder; what is whole is kept, what is corrupt is done again."""
@@ -190,3 +169,21 @@ def watched(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
     bar = Console(stderr=True).status(verb)
     with bar:
         yield report
+
+
+def _verbs() -> App:
+    """`sweep STUDY`, and what is asked of a folder with results."""
+    made = App(name="sweep")
+    made.default(sweep)
+    made.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
+    made.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
+    made.command("foretell.cli.codesign:front", help="The points that no other beats.")
+    made.command(
+        "foretell.cli.sweep:export",
+        help=said("sweep export", "The results as one file, or by SQL."),
+    )
+    made.command("foretell.cli.sweep:plot", help=said("sweep plot", "The results as a figure."))
+    return made
+
+
+verbs = _verbs()

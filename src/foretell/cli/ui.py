@@ -1,16 +1,13 @@
 """`foretell ui`: the page and its JSON API, on this machine unless told otherwise."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from foretell.cli.flags import Json, number
 from foretell.cli.output import write_json
 from foretell.errors import BadInput, Problem
-
-if TYPE_CHECKING:
-    from foretell.web.fields import Flag
 
 DEFAULT_PORT = 8765
 INSTALL = 'python -m pip install "foretell[web]"'
@@ -59,7 +56,7 @@ def ui(
             print(f"{url}\nInterrupt (Ctrl-C) to stop.")
         sys.stdout.flush()  # who waits for the address reads it from a pipe
         local = host in ("127.0.0.1", "localhost", "::1")
-        app = make_app(flag_table(), limits, LOOPBACK if local else None)
+        app = make_app(limits, LOOPBACK if local else None)
         run(app, socket, open_url=url if browser else None)
     return 0
 
@@ -73,43 +70,3 @@ def _problems(port: Any, workers: Any) -> list[Problem]:
             message = "not a usable number"
             found.append(Problem(path=f"--{name}", value=value, message=message, allowed=allowed))
     return found
-
-
-def flag_table() -> "dict[str, list[Flag]]":
-    """Every verb's flags with their help and defaults, from the command line itself."""
-    from foretell.cli.app import make_app
-
-    return dict(_verbs(make_app()))
-
-
-def _verbs(app: Any, before: str = "") -> "list[tuple[str, list[Flag]]]":
-    found = []
-    for name in app:
-        if name.startswith("-"):
-            continue
-        inner = app[name]
-        if any(not word.startswith("-") for word in inner):
-            found += _verbs(inner, f"{before}{name} ")
-        else:
-            found.append((before + name, _flags(inner)))
-    return found
-
-
-def _flags(verb: Any) -> "list[Flag]":
-    from inspect import Parameter as Plain
-
-    from foretell.web.fields import Flag
-
-    return [
-        Flag(
-            name=argument.names[0].lstrip("-").lower().replace("-", "_"),
-            required=bool(argument.required),
-            default=None
-            if argument.field_info.default is Plain.empty
-            else argument.field_info.default,
-            help=argument.parameter.help or "",
-            switch=argument.hint is bool,
-        )
-        for argument in verb.assemble_argument_collection()
-        if argument.names[0] != "*"
-    ]

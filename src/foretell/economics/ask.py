@@ -21,10 +21,11 @@ from foretell.economics.settings import set_prices
 from foretell.economics.tree import Branch, central
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
-from foretell.records import dataclass
+from foretell.inputs.question import as_texts
 from foretell.specs.check import problems_of
 from foretell.specs.design import ChipDesign
 from foretell.specs.package import Package
+from foretell.specs.questions.cost import PackageQuestion as PackageQuestion
 from foretell.specs.silicon import DieCost
 from foretell.specs.technology import LinkKind
 
@@ -34,28 +35,6 @@ BOUND_USD = 1e100
 """What costs more has no price; its square would not be a number."""
 MOST_INTERFACE = 0.9
 """A die that is more interface than this is refused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageQuestion:
-    """What is asked about; a name, or a node and an area."""
-
-    name: str = ""
-    """A chip's id or alias, or a file with a design."""
-    node: str = ""
-    """Process of the dies."""
-    area: str | float = ""
-    """Silicon without interfaces to other dies, all dies together, in mm2."""
-    dies: str | int = ""
-    """Dies that it is divided over."""
-    package: str = ""
-    """How they are put together."""
-    die_to_die: str | float = ""
-    """Rate out of one die to the others; else interfaces take a tenth of each die."""
-    volume: str | float = ""
-    """Packages over which NRE is spread."""
-    set: Sequence[str] = ()
-    """Fields set by hand."""
 
 
 def chip_cost(question: PackageQuestion) -> CostAnswer:
@@ -88,7 +67,7 @@ def _asked(
     question: PackageQuestion,
 ) -> tuple[Sheet, Package, tuple[str, ...], dict[str, object]]:
     """Figures, the package with every setting, and what was assumed and set."""
-    settings = parse_settings(tuple(question.set), ROOTS)
+    settings = parse_settings(as_texts(question.set), ROOTS)
     seen: dict[str, object] = {}
     figures, problems = sheet(), list[Problem]()
     try:

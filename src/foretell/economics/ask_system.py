@@ -1,6 +1,6 @@
 """What a system costs: capital, a year, an hour of a chip, and renting beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,11 +26,11 @@ from foretell.economics.tree import central
 from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, parse_settings
-from foretell.inputs.question import designed
+from foretell.inputs.question import as_texts, designed
 from foretell.network.topologies import unknown
-from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure
+from foretell.specs.questions.cost import SystemQuestion as SystemQuestion
 from foretell.specs.system import System
 
 Rents = list[tuple[str, float, str]]
@@ -43,31 +43,9 @@ OF_SPEED = ("Large collectives", "Latency of one hop")
 """Beginnings of assumptions about systems that no price depends on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SystemQuestion:
-    """What is asked about."""
-
-    system: str | Mapping[str, Any]
-    """A system's or a chip's id or alias, a file, or the table of one."""
-    gpus: str | int = ""
-    """Chips; else one whole node."""
-    price: str | float = ""
-    """Rent of a chip for an hour, instead of the catalogue's."""
-    prices: str = ""
-    """A price list in SkyPilot's form, instead of the catalogue's offers."""
-    years: str | float = ""
-    """Years that servers are used."""
-    utilisation: str | float = ""
-    """Share of the hours in which chips work."""
-    watts: str | float = ""
-    """Mean draw of one node while in use, as an estimate gives it."""
-    set: Sequence[str] = ()
-    """Fields set by hand."""
-
-
 def system_cost(question: SystemQuestion) -> CostAnswer:
     """Capital, years and hours of a system."""
-    settings: Sequence[Setting] = parse_settings(tuple(question.set), ROOTS)
+    settings: Sequence[Setting] = parse_settings(as_texts(question.set), ROOTS)
     seen: dict[str, object] = {}
     figures = set_prices(sheet(), settings, seen, (RENT,))
     figures = with_flags(figures, question.years, question.utilisation)
@@ -83,7 +61,7 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     dies = dies_apart(system)
     if dies > 1 and system.design is not None:
         system, gpus = system_of_packages(system, build(system.design).chip), np.ceil(gpus / dies)
-    rents = _rents(system, rent, question.prices)
+    rents = _rents(system, rent, str(question.prices))
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
     name = question.system if isinstance(question.system, str) else ""
     asked = OwnQuestion(system=system, gpus=gpus, name=name, node_watts=_watts(question))

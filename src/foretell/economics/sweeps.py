@@ -8,6 +8,7 @@ from foretell.economics.answer import CostAnswer
 from foretell.economics.settings import combinations, parse_sweeps
 from foretell.economics.work import mark_front
 from foretell.errors import Infeasible
+from foretell.inputs.question import as_texts
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ def _fixed(question: Any, sweeps: Mapping[str, Any]) -> dict[str, str]:
         for name, value in flags.items()
         if value != usual[name] and str(value) != str(usual[name]) and name not in sweeps
     }
-    paths = dict(text.partition("=")[::2] for text in question.set)
+    paths = dict(text.partition("=")[::2] for text in as_texts(question.set))
     return {**kept, **{path: value for path, value in paths.items() if path not in sweeps}}
 
 
@@ -53,7 +54,7 @@ def _changed(question: T, values: Mapping[str, str]) -> T:
     """The question with swept flags and paths in place."""
     flags = {name: value for name, value in values.items() if "." not in name}
     paths = tuple(f"{name}={value}" for name, value in values.items() if "." in name)
-    held: tuple[str, ...] = tuple(question.set)  # type: ignore[attr-defined]
+    held = as_texts(question.set)  # type: ignore[attr-defined]
     kept = tuple(text for text in held if text.partition("=")[0].strip() not in values)
     return replace(question, **flags, set=(*kept, *paths))  # type: ignore[type-var]
 

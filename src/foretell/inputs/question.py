@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from foretell import units
@@ -25,6 +24,9 @@ from foretell.specs.model import Model
 from foretell.specs.plan import Plan, PrecisionName, named_fields, parse_plan, plan_problems
 from foretell.specs.plan_words import GENERIC, no_choice
 from foretell.specs.prices import Prices
+from foretell.specs.questions.common import Settings as Settings
+from foretell.specs.questions.flags import asks, fields_of
+from foretell.specs.questions.training import StepQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 
@@ -46,25 +48,16 @@ FABRIC = "network.fabric"
 DESIGN = "chip.design."
 """How a path begins that sets a field of the design that a chip is built from."""
 
+NUMBERS = ("global_batch", "seq_len", "target_len")
+"""Fields of a job that are given as whole numbers."""
 T = TypeVar("T")
-Settings = Mapping[str, object] | Sequence[str]
-"""`path=value` texts, or a mapping of paths to values."""
 
 
-def ask(
-    *,
-    model: str | Path | Model,
-    system: str | Path | System | None = None,
-    gpus: int | str | None = None,
-    global_batch: int | None = None,
-    seq_len: int | None = None,
-    target_len: int | None = None,
-    plan: str | Plan | None = None,
-    settings: Sequence[str] = (),
-) -> Scenario:
+def scenario_for(question: StepQuestion) -> Scenario:
     """A scenario; every problem of every argument, the plan's words included, is reported at once."""
+    gpus, target_len, system = question.gpus, question.target_len, question.system
     problems: list[Problem] = []
-    chosen = collect(lambda: parse_settings(settings), problems) or ()
+    chosen = collect(lambda: parse_settings(settings_of(question)), problems) or ()
     count, named = _gpus(gpus, problems)
     if system is not None and named is not None and system != named:
         problems.append(
@@ -81,14 +74,15 @@ def ask(
             )
         )
     seen: dict[str, object] = {}
-    the_model = collect(lambda: _model(model, chosen, seen), problems)
+    the_model = collect(lambda: _model(question.model, chosen, seen), problems)
     the_system = (
         None if system is None else collect(lambda: system_of(system, chosen, seen), problems)
     )
     collect(lambda: _prices(chosen, seen), problems)
-    collect(lambda: apply_settings(_plan(plan), chosen, "plan"), problems)
-    software = collect(lambda: software_of(framework_word(plan, chosen), chosen, seen), problems)
-    numbers = {"global_batch": global_batch, "seq_len": seq_len, "target_len": target_len}
+    collect(lambda: apply_settings(_plan(question.plan), chosen, "plan"), problems)
+    word = framework_word(question.plan, chosen)
+    software = collect(lambda: software_of(word, chosen, seen), problems)
+    numbers = {name: getattr(question, name) for name in NUMBERS}
     for name, value in numbers.items():
         problems += _whole(name, value)
     if problems or the_model is None or the_system is None or software is None:
@@ -111,6 +105,10 @@ def ask(
         assumptions=(*the_model.assumptions, *of_system(the_system, chosen), *said),
         overrides=seen,
     )
+
+
+ask = asks(StepQuestion)(scenario_for)
+"""The scenario of a step, from the fields of its question."""
 
 
 def of_system(system: System, settings: Sequence[Setting]) -> list[str]:
@@ -414,3 +412,13 @@ def as_texts(settings: Settings) -> tuple[str, ...]:
     if isinstance(settings, Mapping):
         return tuple(f"{path}={value}" for path, value in settings.items())
     return tuple(settings)
+
+
+def settings_of(question: Any) -> tuple[str, ...]:
+    """Everything that a question sets by hand: `set`, and fields that are short names of a path."""
+    short = [
+        f"{field.flag.sets}={value}"
+        for field in fields_of(type(question))
+        if field.flag.sets and (value := getattr(question, field.name)) is not None
+    ]
+    return (*as_texts(question.set), *short)

@@ -10,21 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from foretell.specs.outputs import OUTPUTS
 from foretell.specs.plan import Plan
 
 Metrics = dict[str, float]
 """Numbers by their slash-separated keys."""
-ESTIMATE: Mapping[str, str] = {
-    "step_s": "perf/step_s",
-    "tokens_per_s": "perf/tokens_per_s",
-    "tokens_per_s_per_gpu": "perf/tokens_per_s_per_gpu",
-    "tflops_per_gpu": "perf/tflops_per_gpu",
-    "mfu": "perf/mfu",
-    "hfu": "perf/hfu",
-    "peak_memory_bytes": "memory/peak_bytes",
-    "memory_capacity_bytes": "memory/capacity_bytes",
-    "energy_joules": "energy/step_joules",
-}
+ESTIMATE: Mapping[str, str] = {name: output.metric for name, output in OUTPUTS.items()}
 """Numbers of an estimate and their keys."""
 SERVED: Mapping[str, str] = {
     "requests_per_s": "perf/requests_per_s",

@@ -7,13 +7,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.report.picture_files import BROWSERS
 
 if TYPE_CHECKING:
@@ -75,9 +74,7 @@ class Diagnosis:
     checks: tuple[Check, ...]
     """In the order of the groups."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
+    to_dict = as_json()
 
 
 def diagnose(folder: Path = Path(), results: Path = Path("results")) -> Diagnosis:

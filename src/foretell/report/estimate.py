@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from foretell.api.answers import Estimate
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import bar, table
+from foretell.specs.outputs import OUTPUTS
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.run import Run
 from foretell.uncertainty.intervals import fit_of
@@ -21,6 +22,19 @@ CONVENTIONS = (
     "MFU: 3 x the forward matrix products, attention as the whole square, over the dense peak; HFU "
     "adds what is recomputed."
 )
+IN_LINES = frozenset(
+    "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu peak_memory_bytes "
+    "memory_capacity_bytes energy_joules".split()
+)
+"""Outputs that stand together on the lines of `rates`; every other has a line of its own."""
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "s": lambda value: show(value, "s"),
+    "J": lambda value: show(value, "joules"),
+    "bytes": lambda value: show(value, "bytes"),
+    "share": lambda value: f"{value:.1%}",
+    "count": lambda value: f"{value:,.4g}",
+}
+"""How an output is printed, by its unit."""
 FITS = {
     "yes": f"fits: below {CLOSE_SHARE:.0%} of the memory",
     "too_close": f"too close to call: above {CLOSE_SHARE:.0%} of the memory",
@@ -100,6 +114,11 @@ def rates(result: Estimate) -> "Table":
             f"{watts:,.0f} W/GPU   {result.energy_joules / tokens:,.3g} J/token, chips alone"
             + ninety(found.get("energy_joules"), lambda joules: f"{joules / tokens:,.3g}"),
         )
+    for name, output in OUTPUTS.items():
+        if name not in IN_LINES:
+            form = UNITS[output.unit]
+            value = form(getattr(result, name))
+            grid.add_row(output.label, value + ninety(found.get(name), form))
     grid.add_row("limited by", result.limited_by)
     return grid
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import fields
 from typing import Any
 
-from foretell.records import Told, dataclass
+from foretell.records import Told, as_json, dataclass
 from foretell.search.explain import ends
 from foretell.specs.plan import Plan
 from foretell.specs.result import Leaf, StepEstimate
@@ -43,15 +43,7 @@ class Difference:
         """B less A: negative where B is better."""
         return self.b - self.a
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {
-            "name": self.name,
-            "unit": self.unit,
-            "a": self.a,
-            "b": self.b,
-            "difference": self.difference,
-        }
+    to_dict = as_json(more=("difference",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ kernel or a collective is limited by. The first row of the batch is the system a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.fusion import kind_of
 from foretell.kernels.op_times import traffic_factor
-from foretell.kernels.power import chip_power
-from foretell.records import Told
+from foretell.records import Told, as_json
 from foretell.search.search import rank
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -37,9 +36,10 @@ from foretell.specs.plan import DTYPE_BYTES, Plan, activation_bytes
 from foretell.specs.result import Evidence, Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
-from foretell.training.breakdown import Phase, runs_of, time_tree
+from foretell.training.breakdown import time_tree
 from foretell.training.layer_costs import CORE
-from foretell.training.step import Rows, evaluate
+from foretell.training.leaves import Phase, runs_of
+from foretell.training.step import evaluate
 from foretell.training.tables import select
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
 
@@ -82,9 +82,7 @@ class Share:
     bound_elasticity: float | None = None
     """d ln(seconds) / d ln(that number)."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +112,7 @@ class OpShare:
     moved_bytes: float
     """What one run moves through the device memory, as its kernels are fused."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +126,7 @@ class Capacity:
     step_ratio: float
     """Its step over that of the best plan now."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,22 +246,10 @@ def _time_shares(
 
 
 def _tree_at(batch: Batch, k: int) -> Leaf:
-    """The time tree of one system of a batch; joules are not looked at."""
+    """The time tree of one system of a batch."""
     row = np.array([k])
-    system = batch.scenario.system
-    tables = replace(
-        select(batch.tables, row),
-        power=chip_power(system.chip),
-        bytes_per_s=system.chip.memory_bandwidth_bytes_per_s,
-    )
-    return time_tree(batch.plans.take(row), tables, _row_at(batch.rows, k), batch.scenario)
-
-
-def _row_at(rows: Rows, k: int) -> Rows:
-    """One row of evaluated plans."""
-    shared = ("counts", "fixed_s", "memory")
-    one = {f.name: getattr(rows, f.name)[k : k + 1] for f in fields(Rows) if f.name not in shared}
-    return replace(rows, **one)
+    tables = select(batch.tables, row)
+    return time_tree(batch.plans.take(row), tables, batch.rows.row(k), batch.scenario)
 
 
 def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
@@ -280,7 +262,7 @@ def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
     step_s = float(rows.step_s[0])
     flat = [op for ops in parts.ops for op in ops]
     first = np.array([0])
-    runs = runs_of(batch.plans.take(first), select(tables, first), _row_at(rows, 0))
+    runs = runs_of(batch.plans.take(first), select(tables, first), rows.row(0))
     found = []
     for run in runs:
         for row, count, part in run.ops(parts):

@@ -20,14 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.op_times import required_dtypes
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
+from foretell.specs.outputs import OUTPUTS
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import Network, System, Tier
-from foretell.training.answer import energies
-from foretell.training.step import Rows, evaluate_rows
+from foretell.training.answer import totals_of
+from foretell.training.ledger import Ledger
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 from foretell.units import field_unit
 
@@ -82,20 +84,15 @@ class Batch:
     """The plan, once for each system."""
     tables: Tables
     """What it costs in parts."""
-    rows: Rows
+    rows: Ledger
     """What it costs in all."""
 
     def result(self, name: str) -> Array:
-        """step_s, tokens_per_s, energy_joules or peak_memory_bytes of each system."""
-        if name == "step_s":
-            return self.rows.step_s
-        if name == "tokens_per_s":
-            return np.asarray(self.scenario.job.tokens_per_step / self.rows.step_s)
-        if name == "energy_joules":
-            return energies(self.plans, self.tables, self.rows, self.scenario.job.gpus)
-        if name == "peak_memory_bytes":
-            return self.rows.peak_bytes
-        raise KeyError(name)
+        """One of RESULTS on each system."""
+        if name not in RESULTS:
+            raise KeyError(name)
+        totals = totals_of(self.scenario, self.plans, self.tables, self.rows)
+        return np.asarray(OUTPUTS[name].of(totals))
 
 
 RESULTS = ("step_s", "tokens_per_s", "energy_joules", "peak_memory_bytes")
@@ -145,14 +142,12 @@ class Sensitivity:
         """The elasticity to the number of a path."""
         return {e.number.path: e.elasticity for e in self.numbers}[path]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {
-            "result": self.result,
-            "value": self.value,
-            "plan": self.plan,
-            "elasticities": [e.to_dict() for e in self.numbers],
-        }
+    @property
+    def elasticities(self) -> tuple[Elasticity, ...]:
+        """The numbers, as JSON calls them."""
+        return self.numbers
+
+    to_dict = as_json("result", "value", "plan", "elasticities")
 
 
 def numbers_of(scenario: Scenario, plan: Plan) -> tuple[Number, ...]:

@@ -16,6 +16,7 @@ from foretell.simulation.programs import Laid
 from foretell.simulation.step import held_bytes, played_step, rank_stride
 from foretell.simulation.streams import PlayedStep, play_step
 from foretell.simulation.trace import write_trace
+from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import Plan
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
@@ -93,30 +94,22 @@ class Simulation(Told):
     @property
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
         """p50 and p90 of every predicted number: the closed form's, around the played step."""
-        found = of_estimate(with_step(self.estimate, self.step_s))
-        # The closed form's energy is that of its own step.
-        return {name: ends for name, ends in found.items() if name != "energy_joules"}
+        return of_estimate(with_step(self.estimate, self.step_s))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         closed, step_s = self.estimate, self.step_s
-        scale = closed.step_s / step_s
+        told = with_step(closed, step_s)
         names = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan_chosen")
         known = {name: getattr(closed, name) for name in names}
         return {
             **known,
             "plan": str(closed.plan),
             "fits": closed.fits,
-            "step_s": step_s,
+            **{name: getattr(told, name) for name in OUTPUTS},
             "closed_step_s": closed.step_s,
             "difference": step_s / closed.step_s - 1.0,
-            "tokens_per_s": closed.tokens_per_s * scale,
-            "tokens_per_s_per_gpu": closed.tokens_per_s_per_gpu * scale,
-            "tflops_per_gpu": closed.tflops_per_gpu * scale,
-            "mfu": closed.mfu * scale,
-            "hfu": closed.hfu * scale,
-            "peak_memory_bytes": closed.peak_memory_bytes,
-            "intervals": self.intervals,
+            "intervals": of_estimate(told),
             "fit_probability": fit_of(closed),
             "shares": [
                 {"name": s.name, "simulated_s": s.simulated_s, "closed_s": s.closed_s}
@@ -209,17 +202,10 @@ def overlaps(plan: Plan) -> bool:
 
 
 def with_step(answer: StepEstimate, step_s: float) -> StepEstimate:
-    """An answer with another step time, and the rates and the interval that go with it."""
+    """An answer with another step time, and the numbers and the interval that go with it."""
     scale = step_s / answer.step_s
     ends = answer.interval or {}
     interval = {key: (low * scale, high * scale) for key, (low, high) in ends.items()}
-    return replace(
-        answer,
-        step_s=step_s,
-        tokens_per_s=answer.tokens_per_s / scale,
-        tokens_per_s_per_gpu=answer.tokens_per_s_per_gpu / scale,
-        tflops_per_gpu=answer.tflops_per_gpu / scale,
-        mfu=answer.mfu / scale,
-        hfu=answer.hfu / scale,
-        interval=interval or None,
-    )
+    assert answer.totals is not None
+    totals = replace(answer.totals, step_s=step_s)
+    return replace(answer, **outputs(totals), totals=totals, interval=interval or None)

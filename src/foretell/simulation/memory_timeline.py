@@ -43,8 +43,10 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.data_parallel import shares_of
 from foretell.training.late_gradients import is_late
+from foretell.training.ledger import Ledger
 from foretell.training.memory import LISTED, gathered_copies, gathered_weights, held_weights
-from foretell.training.step import Rows, evaluate_rows, stages_of_plans
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, Tables, tables_of
 from foretell.workload.graph import Saved
 from foretell.workload.roles import ALL_EXPERTS, ATTENTIONS, Region
@@ -132,7 +134,7 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     )
 
 
-def _played(plan: Plan, rows: Rows, stages: Stages, row: list[int]) -> tuple[Timeline, float]:
+def _played(plan: Plan, rows: Ledger, stages: Stages, row: list[int]) -> tuple[Timeline, float]:
     """The step's tasks, and what follows them: reductions, update, the framework's own."""
     schedule = schedule_named(plan.schedule)
     sends = float(rows.send_s[0, 0])
@@ -146,7 +148,7 @@ def _played(plan: Plan, rows: Rows, stages: Stages, row: list[int]) -> tuple[Tim
     if alone:
         times = even_chunks(chosen, forward_s, input_s, weight_s)
     slow = int(rows.slowest[0])
-    tail_s = rows.data_s[0, slow] + rows.optimizer_s[0, slow] + rows.fixed_s
+    tail_s = rows.seconds.data_parallel[0, slow] + rows.seconds.optimizer[0, slow] + rows.fixed_s
     return play(chosen, times, many), float(tail_s)
 
 
@@ -154,7 +156,7 @@ def _tensors(
     plan: Plan,
     plans: Plans,
     tables: Tables,
-    rows: Rows,
+    rows: Ledger,
     stages: Stages,
     layers: tuple[tuple[int, ...], ...],
     rank: int,
@@ -220,7 +222,7 @@ def _with_update(
     return replace(tensors, always={**tensors.always, "weights": weights}, updated_bytes=updated)
 
 
-def _made_late(plans: Plans, rows: Rows, stages: Stages) -> float:
+def _made_late(plans: Plans, rows: Ledger, stages: Stages) -> float:
     """Bytes of a gradient that the backward pass makes; 0 where a buffer holds all of them."""
     return weight_bytes(plans.base)[1] * is_late(stages.late, plans, rows.micro_batches)
 
@@ -272,7 +274,7 @@ def _size(tensor: Saved, plan: Plan, software: Software) -> float:
 def _stage_line(
     plans: Plans,
     software: Software,
-    rows: Rows,
+    rows: Ledger,
     step: Timeline,
     tensors: RankTensors,
     rank: int,

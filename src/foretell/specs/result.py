@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from foretell.records import dataclass
+from foretell.specs.outputs import Totals
 from foretell.specs.plan import Plan
 from foretell.specs.run import Run
 from foretell.specs.scenario import Scenario
@@ -110,5 +111,7 @@ class StepEstimate:
     """Fields that were set by hand."""
     run: Run | None = None
     """The whole run to a number of tokens, where one was asked for."""
+    totals: Totals | None = field(default=None, repr=False, compare=False)
+    """What the step adds up to, from which its numbers follow; no part of the JSON."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)
     """The question, from which more can be asked; no part of the JSON."""

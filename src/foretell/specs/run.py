@@ -1,9 +1,9 @@
 """A whole training run: what is asked of it, and what it comes to."""
 
-from dataclasses import asdict, field
-from typing import Any, Literal
+from dataclasses import field
+from typing import Literal
 
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 
 CheckpointWay = Literal["async", "sync"]
 """Written behind the steps that follow, or while all chips wait."""
@@ -88,6 +88,4 @@ class Run:
     intervals: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     """p50 and p90 of days, chip-hours and energy, by their names (foretell/intervals.py)."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The run as JSON: the same keys as the attributes."""
-        return asdict(self)
+    to_dict = as_json()

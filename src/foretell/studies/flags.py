@@ -1,37 +1,62 @@
-"""Flags of each verb that a study can give, and the verb that a kind of question comes to."""
+"""Flags of each verb that a study can give, from their questions, and the verb of a kind of question."""
 
 from collections.abc import Iterable, Mapping
 
+from foretell.specs.questions.cost import (
+    PackageQuestion,
+    Payment,
+    RunQuestion,
+    SystemQuestion,
+    TokenQuestion,
+)
+from foretell.specs.questions.flags import Field, fields_of
+from foretell.specs.questions.serving import ServingQuestion, SizeQuestion
+from foretell.specs.questions.training import RunConditions, TrainingQuestion
 from foretell.specs.study import Verb
 
-PLACE = ("model", "system", "gpus", "plan", "set")
-LOAD = ("isl", "osl", "rate", "engine", "price")
-LEVELS = ("ttft", "tpot", "headroom", "percentile")
-"""Flags of `size` that make a question of serving one of size."""
-RUN = (
-    "tokens", "failures_per_gpu_day", "restart_s", "checkpoint", "checkpoint_interval",
-    "checkpoint_wait_s", "storage_bandwidth",
-)  # fmt: skip
-"""Flags of a whole run."""
-PAID = ("rent", "region", "years", "utilisation")
-"""Flags that say how work is paid for; with one of them, its money, energy and carbon are columns."""
-SILICON = ("name", "node", "area", "dies", "package", "die_to_die", "volume", "set")
-STEP = (*PLACE, "global_batch", "seq_len", "target_len", *RUN)
-SERVICE = (*PLACE, *LOAD, "concurrency", "spread")
+RECORDS: Mapping[Verb, tuple[type, ...]] = {
+    "estimate": (TrainingQuestion, Payment),
+    "serve": (ServingQuestion, Payment),
+    "size": (SizeQuestion,),
+    "cost chip": (PackageQuestion,),
+    "cost package": (PackageQuestion,),
+    "cost system": (SystemQuestion,),
+    "cost run": (RunQuestion,),
+    "cost token": (TokenQuestion,),
+}
+"""The questions of each verb; of work that is paid for, its money, energy and carbon are columns."""
+
+
+def study_fields(*records: type) -> dict[str, Field]:
+    """The fields of questions that a study can give, by their names there."""
+    return {
+        field.called: field
+        for record in reversed(records)
+        for field in fields_of(record)
+        if field.on("study")
+    }
+
+
 FLAGS: Mapping[Verb, tuple[str, ...]] = {
-    "estimate": (*STEP, *PAID, "price"),
-    "serve": (*SERVICE, *PAID),
-    "size": (*PLACE, *LOAD, *LEVELS, "simulate"),
-    "cost chip": SILICON,
-    "cost package": SILICON,
-    "cost system": ("system", "gpus", "price", "years", "utilisation", "watts", "set"),
-    "cost run": (*STEP, *PAID, "price"),
-    "cost token": (*SERVICE, *PAID),
+    verb: tuple(dict.fromkeys(name for one in records for name in study_fields(one)))
+    for verb, records in RECORDS.items()
 }
 """Flags of each verb that a study can give."""
-WHOLE = ("gpus", "global_batch", "seq_len", "target_len", "dies")
-"""Flags that are whole numbers."""
-TEXTS = ("rent", "region", "engine", "percentile", "checkpoint", "name", "node", "package")
+FIELDS: Mapping[str, Field] = {
+    name: field for records in RECORDS.values() for name, field in study_fields(*records).items()
+}
+"""Every such flag."""
+RUN = tuple(study_fields(RunConditions))
+"""Flags of a whole run."""
+PAID = tuple(name for name in study_fields(Payment) if name not in ("price", "set"))
+"""Flags that say how work is paid for; with one of them, its money, energy and carbon are columns."""
+LEVELS = tuple(
+    name
+    for name, field in study_fields(SizeQuestion).items()
+    if name not in FLAGS["serve"] and field.flag.kind != "switch"
+)
+"""Flags of `size` that make a question of serving one of size."""
+TEXTS = tuple(name for name, field in FIELDS.items() if field.flag.kind == "text")
 """Flags that are words."""
 COUNTS = ("compute_dies", "cores", "cores_built", "memory_stacks", "io_dies", "size")
 """Fields of a design or a tier that count things."""
@@ -63,5 +88,5 @@ def is_whole(path: str) -> bool:
     """Whether a flag or path takes whole numbers alone."""
     root, _, last = path.rpartition(".")
     if not root:
-        return path in WHOLE
+        return path in FIELDS and FIELDS[path].flag.kind in ("whole", "count")
     return last in (DEGREES if root == "plan" else COUNTS)

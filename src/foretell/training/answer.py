@@ -1,47 +1,38 @@
-"""One plan's estimate as a record: rates, utilisation, trees."""
+"""One plan's estimate as a record: totals of its ledger, trees, and what was assumed."""
 
-from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.kernels.op_times import required_dtypes
 from foretell.network.assumptions import network_said
 from foretell.network.library_catalog import library_for
-from foretell.sharding.recompute import again
+from foretell.specs._base import Num
 from foretell.specs.ffn import Experts
-from foretell.specs.job import Job
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, Plans, batch_of, recompute_code
-from foretell.specs.plan_forms import recompute_modules
+from foretell.specs.outputs import OUTPUTS, Totals, outputs
+from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.result import Fits, StepEstimate
 from foretell.specs.scenario import Scenario
-from foretell.training.breakdown import largest_share, trees, update_joules
-from foretell.training.pass_times import repeats_of
-from foretell.training.shapes import graph_parts, named_modules
-from foretell.training.step import Rows, evaluate_rows
+from foretell.training.breakdown import largest_share, trees
+from foretell.training.energy import active_joules
+from foretell.training.flops import plan_flops
+from foretell.training.ledger import Ledger
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 from foretell.uncertainty.intervals import fit_of, of_estimate
-from foretell.workload.build import build
-from foretell.workload.ops import AttentionCore, Op
-
-Array = NDArray[np.float64]
 
 
 def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
     """Evaluate a batch of one and put its numbers into a record."""
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
-    rows = evaluate_rows(scenario, plans, tables)
-    tree = trees(plans, tables, rows, scenario)
-    job, chip = scenario.job, scenario.system.chip
-    step_s, peak = float(rows.step_s[0]), float(rows.peak_bytes[0])
-    model_flop, in_hardware = plan_flops(scenario, plans, tables)
-    peak_flop_per_s = float(chip.matrix_flop_per_s[required_dtypes(plan)[-1]])
-    per_gpu = model_flop / step_s / job.gpus
+    ledger = evaluate_rows(scenario, plans, tables)
+    tree = trees(plans, tables, ledger, scenario)
+    totals = one_row(totals_of(scenario, plans, tables, ledger))
+    job, numbers = scenario.job, outputs(totals)
     return StepEstimate(
         model=scenario.model.id,
         system=scenario.system.id,
@@ -51,16 +42,8 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
         target_len=job.target_len,
         plan=plan,
         plan_chosen=chosen,
-        fits=fits(peak, float(chip.memory_bytes)),
-        step_s=step_s,
-        tokens_per_s=job.tokens_per_step / step_s,
-        tokens_per_s_per_gpu=job.tokens_per_step / step_s / job.gpus,
-        tflops_per_gpu=per_gpu / 1e12,
-        mfu=per_gpu / peak_flop_per_s,
-        hfu=float(in_hardware[0]) / step_s / job.gpus / peak_flop_per_s,
-        peak_memory_bytes=peak,
-        memory_capacity_bytes=float(chip.memory_bytes),
-        energy_joules=float(energies(plans, tables, rows, job.gpus)[0]),
+        fits=fits(numbers["peak_memory_bytes"], numbers["memory_capacity_bytes"]),
+        **numbers,
         limited_by=largest_share(tree.time),
         interval=tree.time.interval,
         breakdown=tree.time,
@@ -68,47 +51,36 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
         memory_by_stage=tree.stages,
         assumptions=assumed(scenario, plan, tables.parts.notes),
         overrides=dict(scenario.overrides),
+        totals=totals,
         scenario=scenario,
     )
 
 
-def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float, Array]:
-    """Matrix operations of a step by the usual convention, and with what is recomputed; (plans,)."""
-    job, base = scenario.job, plans.base
-    model_flop, forward_flop, core_flop = step_flops(scenario.model, job)
-    # Frozen matrices have a data gradient alone; what adapters multiply is left out.
-    model_flop = (2.0 * model_flop / 3.0 + core_flop) if base.lora else model_flop
-    once_more = repeats_of(plans, np.arange(len(plans)), tables)[:, 0]
-    hardware = model_flop + once_more * forward_flop
-    if not base.flash:
-        hardware = hardware + core_flop * (plans.recompute == recompute_code("selective"))
-    if named_modules(base.recompute):
-        listed = plans.recompute == recompute_code(base.recompute)
-        more = modules_flop(scenario.model, job, base.recompute, base.flash)
-        hardware = hardware + more * listed
-    return model_flop, np.asarray(hardware)
+def totals_of(scenario: Scenario, plans: Plans, tables: Tables, ledger: Ledger) -> Totals:
+    """What the steps of a batch of plans add up to; numbers of the chip may be arrays over them."""
+    job, chip = scenario.job, scenario.system.chip
+    model_flop, hardware_flop = plan_flops(scenario, plans, tables)
+    return Totals(
+        step_s=ledger.step_s,
+        peak_memory_bytes=ledger.peak_bytes,
+        memory_capacity_bytes=chip.memory_bytes,
+        base_watts=tables.power.base_watts,
+        active_joules=active_joules(plans, tables, ledger),
+        tokens=job.tokens_per_step,
+        model_flop=model_flop,
+        hardware_flop=hardware_flop,
+        gpus=job.gpus,
+        peak_flop_per_s=chip.matrix_flop_per_s[required_dtypes(plans.base)[-1]],
+    )
 
 
-def energies(plans: Plans, tables: Tables, rows: Rows, gpus: int) -> Array:
-    """Energy of all chips in one step, (plans,): base watts all along, and what products, bytes and updates
-    spend.
+def one_row(totals: Totals) -> Totals:
+    """The totals of a batch of one as numbers."""
+    return Totals(**{f.name: _number(getattr(totals, f.name)) for f in fields(totals)})
 
-    Every rank of a replica runs its part of each layer once a micro-batch, wherever the stages are.
-    """
-    parts, at, fall = tables.parts, tables.shape, rows.core_fall[:, None]
-    once_more = repeats_of(plans, np.arange(len(plans)), tables)
-    again = 1.0 + (np.arange(len(parts.names)) < parts.kinds) * once_more
-    core = parts.forward.core_joules[at] * again + parts.backward.core_joules[at]
-    memory = parts.forward.memory_joules[at] * again + parts.backward.memory_joules[at]
-    if parts.again is not None:
-        core = core + parts.again.core_joules[at]
-        memory = memory + parts.again.memory_joules[at]
-    one = (parts.counts * (core * fall + memory)).sum(axis=1)
-    ranks = plans.tp * plans.dp * plans.cp
-    update_s = (rows.optimizer_s * rows.multiplicity).sum(axis=1)
-    update = update_joules(update_s, tables) - tables.power.base_watts * update_s
-    always = tables.power.base_watts * rows.step_s * gpus
-    return np.asarray(always + ranks * (rows.micro_batches * one + update))
+
+def _number(value: Num) -> float:
+    return float(np.ravel(value)[0])
 
 
 def assumed(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tuple[str, ...]:
@@ -164,53 +136,6 @@ def fits(peak_bytes: float, capacity_bytes: float) -> Fits:
     return "too_close" if peak_bytes > CLOSE_SHARE * capacity_bytes else "yes"
 
 
-@lru_cache(maxsize=64)
-def step_flops(model: Model, job: Job) -> tuple[float, float, float]:
-    """Matrix operations of a step by the usual convention: forward and backward, forward of the layers,
-    forward of the attention cores.
-
-    Attention counts the whole square (no causal halving), a window counts as a window, and the backward
-    pass is twice the forward (Chowdhery et al. 2022, appendix B). Recomputation is not in the first.
-    """
-    target = None if job.target_len is None else float(job.target_len)
-    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
-    parts = graph_parts(graph)
-    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
-    whole = [_forward_flop(part.ops) for part in parts]
-    layers = float(sum(c * w for c, (w, _) in zip(counts, whole, strict=False)))
-    cores = float(sum(c * a for c, (_, a) in zip(counts, whole, strict=False)))
-    ends = whole[-2][0] + whole[-1][0]
-    batch = float(job.global_batch)
-    return 3.0 * batch * (layers + ends), batch * layers, batch * cores
-
-
-@lru_cache(maxsize=64)
-def modules_flop(model: Model, job: Job, recompute: str, flash: bool) -> float:
-    """Matrix operations of a step that recomputing some modules of every layer adds, counted alike."""
-    target = None if job.target_len is None else float(job.target_len)
-    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
-    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
-    total = 0.0
-    for count, part in zip(counts, graph.kinds, strict=True):
-        runs = again(part, recompute_modules(recompute), flash=flash).ops
-        flop = [run * _forward_flop((op,))[0] for op, run in zip(part.ops, runs, strict=True)]
-        total += float(count) * sum(flop)
-    return float(job.global_batch) * total
-
-
-def _forward_flop(ops: Sequence[Op]) -> tuple[float, float]:
-    """Matrix operations of a forward pass, and those of its attention cores alone."""
-    total = core = 0.0
-    for op in ops:
-        flop = float(op.forward().matrix_flop)
-        if isinstance(op, AttentionCore):
-            pairs = op.q_len * op.kv_len if op.counted is None else op.counted
-            flop = float(2.0 * op.batch * op.heads * pairs * (op.qk_dim + op.v_dim))
-            core += flop
-        total += flop
-    return total, core
-
-
 def estimate_json(result: StepEstimate) -> dict[str, Any]:
     """An estimate as JSON, intervals of its numbers included: the same keys as the answer's attributes."""
     found: dict[str, Any] = {name: getattr(result, name) for name in _PLAIN}
@@ -235,15 +160,7 @@ _PLAIN = (
     "target_len",
     "plan_chosen",
     "fits",
-    "step_s",
-    "tokens_per_s",
-    "tokens_per_s_per_gpu",
-    "tflops_per_gpu",
-    "mfu",
-    "hfu",
-    "peak_memory_bytes",
-    "memory_capacity_bytes",
-    "energy_joules",
+    *OUTPUTS,
     "limited_by",
     "interval",
 )

@@ -1,20 +1,18 @@
-"""Data parallelism in time: what its groups send, and what of it a step waits for."""
-
-from typing import Literal
+"""Data parallelism in time: what its groups share and send, and how long that takes alone."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.collectives import Group, collective_s, contention_s, outermost, take
+from foretell.network.collectives import Group, collective_s, take
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
+from foretell.schedules import schedule_named
 from foretell.sharding.data import (
     DataTraffic,
     data_parallel,
     sharing_of,
     wire_bytes,
 )
-from foretell.specs.chip import Chip
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.tables import DataLinks, Stages, Tables, data_kinds, distinct, edp_of, gather
@@ -24,23 +22,6 @@ Index = NDArray[np.intp]
 
 COPY_SHARE = 0.8
 """Share of the memory bandwidth that copies reach."""
-LINK_SHARE = 0.6
-"""Share of its nominal rate at which a link carries a collective's bytes while it is in use: so that training
-runs come out as with links in use by the slowest's measured rate, which made faster links slow some steps."""
-CORES_TAKEN = 0.2
-"""Share of a GPU's cores that a collective keeps from the pass that hides it, at the full rate of the links
-inside a node: NCCL runs it as a kernel of 16 to 32 blocks on 108 to 148 cores."""
-NO_ENGINES = ("cpu",)
-"""Architectures whose messages are copied and added up by the cores that compute: nothing is hidden."""
-OWN_ENGINES = ("tpu", "trainium", "wafer")
-"""Architectures, by how their names begin, whose links need no cores."""
-
-
-def cores_taken(chip: Chip, use: Array) -> Array:
-    """Share of the cores that a collective keeps, which uses so much of the links inside a node."""
-    if chip.architecture.startswith(NO_ENGINES):
-        return np.ones_like(use)
-    return (0.0 if chip.architecture.startswith(OWN_ENGINES) else CORES_TAKEN) * use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +44,8 @@ def shares_of(
     plans: Plans, tables: Tables, stages: Stages, micro_batches: Array
 ) -> tuple[Share, ...]:
     """What data parallelism shares: everything over dp x cp ranks, spread experts over edp."""
+    # A micro-batch passes one of the copies of the weights that a rank may hold, and sends for that one.
+    micro_batches = micro_batches / schedule_named(plans.base.schedule).weight_copies
     ranks, routed = plans.dp * plans.cp, stages.routed
     rest = stages.parameters if routed is None else stages.parameters - routed
     trained = stages.trained if plans.base.lora else rest
@@ -82,72 +65,16 @@ def shares_of(
     return whole, experts
 
 
-def data_seconds(
-    scenario: Scenario,
-    plans: Plans,
-    tables: Tables,
-    stages: Stages,
-    shares: tuple[Share, ...],
-    sends_s: Array,
-) -> Array:
-    """Data-parallel communication that the step waits for; (plans, stages).
-
-    Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
-    weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
-    share, is exposed; what is hidden takes cores. Where the pass's own exchanges use the same links, both
-    take longer.
-    Spread experts have a group of their own, whose messages follow those of the others.
-    """
-    # No states shared, some, or the weights too: what is sent differs.
+def kinds_alike(plans: Plans, tables: Tables) -> tuple[Index, Index]:
+    """Plans that send alike, their first rows and that of each row: no states shared, some, or the weights
+    too, on the same ranks and stages."""
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
-    alike = distinct(tables.spot, tables.pair, grade)
-    messages = [data_messages(plans, tables, share, alike) for share in shares]
-    needs, spot = tables.link_needs / LINK_SHARE, tables.spot
-    pipe_tier = outermost(tables.pipe_counts)[spot]
-    software = scenario.software
-
-    def exposed(
-        kind: Literal["reduce", "gather", "again"],
-        behind_s: Array,
-        waits: list[Array],
-        shown: float,
-    ) -> Array:
-        ones = [getattr(m, f"{kind}_s") for m in messages]
-        all_s = sum_of([m.pieces * one_s for m, one_s in zip(messages, ones, strict=True)])
-        bytes_per_s = getattr(messages[0], f"{kind}_bytes_per_s")
-
-        def use(tier: Index | int) -> Array:
-            return np.asarray(np.minimum(needs[tier, spot] * bytes_per_s, 1.0)[:, None])
-
-        # Collectives that keep the links inside a node busy keep cores busy, those that wait for ports few.
-        taken = cores_taken(scenario.system.chip, use(0))
-        beyond_s = np.maximum(sum_of(ones), all_s - behind_s)
-        beyond_s = beyond_s + (shown + (1.0 - shown) * taken) * (all_s - beyond_s)
-        own_s = sum_of([s * use(w.tier) for s, w in zip(waits, stages.waits, strict=True)])
-        return beyond_s + contention_s(own_s + 0.5 * sends_s * use(pipe_tier), all_s, behind_s)
-
-    traffic = shares[0].traffic
-    backward = stages.backward_s, [w.backward_s for w in stages.waits], software.data_exposed
-    unhidden = 1.0 if software.gather_waits else software.data_exposed
-    forward = stages.forward_s, [w.forward_s for w in stages.waits], unhidden
-    reduced = exposed("reduce", *backward)
-    gathered = exposed("gather", *forward)
-    sent = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
-    if plans.base.reduce != "micro-batch" and np.any(traffic.gathers_backward > traffic.scatters):
-        # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
-        more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
-        sent = sent + more * exposed("again", *backward)
-    sent = sent + traffic.gathers_forward[:, None] * gathered
-    if software.gather_copies:
-        sent = sent + sum_of([copy_seconds(scenario, plans, share) for share in shares])
-    return sent
+    return distinct(tables.spot, tables.pair, grade)
 
 
 def sent_seconds(plans: Plans, tables: Tables, shares: tuple[Share, ...]) -> Array:
     """Data-parallel messages of a step one after the other, hidden or not; (plans, stages)."""
-    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
-    alike = distinct(tables.spot, tables.pair, grade)
-    found = []
+    alike, found = kinds_alike(plans, tables), []
     for share in shares:
         sent, traffic = data_messages(plans, tables, share, alike), share.traffic
         reduces = (traffic.all_reduces + traffic.scatters)[:, None]

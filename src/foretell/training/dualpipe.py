@@ -14,18 +14,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.network.collectives import ring_step_s
+from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe, Schedule
 from foretell.sharding.data import wire_bytes
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import Share, sum_of
+from foretell.training.micro_batch import MicroBatch
 from foretell.training.tables import Stages, Tables, system_as_filled
 
 Array = NDArray[np.float64]
 
 TAKEN_CORES = 20.0
 """Cores that dispatch and combination have for themselves."""
+
+
+def hidden_seconds(
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    pipe: Pipe,
+    one: MicroBatch,
+) -> Array:
+    """Less what the pairs of a step hide, so negative; (plans, stages)."""
+    schedule = schedule_named(plans.base.schedule)
+    exchanged_s = hidden_exchanges(plans, tables, one.stages, one.sends_s)
+    return -pair_savings(schedule, pipe, exchanged_s, one.whole_s, scenario.system.chip.cores)
 
 
 def hidden_exchanges(plans: Plans, tables: Tables, stages: Stages, sends_s: Array) -> Array:

@@ -27,6 +27,8 @@ from foretell.kernels.power import chip_power
 from foretell.records import dataclass
 from foretell.sharding.offload import LINK_SHARE
 from foretell.specs.plan import Plan
+from foretell.specs.questions.flags import fields_of
+from foretell.specs.questions.training import RunConditions
 from foretell.specs.result import StepEstimate
 from foretell.specs.run import CheckpointWay, LongRun, Run
 from foretell.specs.scenario import Scenario
@@ -84,10 +86,14 @@ class Conditions:
     """All that was given, as it was."""
 
 
-def conditions_of(tokens: Given, given: Mapping[str, Given]) -> Conditions | None:
+def conditions_of(question: RunConditions) -> Conditions | None:
     """The conditions of a run, every problem at once; None where no tokens are given."""
     problems: list[Problem] = []
-    some = {name: value for name, value in given.items() if value is not None}
+    tokens = question.tokens
+    some = {
+        f.name: v for f in fields_of(RunConditions) if (v := getattr(question, f.name)) is not None
+    }
+    some.pop("tokens", None)
     if tokens is None and not some:
         return None
     if tokens is None:

@@ -4,7 +4,6 @@
     head_of            scores and loss
     message_bytes      activations on their way to and from other ranks
     stage_memory       all of it at the peak: kernels/memory.py says what the sums are
-    offloaded          what of it stays on the chip
 
 `simulation/memory_timeline.py` plays the same over the step.
 """
@@ -25,10 +24,10 @@ from foretell.kernels.memory import (
 from foretell.kernels.optimizer import state_bytes
 from foretell.kernels.precision import copy_bytes
 from foretell.schedules import schedule_named
+from foretell.schedules.base import Pipe
 from foretell.schedules.rules import pipe_of
-from foretell.sharding.offload import on_chip
 from foretell.sharding.recompute import blended, full_share
-from foretell.specs.plan import RECOMPUTE, Plan, Plans
+from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
@@ -129,6 +128,17 @@ def message_bytes(plans: Plans, tables: Tables) -> Array:
     gathered = 2.0 * plans.tp * sent * (plans.sp > 0) * (plans.tp > 1)
     panels = tables.parts.panel_bytes[tables.shape]
     return np.asarray(gathered + panels + 2.0 * sent * (plans.pp > 1))
+
+
+def held_micro_batches(plans: Plans, tables: Tables, pipe: Pipe) -> Array:
+    """Micro-batches (in units of the whole stage) whose activations a stage holds at its peak; (plans,
+    stages)."""
+    position = gather(tables.stages.position, tables.pair)
+    flight = schedule_named(plans.base.schedule).in_flight(pipe, position)
+    if plans.base.schedule in USUAL_SCHEDULES:
+        return flight
+    # A single rank has nothing to wait for with its backward passes.
+    return np.where(plans.pp[:, None] > 1, flight, 1.0)
 
 
 def stage_memory(
@@ -266,21 +276,3 @@ def held_states(plans: Plans, stages: Stages, shares: tuple[Share, ...]) -> Arra
 def parts_of(stages: Stages, shares: tuple[Share, ...]) -> list[tuple[Share, Array]]:
     """Each kind of group with its part of the trained weights."""
     return [(s, s.trained / np.maximum(stages.trained, 1.0)) for s in shares]
-
-
-def offloaded(
-    memory: StageMemory, base: Plan, software: Software, layers: Array, kept: Array
-) -> StageMemory:
-    """What stays on the chip: of each offloaded thing two layers' worth, of activations `kept` for one
-    micro-batch."""
-
-    def stays(name: str, held: Array, whole: Array) -> Array:
-        return on_chip(base.offload, name, held, whole / layers)
-
-    changed = replace(
-        memory,
-        weights=stays("weights", memory.weights, memory.weights),
-        states=stays("optimizer", memory.states, memory.states),
-        activations=stays("activations", memory.activations, kept),
-    )
-    return replace(changed, allocator=allocator_share(base, software) * changed.allocated)

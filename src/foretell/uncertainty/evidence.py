@@ -132,7 +132,8 @@ def kind_of(scenario: Scenario, plan: Plan, step: Leaf) -> str:
     shares = {child.name: child.value / max(step.value, 1e-30) for child in step.children}
     if not chip_known(scenario.system.chip):
         return "foreign"
-    if any(end.name == "grouped-gemm" for child in step.children for end in child.children):
+    ends = [end for child in step.children for end in child.children if end.value > 0.0]
+    if any(end.name == "grouped-gemm" for end in ends):
         return "experts"
     if linear_format(plan):
         return "narrow"

@@ -19,6 +19,7 @@ from typing import Any
 
 from foretell.kernels.power import WATTS_ERROR, chip_power
 from foretell.specs.chip import Chip
+from foretell.specs.outputs import OUTPUTS
 from foretell.specs.result import StepEstimate
 from foretell.specs.run import Run
 from foretell.specs.scenario import Scenario
@@ -37,8 +38,6 @@ LEAST = 1e-3
 """No cause makes a number less than this share of itself."""
 SURE: Interval = dict.fromkeys(LEVELS, (1.0, 1.0))
 """What is not in doubt."""
-RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu")
-"""Of a step: all fall with its time."""
 ANSWERED = ("requests_per_s", "output_tokens_per_s", "output_tokens_per_s_per_gpu")
 """Of a service: fall with the time of a request where the requests in flight are given."""
 
@@ -91,18 +90,21 @@ def times(value: float, of: Interval) -> Interval:
 
 def of_estimate(result: StepEstimate) -> Intervals:
     """Every predicted number of a step that something is known of."""
-    found: Intervals = {}
-    step = cause(result.step_s, result.interval)
+    step, peak = cause(result.step_s, result.interval), peak_of(result)
+    causes: dict[str, Interval | None] = {"memory": None, "energy": None, "none": None}
     if result.interval is not None:
-        found["step_s"] = times(result.step_s, step)
-        found |= {name: times(getattr(result, name), turned(step)) for name in RATES}
-    if (peak := peak_of(result)) is not None:
-        found["peak_memory_bytes"] = peak
-    joules, scenario = result.energy_joules, result.scenario
-    if joules is not None and scenario is not None and result.interval is not None:
-        spent = _energy(joules, result.step_s, step, scenario.system.chip, result.gpus)
-        found["energy_joules"] = spent
-    return found
+        causes |= {"time": step, "rate": turned(step)}
+        if result.energy_joules is not None and result.scenario is not None:
+            chip, gpus = result.scenario.system.chip, result.gpus
+            causes["energy"] = energy_cause(result.energy_joules, result.step_s, step, chip, gpus)
+    if peak is not None:
+        causes["memory"] = cause(result.peak_memory_bytes, peak)
+    found: Intervals = {}
+    for name, output in OUTPUTS.items():
+        of = causes.get(output.rule)
+        if of is not None:
+            found[name] = times(getattr(result, name), of)
+    return found if peak is None else {**found, "peak_memory_bytes": peak}
 
 
 def peak_of(result: StepEstimate) -> Interval | None:
@@ -133,7 +135,8 @@ def of_run(run: Run, result: StepEstimate, scenario: Scenario) -> Intervals:
     }
     if run.energy_joules is not None:
         seconds, chip = run.days * 86400.0, scenario.system.chip
-        found["energy_joules"] = _energy(run.energy_joules, seconds, days, chip, result.gpus)
+        spent = energy_cause(run.energy_joules, seconds, days, chip, result.gpus)
+        found["energy_joules"] = times(run.energy_joules, spent)
     return found
 
 
@@ -211,10 +214,10 @@ def of_ranges(told: Mapping[str, Any]) -> Intervals:
     return found
 
 
-def _energy(joules: float, seconds: float, time: Interval, chip: Chip, gpus: int) -> Interval:
+def energy_cause(joules: float, seconds: float, time: Interval, chip: Chip, gpus: int) -> Interval:
     """Joules of so many seconds of chips: base watts go with the time, all of them err as draws do."""
     power = chip_power(chip)
     watts = joules / seconds / gpus
     share = min(float(power.base_watts) / watts, 1.0)
     draw = watts_cause(watts, float(power.limit_watts))
-    return times(joules, both(shared(time, share), draw))
+    return both(shared(time, share), draw)

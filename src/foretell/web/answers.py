@@ -7,20 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foretell.errors import BadInput, Problem, unknown
+from foretell.specs.questions import arguments
+from foretell.specs.questions.flags import fields_of
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
 from foretell.web.studies import check_counts, check_points, safe_study
 
 Given = dict[str, Any]
 Answer = dict[str, Any]
-
-PLAYING = (
-    "arrivals", "requests", "seed", "lengths", "prefixes", "prefix_tokens", "routing", "preemption",
-    "prefill_plan", "prefill_gpus", "ttft", "tpot",
-)  # fmt: skip
-"""Flags of `serve` that say how requests are played."""
-
-OF_TRAINING = ("global_batch", "seq_len", "target_len")
-"""Flags that a service has no use for."""
 
 
 def estimate(given: Given, limits: Limits) -> Answer:
@@ -82,41 +75,22 @@ def compare_plans(given: Given, limits: Limits) -> Answer:
 
 def sensitivity(given: Given, limits: Limits) -> Answer:
     """`foretell sensitivity`: of a training step, or with a load of a service."""
-    from foretell.studies.sensitivity import LOAD, sensitivities
+    from foretell.studies.sensitivity import sensitivities
 
-    if any(name in given for name in LOAD):
-        wrong = [name for name in (*OF_TRAINING, "rent") if name in given]
-        if wrong:
-            message = "is of training, and a service is asked about"
-            raise BadInput(Problem(path=n, value=given[n], message=message) for n in wrong)
     found: Answer = sensitivities(**given).to_dict()
     return found
 
 
 def serve(given: Given, limits: Limits) -> Answer:
     """`foretell serve`."""
-    from foretell.api.serving import DEFAULT_ENGINE, launch_command
+    from foretell.api.serving import launch_command
     from foretell.api.serving import serve as ask
     from foretell.interop.launch import SERVING
+    from foretell.specs.questions.serving import ServingQuestion
 
     export = _tool(given, SERVING)
-    played = {name: given.pop(name) for name in PLAYING if name in given}
-    if played and not given.get("simulate"):
-        raise BadInput(
-            Problem(
-                path=name, value=value, message="says how requests are played", allowed="simulate"
-            )
-            for name, value in played.items()
-        )
-    for level in ("ttft", "tpot"):
-        if level in played:
-            played[f"{level}_ms"] = played.pop(level)
-    if given.get("simulate"):
-        given["simulate"] = played
     found = ask(**given)
-    place: Given = {name: given.get(name) for name in ("system", "gpus", "set")}
-    place |= {"set": place["set"] or (), "engine": given.get("engine") or DEFAULT_ENGINE}
-    written = launch_command(export, found, given["model"], **place) if export else None
+    written = launch_command(export, found, ServingQuestion(**given)) if export else None
     return {**found.to_dict(), **_written(written)}
 
 
@@ -188,7 +162,7 @@ def network(given: Given, limits: Limits) -> Answer:
     """`foretell network`."""
     from foretell.api.network import collective as ask
 
-    return ask(size=given.pop("bytes"), **given).to_dict()
+    return ask(**given).to_dict()
 
 
 def cost_chip(given: Given, limits: Limits) -> Answer:
@@ -236,14 +210,21 @@ def _cost(ask: Callable[[Any], Any], question: Callable[..., Any], given: Given)
     if not sweep:
         answer: Answer = ask(asked).to_dict()
         return answer
-    flags = [name for name in asked.__dataclass_fields__ if name != "set"]
+    flags = [field.name for field in fields_of(type(asked)) if field.name != "set"]
     rows = len(combinations(parse_sweeps(sweep, flags)))
     if rows > MOST_ROWS:
         raise TooMuch([too_much("sweep", rows, f"at most {MOST_ROWS} rows")])
     return swept(ask, asked, sweep)
 
 
-VERBS: Mapping[str, Callable[[Given, Limits], Answer]] = {
+def _by_argument(
+    verb: str, answer: Callable[[Given, Limits], Answer]
+) -> Callable[[Given, Limits], Answer]:
+    """The same of fields under the names that the web has for them."""
+    return lambda given, limits: answer(arguments(verb, given), limits)
+
+
+_ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "estimate": estimate,
     "search": search,
     "explain": explain,
@@ -264,4 +245,5 @@ VERBS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "cost run": cost_run,
     "cost token": cost_token,
 }
+VERBS = {verb: _by_argument(verb, answer) for verb, answer in _ANSWERS.items()}
 """Verbs that are asked by POST, as the command line spells them."""

@@ -11,8 +11,9 @@ from pydantic import BaseModel
 
 from foretell import __version__
 from foretell.errors import Problem
+from foretell.specs.questions import question_type
 from foretell.web import answers, figures, lists
-from foretell.web.fields import Table, Text, body_model, figure_model, given
+from foretell.web.fields import Text, body_model, figure_model, given
 from foretell.web.guard import Guard
 from foretell.web.limits import MOST, Limits
 from foretell.web.pool import Busy, Inline, Pool
@@ -41,12 +42,11 @@ COSTS = ("chip", "package", "system", "run", "token")
 
 
 def make_app(
-    flags: Table,
     limits: Limits | None = None,
     hosts: Collection[str] | None = LOOPBACK,
     processes: bool = True,
 ) -> Any:
-    """The ASGI app: `flags` are the command line's, `hosts` the names that it answers to (None: any).
+    """The ASGI app: `hosts` are the names that it answers to (None: any).
 
     Without `processes` questions are answered in this one, with no deadline: for tests and notebooks.
     """
@@ -73,7 +73,7 @@ def make_app(
         lifespan=lifespan,
     )
     bodies: dict[str, type[BaseModel]] = {}
-    _add_verbs(app, flags, pools, bodies)
+    _add_verbs(app, pools, bodies)
     _add_lists(app, pools)
     _add_status(app, pools, limits)
     _add_page(app)
@@ -91,17 +91,15 @@ def make_app(
     return app
 
 
-def _add_verbs(
-    app: Any, flags: Table, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]
-) -> None:
+def _add_verbs(app: Any, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]) -> None:
     """A route for every verb, the trace of a played step, and `cost` by its `what`."""
     for verb in answers.VERBS:
-        bodies[_path(verb)] = body_model(verb, flags[verb])
+        bodies[_path(verb)] = body_model(verb, question_type(verb))
         _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)
-    traced = body_model("simulate trace", flags["simulate"])
+    traced = body_model("simulate trace", question_type("simulate"))
     bodies["/api/simulate/trace"] = traced
     _add(app, "/api/simulate/trace", _endpoint("simulate trace", traced, pools), "simulate trace")
-    _add_cost(app, flags, pools)
+    _add_cost(app, pools)
     _add_figures(app, pools, bodies)
 
 
@@ -132,7 +130,7 @@ def _kept_figure(name: str, verb: str, body: type[BaseModel], pools: list[Pool |
     return endpoint
 
 
-def _add_cost(app: Any, known: Table, pools: list[Pool | Inline]) -> None:
+def _add_cost(app: Any, pools: list[Pool | Inline]) -> None:
     """`POST /api/cost`: one of the costs, by its name in `what`."""
     from typing import Annotated, Literal
 
@@ -140,7 +138,9 @@ def _add_cost(app: Any, known: Table, pools: list[Pool | Inline]) -> None:
     from pydantic import Field
 
     models = tuple(
-        body_model(f"any cost {what}", known[f"cost {what}"], {"what": (Literal[what], ...)})
+        body_model(
+            f"any cost {what}", question_type(f"cost {what}"), {"what": (Literal[what], ...)}
+        )
         for what in COSTS
     )
     body: Any = Annotated[Union[models], Field(discriminator="what")]  # noqa: UP007 - of a tuple

@@ -1,44 +1,15 @@
-"""From flags of the command line to typed request bodies: names, help and defaults are the flags' own.
+"""From questions to typed request bodies: names, types, help, defaults and limits are the records'.
 
-The command line hands its flags over as `Flag` records (cli/ui.py), so that they are written once. Here
-stands only what JSON adds: which are numbers, which are names or objects, and which make no sense from afar.
+A question's fields say what they are (specs/questions/flags.py); here stands what each kind is in JSON.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from foretell.records import dataclass
-from foretell.web.names import FILES
+from foretell.specs.questions import flags as asked
 
-LEFT_OUT = (*FILES, "json", "jsonl", "workers", "executor", "yes", "resume")
-"""Flags about files, output and processes of the caller."""
-OBJECTS = ("model", "system")
-"""Names for which an inline object may stand."""
-LISTS = ("models", "systems")
-"""Several of them."""
-TABLES: Mapping[str, str] = {
-    "study": "A study as an object: study, base, vary, objectives, limits, workload (docs/sweep.md).",
-    "workload": "A mix as an object: base and workload of a study (docs/compare.md).",
-}
-"""Flags that name a file with tables, which are given themselves."""
-WHOLE = (
-    "global_batch", "seq_len", "target_len", "top", "repeats", "seed", "group", "neighbours", "requests",
-    "prefixes", "prefix_tokens", "prefill_gpus", "micro_batch", "batch_per_gpu", "trials",
-)  # fmt: skip
-"""Flags that are whole numbers."""
-DECIMAL = (
-    "isl", "osl", "concurrency", "rate", "jitter", "stragglers", "slowdown", "spread", "headroom", "ttft",
-    "tpot", "imbalance", "factor", "floor",
-)  # fmt: skip
-"""Flags that are plain numbers."""
-AMOUNTS = (
-    "gpus", "price", "tokens", "failures_per_gpu_day", "restart_s", "checkpoint_interval",
-    "checkpoint_wait_s", "storage_bandwidth", "bytes", "area", "dies", "die_to_die", "volume", "years",
-    "utilisation", "watts", "budget",
-)  # fmt: skip
-"""Flags that are numbers, or texts with a unit or a name."""
 TEXT_LENGTH, LIST_LENGTH, MOST_NAMED = 2000, 64, 16
 """Longest text, most entries of a list, and most models or systems of one question."""
 
@@ -56,24 +27,22 @@ Texts = Annotated[list[Text], Field(max_length=LIST_LENGTH)]
 Named = Annotated[list[Text | Object], Field(max_length=MOST_NAMED)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """One flag of a verb."""
-
-    name: str
-    """In snake case."""
-    required: bool
-    """Whether a question must have it."""
-    default: Any
-    """What is taken where it is not given."""
-    help: str
-    """One line about it."""
-    switch: bool = False
-    """Whether it is on or off."""
-
-
-Table = Mapping[str, Sequence[Flag]]
-"""Verb, with spaces between its words -> its flags."""
+KINDS: Mapping[asked.Kind, Any] = {
+    "text": Text,
+    "words": Text,
+    "whole": Whole,
+    "count": Amount,
+    "decimal": Finite,
+    "amount": Amount,
+    "price": Amount,
+    "switch": bool,
+    "settings": Settings,
+    "texts": Texts,
+    "named": Text | Object,
+    "names": Named,
+    "table": Object,
+}
+"""What a kind of value is in JSON."""
 
 
 class Strict(BaseModel):
@@ -82,62 +51,29 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=False, title=None)
 
 
-def body_model(
-    verb: str, flags: Sequence[Flag], more: Mapping[str, Any] | None = None
-) -> type[Strict]:
-    """The request body of a verb; `more` are fields that the command line has no flag for."""
-    fields: dict[str, Any] = {}
-    names = [flag.name for flag in flags]
-    for flag in flags:
-        if flag.name not in LEFT_OUT:
-            # A file that could name the model is not read here.
-            fields[flag.name] = _field(flag, flag.name == "model" and "import" in names)
+def body_model(verb: str, record: Any, more: Mapping[str, Any] | None = None) -> type[Strict]:
+    """The request body of a verb's question; `more` are fields that no other surface has."""
+    fields = {field.called: _field(field) for field in asked.offered(record, "web")}
     title = "".join(word.title() for word in verb.replace("-", " ").split()) + "Question"
     made: type[Strict] = create_model(title, __base__=Strict, **fields, **(more or {}))
     return made
 
 
-def _field(flag: Flag, needed: bool) -> tuple[Any, Any]:
-    """Type and default of a flag in JSON."""
-    kind = kind_of(flag)
-    said = _said(flag)
-    if flag.required or needed:
+def _field(field: asked.Field) -> Any:
+    """Type and default of a field in JSON."""
+    kind, said = KINDS[field.flag.kind], _said(field)
+    if field.needed:
         return kind, Field(description=said)
     return kind | None, Field(default=None, description=said)
 
 
-def _said(flag: Flag) -> str:
-    """The help of a flag, and what is taken without it."""
-    said = flag.help
-    if flag.name in (*OBJECTS, *LISTS):
-        each = "Of each: an" if flag.name in LISTS else "An"
-        said = f"{each} id or alias of the catalogue, or an inline object; never a path."
-    if flag.name in TABLES and not flag.switch:
-        said = TABLES[flag.name]
-    if flag.default not in (None, "", (), False):
-        said += f" Default: {flag.default}."
+def _said(field: asked.Field) -> str:
+    """The help of a field, and what is taken without it."""
+    said = field.flag.inline or field.flag.help
+    usual = field.default is False or field.default == ""
+    if isinstance(field.default, str | int | float) and not usual:
+        said += f" Default: {field.default}."
     return said
-
-
-def kind_of(flag: Flag) -> Any:
-    """The type of a flag's value in JSON."""
-    if flag.switch:
-        return bool
-    if flag.name == "set":
-        return Settings
-    if flag.name == "sweep":
-        return Texts
-    for names, kind in (
-        (OBJECTS, Text | Object),
-        (LISTS, Named),
-        (tuple(TABLES), Object),
-        (WHOLE, Whole),
-        (DECIMAL, Finite),
-        (AMOUNTS, Amount),
-    ):
-        if flag.name in names:
-            return kind
-    return Text
 
 
 def figure_model(verb: str, question: type[BaseModel], most: int) -> type[Strict]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell.errors import Problem, ProblemsError
+from foretell.specs.questions import every_field
 
 ELSEWHERE = "the command line and Python have no such limit"
 
@@ -32,26 +33,9 @@ class Limits:
 
 
 MOST: Mapping[str, float] = {
-    "gpus": 2**20,
-    "prefill_gpus": 2**20,
-    "group": 2**20,
-    "neighbours": 2**20,
-    "global_batch": 2**22,
-    "seq_len": 2**22,
-    "target_len": 2**22,
-    "isl": 2**22,
-    "osl": 2**17,
-    "concurrency": 2**16,
-    "rate": 1e5,
-    "requests": 20_000,
-    "prefixes": 20_000,
-    "repeats": 100,
-    "top": 1000,
-    "micro_batch": 2**22,
-    "batch_per_gpu": 2**22,
-    "trials": 200,
+    field.called: field.flag.most for field in every_field() if field.flag.most is not None
 }
-"""Largest numbers of flags that work grows with."""
+"""Largest numbers of flags that work grows with, as their questions say."""
 MOST_ROWS = 64
 """Rows of a sweep."""
 MOST_POINTS = 20_000

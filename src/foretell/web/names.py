@@ -16,18 +16,33 @@ from foretell.catalog.names import exists
 from foretell.errors import BadInput, Problem, unknown
 from foretell.interop.user_files import NAMES, refusal
 from foretell.serving.requests.arrivals import KINDS
+from foretell.specs.questions import every_field
 
 _COUNTED = re.compile(r"\s*[0-9]+\s*[xX\u00d7]\s*(\S.*)", re.DOTALL)
 """`512xH100`: a number of chips that names the system too."""
 _PATHS = (".json", ".toml", ".csv", ".jsonl")
 UNKNOWN = "(not known)"
 """A name that nothing has."""
-FILES = ("import", "out", "picture", "plot", "prices", "storage", "trace")
+FILES = {
+    field.called
+    for field in every_field()
+    if field.flag.names_file == "always" and not field.flag.inline
+}
 """Flags that name a file and nothing else: no question has them, nor what stands in one."""
 NAMES_A_FILE = "names a file; files are not read here"
-NAMED = ("model", "system", "name", "gpus", "arrivals")
+NAMED = tuple(
+    dict.fromkeys(
+        field.called
+        for field in every_field()
+        if field.flag.names_file == "maybe" and field.flag.kind != "names"
+    )
+)
 """Flags that the command line may take a path in."""
-LISTED = {"models": "model", "systems": "system"}
+LISTED = {
+    field.called: field.flag.lists.removesuffix("s")
+    for field in every_field()
+    if field.flag.kind == "names" and field.on("web")
+}
 """Flags that have several of them."""
 
 

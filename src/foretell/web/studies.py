@@ -72,12 +72,12 @@ def check_points(count: Callable[[], int]) -> None:
 
 def check_counts(given: Mapping[str, Any]) -> None:
     """Raise TooMuch where a scaling study has too many points, or too many chips."""
+    from foretell.specs.questions.studies import ScalingQuestion
     from foretell.studies.scaling.question import gpu_counts, strategy_texts
-    from foretell.studies.scaling.run import DEFAULT_GPUS, DEFAULT_STRATEGIES
 
     try:
-        counts = gpu_counts(given.get("gpus", DEFAULT_GPUS))
-        plans = strategy_texts(given.get("strategies", DEFAULT_STRATEGIES))
+        counts = gpu_counts(given.get("gpus", ScalingQuestion.gpus))
+        plans = strategy_texts(given.get("strategies", ScalingQuestion.strategies))
     except BadInput:  # said with everything else
         return
     check_work({"gpus": max(counts)})

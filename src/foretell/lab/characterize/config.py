@@ -22,7 +22,7 @@ from typing import Any, Literal
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.lab.characterize.models import STYLES, Sizes, sizes_of
 from foretell.lab.characterize.plans import plan_of, plan_problems
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.specs.plan import Plan, parse_plan
 
 Device = Literal["auto", "cuda", "cpu"]
@@ -65,9 +65,7 @@ class Settings:
     threads: int = 0
     """Threads of each process on a CPU; 0: the cores divided by the processes."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,15 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.kernels.memory import weight_bytes
 from foretell.lab.characterize.config import Point
 from foretell.lab.characterize.models import spec_of
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.simulation.programs.collectives import Collective, step_collectives
 from foretell.simulation.programs.dealing import dealt_of
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
 from foretell.training.late_gradients import is_late
-from foretell.training.step import evaluate_rows, stages_of_plans
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, tables_of
 
 HELD = ("weights", "gradients", "states", "activations")
@@ -59,19 +60,7 @@ class Prediction:
     intervals: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     """p50 and p90 of the step and of the peak."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON, less the stages."""
-        names = (
-            "step_s",
-            "low_s",
-            "high_s",
-            "fits",
-            "peak_bytes",
-            "capacity_bytes",
-            "allocated_bytes",
-            "intervals",
-        )
-        return {**{n: getattr(self, n) for n in names}, "shares_s": dict(self.shares_s)}
+    to_dict = as_json(without=("shares_s", "stages"), more=("shares_s",))
 
 
 def predict(point: Point, system: str) -> Prediction:
@@ -104,8 +93,8 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
     shares = {
         "forward": many * float(stages.forward_s[0, slow]),
         "backward": many * float(stages.backward_s[0, slow] + rows.sums_s[0, slow]),
-        "optimizer": float(rows.optimizer_s[0, slow]),
-        "data": float(rows.data_s[0, slow]),
+        "optimizer": float(rows.seconds.optimizer[0, slow]),
+        "data": float(rows.seconds.data_parallel[0, slow]),
         "pipeline": sends_s + float(rows.bubble_s[0]),
     }
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)

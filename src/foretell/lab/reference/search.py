@@ -9,7 +9,7 @@ from foretell.lab.reference.iteration import Memory, Question, Times, memory_of,
 from foretell.lab.reference.records import Ints, Quirks, StudyChip, StudyModel
 from foretell.lab.reference.rows import Cell, Row, rows_of, take
 from foretell.lab.reference.space import Candidates, Space, enumerate_space, expand
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 
 CHUNK_ROWS = 1 << 19
 """Plans expanded and timed at once: enough to find nearly every repeated layer, small enough for
@@ -42,19 +42,7 @@ class SearchResult:
     plans: list[Row]
     """Fastest first, with the columns of the published tables."""
 
-    def to_dict(self) -> dict[str, object]:
-        """The same as JSON has it."""
-        return {
-            "model": self.model,
-            "strategy": self.strategy,
-            "chip": self.chip,
-            "fast_domain": self.fast_domain,
-            "gpus": self.gpus,
-            "global_batch": self.global_batch,
-            "candidates": self.candidates,
-            "feasible": self.feasible,
-            "plans": [dict(row) for row in self.plans],
-        }
+    to_dict = as_json()
 
 
 def search(

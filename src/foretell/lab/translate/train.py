@@ -33,6 +33,7 @@ from foretell.lab.translate.text import (
     split,
     train_tokenizer,
 )
+from foretell.records import as_json
 from foretell.specs.model import Model
 
 if TYPE_CHECKING:
@@ -99,9 +100,7 @@ class Trained:
     history: list[dict[str, Any]]
     """Every evaluation: step, train_loss, held_out_loss, perplexity."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return asdict(self)
+    to_dict = as_json()
 
 
 def train(

@@ -79,7 +79,7 @@ def _predict(table: Table, run: Table, shapes: Table) -> Run:
         gpus=int(run["gpus"]),
         global_batch=int(run["global_batch"]),
         seq_len=seq_len,
-        settings=tuple(str(s) for s in table.get("set", ())),
+        set=tuple(str(s) for s in table.get("set", ())),
     )
     scenario, plan = plan_of(scenario, f"{table['common']} {run['plan']}")
     try:

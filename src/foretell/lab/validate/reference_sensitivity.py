@@ -9,8 +9,7 @@ study's.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from foretell.lab.reference.records import CHIPS, MODELS, Quirks, Strategy, Stud
 from foretell.lab.reference.report import days as published_days
 from foretell.lab.reference.search import search_space
 from foretell.lab.reference.space import enumerate_space, join
+from foretell.records import as_json
 from foretell.search.search import rank
 from foretell.search.space import enumerate_plans
 from foretell.specs.scenario import Scenario
@@ -89,9 +89,7 @@ class Cell:
     plan: str
     """That plan."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    to_dict = as_json()
 
 
 Progress = Callable[[int, int], None]
@@ -183,7 +181,7 @@ def our_scenario(workload: Workload, gpus: int) -> Scenario:
         gpus=gpus,
         global_batch=BATCH,
         seq_len=MODELS[workload.name].seq_len,
-        settings=(
+        set=(
             f"chip.matrix_flop_per_s.bf16={chip.matrix_flop_per_s:g}",
             f"chip.memory_bandwidth_bytes_per_s={chip.hbm_bytes_per_s:g}",
             f"chip.memory_bytes={chip.hbm_bytes:g}",

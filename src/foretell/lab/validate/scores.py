@@ -1,13 +1,13 @@
 """What every `validate` verb gives: each row predicted or said to be unsupported, and errors by groups."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 
 Array = NDArray[np.float64]
 
@@ -29,9 +29,7 @@ class Prediction:
     high: float | None
     """Upper end."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

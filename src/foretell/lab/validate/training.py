@@ -149,7 +149,7 @@ def predicted(row: Row, left_out: str = "") -> Told:
         global_batch=asked.global_batch,
         seq_len=asked.seq_len,
         plan=asked.plan,
-        settings=of_plan,
+        set=of_plan,
     )
     scenario, plan = plan_of(scenario, asked.plan, of_plan, searched=asked.plan is None)
     if left_out:

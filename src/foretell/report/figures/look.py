@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from foretell.specs.outputs import OUTPUTS
 from foretell.units import field_unit, symbol
 
 Figure = dict[str, Any]
@@ -57,15 +58,10 @@ WIDTH, HEIGHT = 960, 560
 PERCENTILE = "p90"
 """Which interval error bars show."""
 NAMES = {
-    "step_s": "time of a step",
-    "mfu": "MFU",
-    "hfu": "HFU",
+    **{name: output.label for name, output in OUTPUTS.items() if output.rule in ("time", "rate")},
     "gpus": "GPUs",
     "isl": "prompt",
     "osl": "answer",
-    "tflops_per_gpu": "TFLOP/s per GPU",
-    "tokens_per_s": "tokens/s",
-    "tokens_per_s_per_gpu": "tokens/s per GPU",
     "tokens_per_s_per_user": "tokens/s per user",
     "output_tokens_per_s": "output tokens/s",
     "output_tokens_per_s_per_gpu": "output tokens/s per GPU",

@@ -23,9 +23,11 @@ from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
-from foretell.training.data_parallel import cores_taken
+from foretell.training.data_waits import cores_taken
 from foretell.training.dualpipe import TAKEN_CORES
-from foretell.training.step import Rows, evaluate_rows, stages_of_plans
+from foretell.training.ledger import Ledger
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, system_as_filled, tables_of
 
 Array = NDArray[np.float64]
@@ -65,7 +67,7 @@ class Laid:
     """Row of each rank in the closed form's table of distinct stages."""
     tables: Tables
     """The closed form's tables."""
-    rows: Rows
+    rows: Ledger
     """The closed form's step."""
     kept_bytes: tuple[float, ...]
     """Activations that each rank keeps for one micro-batch."""
@@ -104,7 +106,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
         * (host.operation_s + host.kernel_s)
         * runs_ahead(plan, software),
         hidden_share=hidden_share(plan, chip),
-        update_s=tuple(float(rows.optimizer_s[0, s]) for s in stage),
+        update_s=tuple(float(rows.seconds.optimizer[0, s]) for s in stage),
         update_copies_s=update_copies_s,
         fixed_s=software.fixed_s,
         # What is never hidden is sent apart (simulation/programs/messages.py).
@@ -139,7 +141,7 @@ def runs_ahead(plan: Plan, software: Software) -> bool:
 
 
 def held_cores(chip: Chip, uses: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Share of the cores that a collective of each group holds beside a pass (training/data_parallel.py)."""
+    """Share of the cores that a collective of each group holds beside a pass (training/data_waits.py)."""
     return tuple(float(cores_taken(chip, np.asarray(use[0], float))) for use in uses)
 
 

@@ -17,7 +17,8 @@ from foretell.simulation.programs.dealing import dealt_of
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import Share, message_count, shares_of
-from foretell.training.step import evaluate_rows, stages_of_plans
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 
 Array = NDArray[np.float64]

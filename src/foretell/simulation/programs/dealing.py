@@ -12,8 +12,8 @@ from foretell.sharding.pipeline import Layout, chunk_layers
 from foretell.simulation.program import NOTHING, Chunk, Pass
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.scenario import Scenario
+from foretell.training.ledger import Ledger
 from foretell.training.memory import block_share
-from foretell.training.step import Rows
 from foretell.training.tables import Stages, Tables, by_cost
 
 Contents = tuple[tuple[tuple[int, ...], ...], ...]
@@ -41,7 +41,7 @@ def contents_of(
 
 
 def stages_of_ranks(
-    contents: Contents, rows: Rows, many: int, schedule: Schedule
+    contents: Contents, rows: Ledger, many: int, schedule: Schedule
 ) -> tuple[int, ...]:
     """The distinct stage that each rank is: the one with the same parts."""
     known = rows.counts[rows.pair[0]]
@@ -56,7 +56,7 @@ def stages_of_ranks(
 
 
 def dealt_of(
-    scenario: Scenario, plan: Plan, tables: Tables, rows: Rows
+    scenario: Scenario, plan: Plan, tables: Tables, rows: Ledger
 ) -> tuple[Contents, tuple[int, ...]]:
     """What each rank of one plan holds, and the row of the stage that it is."""
     schedule, parts = schedule_named(plan.schedule), tables.parts
@@ -73,7 +73,7 @@ class Dealing:
     """The plan, a batch of one."""
     tables: Tables
     """Its tables."""
-    rows: Rows
+    rows: Ledger
     """Its step in closed form."""
     stages: Stages
     """Sums over the parts of each distinct stage."""

@@ -17,12 +17,13 @@ from foretell.training.data_parallel import (
     Share,
     copy_seconds,
     data_messages,
+    kinds_alike,
     shares_of,
     sum_of,
 )
 from foretell.training.dualpipe import mirror_seconds
 from foretell.training.step import evaluate_rows
-from foretell.training.tables import Stages, Tables, distinct
+from foretell.training.tables import Stages, Tables
 
 Array = NDArray[np.float64]
 
@@ -36,8 +37,7 @@ def with_messages(
     """Data-parallel collectives of every chunk, by its share of the rank's weights."""
     plans, tables = dealt.plans, dealt.tables
     shares = shares_of(plans, tables, dealt.stages, dealt.rows.micro_batches)
-    grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
-    alike = distinct(tables.spot, tables.pair, grade)
+    alike = kinds_alike(plans, tables)
     found = [(s, data_messages(plans, tables, s, alike)) for s in shares]
     if dealt.schedule.layout == "both" and dealt.plans.pp[0] > 1:
         ranks = _mirrored(scenario, dealt, ranks, shares)

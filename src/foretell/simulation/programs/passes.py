@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 from foretell.simulation.program import EXCHANGES, Pass
 from foretell.specs.plan import Plans
+from foretell.training.ledger import Ledger
 from foretell.training.memory import LISTED
 from foretell.training.pass_times import late_launches, pass_times
-from foretell.training.step import Rows
 from foretell.training.tables import Tables
 
 Array = NDArray[np.float64]
@@ -16,7 +16,7 @@ Columns = dict[str, Array]
 
 
 def part_passes(
-    plans: Plans, tables: Tables, rows: Rows
+    plans: Plans, tables: Tables, rows: Ledger
 ) -> tuple[tuple[Pass, ...], tuple[Pass, ...], tuple[Pass, ...]]:
     """Forward, backward and, of it, the products for weights of every part, for one micro-batch."""
     parts, at = tables.parts, int(tables.shape[0])

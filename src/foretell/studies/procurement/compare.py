@@ -8,11 +8,11 @@ ranking.py     the order, how sure it is, and why
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from foretell.errors import BadInput, Problem, ProblemsError, unknown
 from foretell.inputs.question import as_texts
+from foretell.specs.questions.compare import CompareQuestion
+from foretell.specs.questions.flags import asks, values_of
 from foretell.specs.study import Study
 from foretell.studies.procurement.clusters import (
     NO_PRICE,
@@ -38,36 +38,28 @@ from foretell.studies.sweep.mix import shares
 
 MEASURES = ("tokens", "usd")
 """What may be ranked by: tokens a second, or what one costs."""
-SERVICE = ("isl", "osl", "concurrency", "rate", "engine", "spread")
+SERVICE = ("isl", "osl", "concurrency", "engine")
 """Flags that make the work a service."""
+APART = ("systems", "model", "budget", "gpus", "workload", "by", "set", "seed")
+"""Fields of the question that are no flags of its work."""
 
 
-def compare(
-    systems: Sequence[Given],
-    *,
-    model: Given | None = None,
-    budget: str | float | None = None,
-    gpus: int | None = None,
-    workload: str | Path | Mapping[str, Any] | None = None,
-    by: str = "tokens",
-    set: Mapping[str, object] | Sequence[str] = (),
-    seed: int = 0,
-    **flags: Any,
-) -> Ranking:
+@asks(CompareQuestion)
+def compare(question: CompareQuestion) -> Ranking:
     """The best cluster of each kind for a sum of money, or of so many chips, in its order.
 
-    A system or the model is a name, a file, or the table that such a file has.
-    `flags` are those of a training step (`global_batch`, `tokens`, ...) or of a service (`isl`, `osl`,
-    `tpot`, ...), `plan`, and `rent`, `region`, `years`, `utilisation`, `price`; `workload` has a study's
+    A system or the model is a name, a file, or the table that such a file has. The work is a training step
+    (`global_batch`, `tokens`, ...) or a service (`isl`, `osl`, `tpot`, ...); `workload` has a study's
     `[base]` and `[[workload]]` instead, for a mix.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
+    model, gpus, workload, by = question.model, question.gpus, question.workload, question.by
+    given = {n: v for n, v in values_of(question).items() if n not in APART and v is not None}
     problems: list[Problem] = []
     levels = {"": level_of(given, "", problems)}
-    money = budget_of(budget, gpus, problems)
+    money = budget_of(question.budget, gpus, problems)
     if by not in MEASURES:
         problems.append(unknown("by", by, MEASURES))
-    systems = [one if isinstance(one, Mapping) else str(one) for one in systems]
+    systems = [one if isinstance(one, Mapping) else str(one) for one in question.systems]
     names = [name_of(system) for system in systems]
     if not names or len({*names}) < len(names):
         message = "names none, or one twice"
@@ -79,14 +71,14 @@ def compare(
         table = one_work(given, "serving" if service else "training")
     else:
         table = mix_of(workload, given, levels, problems)
-    if settings := as_texts(set):
+    if settings := as_texts(question.set):
         table["base"]["set"] = [*table["base"].get("set", ()), *settings]
     study = study_of(table, systems, problems)
     if problems or study is None:
         raise BadInput(problems)
     once, said = _once(systems)
     kinds = [_kind(study, system, money, gpus, levels) for system in once]
-    found = ranked(study, kinds, money, by, seed)
+    found = ranked(study, kinds, money, by, question.seed)
     return replace(found, assumptions=(*said, *found.assumptions))
 
 

@@ -6,19 +6,18 @@ and sensitivity come out of one evaluation, as in search/sensitivity.py.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import Infeasible
-from foretell.kernels.op_times import required_dtypes
 from foretell.records import dataclass
 from foretell.schedules.rules import all_broken
 from foretell.search.explain import bound_words
 from foretell.search.plan_checks import check_choices, check_size
 from foretell.search.sensitivity import STEP, Number, elasticities, numbers_of
+from foretell.specs.outputs import rates
 from foretell.specs.plan import (
     BATCH_FIELDS,
     RECOMPUTE,
@@ -30,10 +29,12 @@ from foretell.specs.plan import (
 from foretell.specs.result import Leaf
 from foretell.specs.scenario import Scenario
 from foretell.studies.scaling.records import Point
-from foretell.training.answer import fits, plan_flops
+from foretell.training.answer import fits, one_row, totals_of
 from foretell.training.breakdown import HELD, LOST, largest_share, time_tree
 from foretell.training.data_parallel import sent_seconds, shares_of
-from foretell.training.step import Rows, evaluate_rows, stages_of_plans
+from foretell.training.ledger import Ledger
+from foretell.training.stages import stages_of_plans
+from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, select, tables_of
 from foretell.uncertainty.evidence import EXCHANGES, node
 from foretell.uncertainty.intervals import Interval, cause, times, turned
@@ -74,7 +75,7 @@ class Batch:
     """Every plan, once for each system."""
     tables: Tables
     """What they cost in parts."""
-    rows: Rows
+    rows: Ledger
     """What they cost in all."""
     sent_s: Array
     """Data-parallel messages, hidden or not; (rows, stages)."""
@@ -164,35 +165,27 @@ def _told(batch: Batch, row: int, asked: Asked) -> Point:
     """One plan of a batch as a point."""
     scenario, numbers = batch.scenario, batch.numbers
     one = np.array([row])
-    plans, tables, rows = batch.plans.take(one), select(batch.tables, one), _row(batch.rows, row)
+    plans, tables, rows = batch.plans.take(one), select(batch.tables, one), batch.rows.row(row)
     tree = time_tree(plans, tables, rows, scenario)
     shares = {child.name: child.value for child in tree.children}
-    step_s, job, chip = tree.value, scenario.job, scenario.system.chip
+    step_s, totals = tree.value, one_row(totals_of(scenario, plans, tables, rows))
     exposed_s = sum(shares.get(name, 0.0) for name in EXCHANGES)
     compute_s = sum(shares[name] for name in WORKING)
     sent_s = float(batch.sent_s[row, int(rows.slowest[0])])
-    model_flop, _ = plan_flops(scenario, plans, tables)
-    per_gpu = model_flop / step_s / job.gpus
-    rates: dict[str, Any] = {
-        "tokens_per_s": job.tokens_per_step / step_s,
-        "tokens_per_s_per_gpu": job.tokens_per_step / step_s / job.gpus,
-        "tflops_per_gpu": per_gpu / 1e12,
-        "mfu": per_gpu / float(chip.matrix_flop_per_s[required_dtypes(asked.plan)[-1]]),
-    }
-    peak = float(rows.peak_bytes[0])
+    found = {name: rate for name, rate in rates(totals).items() if name in Point.__slots__}
+    peak, capacity = float(totals.peak_memory_bytes), float(totals.memory_capacity_bytes)
     steps = batch.rows.step_s[row : row + batch.systems]
     slopes = elasticities(steps[: 1 + 3 * len(numbers)], numbers)
     # A finite change: slopes may stand at a bend, where another algorithm takes over.
     twice = steps[3 : 3 + 3 * len(numbers) : 3] / steps[0]
     strongest = int(twice.argmin())
-    capacity = float(chip.memory_bytes)
     need = f"needs {show(peak, 'bytes')} of {show(capacity, 'bytes')}"
     return replace(
         _point(scenario, asked, fits(peak, capacity), need if peak > capacity else None),
         step_s=step_s,
         interval=tree.interval,
-        intervals=_intervals(batch, row, asked.plan, tree, rates),
-        **rates,
+        intervals=_intervals(batch, row, asked.plan, tree, found),
+        **found,
         compute_s=compute_s,
         exposed_communication_s=exposed_s,
         hidden_communication_s=max(sent_s - shares.get("data_parallel", 0.0), 0.0),
@@ -229,15 +222,6 @@ def _intervals(
         "peak_memory_bytes": peak_interval(asked, plan, held),
         **{name: ends for name, ends in parts.items() if ends},
     }
-
-
-def _row(rows: Rows, row: int) -> Rows:
-    """One row of evaluated plans; what all rows share stays, and memory is not looked at."""
-    shared = ("counts", "fixed_s", "memory")
-    own = {f.name: getattr(rows, f.name) for f in fields(Rows) if f.name not in shared}
-    # What no schedule of the batch has is a single row.
-    cut = {name: v[row : row + 1] if len(v) > 1 else v for name, v in own.items()}
-    return replace(rows, **cut)
 
 
 def _point(scenario: Scenario, asked: Asked, fit: str, reason: str | None) -> Point:

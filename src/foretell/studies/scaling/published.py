@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from foretell.api.network import collective
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.specs.model import Model
 from foretell.studies.scaling.records import Point, Scaling
 from foretell.studies.scaling.run import scaling
@@ -56,11 +56,7 @@ class Compared:
         """Whether the measured figure lies in our interval."""
         return None if self.p90 is None else self.p90[0] <= self.measured <= self.p90[1]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        p90 = None if self.p90 is None else list(self.p90)
-        return {**plain, "p90": p90, "error": self.error, "inside": self.inside}
+    to_dict = as_json(more=("error", "inside"))
 
 
 @lru_cache(maxsize=1)

@@ -1,10 +1,10 @@
 """Points, curves and the whole of a scaling study, as records."""
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any, Literal
 
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.specs.result import Fits
 
 Mode = Literal["weak", "strong"]
@@ -71,9 +71,7 @@ class Point:
     by_bandwidth: Mapping[str, float] = field(default_factory=dict)
     """Step with all bandwidths beyond the innermost tier times a factor, over the step as it is."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +99,7 @@ class Curve:
     why: str
     """All of this in a sentence."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "points"}
-        return {**known, "points": [point.to_dict() for point in self.points]}
+    to_dict = as_json(without=("points",), more=("points",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,14 +119,7 @@ class Scaling:
     assumptions: tuple[str, ...]
     """Every default or guess."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        names = ("system", "mode", "seq_len", "floor")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "curves": [curve.to_dict() for curve in self.curves],
-            "assumptions": list(self.assumptions),
-        }
+    to_dict = as_json()
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -2,25 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foretell.errors import BadInput, Problem
 from foretell.inputs.question import LARGEST, Settings, as_texts, ask, collect, plan_of
-from foretell.specs.model import Model
+from foretell.specs.questions.studies import ScalingQuestion
 from foretell.specs.scenario import Scenario
-from foretell.specs.system import System
 from foretell.studies.scaling.evaluate import Asked, points_of
 from foretell.studies.scaling.question import common_batch, gpu_counts, plan_texts, strategy_texts
 from foretell.studies.scaling.records import Curve, Mode, Point, Scaling
 from foretell.training.answer import assumed
 from foretell.uncertainty.evidence import EXCHANGES
 
-DEFAULT_GPUS = "1..512"
-"""As in the at-scale study."""
-DEFAULT_STRATEGIES = "zero1,zero2,zero3"
-"""What data-parallel ranks share."""
-FLOOR = 0.8
-"""Efficiency below which a strategy has stopped scaling."""
+if TYPE_CHECKING:
+    from foretell.specs.questions.common import ModelGiven, SystemGiven
+
 LITTLE = 1e-3
 """A growth below this share of a step is none."""
 MODES: tuple[Mode, ...] = ("weak", "strong")
@@ -29,10 +25,10 @@ MOST_MODELS = 32
 
 
 def scaling(
-    *models: str | Path | Model,
-    system: str | Path | System | None = None,
-    gpus: int | str | Sequence[int] = DEFAULT_GPUS,
-    strategies: str | Sequence[str] = DEFAULT_STRATEGIES,
+    *models: "ModelGiven",
+    system: "SystemGiven | None" = None,
+    gpus: int | str | Sequence[int] = ScalingQuestion.gpus,
+    strategies: str | Sequence[str] = ScalingQuestion.strategies,
     mode: Mode | None = None,
     plan: str = "",
     micro_batch: int | None = None,
@@ -40,7 +36,7 @@ def scaling(
     global_batch: int | None = None,
     seq_len: int | None = None,
     target_len: int | None = None,
-    floor: float = FLOOR,
+    floor: float = ScalingQuestion.floor,
     set: Settings = (),
 ) -> Scaling:
     """Throughput, its parts and its limits for every strategy and number of chips.
@@ -50,13 +46,21 @@ def scaling(
     step (else as many as the micro-batch); in strong scaling all share `global_batch`. Raises BadInput; a
     point that cannot be says why.
     """
-    settings, problems = as_texts(set), list[Problem]()
-    counts = collect(lambda: gpu_counts(gpus), problems) or ()
-    names = collect(lambda: strategy_texts(strategies), problems) or ()
-    texts = collect(lambda: plan_texts(names, plan, micro_batch), problems) or ()
-    mode, wrong = _mode(mode, batch_per_gpu, global_batch)
-    problems += wrong + _numbers(batch_per_gpu, micro_batch, floor) + _models(models)
-    per_gpu = batch_per_gpu or (common_batch(texts) if texts else 1)
+    return scaling_of(
+        ScalingQuestion(**locals())
+    )  # models by their places: no record has such arguments
+
+
+def scaling_of(q: ScalingQuestion) -> Scaling:
+    """The answer to a question."""
+    models, global_batch, floor = q.models, q.global_batch, q.floor
+    settings, problems = as_texts(q.set), list[Problem]()
+    counts = collect(lambda: gpu_counts(q.gpus), problems) or ()
+    names = collect(lambda: strategy_texts(q.strategies), problems) or ()
+    texts = collect(lambda: plan_texts(names, q.plan, q.micro_batch), problems) or ()
+    mode, wrong = _mode(q.mode, q.batch_per_gpu, global_batch)
+    problems += wrong + _numbers(q.batch_per_gpu, q.micro_batch, floor) + _models(models)
+    per_gpu = q.batch_per_gpu or (common_batch(texts) if texts else 1)
     asked: list[Scenario] = []
     for model in models[:MOST_MODELS]:
         for count in counts or (1,):
@@ -65,13 +69,13 @@ def scaling(
                 found = collect(
                     lambda model=model, count=count: ask(  # type: ignore[misc]
                         model=model,
-                        system=system,
+                        system=q.system,
                         gpus=count,
                         global_batch=global_batch if mode == "strong" else per_gpu * count,
-                        seq_len=seq_len,
-                        target_len=target_len,
+                        seq_len=q.seq_len,
+                        target_len=q.target_len,
                         plan=texts[0] if texts else None,
-                        settings=settings,
+                        set=settings,
                     ),
                     problems,
                 )

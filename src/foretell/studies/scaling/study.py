@@ -6,9 +6,7 @@ much and with little. The paper's abstract has this scope; its sizes of models a
 that those here are ours: OPT's six sizes up to 13B, sequences of 2,048 tokens, layers computed again.
 """
 
-from typing import Any
-
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.studies.scaling.published import Compared, compared
 from foretell.studies.scaling.records import Scaling
 from foretell.studies.scaling.run import scaling
@@ -36,13 +34,7 @@ class Study:
     measured: tuple[Compared, ...]
     """Open measurements and our predictions of them."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {
-            "data_parallel": self.data_parallel.to_dict(),
-            "model_parallel": [one.to_dict() for one in self.model_parallel],
-            "measured": [one.to_dict() for one in self.measured],
-        }
+    to_dict = as_json()
 
 
 def study() -> Study:

@@ -5,27 +5,34 @@ its elasticity, d ln(result) / d ln(number), and finite what-ifs, a number bette
 the plan held or chosen anew (search/what_if.py).
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from foretell.errors import BadInput, Problem
+from foretell.specs.questions.flags import asks
+from foretell.specs.questions.studies import SensitivityQuestion
 
 if TYPE_CHECKING:
-    from foretell.specs.model import Model
     from foretell.studies.sensitivity.records import Sensitivities
 
 LOAD = ("isl", "osl", "concurrency", "rate", "engine", "spread")
 """What a service is asked with, and training is not."""
+OF_TRAINING = ("global_batch", "seq_len", "target_len", "rent", "years", "utilisation")
+"""What training is asked with, and a service is not."""
 
 
-def sensitivities(model: "str | Path | Model", **question: Any) -> "Sensitivities":
-    """How a training step answers to every number (the question as of `estimate`), or, with a load, how a
-    service does (as of `serve`). Both take `factor`, `replan` and `price`; training also `rent`, `years` and
-    `utilisation`.
-    """
-    given = {name: value for name, value in question.items() if value is not None}
-    if any(name in given for name in LOAD):
+@asks(SensitivityQuestion)
+def sensitivities(question: SensitivityQuestion) -> "Sensitivities":
+    """How a training step answers to every number, or, with a load, how a service does."""
+    if any(getattr(question, name) is not None for name in LOAD):
         from foretell.studies.sensitivity.serving import of_serving
 
-        return of_serving(model, **given)
+        wrong = [name for name in OF_TRAINING if getattr(question, name) is not None]
+        if wrong:
+            message = "is of training, and a service is asked about"
+            raise BadInput(
+                Problem(path=name, value=getattr(question, name), message=message) for name in wrong
+            )
+        return of_serving(question)
     from foretell.studies.sensitivity.training import of_training
 
-    return of_training(model, **given)
+    return of_training(question)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.records import Told
+from foretell.records import Told, as_json
 
 MOST_FACTOR = 1000.0
 """Numbers are made better or worse by no more."""
@@ -24,10 +24,7 @@ class WhatIf:
     plan: str
     """The plan, held or chosen anew."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        ratios = None if self.ratios is None else dict(self.ratios)
-        return {"factor": self.factor, "ratios": ratios, "fits": self.fits, "plan": self.plan}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +48,7 @@ class Moved:
     worse: WhatIf | None
     """Worse by the factor."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {
-            "path": self.path,
-            "words": self.words,
-            "kind": self.kind,
-            "value": self.value,
-            "unit": self.unit,
-            "elasticities": dict(self.elasticities),
-            "better": self.better.to_dict() if self.better else None,
-            "worse": self.worse.to_dict() if self.worse else None,
-        }
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

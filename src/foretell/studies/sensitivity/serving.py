@@ -4,24 +4,25 @@ The closed form of a service is asked system by system. The engine's own times a
 a profile, every time and every factor that is not zero.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import log
-from pathlib import Path
 from typing import Any
 
 from foretell.api.serving import closed_form, question_of
 from foretell.catalog.software import software
 from foretell.errors import BadInput, Infeasible, Problem
-from foretell.inputs.question import as_texts, collect
+from foretell.inputs.question import collect
 from foretell.search.sensitivity import ALL_HARDWARE, STEP
 from foretell.search.what_if import SIDES, Side, factor_of, varied_numbers
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.job import Job
-from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.plan_words import GENERIC
+from foretell.specs.questions.flags import fields_of, values_of
+from foretell.specs.questions.serving import ServiceQuestion
+from foretell.specs.questions.studies import SensitivityQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.studies.sensitivity.records import (
@@ -66,37 +67,14 @@ class Knob:
     """The question with it times a factor."""
 
 
-def of_serving(
-    model: str | Path | Model,
-    *,
-    factor: float = 2.0,
-    replan: bool = False,
-    system: Any = None,
-    gpus: Any = None,
-    plan: Any = None,
-    engine: str = "vllm",
-    set: Mapping[str, object] | Sequence[str] = (),
-    progress: Callable[[int, int], None] | None = None,
-    **load: Any,
-) -> Sensitivities:
+def of_serving(asked: SensitivityQuestion) -> Sensitivities:
     """The question as of `serve`."""
     problems: list[Problem] = []
+    factor, replan, progress = asked.factor, asked.replan, asked.progress
     collect(lambda: check_factor(factor), problems)
-    usual = {
-        "isl": 1024,
-        "osl": 1024,
-        "concurrency": None,
-        "rate": None,
-        "price": None,
-        "spread": 1.0,
-    }
-    found = collect(
-        lambda: question_of(
-            model, system=system, gpus=gpus, plan=plan, engine=engine, settings=as_texts(set),
-            load=usual | load,
-        ),
-        problems,
-    )  # fmt: skip
+    known = [field.name for field in fields_of(ServiceQuestion)]
+    service = {n: v for n, v in values_of(asked).items() if n in known and v is not None}
+    found = collect(lambda: question_of(ServiceQuestion(**service)), problems)
     if problems or found is None:
         raise BadInput(problems)
     question, given = found

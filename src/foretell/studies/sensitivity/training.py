@@ -5,9 +5,7 @@ their shares. What the hardware itself costs is held: what is asked about is a c
 not a dearer one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from foretell.api.answers import Estimate
 from foretell.api.cost import PaidHour, Payment, paid_hour
@@ -15,7 +13,9 @@ from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, collect
 from foretell.search.what_if import SIDES, Held, Results, Side, factor_of, held_results, replanned
-from foretell.specs.model import Model
+from foretell.specs.questions.flags import part, values_of
+from foretell.specs.questions.studies import SensitivityQuestion
+from foretell.specs.questions.training import StepQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.studies.sensitivity.records import (
@@ -35,37 +35,26 @@ RESULTS = {
 HELD_PRICE = "What the hardware itself costs is held: a chip with more of something costs the same."
 
 
-def of_training(
-    model: str | Path | Model,
-    *,
-    factor: float = 2.0,
-    replan: bool = False,
-    rent: str = "",
-    price: str | float = "",
-    years: str | float = "",
-    utilisation: str | float = "",
-    set: Mapping[str, object] | Sequence[str] = (),
-    progress: Callable[[int, int], None] | None = None,
-    **question: Any,
-) -> Sensitivities:
-    """The question as of `estimate`, with how chips are paid for as of `cost run`."""
-    settings = as_texts(set)
+def of_training(question: SensitivityQuestion) -> Sensitivities:
+    """A step as of `estimate`, with how chips are paid for as of `cost run`."""
+    settings, factor = as_texts(question.set), question.factor
     money = tuple(text for text in settings if text.strip().startswith("prices."))
     speed = tuple(text for text in settings if text not in money)
-    payment = Payment(rent=rent, price=price, years=years, utilisation=utilisation, set=money)
+    paid = {name: getattr(question, name) for name in ("rent", "price", "years", "utilisation")}
+    payment = Payment(**{name: v for name, v in paid.items() if v is not None}, set=money)
     problems: list[Problem] = []
     collect(lambda: check_factor(factor), problems)
-    result = collect(lambda: estimate(model, set=speed, **question), problems)
+    step = values_of(part(StepQuestion, question, set=speed))
+    result = collect(lambda: estimate(**step), problems)
     if problems or result is None or result.scenario is None:
         raise BadInput(problems)
     held = held_results(result.scenario, result.plan, factor)
     watts = held.now.energy_joules / held.now.step_s / result.gpus
-    name = question.get("system")
-    name = name if isinstance(name, str) else ""
+    name = question.system if isinstance(question.system, str) else ""
     hour = _hour(payment, name, result.scenario.system, result.gpus, watts)
     again = None
-    if replan:
-        again = replanned(result.scenario, result.plan, held, factor, progress)
+    if question.replan:
+        again = replanned(result.scenario, result.plan, held, factor, question.progress)
     return _answer(result, held, hour, again, factor, money)
 
 

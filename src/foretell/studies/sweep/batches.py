@@ -9,17 +9,16 @@ from numpy.typing import NDArray
 from foretell.errors import ProblemsError
 from foretell.inputs.question import plan_of
 from foretell.kernels.memory import CLOSE_SHARE
-from foretell.kernels.op_times import required_dtypes
 from foretell.records import dataclass
 from foretell.schedules.rules import ALL_RULES, all_broken
 from foretell.search.plan_checks import check_choices
 from foretell.sharding.rules import cuts_of
+from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
 from foretell.specs.scenario import Scenario
-from foretell.studies.flags import RUN
 from foretell.studies.plan_words import plan_texts
 from foretell.studies.sweep.questions import Question, estimated, no_row, rent_of, scenario_of
-from foretell.training.answer import answer_of, energies, plan_flops
+from foretell.training.answer import answer_of, totals_of
 from foretell.training.long_run import asked_run, conditions_of, with_run
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import chunks, select, tables_of
@@ -81,27 +80,14 @@ def first_broken(scenario: Scenario, plans: Plans) -> NDArray[np.intp]:
 
 def evaluated(scenario: Scenario, plans: Plans) -> dict[str, Array]:
     """Columns of numbers of plans that keep every rule."""
-    names = ("step_s", "peak_memory_bytes", "energy_joules", "hardware_flop")
-    found = {name: np.empty(len(plans)) for name in names}
-    job, chip = scenario.job, scenario.system.chip
-    model_flop = 0.0
+    found = {name: np.empty(len(plans)) for name in OUTPUTS}
     tables = tables_of(scenario, plans)
     for rows in chunks(tables):
         some, part = plans.take(rows), select(tables, rows)
-        result = evaluate_rows(scenario, some, part)
-        model_flop, hardware = plan_flops(scenario, some, part)
-        found["step_s"][rows], found["peak_memory_bytes"][rows] = result.step_s, result.peak_bytes
-        found["energy_joules"][rows] = energies(some, part, result, job.gpus)
-        found["hardware_flop"][rows] = hardware
-    step_s = found["step_s"]
-    peak = float(chip.matrix_flop_per_s[required_dtypes(plans.base)[-1]])
-    usd_per_s = rent_of(scenario) * job.gpus / 3600.0
-    found["tokens_per_s"] = job.tokens_per_step / step_s
-    found["tokens_per_s_per_gpu"] = job.tokens_per_step / step_s / job.gpus
-    per_gpu = model_flop / step_s / job.gpus
-    found["tflops_per_gpu"] = per_gpu / 1e12
-    found["mfu"] = per_gpu / peak
-    found["hfu"] = found.pop("hardware_flop") / step_s / job.gpus / peak
+        ledger = evaluate_rows(scenario, some, part)
+        for name, values in outputs(totals_of(scenario, some, part, ledger)).items():
+            found[name][rows] = values
+    usd_per_s = rent_of(scenario) * scenario.job.gpus / 3600.0
     found["usd_per_million_tokens"] = (
         1e6 * usd_per_s / found["tokens_per_s"] if usd_per_s else np.full(len(plans), np.nan)
     )
@@ -150,9 +136,8 @@ def batch_frame(asked: Question, varied: Sequence[Varied]) -> Any:
 
 def plan_row(asked: Question) -> dict[str, Any]:
     """One fixed plan in full: what limits it, its interval, its run."""
-    given = {name: asked.flags.get(name) for name in RUN}
     try:
-        conditions = conditions_of(given.pop("tokens"), given)
+        conditions = conditions_of(asked.conditions)
         scenario = scenario_of(asked)
         scenario, plan = plan_of(scenario, asked.words, asked.speed)
         check_choices(scenario, plan)

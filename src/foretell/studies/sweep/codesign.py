@@ -5,7 +5,6 @@ and its price. A sweep asks all of them; mix.py makes one answer of a point's wo
 """
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +13,8 @@ import numpy as np
 
 from foretell.errors import BadInput, Problem, unknown
 from foretell.records import Told, dataclass
+from foretell.specs.questions.flags import asks
+from foretell.specs.questions.sweep import CodesignQuestion
 from foretell.specs.study import Study
 from foretell.studies.points import point_count
 from foretell.studies.study_file import read_study
@@ -136,19 +137,14 @@ class Codesign(Told):
         return {**self._point(place), "mix": mine, "workloads": own}
 
 
-def codesign(
-    study: str | Path | Mapping[str, Any],
-    *,
-    out: str | Path | None = None,
-    workers: int = 1,
-    executor: str | Executor = "process",
-    yes: bool = False,
-    progress: Progress | None = None,
-) -> Codesign:
+@asks(CodesignQuestion)
+def codesign(question: CodesignQuestion) -> Codesign:
     """The points of a study that no other beats in its objectives, within its limits.
 
     `out` keeps what was asked, as a sweep's folder: a study that was ended goes on there.
     """
+    study, out, workers = question.study, question.out, question.workers
+    executor, yes, progress = question.executor, question.yes, question.progress
     known = read_study(study)
     check_wishes(known)
     if out is None and workers == 1 and executor == "process":

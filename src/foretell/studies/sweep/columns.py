@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from foretell.economics.answer import CostAnswer
 from foretell.errors import Problem, unknown
+from foretell.specs.outputs import OUTPUTS
 from foretell.specs.plan import BATCH_FIELDS, RECOMPUTE
 from foretell.specs.result import StepEstimate
 from foretell.specs.service import ServiceEstimate
@@ -25,8 +26,7 @@ TRAINING: Columns = {
     **_columns("text", "model system"),
     **_columns("int", "gpus global_batch seq_len"),
     **_columns("text", "plan fits"),
-    **_columns("float", "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu"),
-    **_columns("float", "peak_memory_bytes memory_capacity_bytes energy_joules"),
+    **_columns("float", " ".join(OUTPUTS)),
     **_columns("float", "usd_per_million_tokens"),
 }
 """Of every study of training."""

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.studies.sweep.run import _status, needs_polars
 from foretell.studies.sweep.shards import held, read_manifest
 
@@ -29,10 +29,7 @@ class Exported:
     points_done: int
     """Points that were read."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        names = ("out", "rows", "columns", "complete", "points", "points_done")
-        return {name: getattr(self, name) for name in names} | {"columns": list(self.columns)}
+    to_dict = as_json()
 
 
 def results(folder: str | Path) -> Any:

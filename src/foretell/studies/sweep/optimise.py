@@ -15,6 +15,8 @@ import numpy as np
 
 from foretell.errors import BadInput, Problem
 from foretell.records import Told
+from foretell.specs.questions.flags import asks
+from foretell.specs.questions.sweep import OptimiseQuestion
 from foretell.specs.study import Study
 from foretell.studies.points import Column
 from foretell.studies.study_file import read_study
@@ -53,20 +55,15 @@ class Optimised(Told):
         return {name: getattr(self, name) for name in names} | self.found.to_dict()
 
 
-def optimise(
-    study: str | Path | Mapping[str, Any],
-    *,
-    trials: int = 100,
-    storage: str | Path | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    progress: Progress | None = None,
-) -> Optimised:
+@asks(OptimiseQuestion)
+def optimise(question: OptimiseQuestion) -> Optimised:
     """Search a study's fields for its objectives within its limits, `trials` points in all.
 
     With `storage` (a journal, or SQLite by its ending) every trial is kept: `resume` goes on there. `out` has
     the front and all trials as files. Ended from the keyboard, what was found so far is returned.
     """
+    study, trials, resume = question.study, question.trials, question.resume
+    storage, out, progress = question.storage, question.out, question.progress
     known = _read(study, trials, storage, out)
     file = None if storage is None else Path(storage).absolute()
     with quiet(), kept_in(file) as place:

@@ -1,7 +1,7 @@
 """The question of one point of a study, and its answer as a row."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from foretell.api import training as api
@@ -27,6 +27,9 @@ from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, plan_of
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.prices import Prices
+from foretell.specs.questions.flags import fields_of
+from foretell.specs.questions.serving import ServiceQuestion
+from foretell.specs.questions.training import RunConditions
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
@@ -72,6 +75,11 @@ class Question:
         """Flags of a training step."""
         apart = (*RUN, *PAID, "price")
         return {name: value for name, value in self.flags.items() if name not in apart}
+
+    @property
+    def conditions(self) -> RunConditions:
+        """Those of a whole run."""
+        return RunConditions(**{name: self.flags[name] for name in RUN if name in self.flags})
 
     @property
     def payment(self) -> Payment | None:
@@ -123,7 +131,7 @@ def question(
 
 def scenario_of(asked: Question) -> Scenario:
     """The scenario of a training step."""
-    return ask(**{"model": "", **asked.place}, settings=asked.speed)
+    return ask(**{"model": "", **asked.place}, set=asked.speed)
 
 
 def rent_of(scenario: Scenario) -> float:
@@ -157,8 +165,7 @@ def no_row(error: ProblemsError) -> dict[str, Any]:
 
 def _best(asked: Question) -> dict[str, Any]:
     """The best plan found."""
-    given = {name: asked.flags.get(name) for name in RUN}
-    conditions = conditions_of(given.pop("tokens"), given)
+    conditions = conditions_of(asked.conditions)
     found = api.search(**asked.place, set=asked.speed, top=1)
     if not found.plans:
         why = str(found.why_none)
@@ -229,8 +236,7 @@ def check(asked: Question) -> None:
     try:
         match asked.verb:
             case "estimate":
-                given = {name: asked.flags.get(name) for name in RUN}
-                conditions_of(given.pop("tokens"), given)
+                conditions_of(asked.conditions)
                 _check_payment(asked)
                 scenario = scenario_of(asked)
                 plan_of(scenario, asked.words or None, asked.speed)
@@ -265,15 +271,9 @@ def _check_payment(asked: Question) -> None:
 
 def load_question(asked: Question, price: float | None = None) -> tuple[ServeQuestion, bool]:
     """The flags of serving as its question, without serving anything; and whether a layout is given."""
-    names = ("isl", "osl", "concurrency", "rate", "price", "spread")
-    usual = {"isl": 1024, "osl": 1024, "spread": 1.0}
-    load = {name: asked.flags.get(name, usual.get(name)) for name in names}
-    return question_of(
-        asked.flags["model"],
-        system=asked.flags.get("system"),
-        gpus=asked.flags.get("gpus"),
-        plan=asked.words or None,
-        engine=str(asked.flags.get("engine", "vllm")),
-        settings=speed_settings(asked.settings) if asked.verb == "cost token" else asked.speed,
-        load=load if price is None else {**load, "price": price},
-    )
+    known = [field.name for field in fields_of(ServiceQuestion)]
+    flags = {name: asked.flags[name] for name in known if name in asked.flags}
+    money_apart = asked.verb == "cost token"
+    settings = speed_settings(asked.settings) if money_apart else asked.speed
+    given = ServiceQuestion(**flags, plan=asked.words or None, set=settings)
+    return question_of(given if price is None else replace(given, price=price))

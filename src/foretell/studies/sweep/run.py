@@ -3,12 +3,15 @@
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.records import as_json
+from foretell.specs.questions.flags import asks
+from foretell.specs.questions.sweep import SweepQuestion
 from foretell.specs.study import Study
 from foretell.studies.points import point_count
 from foretell.studies.study_file import read_study
@@ -68,26 +71,19 @@ class SweepStatus:
     limits: Mapping[str, float]
     """Columns and the largest value that will do."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {**asdict(self), "corrupt": list(self.corrupt)}
+    to_dict = as_json()
 
 
-def sweep(
-    study: str | Path | Mapping[str, Any],
-    *,
-    out: str | Path,
-    workers: int = 1,
-    executor: str | Executor = "process",
-    yes: bool = False,
-    progress: Progress | None = None,
-) -> SweepStatus:
+@asks(SweepQuestion)
+def sweep(question: SweepQuestion) -> SweepStatus:
     """Ask every point of a study and keep the answers in a folder; what it has already is not asked again.
 
     `executor` is process, dask (a cluster of our own), dask://host:port, or any executor of
     `concurrent.futures`. Raises BadInput for what cannot be understood, and OSError where the folder
     cannot be written: what was done before is kept.
     """
+    study, out, workers = question.study, question.out, question.workers
+    executor, yes, progress = question.executor, question.yes, question.progress
     problems: list[Problem] = []
     known = _collect(lambda: read_study(study), problems)
     place = _collect(lambda: where(executor, _workers(workers)), problems)

@@ -21,7 +21,7 @@ from foretell.lab.calibrate.measure import file
 from foretell.lab.calibrate.measure.plan import GROUPS
 from foretell.lab.calibrate.measure.progress import Bar, bar
 from foretell.lab.calibrate.measure.worker import AGAIN, Task
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 
 MOST_LOST = 8
 """Workers that may hang or die before we give up."""
@@ -49,10 +49,7 @@ class Measured:
     stopped: str
     """Why it ended before its time, if it did."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        names = ("file", "chip", "software", "groups", "skipped", "left", "stopped")
-        return {name: getattr(self, name) for name in names}
+    to_dict = as_json()
 
 
 def measure(

@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from foretell.lab.characterize.traces.breakdown import StepBreakdown
 from foretell.lab.characterize.traces.prediction import Key, Predicted
+from foretell.records import as_json
 
 Level = Literal["step", "pass", "family", "op"]
 MOSTLY = 0.5
@@ -33,13 +34,14 @@ class Row:
         """Predicted less measured; what one of them lacks is 0."""
         return (self.predicted_s or 0.0) - (self.measured_s or 0.0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        ratio = None
-        if self.measured_s and self.predicted_s is not None:
-            ratio = self.predicted_s / self.measured_s
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**plain, "difference_s": self.difference_s, "ratio": ratio}
+    @property
+    def ratio(self) -> float | None:
+        """Predicted over measured; None where one of them is lacking."""
+        if not self.measured_s or self.predicted_s is None:
+            return None
+        return self.predicted_s / self.measured_s
+
+    to_dict = as_json(more=("difference_s", "ratio"))
 
 
 def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[Row, ...]:

@@ -13,8 +13,7 @@ A moment with several kernels belongs to the one that began first, so that famil
 likewise collectives to communication. All sums are of whole nanoseconds.
 """
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from foretell.lab.characterize.traces.intervals import (
 )
 from foretell.lab.characterize.traces.names import bus_factor
 from foretell.lab.characterize.traces.rank_trace import PHASES, RankTrace, Sent, Step, Work
+from foretell.records import as_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,7 @@ class FamilyTime:
     count: int
     """How many began in the step."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +79,7 @@ class CollectiveTime:
     bus_bytes_per_s: float | None
     """The same times what every link must carry: comparable with a link's rate."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +95,7 @@ class RangeTime:
     communication_s: float
     """Collectives and sends in it, hidden or not."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 PARTS = ("compute_alone_s", "overlapped_s", "exposed_communication_s", "copy_s", "host_s", "idle_s")
@@ -151,14 +145,19 @@ class StepBreakdown:
         """Something is being sent."""
         return self.overlapped_s + self.exposed_communication_s
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
-        plain = ("rank", "step", "step_s", *PARTS, "compute_s", "communication_s")
-        lists = ("compute", "ops", "copies", "collectives", "ranges")
-        return {
-            **{name: getattr(self, name) for name in plain},
-            **{name: [one.to_dict() for one in getattr(self, name)] for name in lists},
-        }
+    to_dict = as_json(
+        "rank",
+        "step",
+        "step_s",
+        *PARTS,
+        "compute_s",
+        "communication_s",
+        "compute",
+        "ops",
+        "copies",
+        "collectives",
+        "ranges",
+    )
 
 
 def breakdowns(trace: RankTrace) -> tuple[StepBreakdown, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from foretell.api.answers import Estimate
 from foretell.lab.characterize.traces.device import shape_text
 from foretell.specs.plan import batch_of
-from foretell.training.breakdown import runs_of
+from foretell.training.leaves import runs_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 from foretell.uncertainty.evidence import EXCHANGES

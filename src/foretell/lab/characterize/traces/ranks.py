@@ -6,13 +6,13 @@ for all at about the same time: what it lasted longer on a rank than on the last
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from foretell.lab.characterize.traces.breakdown import StepBreakdown
 from foretell.lab.characterize.traces.rank_trace import RankTrace
+from foretell.records import as_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +30,7 @@ class Imbalance:
     waits_s: dict[int, float] | None
     """Rank -> waiting in collectives for others; None where ranks did not run the same ones."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON, whose keys are texts."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        waits = None if self.waits_s is None else {str(k): v for k, v in self.waits_s.items()}
-        return {
-            **plain,
-            "compute_s": {str(k): v for k, v in self.compute_s.items()},
-            "waits_s": waits,
-        }
+    to_dict = as_json()
 
 
 def imbalances(

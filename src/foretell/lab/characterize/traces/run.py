@@ -15,8 +15,10 @@ from foretell.lab.characterize.traces.rank_trace import RankTrace
 from foretell.lab.characterize.traces.ranks import Imbalance, imbalances
 from foretell.lab.characterize.traces.read import read_files
 from foretell.records import Told
+from foretell.specs.questions.flags import asks, fields_of, given_of
+from foretell.specs.questions.training import StepQuestion, TraceQuestion
 
-JOB = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan")
+JOB = tuple(field.name for field in fields_of(StepQuestion) if field.name != "set")
 """What a trace of our own says of its job."""
 
 
@@ -67,24 +69,21 @@ class Traced(Told):
         }
 
 
-def characterize_trace(
-    files: str | Path | Sequence[str | Path],
-    *,
-    model: Any = None,
-    step: str | int | None = None,
-    **question: Any,
-) -> Traced:
+@asks(TraceQuestion)
+def characterize_trace(question: TraceQuestion) -> Traced:
     """Break traces down; with a model and a system (as of `foretell.estimate`), beside their prediction.
 
     `step` keeps one of the profiler's steps. A trace of our own brings its job along. Raises BadInput with
     every problem of every file.
     """
     problems: list[Problem] = []
+    files, step = question.files, question.step
     paths = [files] if isinstance(files, str | Path) else list(files)
     answer: Estimate | None = None
-    if model is not None:
-        answer = _asked(model, question, problems)
-    elif any(value is not None and value != () for value in question.values()):
+    job_given = {n: v for n, v in given_of(question).items() if n not in ("files", "model", "step")}
+    if question.model is not None:
+        answer = _asked(question.model, job_given, problems)
+    elif job_given:
         message = "a system or a plan alone is no job: say the model too"
         problems.append(Problem(path="model", value=None, message=message))
     try:

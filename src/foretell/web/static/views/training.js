@@ -46,11 +46,19 @@ function card(answer, i) {
       ["Tokens/s per GPU", surely(answer, "tokens_per_s_per_gpu", "count")],
       ["TFLOP/s per GPU", surely(answer, "tflops_per_gpu", "count")],
       ["Energy of a step", surely(answer, "energy_joules", "J")],
+      ...others(answer),
       ["Limited by", h("span", { "data-name": "limited_by" }, answer.limited_by.replaceAll("_", " "))],
       run ? ["Whole run", h("span", {}, number(run.days === undefined ? null : run.days * 86400, "s"), sure(run.interval?.p90.map((days) => days * 86400), "s"))] : null,
       run ? [word("Goodput"), number(run.goodput, "share")] : null,
       ["Peak memory", peak(answer, " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
     ]), memoryMeter(answer), answer.problems?.length ? reasons(answer.problems) : "");
+}
+
+// Every other predicted number of the answer, by its name.
+const CARD = ["step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "peak_memory_bytes", "energy_joules"];
+
+function others(answer) {
+  return Object.keys(answer.intervals ?? {}).filter((name) => !CARD.includes(name)).map((name) => [name.replaceAll("_", " "), surely(answer, name, "count")]);
 }
 
 async function limits(desk, answer) {

@@ -1,0 +1,174 @@
+"""The command of a verb, made from its question: flags, help and defaults are the record's.
+
+Numbers are taken as texts: what is wrong with them is then said together with everything else that is
+wrong, in the words of the Python functions, rather than one by one by the parser.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from foretell.cli import names
+from foretell.specs.questions.common import IMPORT
+from foretell.specs.questions.flags import Field, Flag, edges_of, fields_of
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_BY_IMPORT = " may be left out where --import names it."
+
+Given = dict[str, Any]
+"""What was given of a question, by the names of its fields."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """What was given beside a question: where the answer goes, and in which form."""
+
+    plot: str | None = None
+    """File of a figure."""
+    import_: str | None = None
+    """Another tool's arguments."""
+    export: str | None = None
+    """Another tool that the answer is written for."""
+    jsonl: str | None = None
+    """File that a line of JSON goes to."""
+    sweep: tuple[str, ...] = ()
+    """Fields with several values."""
+    study: bool = False
+    """Whether the study of the documentation is asked."""
+    picture: str | None = None
+    """File of a drawing."""
+    json: bool = False
+    """Whether the answer is printed as JSON."""
+
+
+Answer = Callable[[Given, Edges], int]
+"""The rest of a verb: what was given -> exit code."""
+
+
+def command(record: Any) -> Callable[[Answer], Callable[..., int]]:
+    """Make a command of the function that answers a question."""
+
+    def of_flags(answer: Answer) -> Callable[..., int]:
+        signature = inspect.Signature(_parameters(record))
+        fields = {field.name: field for field in fields_of(record)}
+        typed = getattr(record, "typed", False)
+
+        def run(*words: Any, **flags: Any) -> int:
+            found = signature.bind(*words, **flags).arguments
+            given = {n: v for n, v in found.items() if n in fields and v is not None}
+            beside = {n: v for n, v in found.items() if n not in fields}
+            if not typed:
+                given = {name: read(fields[name], value) for name, value in given.items()}
+            return answer(given, Edges(**beside))
+
+        made: Any = run
+        made.__name__, made.__doc__, made.__module__ = (
+            answer.__name__, answer.__doc__, answer.__module__,
+        )  # fmt: skip
+        made.__signature__ = signature
+        return run
+
+    return of_flags
+
+
+def read(field: Field, value: Any) -> Any:
+    """The value of a flag as the Python function takes it."""
+    match field.flag.kind:
+        case "whole" | "count":
+            return number(value)
+        case "decimal" | "price":
+            return decimal(value)
+        case "names":
+            return tuple(map(names.own_path, value)) if field.flag.lists == "models" else value
+        case _:
+            return value
+
+
+def number(text: str | None) -> Any:
+    """A whole number where the text is one, else the text itself for the function to complain of."""
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else text
+
+
+def decimal(text: str | None) -> Any:
+    """A number where the text is one, else the text itself for the function to complain of."""
+    try:
+        return float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return text
+
+
+def _parameters(record: Any) -> list[inspect.Parameter]:
+    """The flags of a question and of what goes beside it, as the parser takes them."""
+    fields = [field for field in fields_of(record) if field.on("command")]
+    optional = IMPORT in getattr(record, "edges", ())
+    made = [_parameter(field, optional and field.name == "model") for field in fields]
+    return [*made, *(_parameter(edge, False) for edge in edges_of(record))]
+
+
+def _parameter(field: Field, optional: bool) -> inspect.Parameter:
+    """One flag; `optional`: something else may say what it would."""
+    flag = field.flag
+    kind: Any = inspect.Parameter.KEYWORD_ONLY
+    if flag.kind == "names":
+        kind = inspect.Parameter.VAR_POSITIONAL
+    elif field.positional:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        if flag.bare:
+            kind = inspect.Parameter.POSITIONAL_ONLY
+    default: Any = inspect.Parameter.empty
+    if flag.kind != "names" and not (field.needed and not optional):
+        default = None if optional else _shown(field.default)
+    name = f"{field.name}_" if field.name == "import" else field.name
+    typed: Any = Annotated
+    hint = typed[_hint(flag.kind, default), _about(field, optional)]
+    return inspect.Parameter(name, kind, default=default, annotation=hint)
+
+
+def _about(field: Field, optional: bool) -> Parameter:
+    """What the parser is told of a flag."""
+    flag = field.flag
+    told: dict[str, Any] = {"help": flag.help}
+    if optional:
+        told["help"] = flag.help.rstrip(".") + ";" + _BY_IMPORT
+    if flag.metavar is not None:
+        told["metavar"] = flag.metavar
+    if flag.names:
+        told["name"] = tuple(f"--{name.replace('_', '-')}" for name in flag.names)
+    if flag.lists:
+        told["completer"] = getattr(names, flag.lists)
+    if flag.kind == "named" and flag.lists == "models":
+        told["converter"] = names.model_given
+    if flag.kind in ("settings", "texts") or field.default is False:
+        told["negative"] = ""
+    if not _is_number(field.default) and not (field.default and isinstance(field.default, str)):
+        told["show_default"] = False
+    return Parameter(**told)
+
+
+def parameter(flag: Flag, default: Any = None) -> Parameter:
+    """What the parser is told of a flag by itself."""
+    return _about(
+        Field(name="", flag=replace(flag, names=()), default=default, positional=False), False
+    )
+
+
+def _hint(kind: str, default: Any) -> Any:
+    """The type of what is typed."""
+    if kind == "switch":
+        return bool
+    if kind in ("settings", "texts"):
+        return tuple[str, ...]
+    return str | None if default is None else str
+
+
+def _shown(default: Any) -> Any:
+    """A default as it would be typed."""
+    return str(default) if _is_number(default) else default
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,61 @@
+"""One question for each verb: the record that its flags, web fields, study keys and arguments are made from.
+
+flags.py     what a field is on every surface
+common.py    fields that several questions share
+training.py, serving.py, cost.py, network.py, compare.py, studies.py, sweep.py   the questions
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from foretell.specs.questions.flags import Field, edges_of, fields_of
+
+QUESTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "estimate": "training.TrainingQuestion",
+        "search": "training.SearchQuestion",
+        "memory": "training.MemoryQuestion",
+        "simulate": "training.SimulateQuestion",
+        "explain": "training.StepQuestion",
+        "compare-plans": "training.PlansQuestion",
+        "characterize trace": "training.TraceQuestion",
+        "serve": "serving.ServingQuestion",
+        "size": "serving.SizeQuestion",
+        "network": "network.NetworkQuestion",
+        "cost chip": "cost.PackageQuestion",
+        "cost package": "cost.PackageQuestion",
+        "cost system": "cost.SystemQuestion",
+        "cost run": "cost.RunQuestion",
+        "cost token": "cost.TokenQuestion",
+        "sensitivity": "studies.SensitivityQuestion",
+        "scaling": "studies.ScalingQuestion",
+        "compare": "compare.CompareQuestion",
+        "sweep": "sweep.SweepQuestion",
+        "codesign": "sweep.CodesignQuestion",
+        "optimise": "sweep.OptimiseQuestion",
+    }
+)
+"""Verb -> its question, by module and name: one question alone is loaded for a command."""
+
+
+def question_type(verb: str) -> Any:
+    """The record of a verb's question."""
+    module, _, name = QUESTIONS[verb].partition(".")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def every_field() -> Iterator[Field]:
+    """Every field of every question, and what goes beside them."""
+    for verb in QUESTIONS:
+        record = question_type(verb)
+        yield from (*fields_of(record), *edges_of(record))
+
+
+def arguments(verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given under the names of other surfaces, by the names of Python."""
+    if verb not in QUESTIONS:
+        return dict(given)
+    names = {field.called: field.name for field in fields_of(question_type(verb))}
+    return {names.get(name, name): value for name, value in given.items()}

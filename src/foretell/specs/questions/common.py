@@ -1,0 +1,155 @@
+"""Fields that several questions share, each written once, and the flags that go beside a question."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foretell.specs.questions.flags import Flag
+
+if TYPE_CHECKING:
+    from foretell.specs.deployment import Deployment
+    from foretell.specs.model import Model
+    from foretell.specs.plan import Plan
+    from foretell.specs.system import System
+
+    ModelGiven = str | Path | Model | Mapping[str, Any]
+    SystemGiven = str | Path | System | Mapping[str, Any]
+    PlanGiven = str | Plan
+    LayoutGiven = str | Deployment
+Given = str | float
+"""A number, or a text with a unit."""
+Settings = Mapping[str, object] | Sequence[str]
+"""`path=value` texts, or a mapping of paths to values."""
+Progress = Callable[[int, int], None]
+"""Told how many of how many are done."""
+
+INLINE = "An id or alias of the catalogue, or an inline object; never a path."
+OF_EACH = "Of each: an id or alias of the catalogue, or an inline object; never a path."
+MOST_CHIPS, MOST_LENGTH = 2**20, 2**22
+"""Largest numbers of chips, and of sequences and tokens of a sequence, that a server answers for."""
+CLOSED_FORM = "a study asks the closed form"
+ONE_ROW = "a study has one row for each point"
+OF_PROCESS = "processes and files of the caller"
+OF_PYTHON = "a function of the caller"
+
+MODEL = Flag(
+    help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file.",
+    kind="named",
+    names_file="maybe",
+    lists="models",
+    inline=INLINE,
+)
+ModelName = Annotated["ModelGiven", MODEL]
+SystemName = Annotated[
+    "SystemGiven | None",
+    Flag(
+        help="A system's or a chip's id or alias, or a TOML file.",
+        kind="named",
+        metavar="ID|PATH",
+        names_file="maybe",
+        lists="systems",
+        inline=INLINE,
+    ),
+]
+SettingsGiven = Annotated[
+    Settings,
+    Flag(
+        help="Any field of any record, as in network.node.latency_s=2us; once for each.",
+        kind="settings",
+        metavar="PATH=VALUE",
+    ),
+]
+Chips = Annotated[
+    int | str | None,
+    Flag(
+        help="Chips; 512xH100 names the system too.",
+        kind="count",
+        metavar="N",
+        names_file="maybe",
+        most=MOST_CHIPS,
+    ),
+]
+Batch = Annotated[
+    int | None,
+    Flag(
+        help="Sequences per step; else as many as make about 4 million tokens.",
+        kind="whole",
+        metavar="N",
+        most=MOST_LENGTH,
+    ),
+]
+Length = Annotated[
+    int | None,
+    Flag(
+        help="Tokens per sequence; else the model's own up to 4096.",
+        kind="whole",
+        metavar="N",
+        most=MOST_LENGTH,
+    ),
+]
+TargetLength = Annotated[
+    int | None,
+    Flag(
+        help="Target tokens per sequence of an encoder-decoder.",
+        kind="whole",
+        metavar="N",
+        most=MOST_LENGTH,
+    ),
+]
+Progressing = Annotated[
+    Progress | None, Flag(help="Told how many of how many are done.", kind="function")
+]
+Workers = Annotated[
+    int, Flag(help="Processes.", kind="whole", metavar="N", without={"web": OF_PROCESS})
+]
+PriceList = Annotated[
+    "str | Path",
+    Flag(
+        help="Rents from a CSV in SkyPilot's form, in the place of the catalogue's.",
+        metavar="FILE",
+        names_file="always",
+    ),
+]
+Engine = Annotated[
+    str | None,
+    Flag(
+        help="vllm (where none is named), trtllm, sglang, or the id of a profile.", metavar="NAME"
+    ),
+]
+
+JSON = Flag(
+    help="Print JSON.",
+    kind="switch",
+    names=("json",),
+    without={"web": "every answer is JSON"},
+)
+PLOT = Flag(
+    help="Write a figure: .html, .json, or .svg and .png where a browser is.",
+    metavar="FILE",
+    names=("plot",),
+    names_file="always",
+)
+IMPORT = Flag(
+    help="Model, job and plan of a launch command, script or config of another tool.",
+    metavar="FILE|TEXT",
+    names=("import",),
+    names_file="always",
+)
+EXPORT_PLAN = Flag(
+    help="Print the plan for megatron, torchtitan or deepspeed.", metavar="TOOL", names=("export",)
+)
+EXPORT_ENGINE = Flag(
+    help="Print the launch command: vllm, sglang or trtllm.", metavar="ENGINE", names=("export",)
+)
+JSONL = Flag(
+    help="Append config and metrics as a line of JSON, for trackers.",
+    metavar="FILE",
+    names=("jsonl",),
+    names_file="always",
+)
+SWEEP = Flag(
+    help="A flag or --set path over a,b,c or low:high:steps[:log]; once or twice.",
+    kind="texts",
+    metavar="FIELD=VALUES",
+    names=("sweep",),
+)

@@ -1,0 +1,199 @@
+"""What a field of a question is on every surface: a Python argument, a flag, a web field, a study's key.
+
+A question is a record (specs/questions/*.py) whose fields are annotated with a `Flag`. The command line
+(cli/command.py), the web (web/fields.py), studies (studies/flags.py) and the Python functions (`asks`) are
+made from it; nothing else names a flag.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from functools import lru_cache, wraps
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from foretell.records import dataclass
+
+P = ParamSpec("P")
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+Kind = Literal[
+    "text", "words", "whole", "count", "decimal", "amount", "price", "switch", "settings", "texts", "named",
+    "names", "table", "function",
+]  # fmt: skip
+"""How a value is read:
+
+text      a text                                   words     words of a plan
+whole     a whole number                           count     a whole number, or a text such as 512xH100
+decimal   a number                                 price     a number, or a text with a unit
+amount    a number or a text with a unit, which the function reads itself
+switch    on or off                                settings  texts PATH=VALUE, or a mapping
+texts     several texts                            named     a name of the catalogue, a file, or an object
+names     several of these                         table     a study's tables, or the file that has them
+function  a function of the caller: of Python alone
+"""
+Surface = Literal["python", "command", "web", "study"]
+"""Where a question is asked."""
+NamesFile = Literal["no", "maybe", "always"]
+"""Whether a value may name a file of the user: never, beside a name or a word, or nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One field of a question, for every surface."""
+
+    help: str = ""
+    """One line about it."""
+    kind: Kind = "text"
+    """How its value is read."""
+    metavar: str | None = None
+    """What stands for a value in the help; None: the field's name."""
+    names_file: NamesFile = "no"
+    """Whether it may name a file, to read or to write. The web refuses such files wherever they are named."""
+    most: float | None = None
+    """Largest number that a server answers for; the command line and Python have no such limit."""
+    sets: str = ""
+    """The `--set` path that it is a short name of, of a model, a system or a job; empty: none."""
+    names: tuple[str, ...] = ()
+    """What it is called outside of Python, where that is not the field's name; the first one counts."""
+    without: Mapping[Surface, str] = dataclasses.field(default_factory=dict)
+    """Surfaces that do not offer it, each with the reason."""
+    lists: str = ""
+    """Which ids a shell offers for it: models or systems."""
+    placed: bool = False
+    """Whether its place is enough on the command line, as of what has a place in Python too."""
+    bare: bool = False
+    """Whether the command line takes it by its place alone."""
+    inline: str = ""
+    """What the web says of it, where an object stands in the place of a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A flag with its name and default."""
+
+    name: str
+    """The Python argument."""
+    flag: Flag
+    """What it is."""
+    default: Any
+    """What is taken where it is not given; `dataclasses.MISSING` where it must be."""
+    positional: bool
+    """Whether its place is enough."""
+
+    @property
+    def called(self) -> str:
+        """Its name on the command line, the web and in studies, in snake case."""
+        return self.flag.names[0] if self.flag.names else self.name
+
+    @property
+    def required(self) -> bool:
+        """Whether a question must have it."""
+        return self.default is dataclasses.MISSING
+
+    @property
+    def needed(self) -> bool:
+        """Whether the command line and the web insist on it; of several names, the function does."""
+        return self.required and self.flag.kind != "names"
+
+    def on(self, surface: Surface) -> bool:
+        """Whether a surface offers it; the web offers nothing that is a file alone."""
+        if surface in self.flag.without:
+            return False
+        return surface == "python" or (
+            self.flag.kind != "function"
+            and not (
+                surface != "command" and self.flag.names_file == "always" and not self.flag.inline
+            )
+        )
+
+
+def fields_of(record: Any) -> tuple[Field, ...]:
+    """The fields of a question, in its order."""
+    return _fields(record)
+
+
+@lru_cache(maxsize=64)
+def _fields(record: type) -> tuple[Field, ...]:
+    return tuple(
+        Field(
+            name=field.name,
+            flag=flag_of(field.type),
+            default=field.default,
+            positional=not field.kw_only or flag_of(field.type).placed,
+        )
+        for field in dataclasses.fields(record)
+    )
+
+
+def flag_of(hint: Any) -> Flag:
+    """The flag of an annotation."""
+    return next(mark for mark in hint.__metadata__ if isinstance(mark, Flag))
+
+
+def edges_of(record: Any) -> tuple[Field, ...]:
+    """What the command line and the web offer beside a question: where the answer goes, and in which form."""
+    return tuple(
+        Field(name=flag.names[0], flag=flag, default=_NOTHING.get(flag.kind), positional=False)
+        for flag in getattr(record, "edges", ())
+    )
+
+
+_NOTHING: Mapping[str, Any] = {"switch": False, "texts": ()}
+
+
+def offered(record: Any, surface: Surface) -> tuple[Field, ...]:
+    """Everything that a surface offers for a question."""
+    return tuple(field for field in (*fields_of(record), *edges_of(record)) if field.on(surface))
+
+
+def asks(record: Callable[P, Q]) -> Callable[[Callable[[Q], R]], Callable[P, R]]:
+    """Make a function of a question's fields from a function of the question.
+
+    A type checker sees the record's own signature, and so does `inspect.signature`.
+    """
+
+    def of_fields(answer: Callable[[Q], R]) -> Callable[P, R]:
+        @wraps(answer)
+        def ask(*given: P.args, **named: P.kwargs) -> R:
+            return answer(record(*given, **named))
+
+        made: Any = ask
+        made.question = record
+        made.__signature__ = _signature(record, answer.__annotations__.get("return"))
+        return ask
+
+    return of_fields
+
+
+def _signature(record: Any, back: Any) -> inspect.Signature:
+    """The record's own, its types without what other surfaces say of a field."""
+    found = inspect.signature(record)
+    plain = [one.replace(annotation=_type_of(one.annotation)) for one in found.parameters.values()]
+    return inspect.Signature(plain, return_annotation=back)
+
+
+def _type_of(hint: Any) -> Any:
+    """The type that a flag annotates."""
+    return getattr(hint.__origin__, "__forward_arg__", hint.__origin__)
+
+
+def part(record: type[Q], question: object, **changes: Any) -> Q:
+    """A question of another kind from the fields that both have."""
+    held = values_of(question)
+    shared = {field.name: held[field.name] for field in fields_of(record) if field.name in held}
+    return record(**{**shared, **changes})
+
+
+def values_of(question: object) -> dict[str, Any]:
+    """What a question has, by field: the keywords of a function that `asks` it."""
+    return {field.name: getattr(question, field.name) for field in fields_of(type(question))}
+
+
+def given_of(question: object) -> dict[str, Any]:
+    """What a question has beyond its defaults, by field."""
+    return {
+        field.name: getattr(question, field.name)
+        for field in fields_of(type(question))
+        if field.required or getattr(question, field.name) != field.default
+    }

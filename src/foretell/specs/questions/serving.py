@@ -1,0 +1,306 @@
+"""Questions about serving: a deployment under a load, and how many chips a load takes."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from foretell.records import dataclass
+from foretell.specs.questions.common import (
+    CLOSED_FORM,
+    EXPORT_ENGINE,
+    IMPORT,
+    JSON,
+    JSONL,
+    MOST_CHIPS,
+    MOST_LENGTH,
+    ONE_ROW,
+    PLOT,
+    Engine,
+    ModelName,
+    PriceList,
+    Progressing,
+    SettingsGiven,
+    SystemName,
+)
+from foretell.specs.questions.flags import Flag, Surface
+
+if TYPE_CHECKING:
+    from foretell.specs.questions.common import LayoutGiven
+
+PLAYED: Mapping[Surface, str] = {"study": CLOSED_FORM}
+"""Where requests are not simulated."""
+PromptLength = Annotated[
+    float, Flag(help="Tokens of a prompt.", kind="decimal", metavar="N", most=MOST_LENGTH)
+]
+AnswerLength = Annotated[
+    float, Flag(help="Tokens of an answer.", kind="decimal", metavar="N", most=2**17)
+]
+SERVED_PROMPT, SERVED_ANSWER = (
+    Flag(help=f"Of a service: tokens of {what}.", kind="decimal", metavar="N", most=most)
+    for what, most in (("a prompt", MOST_LENGTH), ("an answer", 2**17))
+)
+CONCURRENCY, RATE = (
+    Flag(
+        help="Requests in flight, all instances together.",
+        kind="decimal",
+        metavar="N",
+        most=2**16,
+    ),
+    Flag(
+        help="Requests per second, in the place of --concurrency.",
+        kind="decimal",
+        metavar="R",
+        most=1e5,
+    ),
+)
+Spread = Annotated[
+    float,
+    Flag(
+        help="Lengths are spread evenly from this share to the whole; 1: all alike.",
+        kind="decimal",
+        metavar="X",
+    ),
+]
+Rent = Annotated[
+    float | None,
+    Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
+]
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class LoadQuestion:
+    """A deployment of a model under a load."""
+
+    model: ModelName = field(kw_only=False)
+    system: SystemName = None
+    gpus: Annotated[
+        int | str | None,
+        Flag(
+            help="Chips of all instances; 8xH100 names the system too.",
+            kind="count",
+            metavar="N",
+            names_file="maybe",
+            most=MOST_CHIPS,
+        ),
+    ] = None
+    isl: PromptLength = 1024
+    osl: AnswerLength = 1024
+    concurrency: Annotated[float | None, CONCURRENCY] = None
+    rate: Annotated[float | None, RATE] = None
+    plan: Annotated[
+        "LayoutGiven | None",
+        Flag(
+            help='Words such as "tp4 weights=fp8 kv=fp8" (docs/serving.md); without, the best.',
+            kind="words",
+            metavar="WORDS",
+        ),
+    ] = None
+    engine: Engine = None
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class RequestOptions:
+    """Whether requests are simulated, and what is known of them (serving/simulation_options.py)."""
+
+    simulate: Annotated[
+        bool | Mapping[str, Any],
+        Flag(help="Play requests instead of the closed form.", kind="switch", without=PLAYED),
+    ] = False
+    arrivals: Annotated[
+        str | None,
+        Flag(
+            help="Played: closed, poisson, gamma, burst, or a .csv or .jsonl; else closed or poisson.",
+            metavar="KIND|FILE",
+            names_file="maybe",
+            without=PLAYED,
+        ),
+    ] = None
+    requests: Annotated[
+        int | None,
+        Flag(
+            help="Played: how many requests; else 2000.",
+            kind="whole",
+            metavar="N",
+            most=20_000,
+            without=PLAYED,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        Flag(
+            help="Played: seed of all that is drawn; else 0.",
+            kind="whole",
+            metavar="N",
+            without=PLAYED,
+        ),
+    ] = None
+    lengths: Annotated[
+        str | None,
+        Flag(
+            help="Played: fixed, uniform, exponential or lognormal; else fixed, or uniform with --spread.",
+            metavar="SHAPE",
+            without=PLAYED,
+        ),
+    ] = None
+    prefixes: Annotated[
+        int | None,
+        Flag(
+            help="Played: different common beginnings of prompts.",
+            kind="whole",
+            metavar="N",
+            most=20_000,
+            without=PLAYED,
+        ),
+    ] = None
+    prefix_tokens: Annotated[
+        int | None,
+        Flag(
+            help="Played: tokens of a beginning, on top of --isl.",
+            kind="whole",
+            metavar="N",
+            without=PLAYED,
+        ),
+    ] = None
+    routing: Annotated[
+        str | None,
+        Flag(
+            help="Played: round-robin (else), least-loaded or prefix-aware.",
+            metavar="RULE",
+            without=PLAYED,
+        ),
+    ] = None
+    preemption: Annotated[
+        str | None,
+        Flag(
+            help="Played: recompute (else) or swap, where the cache is full.",
+            metavar="RULE",
+            without=PLAYED,
+        ),
+    ] = None
+    prefill_plan: Annotated[
+        str | None,
+        Flag(
+            help="Played: layout of instances that do prompts alone.",
+            kind="words",
+            metavar="WORDS",
+            without=PLAYED,
+        ),
+    ] = None
+    prefill_gpus: Annotated[
+        int | None,
+        Flag(
+            help="Played: chips of these, out of --gpus.",
+            kind="whole",
+            metavar="N",
+            most=MOST_CHIPS,
+            without=PLAYED,
+        ),
+    ] = None
+    ttft: Annotated[
+        float | None,
+        Flag(
+            help="Played: longest time to the first token that is good service.",
+            kind="decimal",
+            metavar="MS",
+            without=PLAYED,
+        ),
+    ] = None
+    tpot: Annotated[
+        float | None,
+        Flag(
+            help="Played: longest time per token that is good service.",
+            kind="decimal",
+            metavar="MS",
+            without=PLAYED,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class ServiceQuestion(LoadQuestion):
+    """A deployment under a load, and what its chips are rented for."""
+
+    price: Rent = None
+    prices: PriceList = ""
+    spread: Spread = 1.0
+    set: SettingsGiven = ()
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class ServingQuestion(RequestOptions, ServiceQuestion):
+    """One deployment under one load: `foretell serve`."""
+
+    progress: Progressing = None
+    edges: ClassVar[tuple[Flag, ...]] = (PLOT, IMPORT, EXPORT_ENGINE, JSONL, JSON)
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class SizeQuestion:
+    """How many chips a service takes: `foretell size`."""
+
+    model: ModelName = field(kw_only=False)
+    rate: Annotated[
+        float,
+        Flag(
+            help="Requests per second to be answered.", kind="decimal", metavar="R", most=RATE.most
+        ),
+    ]
+    system: SystemName = None
+    isl: PromptLength = 1024
+    osl: AnswerLength = 1024
+    ttft: Annotated[
+        float, Flag(help="Longest time to the first token.", kind="decimal", metavar="MS")
+    ] = 2000
+    tpot: Annotated[
+        float,
+        Flag(
+            help="Longest time per output token, the first excluded.", kind="decimal", metavar="MS"
+        ),
+    ] = 50
+    percentile: Annotated[
+        str,
+        Flag(help="For how many requests both hold: mean, p50, p90, p95 or p99.", metavar="P"),
+    ] = "p90"
+    headroom: Annotated[
+        float, Flag(help="Reserve over the rate, as a share of it.", kind="decimal", metavar="X")
+    ] = 0.2
+    gpus: Annotated[
+        int | str | None,
+        Flag(
+            help="Most chips of one instance; else 64.",
+            kind="count",
+            metavar="N",
+            names_file="maybe",
+            most=MOST_CHIPS,
+        ),
+    ] = None
+    plan: Annotated[
+        str | None,
+        Flag(
+            help='Words that are held, such as "weights=fp8 kv=fp8" (docs/serving.md).',
+            kind="words",
+            metavar="WORDS",
+        ),
+    ] = None
+    engine: Engine = "vllm"
+    price: Rent = None
+    top: Annotated[
+        int,
+        Flag(
+            help="How many options to show.",
+            kind="whole",
+            metavar="N",
+            most=1000,
+            without={"study": ONE_ROW},
+        ),
+    ] = 10
+    simulate: Annotated[
+        bool,
+        Flag(
+            help="Play the best options request by request (as it is), or trust the closed form.",
+            kind="switch",
+        ),
+    ] = True
+    prices: PriceList = ""
+    set: SettingsGiven = ()
+    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, PLOT, JSONL, JSON)

@@ -1,0 +1,85 @@
+"""Matrix operations of a step, as model and hardware FLOP utilisation count them."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.sharding.recompute import again
+from foretell.specs.job import Job
+from foretell.specs.model import Model
+from foretell.specs.plan import Plans, recompute_code
+from foretell.specs.plan_forms import recompute_modules
+from foretell.specs.scenario import Scenario
+from foretell.training.pass_times import repeats_of
+from foretell.training.shapes import graph_parts, named_modules
+from foretell.training.tables import Tables
+from foretell.workload.build import build
+from foretell.workload.ops import AttentionCore, Op
+
+Array = NDArray[np.float64]
+
+
+def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float, Array]:
+    """Matrix operations of a step by the usual convention, and with what is recomputed; (plans,)."""
+    job, base = scenario.job, plans.base
+    model_flop, forward_flop, core_flop = step_flops(scenario.model, job)
+    # Frozen matrices have a data gradient alone; what adapters multiply is left out.
+    model_flop = (2.0 * model_flop / 3.0 + core_flop) if base.lora else model_flop
+    once_more = repeats_of(plans, np.arange(len(plans)), tables)[:, 0]
+    hardware = model_flop + once_more * forward_flop
+    if not base.flash:
+        hardware = hardware + core_flop * (plans.recompute == recompute_code("selective"))
+    if named_modules(base.recompute):
+        listed = plans.recompute == recompute_code(base.recompute)
+        more = modules_flop(scenario.model, job, base.recompute, base.flash)
+        hardware = hardware + more * listed
+    return model_flop, np.asarray(hardware)
+
+
+@lru_cache(maxsize=64)
+def step_flops(model: Model, job: Job) -> tuple[float, float, float]:
+    """Matrix operations of a step by the usual convention: forward and backward, forward of the layers,
+    forward of the attention cores.
+
+    Attention counts the whole square (no causal halving), a window counts as a window, and the backward
+    pass is twice the forward (Chowdhery et al. 2022, appendix B). Recomputation is not in the first.
+    """
+    target = None if job.target_len is None else float(job.target_len)
+    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
+    parts = graph_parts(graph)
+    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
+    whole = [_forward_flop(part.ops) for part in parts]
+    layers = float(sum(c * w for c, (w, _) in zip(counts, whole, strict=False)))
+    cores = float(sum(c * a for c, (_, a) in zip(counts, whole, strict=False)))
+    ends = whole[-2][0] + whole[-1][0]
+    batch = float(job.global_batch)
+    return 3.0 * batch * (layers + ends), batch * layers, batch * cores
+
+
+@lru_cache(maxsize=64)
+def modules_flop(model: Model, job: Job, recompute: str, flash: bool) -> float:
+    """Matrix operations of a step that recomputing some modules of every layer adds, counted alike."""
+    target = None if job.target_len is None else float(job.target_len)
+    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
+    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
+    total = 0.0
+    for count, part in zip(counts, graph.kinds, strict=True):
+        runs = again(part, recompute_modules(recompute), flash=flash).ops
+        flop = [run * _forward_flop((op,))[0] for op, run in zip(part.ops, runs, strict=True)]
+        total += float(count) * sum(flop)
+    return float(job.global_batch) * total
+
+
+def _forward_flop(ops: Sequence[Op]) -> tuple[float, float]:
+    """Matrix operations of a forward pass, and those of its attention cores alone."""
+    total = core = 0.0
+    for op in ops:
+        flop = float(op.forward().matrix_flop)
+        if isinstance(op, AttentionCore):
+            pairs = op.q_len * op.kv_len if op.counted is None else op.counted
+            flop = float(2.0 * op.batch * op.heads * pairs * (op.qk_dim + op.v_dim))
+            core += flop
+        total += flop
+    return total, core

@@ -1,0 +1,60 @@
+"""One micro-batch on a rank of each stage: its passes, sends, sums, and what it waits for."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.records import dataclass
+from foretell.sharding.offload import Exposed
+from foretell.specs._base import Num
+from foretell.specs.plan import Plans
+from foretell.specs.scenario import Scenario
+from foretell.training.data_parallel import Share
+from foretell.training.data_waits import DataWaits, data_waits
+from foretell.training.stages import send_seconds
+from foretell.training.tables import Stages, Tables
+from foretell.training.update import sum_seconds
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatch:
+    """What one micro-batch takes on a rank of each stage; arrays are (plans, stages) unless said."""
+
+    stages: Stages
+    """Its passes."""
+    sends_s: Array
+    """Sends and receives; (plans, 1)."""
+    sums_s: Array
+    """Adding its gradients to the sum."""
+    whole_s: Array
+    """All of it."""
+    waits: DataWaits
+    """What it waits for data parallelism."""
+    copies: Exposed | None = None
+    """What it waits for copies to and from the host; None where nothing is offloaded."""
+
+    def passed_on_s(self, way: Literal["forward", "backward"]) -> Num:
+        """What a pass waits for before its result goes on to the next stage, so that others wait too."""
+        waits_s: Num = getattr(self.waits, f"{way}_s")
+        return waits_s if self.copies is None else waits_s + getattr(self.copies, f"{way}_s")
+
+
+def micro_batch(
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    stages: Stages,
+    shared: tuple[tuple[Share, ...], Array],
+) -> MicroBatch:
+    """One micro-batch of every plan; `shared` is what data parallelism shares, and the micro-batches."""
+    sends_s, sums_s = send_seconds(plans, tables), sum_seconds(scenario, plans, stages, *shared)
+    return MicroBatch(
+        stages=stages,
+        sends_s=sends_s,
+        sums_s=sums_s,
+        whole_s=stages.forward_s + stages.backward_s + sends_s + sums_s,
+        waits=data_waits(scenario, plans, tables, stages, shared[0], (sends_s, sums_s)),
+    )

@@ -1,0 +1,58 @@
+"""What a step waits for copies to and from the host's memory, and what of the offloaded stays on the chip."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.memory import StageMemory, allocator_share
+from foretell.sharding.offload import Exposed, Held, exposed_copies, host_copies, on_chip
+from foretell.specs.plan import Plans
+from foretell.specs.scenario import Scenario
+from foretell.training.micro_batch import MicroBatch
+from foretell.training.tables import Stages, Tables, gather
+
+Array = NDArray[np.float64]
+
+
+def offload_seconds(
+    scenario: Scenario, plans: Plans, one: MicroBatch, memory: StageMemory, update_s: Array
+) -> Exposed:
+    """Copies to and from the host that nothing hides, of one micro-batch and of the update.
+
+    They go on while a pass waits for data-parallel messages, which use other links.
+    """
+    stages = one.stages
+    there = Held(
+        weight_bytes=memory.weights, state_bytes=memory.states, kept_bytes=stages.kept_bytes
+    )
+    return exposed_copies(
+        host_copies(plans.base.offload, there, plans.base.reshard),
+        scenario.system.chip,
+        stages.forward_s + one.waits.forward_s,
+        stages.backward_s + one.sums_s + one.waits.backward_s,
+        update_s,
+    )
+
+
+def copied_seconds(micro_batches: Array, copies: Exposed) -> Array:
+    """All copies of a step that nothing hides; (plans, stages)."""
+    each_s = copies.forward_s + copies.backward_s
+    return np.asarray(micro_batches[:, None] * each_s + copies.update_s)
+
+
+def offloaded(plans: Plans, tables: Tables, stages: Stages, memory: StageMemory) -> StageMemory:
+    """What stays on the chip: of each offloaded thing two layers' worth, of activations what one micro-batch
+    keeps."""
+    base, layers = plans.base, np.maximum(gather(tables.stages.layers, tables.pair), 1.0)
+
+    def stays(name: str, held: Array, whole: Array) -> Array:
+        return on_chip(base.offload, name, held, whole / layers)
+
+    changed = replace(
+        memory,
+        weights=stays("weights", memory.weights, memory.weights),
+        states=stays("optimizer", memory.states, memory.states),
+        activations=stays("activations", memory.activations, stages.kept_bytes),
+    )
+    return replace(changed, allocator=allocator_share(base, tables.software) * changed.allocated)

@@ -1,0 +1,79 @@
+"""Which stage sets the pace of a step, and how long it waits for the others."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.schedules import schedule_named
+from foretell.schedules.base import Pipe, RankTimes, Schedule
+from foretell.specs._base import Num
+from foretell.specs.plan import USUAL_SCHEDULES, Plans
+from foretell.training.ledger import StageSeconds
+from foretell.training.micro_batch import MicroBatch
+from foretell.training.tables import Tables, gather, largest_stage
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+def set_pace(
+    plans: Plans, tables: Tables, pipe: Pipe, one: MicroBatch, spent: tuple[StageSeconds, Array]
+) -> tuple[Index, Array]:
+    """The stage that sets the pace of each plan, and its waiting for the others; (plans,). `spent` are the
+    leaves of each stage and their sum."""
+    base, schedule, (seconds, busy_s) = plans.base, schedule_named(plans.base.schedule), spent
+    multiplicity = gather(tables.stages.multiplicity, tables.pair)
+    runs_s, share = seconds.passes * (multiplicity > 0), tables.stages.waiting[tables.pair]
+    waits = chunks_wait(share, runs_s, seconds.data_parallel, multiplicity)
+    forward_s: Num = 0.0
+    if base.schedule not in USUAL_SCHEDULES:
+        forward_s = one.stages.forward_s + 0.5 * one.sends_s + one.passed_on_s("forward")
+    times = RankTimes(
+        whole_s=one.whole_s + one.passed_on_s("forward") + one.passed_on_s("backward"),
+        multiplicity=multiplicity,
+        slowest=waits[0],
+        forward_s=forward_s,
+        weight_s=one.stages.weight_s + one.sums_s if schedule.splits_backward else 0.0,
+    )
+    return pace_of(schedule, times, pipe, busy_s, waits)
+
+
+def pace_of(
+    schedule: Schedule, times: RankTimes, pipe: Pipe, busy_s: Array, waits: tuple[Index, Array]
+) -> tuple[Index, Array]:
+    """The stage whose work and waiting together are longest, and its waiting; (plans,).
+
+    What any stage does and waits for the others is a bound on the step; the largest bound is the step. The
+    busiest stage alone would not do: where another becomes it the waiting would jump, and a better network
+    could make a step longer. `waits` are a stage of each plan, and what that one waits besides.
+    """
+    count, stages = busy_s.shape
+    slowest, bubble_s, most_s = np.zeros(count, dtype=np.intp), np.zeros(count), np.zeros(count)
+    for stage in range(stages):
+        here = replace(times, slowest=np.full(count, stage, dtype=np.intp))
+        own_s = schedule.bubble_s(here, pipe) + waits[1] * (waits[0] == stage)
+        whole_s = (busy_s[:, stage] + own_s) * (times.multiplicity[:, stage] > 0)
+        more = whole_s > most_s
+        slowest, bubble_s = np.where(more, stage, slowest), np.where(more, own_s, bubble_s)
+        most_s = np.maximum(most_s, whole_s)
+    return slowest, bubble_s
+
+
+def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> tuple[Index, Array]:
+    """The longest stage, and what it waits in a step for unequal chunks of the others; (plans,).
+
+    The other stages' rounds take (1 + share) times the longest of them: a stage that is longer for its ends
+    fills that itself, and so do data-parallel messages, which go on meanwhile. Shorter stages set no pace.
+    """
+    waits_s, longest = np.zeros(len(share)), np.zeros(len(share), dtype=np.intp)
+    at = np.flatnonzero(share)
+    if not len(at):
+        return longest, waits_s
+    others, count = gather(runs_s, at), np.arange(len(at))
+    stage, own = largest_stage(others)
+    own = own + data_s[at, stage]
+    others[count, stage] *= many[at, stage] > 1
+    waits_s[at] = np.maximum((1.0 + share[at]) * others.max(axis=1) - own, 0.0)
+    longest[at] = stage
+    return longest, waits_s

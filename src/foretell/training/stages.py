@@ -1,0 +1,109 @@
+"""The parts of each stage together: sums over its layers, embedding and head, for a batch of plans."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.optimizer import Matrices
+from foretell.schedules import schedule_named
+from foretell.specs.plan import Plans
+from foretell.training.exchanges import Exchange
+from foretell.training.late_gradients import late_weights
+from foretell.training.memory import (
+    LISTED,
+    block_share,
+    head_of,
+    kept_of,
+    message_bytes,
+    on_stages,
+    placeholders_of,
+)
+from foretell.training.pass_times import held_passes, late_launches, weight_seconds
+from foretell.training.tables import Stages, Tables, Waits, distinct, gather
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
+    """Sums over the parts of each stage, on distinct combinations, gathered to the plans."""
+    late = late_launches(plans, tables)
+    first, key = distinct(tables.group, tables.pair, plans.recompute, *late)
+    shape = tables.shape[first]
+    parts, counts = tables.parts, gather(tables.stages.counts, tables.pair[first])
+    mode = plans.recompute[first][:, None]
+    is_layer = np.arange(len(parts.names)) < parts.kinds
+    group = tables.group[first]
+    share = block_share(plans, first, tables)
+    passes = held_passes(plans, tables, first, late)
+    forward, backward, clock = passes.forward_s, passes.backward_s, passes.clock
+    again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
+    kept, again_bytes = kept_of(plans, first, shape, parts, counts, share)
+    parameters = gather(parts.parameters, shape)
+    schedule = schedule_named(plans.base.schedule)
+    # A tied head is the token table itself on a single stage, and a copy of it on another.
+    apart = (plans.pp[first] > 1) & (schedule.layout != "v")
+    parameters[:, -1] += parts.tied[shape] * apart
+    held = counts if schedule.weight_copies == 1.0 else schedule.weight_copies * counts
+
+    def on_plans(counted: Array, values: Array) -> Array:
+        """Sums over the parts of a stage, gathered to the plans."""
+        return gather(on_stages(counted, values), key)
+
+    on_rank = on_plans(held, parameters)
+    layer_only = placeholders_of(plans.base, tables.software, shape, parts, counts)
+
+    def waited(name: str, exchange: Exchange) -> Array:
+        """Exchanges of the backward pass, with those of what is computed again."""
+        once_more = (mode == 2.0) * is_layer
+        if parts.again is not None:
+            once_more = once_more + (mode == LISTED) * is_layer * parts.waits_again[name]
+        forward_s = gather(exchange.forward_s, group)
+        sums = on_stages(counts, gather(exchange.backward_s, group) + once_more * forward_s)
+        return sums if share is None else sums + share * on_stages(counts, is_layer * forward_s)
+
+    return Stages(
+        forward_s=on_plans(counts, forward),
+        backward_s=gather(on_stages(counts, backward) + again, key),
+        weight_s=weight_seconds(parts.weight_s, shape, clock / tables.pace, counts, key),
+        clock=clock[key],
+        core_fall=passes.core_fall[key],
+        waits=tuple(
+            Waits(
+                forward_s=on_plans(counts, gather(e.forward_s, group)),
+                backward_s=gather(waited(name, e), key),
+                tier=e.tier[tables.group],
+            )
+            for name, e in tables.exchanges.by_name.items()
+        ),
+        parameters=on_rank,
+        trained=on_plans(held, gather(parts.trained, shape)) if plans.base.lora else on_rank,
+        matrices=None
+        if parts.matrices is None
+        else Matrices(
+            weights=on_plans(held, gather(parts.matrices.weights, shape)),
+            edges=on_plans(held, gather(parts.matrices.edges, shape)),
+            counts=on_plans(held, gather(parts.matrices.counts, shape)),
+        ),
+        products_s=None
+        if parts.products_s is None
+        else on_plans(held, gather(parts.products_s, shape)),
+        routed=on_plans(held, gather(parts.routed, shape)) if parts.experts else None,
+        kept_bytes=gather(kept, key),
+        again_bytes=gather(again_bytes, key),
+        head_bytes=gather(head_of(plans, tables.software, first, shape, parts, counts), key),
+        placeholders=None if layer_only is None else gather(layer_only, key),
+        narrow=None if parts.narrow is None else on_plans(held, gather(parts.narrow, shape)),
+        late=late_weights(
+            plans, tables.software, key, parameters, parts.tied[shape] * ~apart, counts
+        ),
+        message_bytes=message_bytes(plans, tables),
+        largest=parameters.max(axis=1)[key],
+    )
+
+
+def send_seconds(plans: Plans, tables: Tables) -> Array:
+    """Sends and receives of one micro-batch, all chunks of a rank; (plans, 1)."""
+    latency_s, s_per_byte = (line[tables.spot] for line in tables.send_line)
+    sends = latency_s + tables.parts.send_bytes[tables.shape] * s_per_byte
+    sends = sends + tables.exchanges.send_s[tables.group] * (plans.pp > 1)
+    return np.asarray((2.0 * plans.vpp * sends)[:, None])

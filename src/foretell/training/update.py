@@ -1,0 +1,57 @@
+"""What a step does with gradients beside its passes: their sums, and the optimizer's update."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.optimizer import accumulate_s, first_sum_s, optimizer_s, shared_products_s
+from foretell.schedules import schedule_named
+from foretell.specs.plan import Plans
+from foretell.specs.scenario import Scenario
+from foretell.training.data_parallel import Share, sum_of
+from foretell.training.memory import parts_of
+from foretell.training.tables import Stages
+
+Array = NDArray[np.float64]
+
+
+def sum_seconds(
+    scenario: Scenario,
+    plans: Plans,
+    stages: Stages,
+    shares: tuple[Share, ...],
+    micro_batches: Array,
+) -> Array:
+    """Adding one micro-batch's gradients to the sum, on one rank of each stage; (plans, stages)."""
+    software = scenario.software
+    again = (micro_batches > 1.0) | software.sums_fused
+    chip, base = scenario.system.chip, plans.base
+    # Gradients that every micro-batch scatters are added up in pieces.
+    pieces = shares[0].traffic.gradient_parts[:, None]
+    sums_s = accumulate_s(stages.trained / pieces, 1.0, chip, base, fused=software.sums_fused)
+    if software.casts_apart and base.gradients != base.weights:
+        # Where the sum is of another dtype, the first micro-batch begins it by a pass of its own.
+        begun_s = first_sum_s(stages.trained / pieces, chip, base)
+        sums_s = sums_s + (begun_s - sums_s) / micro_batches[:, None]
+        again = np.ones_like(again)
+    # A micro-batch passes one of the copies of the weights that a rank may hold.
+    return np.asarray(sums_s * (again / schedule_named(base.schedule).weight_copies)[:, None])
+
+
+def update_seconds(
+    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...]
+) -> Array:
+    """The optimizer's update on one rank of each stage; (plans, stages)."""
+    updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
+    chip, apart, all_s = scenario.system.chip, stages.matrices, stages.products_s
+    casts_apart = scenario.software.casts_apart
+    if apart is None or all_s is None:
+        return optimizer_s(updated, chip, plans.base, casts_apart=casts_apart)
+    # Spread experts are shared by fewer ranks; both kinds of weights are in matrices alike.
+    products_s = sum_of(
+        [
+            shared_products_s(all_s * part, apart.counts * part, s.traffic.state_parts[:, None])
+            for s, part in parts_of(stages, shares)
+        ]
+    )
+    in_matrices = updated * apart.weights / np.maximum(stages.trained, 1.0)
+    return optimizer_s(updated, chip, plans.base, in_matrices, products_s, casts_apart=casts_apart)

@@ -76,7 +76,7 @@ def plan_words(row: Row, layers: int) -> tuple[str, ...]:
     micro, _ = batches_of(row, dp)
     degrees = {"tp": row.tp, "pp": row.pp, "vpp": row.vpp if pp > 1 else None, "cp": row.cp}
     words = [f"{name}{value}" for name, value in degrees.items() if value]
-    words += [f"ep{_expert_ranks(row.ep, tp * cp * dp)}"] if row.ep and row.experts else []
+    words += [f"ep{_expert_ranks(row.ep, tp * cp * dp)}"] if row.ep else []
     words += [f"zero{row.zero_stage}"] if row.zero_stage is not None else []
     words += [f"mbs{micro}"] if micro else []
     shared = row.zero_group if row.zero_stage and row.zero_group else 0
@@ -119,7 +119,7 @@ def _dtypes(row: Row) -> list[str]:
 
 def _experts(row: Row) -> list[str]:
     """What is stated of a mixture's exchanges."""
-    if not row.experts:
+    if not row.experts and row.family != "moe":
         return []
     # A table's header says of all its rows that none is dropped; the model's own name knows better.
     words = ["capacity=1"] if DROPPED.search(f"{row.model} {row.framework} {row.notes}") else []

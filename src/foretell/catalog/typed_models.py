@@ -15,6 +15,7 @@ import math
 import re
 from dataclasses import fields, replace
 from functools import lru_cache
+from typing import Literal
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
@@ -202,7 +203,7 @@ def _layers(shape: Shape, gated: bool) -> tuple[Layer, ...]:
             v_bias=bias,
             o_bias=bias,
         )
-    norm = "rms" if gated else "layer"
+    norm: Literal["rms", "layer"] = "rms" if gated else "layer"
     width = shape.ffn or 4 * shape.hidden
     dense = Dense(
         width=(shape.dense_ffn or 4 * shape.hidden) if shape.experts else width,

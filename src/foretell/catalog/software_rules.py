@@ -90,7 +90,9 @@ def _rule(
         problems.append(Problem(path=path, value=", ".join(bad) or raw["source"], message=message))
         return None
     names = [field.name for field in fields(Plan)]
-    unknown = [(key, FACTS) for key in raw["when"] if key not in FACTS]
+    unknown: list[tuple[str, tuple[str, ...]]] = [
+        (key, FACTS) for key in raw["when"] if key not in FACTS
+    ]
     unknown += [(key, tuple(names)) for key in raw["set"] if key not in names]
     problems += [
         Problem(path=path, value=key, message="no such fact or word", nearest=nearest_name(key, ns))
@@ -98,8 +100,8 @@ def _rule(
     ]
     return Rule(
         family=family,
-        since=dates.get(raw.get("since"), ""),
-        before=dates.get(raw.get("before"), ""),
+        since=dates.get(raw.get("since", ""), ""),
+        before=dates.get(raw.get("before", ""), ""),
         when=raw["when"],
         sets=raw["set"],
         why=raw["why"],

@@ -23,17 +23,20 @@ OTHER_NAMES = {"other": GENERIC, "pytorch": "pytorch-eager", "maxtext": "jax", "
 """What tables call software in a column of ids, where plans call it otherwise."""
 
 
-def recognised(text: str, name: str = "", date: str = "", notes: str = "") -> str:
+def recognised(
+    text: str, name: str = "", date: str = "", notes: str = "", architecture: str = ""
+) -> str:
     """The word of a plan for a printed framework; generic where nothing tells.
 
     `name` is an id that stands beside the text, `date` a text that may have a date, `notes` what is told
-    besides.
+    besides, `architecture` the chip's: where neither release nor date is told, a family's file may say on which
+    chips (`newest_on`) its newest release is meant, and elsewhere the one before.
     """
-    return _recognised(text, name, date, notes)
+    return _recognised(text, name, date, notes, architecture)
 
 
 @lru_cache(maxsize=4096)
-def _recognised(text: str, name: str, date: str, notes: str) -> str:
+def _recognised(text: str, name: str, date: str, notes: str, architecture: str) -> str:
     plain = OTHER_NAMES.get(name, name)
     plain = plain if plain in software_names() else GENERIC
     word = _longest(text) or _longest(f"{plain} {text}") or plain
@@ -42,7 +45,8 @@ def _recognised(text: str, name: str, date: str, notes: str) -> str:
     family = family_of(word)[0]
     at = _release(family, f"{text}; {notes}")
     if not at and word in (family, *_variants(family)):
-        at = _by_date(family, dated(text) or dated(date))
+        told = dated(text) or dated(date)
+        at = _by_date(family, told) if told else _by_chip(family, architecture)
     return f"{word}@{at}" if at else word
 
 
@@ -94,6 +98,13 @@ def _release(family: str, text: str) -> str:
 
 def _numbers(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", release))
+
+
+def _by_chip(family: str, architecture: str) -> str:
+    """The release before the newest, on chips that the newest is not meant on; else empty."""
+    meant = family_table(family)["family"].get("newest_on", ())
+    elsewhere = bool(meant and architecture) and architecture not in meant
+    return releases(family)[-2].release if elsewhere else ""
 
 
 def _by_date(family: str, date: str) -> str:

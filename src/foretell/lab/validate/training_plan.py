@@ -40,9 +40,9 @@ LORA_RANK = 16
 """Rank of adapters that is not printed: a plan must name one."""
 
 
-def framework_word(row: Row) -> str:
+def framework_word(row: Row, architecture: str = "") -> str:
     """The word for a row's framework, with the release or the date that the row states."""
-    return recognised(row.framework, row.framework_id, row.source, row.notes)
+    return recognised(row.framework, row.framework_id, row.source, row.notes, architecture)
 
 
 def degrees_of(row: Row) -> tuple[int, int, int, int]:
@@ -69,10 +69,10 @@ def batches_of(row: Row, dp: int) -> tuple[int | None, int | None]:
     return micro, batch
 
 
-def plan_words(row: Row, layers: int) -> tuple[str, ...]:
-    """The words of a row's plan; `layers` are the model's."""
+def plan_words(row: Row, layers: int, architecture: str = "") -> tuple[str, ...]:
+    """The words of a row's plan; `layers` are the model's, `architecture` is the chip's."""
     tp, pp, cp, dp = degrees_of(row)
-    word = framework_word(row)
+    word = framework_word(row, architecture)
     micro, _ = batches_of(row, dp)
     degrees = {"tp": row.tp, "pp": row.pp, "vpp": row.vpp if pp > 1 else None, "cp": row.cp}
     words = [f"{name}{value}" for name, value in degrees.items() if value]

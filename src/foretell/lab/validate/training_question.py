@@ -62,7 +62,8 @@ def question_of(row: Row) -> Asked:
     text = model_text(row)
     system, settings = system_words(row)
     _, batch = batches_of(row, degrees_of(row)[3])
-    plan = " ".join(plan_words(row, len(catalogue_model(text).stack.layers)))
+    architecture = system_record(system, settings).chip.architecture
+    plan = " ".join(plan_words(row, len(catalogue_model(text).stack.layers), architecture))
     told = row.tp is not None or row.pp is not None or row.zero_stage == ALL_SHARED
     return Asked(
         id=row.id,

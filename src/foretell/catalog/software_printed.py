@@ -29,8 +29,8 @@ def recognised(
     """The word of a plan for a printed framework; generic where nothing tells.
 
     `name` is an id that stands beside the text, `date` a text that may have a date, `notes` what is told
-    besides, `architecture` the chip's: where neither release nor date is told, a family's file may say on which
-    chips (`newest_on`) its newest release is meant, and elsewhere the one before.
+    besides, `architecture` the chip's: where neither release nor date is told, a family's file may say on
+    which chips (`newest_on`) its newest release is meant, and elsewhere the one before.
     """
     return _recognised(text, name, date, notes, architecture)
 

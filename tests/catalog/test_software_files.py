@@ -14,11 +14,11 @@ from foretell.catalog.software import (
     family_releases,
     family_table,
     fitted_values,
-    printed_names,
     releases,
     software,
     software_names,
 )
+from foretell.catalog.software_printed import recognise_framework
 from foretell.errors import BadInput
 from foretell.specs.check import problems_of
 from foretell.specs.plan import Plan
@@ -46,6 +46,7 @@ def test_every_value_has_a_sentence_and_a_source(family: str) -> None:
             assert ("fitted_to" in raw) == ("without" in raw), name
     used = {raw["source"] for b in (*table["release"], *table.get("variant", ())) for raw in b.values()
             if isinstance(raw, dict)}  # fmt: skip
+    used |= {rule["source"] for rule in table.get("rule", ())}
     assert used == set(table["sources"])
 
 
@@ -174,14 +175,56 @@ def test_a_family_without_sources_says_whom_it_stands_on(family: str) -> None:
 
 
 def test_every_family_is_known_by_what_is_printed() -> None:
-    """One name means one family, and all but the generic one have some."""
-    named = printed_names()
-    assert {*named.values()} == {*families()} - {"generic"}
-    folded = [name.lower() for name in named]
-    assert len({(n, named[o]) for n, o in zip(folded, named, strict=True)}) == len({*folded})
-    for name, family in (("NeMo", "nemo"), ("XTuner", "deepspeed"), ("Megatron-Bridge", "megatron-bridge"),
-                         ("llm-foundry/Composer", "llm-foundry")):  # fmt: skip
-        assert named[name] == family
+    """A pattern stands in one file alone, and all but the generic one have some."""
+    named = [
+        (pattern.lower(), family)
+        for family in families()
+        for pattern in family_table(family)["family"].get("printed", ())
+    ]
+    assert {family for _, family in named} == {*families()} - {"generic"}
+    assert len(dict(named)) == len({*named})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("NeMo", "nemo"),
+        ("NeMo 24.07 (Megatron-Core + TE)", "megatron-core"),
+        ("NeMo Megatron-Bridge", "megatron-bridge"),
+        ("Megatron-LM (MCore r0.8.0)", "megatron-core"),
+        ("Megatron-LM (ROCm)", "primus"),
+        ("Megatron-LM (Jan 2021)", "megatron-lm@2021-01"),
+        ("MaxText (JAX/XLA)", "maxtext"),
+        ("PaxML (JAX)", "jax"),
+        ("llm-foundry/Composer FSDP (2023)", "llm-foundry@2023"),
+        ("fms-fsdp (PyTorch FSDP + SDPA, torch.compile)", "fsdp-compiled"),
+        ("PyTorch FSDP, 2023", "fsdp@2023"),
+        ("PyTorch FSDP2, 2025", "fsdp2"),
+        ("XTuner, DeepSpeed ZeRO 3, PyTorch 1.13 (2023)", "deepspeed@2023"),
+        ("PyTorch compiled blocks and loss", "pytorch-compiled"),
+        ("PyTorch eager, SDPA flash", "pytorch"),
+        ("torchtune, packed, torch.compile", "torchtune-compiled"),
+        ("HF Trainer / trl 0.13, transformers 4.48", "transformers@4"),
+        ("Nemotron under control", "generic"),
+    ],
+)
+def test_texts_of_tables_name_their_software(text: str, found: str) -> None:
+    assert recognise_framework(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "architecture", "found"),
+    [
+        ("Megatron-LM", "ampere", "megatron-lm@2020"),
+        ("Megatron-LM", "hopper", "megatron-lm"),
+        ("Megatron-LM", "", "megatron-lm"),
+        ("llm-foundry", "hopper", "llm-foundry@0.1"),
+        ("torchtitan", "hopper", "torchtitan@2024"),
+        ("torchtitan", "blackwell", "torchtitan"),
+    ],
+)
+def test_chips_tell_where_no_date_does(text: str, architecture: str, found: str) -> None:
+    assert recognise_framework(text, architecture=architecture) == found
 
 
 def test_what_was_read_from_a_source_is_left_out_with_it() -> None:

@@ -144,3 +144,15 @@ def test_groups_of_a_node() -> None:
     inner, outer = split_counts(np.array([[8.0, 4.0], [8.0, 16.0]]), 8.0)
     assert inner.T.tolist() == [[8, 1], [4, 2]]
     assert outer.T.tolist() == [[1, 8], [1, 8]]
+
+
+def test_below_a_pipeline_gradients_are_sent_once_a_step() -> None:
+    found = data_parallel(DP, ZERO, MU, pp=np.full(4, 8.0))
+    once = data_parallel(DP, ZERO, MU, Sharing(reduce="step"))
+    each = data_parallel(DP, ZERO, MU, Sharing(reduce="micro-batch"), pp=8.0)
+    for name in ("all_reduces", "scatters", "gradient_parts", "gathers_backward"):
+        assert getattr(found, name).tolist() == getattr(once, name).tolist()
+    assert (
+        each.scatters.tolist()
+        == data_parallel(DP, ZERO, MU, Sharing(reduce="micro-batch")).scatters.tolist()
+    )

@@ -1,6 +1,7 @@
 """Rows of published runs: what is filled where, and how near the predictions are."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,18 +9,29 @@ from typing import Any
 
 import pytest
 
-from foretell.catalog import chip
+from foretell.catalog import model as catalogue_model
 from foretell.catalog.software import fitted_values, software
+from foretell.catalog.software_printed import recognise_framework
 from foretell.errors import BadInput
 from foretell.lab.validate.pages import training_scores
-from foretell.lab.validate.training import prediction_of, score_rows, source_label
-from foretell.lab.validate.training_model import UnsupportedRun, model_of
-from foretell.lab.validate.training_plan import layout_of, seq_len_of
+from foretell.lab.validate.training import (
+    RunPrediction,
+    predict_row,
+    prediction_of,
+    score_rows,
+    source_label,
+)
+from foretell.lab.validate.training_model import UnsupportedRun, model_text
+from foretell.lab.validate.training_question import question_of, system_record
 from foretell.lab.validate.training_rows import TrainingRow, read_rows, row_of
-from foretell.lab.validate.training_system import system_of
+from foretell.lab.validate.training_system import system_words
+from foretell.network.library_catalog import fabric_of
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention
+from foretell.specs.model import Model
 from foretell.specs.plan import parse_plan
+from foretell.specs.system import System
+from foretell.training.answer import answer_of
 from foretell.workload.parameters import count
 from tests.surfaces.command import foretell
 
@@ -55,8 +67,18 @@ def make_row(**cells: Any) -> TrainingRow:
     return row_of({key: str(value) for key, value in {**usual, **cells}.items()})
 
 
-def laid(row: TrainingRow) -> Any:
-    return layout_of(row, chip(row.chip_id), row.layers or 32)
+def laid(row: TrainingRow) -> RunPrediction:
+    return predict_row(row)
+
+
+def model_of(row: TrainingRow) -> tuple[Model, tuple[str, ...]]:
+    model = catalogue_model(model_text(row))
+    return model, model.assumptions
+
+
+def system_of(row: TrainingRow) -> tuple[System, tuple[str, ...]]:
+    name, settings = system_words(row)
+    return system_record(name, settings), settings
 
 
 NANOTRON = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapid-LLM)"
@@ -65,7 +87,7 @@ NANOTRON = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapi
 
 class TestModel:
     def test_the_weights_tell_gated_and_tied(self) -> None:
-        model, _ = model_of(make_row(), 8192)
+        model, _ = model_of(make_row(seq_len=8192))
         ffn = model.stack.layers[0].ffn
         assert isinstance(ffn, Dense)
         assert ffn.gated
@@ -74,7 +96,7 @@ class TestModel:
 
     def test_a_plain_model_has_learned_positions(self) -> None:
         cells = {"model": "MPT-7b", "n_params_b": 6.6589, "kv_heads": 32, "ffn_hidden": 16384}
-        model, _ = model_of(make_row(**cells, vocab=50368), 2048)
+        model, _ = model_of(make_row(**cells, vocab=50368, seq_len=2048))
         ffn = model.stack.layers[0].ffn
         assert isinstance(ffn, Dense)
         assert not ffn.gated
@@ -92,22 +114,24 @@ class TestModel:
             "heads": 12,
         }
         row = make_row(**cells, kv_heads=12, ffn_hidden=3072, vocab=50368)
-        ffn = model_of(row, 65536)[0].stack.layers[0].ffn
+        ffn = model_of(replace(row, seq_len=65536))[0].stack.layers[0].ffn
         assert isinstance(ffn, Dense)
         assert not ffn.gated
 
     def test_without_weights_the_name_decides(self) -> None:
-        plain, said = model_of(make_row(model="GPT 22B", n_params_b=""), 2048)
+        plain, said = model_of(make_row(model="GPT 22B", n_params_b="", seq_len=2048))
         assert isinstance(plain.stack.layers[0].ffn, Dense)
         assert not plain.stack.layers[0].ffn.gated
-        assert any("by the model's name" in text for text in said)
-        gated, _ = model_of(make_row(model="llama3_70b cut to 12 layers", n_params_b=""), 4096)
+        assert any("tied: as gpt" in text for text in said)
+        gated, _ = model_of(
+            make_row(model="llama3_70b cut to 12 layers", n_params_b="", seq_len=4096)
+        )
         assert isinstance(gated.stack.layers[0].ffn, Dense)
         assert gated.stack.layers[0].ffn.gated
 
     def test_blank_cells_are_filled_and_said(self) -> None:
         row = make_row(model="GPT", n_params_b="", vocab="", kv_heads="", ffn_hidden="")
-        model, said = model_of(row, 1024)
+        model, said = model_of(replace(row, seq_len=1024))
         assert model.embedding.vocab == 50304
         mixer, ffn = model.stack.layers[0].mixers[0], model.stack.layers[0].ffn
         assert isinstance(mixer, Attention)
@@ -118,16 +142,16 @@ class TestModel:
     def test_experts_come_from_the_catalogue_where_the_cells_agree(self) -> None:
         cells = {"n_params_b": 30.5, "layers": 48, "hidden": 2048, "kv_heads": 4, "ffn_hidden": 768}
         row = make_row(model="Qwen3_30B_a3B (tokendrop)", **cells, n_experts=128, top_k=8)
-        assert model_of(row, 4096)[0].id == "qwen3-30b-a3b"
+        assert model_of(replace(row, seq_len=4096))[0].id == "qwen3-30b-a3b"
         other = make_row(model="Qwen3_30B_a3B", **cells, n_experts=64, top_k=8)
-        built = model_of(other, 4096)[0]
+        built = model_of(replace(other, seq_len=4096))[0]
         assert isinstance(built.stack.layers[0].ffn, Experts)
         assert built.stack.layers[0].ffn.experts == 64
 
     def test_a_cut_model_keeps_its_first_layers(self) -> None:
         cells = {"n_params_b": "", "layers": 4, "hidden": 5120, "heads": 128, "kv_heads": 128}
         row = make_row(model="deepseekv2 cut to 4 layers", **cells, n_experts=160, top_k=6)
-        model, _ = model_of(row, 4096)
+        model, _ = model_of(replace(row, seq_len=4096))
         assert len(model.stack.layers) == 4
         assert isinstance(model.stack.layers[0].mixers[0], LatentAttention)
         assert [isinstance(layer.ffn, Experts) for layer in model.stack.layers] == [0, 1, 1, 1]
@@ -135,27 +159,33 @@ class TestModel:
     def test_prediction_blocks_are_trained_only_where_it_is_said(self) -> None:
         cells = {"n_params_b": 671, "layers": 61, "hidden": 7168, "heads": 128, "kv_heads": 128}
         row = make_row(model="DeepSeekV3 (w/o MTP)", **cells, n_experts=256, top_k=8)
-        assert model_of(row, 4096)[0].prediction is None
+        assert model_of(replace(row, seq_len=4096))[0].prediction is None
         row = make_row(model="DeepSeekV3 (w/ MTP)", **cells, n_experts=256, top_k=8)
-        assert model_of(row, 4096)[0].prediction is not None
+        assert model_of(replace(row, seq_len=4096))[0].prediction is not None
 
     def test_hybrids(self) -> None:
         cells = {"n_params_b": 56, "layers": 118, "hidden": 8192, "heads": 64, "family": "hybrid"}
-        assert model_of(make_row(model="Nemotron-H 56B", **cells), 8192)[0].id == "nemotron-h-56b"
-        _, said = model_of(make_row(model="Unheard-H", **cells), 8192)
-        assert any(text.startswith("hybrid layers") for text in said)
+        assert (
+            model_of(make_row(model="Nemotron-H 56B", **cells, seq_len=8192))[0].id
+            == "nemotron-h-56b"
+        )
+        other, _ = model_of(make_row(model="Unheard-H", **cells, seq_len=8192))
+        assert len(other.stack.layers) == 118
 
     def test_the_start_of_a_name_is_enough_where_only_one_goes_on(self) -> None:
         blank = {"layers": "", "hidden": "", "heads": ""}
-        assert model_of(make_row(model="Grok 1", **blank), 8192)[0].id == "grok-1-314b"
+        assert model_of(make_row(model="Grok 1", **blank, seq_len=8192))[0].id == "grok-1-314b"
         with pytest.raises(UnsupportedRun):
-            model_of(make_row(model="Llama", **blank), 8192)
+            model_of(make_row(model="Llama", **blank, seq_len=8192))
 
     def test_a_name_is_enough_and_nothing_is_not(self) -> None:
         blank = {"layers": "", "hidden": "", "heads": ""}
-        assert model_of(make_row(model="Llama 3.1 405B", **blank), 8192)[0].id == "llama-3.1-405b"
+        assert (
+            model_of(make_row(model="Llama 3.1 405B", **blank, seq_len=8192))[0].id
+            == "llama-3.1-405b"
+        )
         with pytest.raises(UnsupportedRun, match="architecture"):
-            model_of(make_row(model="MaxText 64B", **blank), 2048)
+            model_of(make_row(model="MaxText 64B", **blank, seq_len=2048))
 
 
 class TestPlan:
@@ -164,13 +194,12 @@ class TestPlan:
         found = laid(make_row(**cells, dp=2, recompute="full", flash_attn="yes"))
         words = "tp4 pp4 vpp5 dp2 cp2 zero1 mbs1 sp flash fused recompute=full"
         assert str(found.plan).startswith(words)
-        assert found.said == ()
         assert parse_plan(str(found.plan), 64) == found.plan
 
     def test_dp_is_what_is_left_of_the_chips(self) -> None:
         found = laid(make_row(n_gpus=16, tp=2, pp=2))
         assert found.plan.dp == 4
-        assert any(text.startswith("dp 4") for text in found.said)
+        assert "dp" not in (found.asked.plan or "")
         with pytest.raises(UnsupportedRun, match="does not divide"):
             laid(make_row(n_gpus=10, tp=4))
 
@@ -178,9 +207,9 @@ class TestPlan:
         ("cells", "micro", "batch"),
         [
             ({"micro_batch": "", "grad_accum": 4}, 4, 128),
-            ({"micro_batch": "", "seq_len": 2048}, 8, 128),
-            ({"micro_batch": "", "seq_len": 2048, "pp": 2}, 1, 128),
-            ({"micro_batch": "", "seq_len": 2048, "hidden": 8192}, 1, 128),
+            # Blank, and told by nothing: one sequence, as where a user says nothing.
+            ({"micro_batch": "", "seq_len": 2048}, 1, 128),
+            ({"micro_batch": "", "seq_len": 2048, "pp": 2, "n_gpus": 16}, 1, 128),
             ({"micro_batch": 2, "grad_accum": 3, "global_batch": ""}, 2, 48),
             (
                 {
@@ -196,25 +225,20 @@ class TestPlan:
     )
     def test_batches(self, cells: dict[str, Any], micro: int, batch: int) -> None:
         found = laid(make_row(**cells))
-        assert (found.plan.micro_batch, found.job.global_batch) == (micro, batch)
-        assert found.said
+        assert (found.plan.micro_batch, found.scenario.job.global_batch) == (micro, batch)
 
-    def test_a_split_that_is_not_printed_holds_the_states(self) -> None:
-        cells = {
-            "n_params_b": 175,
-            "layers": 96,
-            "hidden": 12288,
-            "n_gpus": 1024,
-            "micro_batch": "",
-        }
-        row = make_row(**cells, tp="", pp="", chip_id="a100-sxm-80gb", framework_id="megatron")
-        found = laid(row)
-        assert (found.plan.tp, found.plan.pp, found.plan.dp) == (8, 8, 16)
-        assert 18 * 175e9 / 64 < 80e9
+    def test_a_split_that_is_not_printed_is_searched_for(self) -> None:
+        row = make_row(tp="", pp="", recompute="full")
+        asked = question_of(row)
+        assert asked.plan is None
+        assert "plan.recompute=full" in asked.settings
+        assert laid(row).plan.recompute == "full"
+        assert question_of(make_row(tp="", pp="", zero_stage=3)).plan is not None
 
-    def test_old_tables_have_short_sequences(self) -> None:
-        assert seq_len_of(make_row(seq_len="", framework="Megatron-LM (2020)"))[0] == 1024
-        assert seq_len_of(make_row(seq_len=""))[0] == 2048
+    def test_sequences_that_are_not_printed_are_the_models_own(self) -> None:
+        row = make_row(seq_len="", model="GPT", n_params_b="", ffn_hidden=16384)
+        assert laid(row).scenario.job.seq_len == 1024
+        assert laid(make_row(seq_len="")).scenario.job.seq_len == 2048
 
     @pytest.mark.parametrize(
         ("cells", "words"),
@@ -224,23 +248,9 @@ class TestPlan:
             ({"framework_id": "nanotron"}, "no-fused recompute=none attention=fa2"),
             ({"framework_id": "fsdp"}, "no-fused recompute=none attention=fa1 gradients=bf16"),
             ({"framework_id": "fsdp", "framework": "x (torch.compile)"}, "framework=fsdp-compiled"),
-            ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "no-flash"),
-            ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "framework=megatron@2022"),
-            (
-                {"framework_id": "megatron", "chip_id": "b200-sxm"},
-                "framework=megatron attention=cudnn",
-            ),
-            (
-                {
-                    "framework_id": "megatron",
-                    "chip_id": "b200-sxm",
-                    "notes": "all TP/PP overlap disabled",
-                },
-                "framework=megatron-te",
-            ),
-            ({"framework_id": "fsdp"}, "framework=fsdp@2023 attention=fa1"),
-            ({"framework_id": "fsdp", "framework": "FSDP (2025)"}, "framework=fsdp attention=fa2"),
-            ({"framework_id": "fsdp", "framework": "X, DeepSpeed ZeRO 3"}, "framework=deepspeed"),
+            ({"framework": "Megatron-LM (Jan 2021)"}, "no-flash framework=megatron-lm@2021-01"),
+            ({"framework": "Megatron-LM", "source": "SC'21"}, "framework=megatron-lm@2021"),
+            ({"framework": "Megatron-LM 23e00ed + TE 2.11"}, "flash framework=megatron-lm"),
             ({"framework_id": "megatron-deepspeed"}, "no-flash"),
             ({"framework_id": "torchtitan", "notes": "eager, no compile"}, "no-fused"),
             ({"framework_id": "jax"}, "recompute=mlp+moe"),
@@ -254,8 +264,12 @@ class TestPlan:
             ({"precision_id": "bf16-pure"}, "gradients=bf16 master=none states=bf16"),
             ({"precision_id": "fp16", "framework_id": "fsdp"}, "gradients=fp16"),
             ({"zero_stage": 1, "zero_group": 4}, "shard=4"),
-            ({"model": "Llama3 8b LORA"}, "lora=16"),
-            ({"model": "Llama3 8b LORA"}, "adapters=qkv"),
+            ({"model": "Llama3 8b LORA"}, "lora=16 adapters=qkv"),
+            (
+                {"model": "Llama3 8b LoRA", "notes": "LoRA rank 8 on q,k,v,o"},
+                "lora=8 adapters=attention",
+            ),
+            ({"notes": "LoRA Performance"}, "lora=16"),
             (
                 {"framework_id": "fsdp", "recompute": "selective", "mfu": 55.0, "notes": "HFU=74%"},
                 "recompute=full:32",
@@ -281,43 +295,35 @@ class TestPlan:
     def test_recipes(self, cells: dict[str, Any], words: str) -> None:
         assert {*words.split()} <= {*str(laid(make_row(**cells)).plan).split()}
 
-    def test_a_source_left_out_is_in_the_plan(self) -> None:
+    def test_a_note_alone_makes_no_adapters(self) -> None:
+        assert laid(make_row(notes="faster than with LoRA")).plan.lora == 0
+
+    def test_a_source_left_out_is_in_the_software(self) -> None:
         source = "vTrain (MICRO 2024) measured ground truth, Megatron-DeepSpeed"
         row = make_row(framework_id="megatron-deepspeed")
-        found = layout_of(row, chip("h100-sxm"), 32, source)
+        found = predict_row(row, source)
         assert found.plan.framework == "megatron-deepspeed"
-        assert found.software == software("megatron-deepspeed", (source,))
-        other = layout_of(row, chip("h100-sxm"), 32, "another").software
+        assert found.scenario.software == software("megatron-deepspeed", (source,))
+        other = predict_row(row, "another").scenario.software
         assert other.host_forward_s == software("megatron-deepspeed").host_forward_s
 
     def test_virtual_stages_of_megatron_core(self) -> None:
-        cells = {"n_gpus": 16, "pp": 4, "layers": 80, "global_batch": 64}
-        assert layout_of(make_row(**cells), chip("h100-sxm"), 80).plan.vpp == 5
-        assert layout_of(make_row(**{**cells, "pp": 16}), chip("h100-sxm"), 80).plan.vpp == 5
-        other = make_row(**cells, framework_id="nanotron")
-        assert layout_of(other, chip("h100-sxm"), 80).plan.vpp == 1
+        cells = {"n_gpus": 16, "pp": 4, "layers": 80, "global_batch": 64, "n_params_b": ""}
+        assert laid(make_row(**cells)).plan.vpp == 5
+        assert laid(make_row(**{**cells, "pp": 16})).plan.vpp == 5
+        assert laid(make_row(**cells, framework_id="nanotron")).plan.vpp == 1
+        # What no framework is named for has degree 1, as every degree that a plan leaves out.
+        assert laid(make_row(**cells, framework_id="other")).plan.vpp == 1
 
-    def test_llama_3_interleaves_and_sends_once(self) -> None:
+    def test_llama_3_sends_once(self) -> None:
         """126 layers on 16 stages, embedding and head in the place of one each; ZeRO 2 below a pipeline."""
         cells = {"framework_id": "other", "n_gpus": 8192, "tp": 8, "pp": 16, "zero_stage": 2}
-        wide = {"layers": 126, "micro_batch": 1, "global_batch": 2048}
-        plan = layout_of(make_row(**cells, **wide), chip("h100-sxm"), 126).plan
-        assert (plan.vpp, plan.reduce) == (8, "step")
-        flat = layout_of(make_row(zero_stage=3), chip("h100-sxm"), 32).plan
-        assert (flat.vpp, flat.reduce) == (1, "auto")
-
-    def test_micro_batches_of_zero_3_are_no_smaller_for_wide_models(self) -> None:
-        cells = {
-            "hidden": 12288,
-            "seq_len": 2048,
-            "n_gpus": 8,
-            "global_batch": 256,
-            "micro_batch": "",
-        }
-        three, one = (
-            layout_of(make_row(**cells, zero_stage=z), chip("h100-sxm"), 32).plan for z in (3, 1)
-        )
-        assert (three.micro_batch, one.micro_batch) == (8, 1)
+        wide = {"layers": 126, "micro_batch": 1, "global_batch": 2048, "n_params_b": "", "vpp": 8}
+        found = laid(make_row(**cells, **wide))
+        told = predict_row(make_row(**cells, **wide))
+        assert (found.plan.vpp, found.plan.reduce) == (8, "auto")
+        once = parse_plan(f"{found.plan} reduce=step")
+        assert told.answer.step_s == answer_of(told.scenario, once, chosen=False).step_s
 
 
 class TestSystem:
@@ -344,6 +350,13 @@ class TestSystem:
         assert found.network.tiers[0].size == 2
         assert found.network.tiers[-1].bandwidth_bytes_per_s == 6.25e9
         assert len(said) == 2
+        assert "network.node.size=2" in said
+
+    def test_a_fabric_of_its_own_is_a_setting(self) -> None:
+        row = make_row(interconnect="NVLink + RoCE", n_gpus=64, chip_id="a100-sxm-80gb")
+        found, said = system_of(row)
+        assert "network.fabric=roce" in said
+        assert fabric_of(found.id).id == "roce"
 
     def test_an_a100_of_2020_has_40_gb(self) -> None:
         cells = {"chip_id": "a100-sxm-80gb", "source": "README tables 2020", "gpu_mem_gb": ""}
@@ -355,7 +368,7 @@ class TestSystem:
         cells = {"chip_id": "gh200-96gb", "fast_domain_gpus": 4}
         several, said = system_of(make_row(**cells, n_gpus=64))
         assert several.chip.tdp_watts == 660
-        assert any("660 W" in sentence for sentence in said)
+        assert "chip.tdp_watts=660" in said
         assert system_of(make_row(**cells, n_gpus=1))[0].chip.tdp_watts == 900
 
     def test_a_chip_that_is_not_there(self) -> None:
@@ -377,9 +390,9 @@ class TestFrameworks:
         assert without.host_grade == "left_out" != own.host_grade
         assert fitted_values() == 6
 
-    def test_runs_of_no_known_framework_on_trainium_are_neuronx(self) -> None:
+    def test_neuronx_stores_scores(self) -> None:
         """Its scripts store scores, compute them again, and know no virtual stages unless told."""
-        cells = {"framework_id": "other", "n_gpus": 32, "pp": 4, "chip_id": "trainium1"}
+        cells = {"framework": "NxD", "n_gpus": 32, "pp": 4, "chip_id": "trainium1"}
         plan = laid(make_row(**cells)).plan
         assert (plan.framework, plan.flash, plan.recompute, plan.vpp) == (
             "neuronx",
@@ -387,8 +400,32 @@ class TestFrameworks:
             "selective",
             1,
         )
-        elsewhere = laid(make_row(**cells | {"chip_id": "gaudi2"})).plan
+        elsewhere = laid(
+            make_row(**cells | {"chip_id": "gaudi2", "framework": "", "framework_id": "other"})
+        ).plan
         assert (elsewhere.framework, elsewhere.flash) == ("generic", True)
+
+    @pytest.mark.parametrize(
+        ("printed", "name", "beside", "word"),
+        [
+            ("NeMo 24.07 (Megatron-Core + TE)", "", "", "megatron-core"),
+            ("Megatron-LM (MCore r0.8.0)", "megatron-core", "", "megatron-core"),
+            ("Megatron-Bridge (Megatron-Core + TE)", "", "26.06.01 NeMo Container", "megatron-bridge@26.06"),
+            ("Megatron-Bridge", "", "", "megatron-bridge"),
+            ("Megatron-LM (2020)", "", "", "megatron-lm@2020"),
+            ("Megatron-LM (2019)", "", "", "megatron-lm@2020"),
+            ("fms-fsdp (PyTorch FSDP + SDPA, torch.compile)", "fsdp", "", "fsdp-compiled"),
+            ("a trainer, torch.compile", "fsdp", "", "fsdp-compiled"),
+            ("HF Trainer of some kind", "pytorch", "", "pytorch-eager"),
+            ("torchtitan, Dec 2024", "", "", "torchtitan@2024-12"),
+            ("", "unheard-of", "", "generic"),
+        ],
+    )  # fmt: skip
+    def test_words_for_what_is_printed(
+        self, printed: str, name: str, beside: str, word: str
+    ) -> None:
+        assert recognise_framework(printed, name, "", beside) == word
+        assert software(word)
 
     def test_an_unknown_one_is_named(self) -> None:
         with pytest.raises(BadInput, match="nanotron"):
@@ -414,29 +451,53 @@ MIXTURE = {
 }
 
 
+OSS = {
+    "model": "GPT OSS 120B",
+    "layers": 36,
+    "hidden": 2880,
+    "heads": 64,
+    "kv_heads": 8,
+    "ffn_hidden": 2880,
+    "top_k": 4,
+}
+"""Experts with biases."""
+
+
 class TestRecipes:
     @pytest.mark.parametrize(
         ("cells", "words"),
         [
-            ({"notes": "25.11 NeMo Container"}, ("alltoall", "off", 0.0, "megatron-core")),
-            ({"notes": "26.02.01 NeMo Container"}, ("dedup", "off", 0.0, "megatron-core")),
+            ({"notes": "25.11 NeMo Container"}, ("alltoall", "off", 0.0, "megatron-bridge@25.11")),
+            (
+                {"notes": "26.02.01 NeMo Container"},
+                ("dedup", "off", 0.0, "megatron-bridge@26.02.01"),
+            ),
             (
                 {"notes": "26.06 NeMo", "chip_id": "gb200", "precision_id": "mxfp8"},
-                ("dedup", "on", 0.0, "megatron-graphs"),
+                ("dedup", "on", 0.0, "megatron-graphs@26.06"),
             ),
-            ({"notes": "26.06 NeMo", "chip_id": "gb200"}, ("dedup", "off", 0.0, "megatron-core")),
-            ({"model": "Qwen3 30B (tokendrop)"}, ("alltoall", "off", 1.0, "megatron-core")),
-            ({"model": "DeepSeekV3", "notes": "25.11"}, ("dedup", "off", 0.0, "megatron-core")),
             (
-                {"model": "GPT OSS 120B", "notes": "26.08"},
-                ("alltoall", "off", 0.0, "megatron-core"),
+                {"notes": "26.06 NeMo", "chip_id": "gb200"},
+                ("dedup", "off", 0.0, "megatron-bridge@26.06"),
+            ),
+            ({"model": "Qwen3 30B (tokendrop)"}, ("alltoall", "off", 1.0, "megatron-bridge")),
+            (
+                {"model": "DeepSeekV3", "notes": "25.11 NeMo"},
+                ("dedup", "off", 0.0, "megatron-bridge@25.11"),
+            ),
+            (
+                {**OSS, "notes": "26.08 NeMo"},
+                ("alltoall", "off", 0.0, "megatron-bridge@26.08"),
             ),
             ({"framework": "NeMo", "notes": "26.08"}, ("alltoall", "off", 0.0, "megatron-core")),
             (
                 {"framework_id": "other", "framework": "HAI-LLM", "model": "DeepSeek-V3"},
-                ("dedup", "on", 0.0, "generic"),
+                ("dedup", "on", 0.0, "hai-llm"),
             ),
-            ({"framework_id": "jax", "ep": 1}, ("alltoall", "off", 1.25, "jax")),
+            (
+                {"framework_id": "jax", "framework": "MaxText", "ep": 1},
+                ("alltoall", "off", 1.25, "jax"),
+            ),
         ],
     )
     def test_dispatch_overlap_and_dropping(
@@ -449,7 +510,7 @@ class TestRecipes:
         latent = {**MIXTURE, "model": "DeepSeekV3"}
         assert laid(make_row(**latent)).plan.recompute == "up+mlp"
         assert laid(make_row(**latent, chip_id="gb200")).plan.recompute == "up"
-        assert laid(make_row(**{**MIXTURE, "model": "GPT OSS 120B"})).plan.recompute == "act+norm"
+        assert laid(make_row(**{**MIXTURE, **OSS})).plan.recompute == "act+norm"
         assert laid(make_row(**latent, recompute="full")).plan.recompute == "full"
         assert laid(make_row(**MIXTURE)).plan.recompute == "none"
 
@@ -463,11 +524,11 @@ class TestRecipes:
     def test_no_more_ranks_than_a_stage_has(self) -> None:
         found = laid(make_row(**{**MIXTURE, "ep": 64, "pp": 2, "n_gpus": 32}))
         assert found.plan.ep == 16
-        assert any("ep 16: 64 in print" in text for text in found.said)
 
     def test_dense_runs_have_no_such_words(self) -> None:
         plan = laid(make_row(framework=MIXTURE["framework"], notes="26.06 NeMo")).plan
-        assert (plan.dispatch, plan.capacity, plan.framework) == ("alltoall", 0.0, "megatron-core")
+        assert (plan.dispatch, plan.capacity) == ("alltoall", 0.0)
+        assert plan.framework == "megatron-bridge@26.06"
 
     def test_scales_of_fp8(self) -> None:
         assert laid(make_row(precision_id="fp8", precision="fp8 rowwise")).plan.scaling == "row"
@@ -554,6 +615,45 @@ class TestScores:
 @pytest.fixture(scope="module")
 def scores(data_dir: Path) -> Mapping[str, Any]:
     return training_scores(data_dir)  # kept for the tests of pages, which tell the same scores
+
+
+class TestCommands:
+    def test_a_line_for_every_row(self, tmp_path: Path) -> None:
+        path = tmp_path / "runs.csv"
+        head = "id,chip_id,n_gpus,framework_id,model,tp"
+        path.write_text(f"{head}\na-1,h100-sxm,8,fsdp,Llama3 8B,1\na-2,abacus,8,fsdp,Llama3 8B,1\n")
+        outcome = foretell("validate", "training", str(path), "--commands")
+        first, second = outcome.out.splitlines()
+        assert first.startswith("foretell estimate llama-3-8b --system h100-sxm --gpus 8 ")
+        assert first.endswith("framework=fsdp' # a-1")
+        assert second == "# a-2: the chip abacus is not in the catalogue"
+        told = foretell("validate", "training", str(path), "--commands", "--json").json["commands"]
+        assert [one["id"] for one in told] == ["a-1", "a-2"]
+        assert told[0]["command"] == first
+        assert "abacus" in told[1]["reason"]
+
+    @pytest.mark.parametrize("name", ["measured_runs.csv.gz", "measured_runs_2.csv.gz"])
+    def test_what_is_printed_gives_what_is_scored(self, data_dir: Path, name: str) -> None:
+        """The first and the last scored run of every source and framework, by the command line."""
+        rows = read_rows(data_dir / "training" / name)
+        groups: dict[tuple[str, str], list[TrainingRow]] = {}
+        for row in rows:
+            if row.step_s or row.rate:
+                groups.setdefault((row.source, row.framework), []).append(row)
+        checked = 0
+        for group in groups.values():
+            for row in {id(one): one for one in (group[0], group[-1])}.values():
+                told = prediction_of(row)
+                if isinstance(told, str):
+                    continue
+                line, _, number = told.asked.command().rpartition(" # ")
+                assert number == row.id
+                program, *words = shlex.split(line)
+                assert program == "foretell"
+                answer = foretell(*words, "--json").json
+                assert answer["step_s"] == pytest.approx(told.answer.step_s, rel=1e-9), line
+                checked += 1
+        assert checked >= len(groups)
 
 
 class TestPublishedData:

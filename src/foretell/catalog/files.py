@@ -55,6 +55,13 @@ def read_table(path: Path) -> Table:
         raise _bad(path, "is nested too deeply") from None
 
 
+@lru_cache(maxsize=1)
+def between_nodes() -> tuple[str, ...]:
+    """Ids of the fabrics that join nodes."""
+    files = sorted((ROOT / "fabrics").glob("*.toml"))
+    return tuple(path.stem for path in files if read_table(path)["kind"] == "between")
+
+
 def read_bytes(path: Path) -> bytes:
     """The content of a file, gzipped or not; OSError or EOFError where it cannot be read.
 

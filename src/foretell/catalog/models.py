@@ -1,4 +1,4 @@
-"""Models by name or file: the catalogue's own, a Hugging Face config, a TOML file of ours.
+"""Models by name or file: the catalogue's own, a Hugging Face config, a TOML file of ours, or a typed text.
 
 A question reads the index and the one file that it names. A name is forgiven its case and
 punctuation; what separates two digits still counts, so that opt-1.3b and opt-13b stay two models.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.files import read_table
+from foretell.catalog.typed_models import typed_model, typed_words
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import NOT_READ, are_read, is_there, names_only, user_file
 from foretell.records import dataclass
@@ -92,6 +93,8 @@ def model(given: Given, *, files: bool = True) -> Model:
         return _from_path(user_file(given, "model"))
     if are_read() and _looks_like_path(given):
         return _from_path(_expanded(given))
+    if typed_words(given) is not None:
+        return typed_model(given)
     found = find_model(given)
     if found is not None:
         return _stored(catalogue_model(found.id), given)
@@ -159,13 +162,15 @@ def model_table(given: Given) -> Mapping[str, Any]:
     """The keys and values that a model is read from, as its file has them."""
     if isinstance(given, Mapping):
         return given
+    if isinstance(given, str) and typed_words(given) is not None:
+        return {}
     _, path = _entry_and_file(given)
     return _raw_table(path or Path())
 
 
 def _entry_and_file(given: Given) -> tuple[ModelEntry | None, Path | None]:
     """The catalogue's entry, if it has one of this name, and the file to read."""
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) or (isinstance(given, str) and typed_words(given) is not None):
         return None, None
     looked_up = isinstance(given, str) and not _looks_like_path(given)
     entry = find_model(given) if looked_up and isinstance(given, str) else None

@@ -25,7 +25,7 @@ READ = ("own", "slopes")
 """Sources of values that were read from runs or measured."""
 VALUE_KEYS = frozenset({"value", "source", "why", "fitted_to", "without"})
 """What a value's table may hold."""
-FACTS = ("release", "released", "name", "aliases", "id")
+FACTS = ("release", "released", "name", "aliases", "id", "printed")
 """Keys of a release or variant that are no values."""
 MADE = (
     "id",
@@ -98,6 +98,12 @@ def _record(word: str, left_out: tuple[str, ...]) -> Software:
     )
 
 
+def family_of(word: str) -> tuple[str, str]:
+    """The family that a word belongs to, and the date of the release that it names."""
+    found = _found(word)
+    return found.family, found.released
+
+
 def form_word(word: str, form: str) -> str:
     """The word for the compiled form of a word's software (`on`), or for the other (`off`); auto: itself.
 
@@ -135,15 +141,6 @@ def software_names() -> tuple[str, ...]:
     for family in families():
         words |= dict.fromkeys(_words(family))
     return tuple(words)
-
-
-def printed_names() -> dict[str, str]:
-    """Names under which families are printed in tables and logs, each with its family."""
-    return {
-        name: family
-        for family in families()
-        for name in family_table(family)["family"].get("printed", ())
-    }
 
 
 def releases(family: str) -> tuple[Release, ...]:

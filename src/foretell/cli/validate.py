@@ -74,13 +74,36 @@ def training(
             help="Play the runs that have a pipeline or replicas event by event.",
         ),
     ] = False,
+    commands: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Print the command of every run instead: `foretell estimate ... # ID`.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> int:
     """Score a table of published training runs: step time, and peak memory apart."""
+    if commands:
+        return show_commands(file, json)
     from foretell.lab.validate.training import score_training
 
     found = score_training(Path(file), leave_one_out=leave_one_out, simulate=simulate)
     return show(found, json)
+
+
+def show_commands(file: str, json: bool) -> int:
+    """The command of every run of a table; a run that cannot be asked is a comment with the reason."""
+    from foretell.lab.validate.training import commands
+
+    found = commands(Path(file))
+    if json:
+        write_json({"commands": found})
+        return 0
+    for one in found:
+        print(one["command"] or f"# {one['id']}: {one['reason']}")
+    return 0
 
 
 def memory(file: Table, *, json: Json = False) -> int:

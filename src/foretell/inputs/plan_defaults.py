@@ -5,13 +5,15 @@ working precision are fp16 beside fp16 weights and fp32 beside wide ones; sequen
 parallelism. A search tries recomputation and sequence parallelism itself: for it they stay open.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from foretell.catalog.attention import NONE, Heads, library_for
 from foretell.specs.plan import BATCH_FIELDS, WIDE_PRECISIONS, Plan
-from foretell.specs.plan_words import SWITCHES
+from foretell.specs.plan_words import DEGREES, SWITCHES
 from foretell.specs.software import Software
+
+NO_RULES: Mapping[str, str] = {}
 
 
 def stated_fields(
@@ -61,13 +63,17 @@ def sentences(
     named: Collection[str],
     software: Software,
     architecture: str,
+    ruled: Mapping[str, str] = NO_RULES,
     *,
     searched: bool = False,
     heads: Heads = (0, 0),
 ) -> tuple[str, ...]:
-    """What the software of a completed plan has set, and which of its choices the plan's words replace."""
+    """What the software of a completed plan has set, and which of its choices the plan's words replace.
+
+    `ruled` are the fields that a rule has set, with its reason.
+    """
     by = f"framework={plan.framework}"
-    filled = _open(plan, named, software, architecture, searched=searched, heads=heads)
+    filled = _open(plan, {*named, *ruled}, software, architecture, searched=searched, heads=heads)
     words = [_word(name, value) for name, value in filled.items() if name != "sp" or plan.tp > 1]
     if plan.tp_overlap == "auto" and plan.tp > 1 and software.in_pieces(architecture):
         words.append("tp_overlap=on")
@@ -77,8 +83,12 @@ def sentences(
     own = [
         f"{_word(name, getattr(plan, name))} for {_word(name, value)}"
         for name, value in _choices(plan, software, architecture, heads).items()
-        if name in named and getattr(plan, name) != value
+        if name in named and name not in ruled and getattr(plan, name) != value
     ]
+    reasons: dict[str, list[str]] = {}
+    for name, why in ruled.items():
+        reasons.setdefault(why, []).append(_word(name, getattr(plan, name)))
+    found += [f"{software.family} sets {', '.join(ws)}: {why}" for why, ws in reasons.items()]
     found += [f"the plan's words replace choices of {by}: {', '.join(own)}"] if own else []
     if software.based_on:
         found.append(f"{by}: what {software.family} does not state is as in {software.based_on}")
@@ -113,4 +123,6 @@ def _word(name: str, value: object) -> str:
     """A choice as a word of a plan."""
     if name in SWITCHES:
         return name if value else f"no-{name}"
+    if name in DEGREES.values():
+        return f"{next(word for word, field in DEGREES.items() if field == name)}{value}"
     return f"{name}={value}"

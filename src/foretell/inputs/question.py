@@ -12,16 +12,18 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog import system as catalog_system
 from foretell.catalog.attention import widest_heads
+from foretell.catalog.files import between_nodes
 from foretell.catalog.systems import no_design
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import complete_plan, sentences
+from foretell.inputs.plan_rules import apply_rules, interleave_stages
 from foretell.inputs.software import framework_word, software_of
 from foretell.specs.check import field_types, problems_of
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, PrecisionName, named_fields, parse_plan, plan_problems
-from foretell.specs.plan_words import GENERIC
+from foretell.specs.plan_words import GENERIC, no_choice
 from foretell.specs.prices import Prices
 from foretell.specs.questions.common import Settings as Settings
 from foretell.specs.questions.flags import asks, fields_of
@@ -42,6 +44,8 @@ _CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
 
 _TURNED = re.compile(r"([A-Za-z][\w.-]*?)\s*[:xX*\u00d7]\s*([0-9]{1,12})")
 """`H100:8` and the like, which is said to be 8xH100."""
+FABRIC = "network.fabric"
+"""The setting that names the fabric between nodes."""
 DESIGN = "chip.design."
 """How a path begins that sets a field of the design that a chip is built from."""
 
@@ -146,10 +150,18 @@ def plan_of(
     named = {*named_fields(text or ""), *(s.steps[0] for s in chosen if s.root == "plan")}
     architecture = scenario.system.chip.architecture
     heads = widest_heads(scenario.model)
+    plan, why = apply_rules(scenario, plan, named, searched=searched)
+    if "framework" in why:
+        software = software_of(framework_word(plan), chosen)
+        scenario = replace(scenario, software=software)
+    own, named = named, {*named, *why}
     plan = complete_plan(plan, named, software, architecture, searched=searched, heads=heads)
     if plan.framework == GENERIC:
         return scenario, plan
-    said = sentences(plan, named, software, architecture, searched=searched, heads=heads)
+    flat = plan
+    plan = plan if searched else interleave_stages(scenario, plan, named, software)
+    said = sentences(plan, own, software, architecture, why, searched=searched, heads=heads)
+    said += (f"vpp{plan.vpp}: as recipes of {software.name}",) if plan != flat else ()
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
 
 
@@ -234,8 +246,28 @@ def design_system(
     return system, [s for s in settings if not s.path.startswith(DESIGN)]
 
 
+def on_fabric(
+    system: System, settings: Sequence[Setting], seen: dict[str, object]
+) -> tuple[System, list[Setting]]:
+    """The system on the fabric that a setting of `network.fabric` names, and the other settings.
+
+    The library of collectives between nodes goes by the fabric, and the fabric of a system by its id.
+    """
+    named = [s for s in settings if s.path == FABRIC]
+    for setting in named:
+        known = between_nodes()
+        if setting.text not in known:
+            near = nearest_name(setting.text, known)
+            problem = no_choice(FABRIC, setting.text, ", ".join(known), near)
+            raise BadInput([problem])
+        system = replace(system, id=f"{system.id}-{setting.text}")
+        seen[FABRIC] = setting.text
+    return system, [s for s in settings if s not in named]
+
+
 def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
     system, settings = design_system(given, every, seen)
+    system, settings = on_fabric(system, settings, seen)
     if settings:
         chip = apply_settings(system.chip, settings, "chip", seen)
         network = apply_settings(system.network, settings, "network", seen)

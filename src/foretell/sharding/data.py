@@ -8,7 +8,8 @@ optimizer's states, stage 2 the gradients too, stage 3 the weights too (FSDP).
     no-reshard   weights gathered for the forward pass stay until the backward pass has used them
     secondary s  a second copy of the weights, shared by s near ranks, feeds the backward gathers (hpZ of
                  ZeRO++, Wang et al. 2023)
-    reduce       once a step over full gradients, or once a micro-batch
+    reduce       once a step over full gradients, or once a micro-batch; auto with a pipeline: once a step,
+                 since stages pass through all micro-batches before they send (torchtitan, Llama 3)
 """
 
 import numpy as np
@@ -91,9 +92,10 @@ def sharing_holds(dp: Num, sharing: Sharing = WHOLE) -> NDArray[np.bool_]:
 
 
 def data_parallel(
-    dp: Array, zero: Array, micro_batches: Array, sharing: Sharing = WHOLE
+    dp: Array, zero: Array, micro_batches: Array, sharing: Sharing = WHOLE, pp: Num = 1.0
 ) -> DataTraffic:
-    """Stages 0 and 1 reduce once per step; 2 and 3, which keep no full gradients, once per micro-batch.
+    """Stages 0 and 1 reduce once per step; 2 and 3, which keep no full gradients, once per micro-batch,
+    but once per step where there is a pipeline of `pp` stages.
 
     `reduce` overrides this: with step, stages 2 and 3 add up full gradients until the last micro-batch (the
     no_sync of PyTorch), with micro-batch, stages 0 and 1 send every micro-batch's.
@@ -103,9 +105,10 @@ def data_parallel(
     replicas = dp / group
     secondary = np.asarray(sharing.secondary, float)
     near = three & (secondary > 0) & (secondary < group)
-    each = {"auto": two, "step": np.zeros_like(two), "micro-batch": np.ones_like(two)}
+    alone = two & (np.asarray(pp) <= 1)
+    each = {"auto": alone, "step": np.zeros_like(two), "micro-batch": np.ones_like(two)}
     often = np.where(each[sharing.reduce], micro_batches, 1.0)
-    split = two & (sharing.reduce != "step")
+    split = two & each[sharing.reduce]
     again = three & sharing.reshard
     copies = 1.0 / group + np.where(near, 1.0 / np.maximum(secondary, 1.0), 0.0)
     return DataTraffic(

@@ -120,7 +120,8 @@ class Plan:
     reshard: bool = True
     """ZeRO 3 frees gathered weights after the forward pass and gathers them again; else keeps them."""
     reduce: Reduce = "auto"
-    """How often gradients are reduced; auto: each micro-batch with ZeRO 2 and 3, else each step."""
+    """How often gradients are reduced; auto: each micro-batch with ZeRO 2 and 3 where
+    there is no pipeline, else each step."""
     bucket: int = 0
     """Millions of weights that data-parallel messages are joined to; 0: layers, or Megatron's buckets."""
     prefetch: int = 0
@@ -174,6 +175,10 @@ class Plan:
 BY_SOFTWARE: tuple[str, ...] = ("flash", "fused", "attention", "gradients")
 """Fields that software of the catalogue states, beside sp and recompute, which every text has: the text of a
 plan that names software has them all. A test holds the list to the catalogue."""
+OF_EXPERTS = ("dispatch", "ep_overlap")
+"""Fields that its rules set where experts are spread."""
+DROPS = ("jax", "paxml", "maxtext", "levanter")
+"""Software whose rules set a capacity whether experts are spread or not; a test holds it to the catalogue."""
 
 
 def plan_text(plan: Plan) -> str:
@@ -184,10 +189,16 @@ def plan_text(plan: Plan) -> str:
     told: tuple[str, ...] = BY_SOFTWARE if plan.framework != GENERIC else ()
     # Attention that stores its scores has no library that software could fill in.
     told = told if plan.flash else tuple(name for name in told if name != "attention")
+    drops = plan.framework.partition("@")[0] in DROPS
+    spread = plan.ep > 1 and bool(told)
+    told += OF_EXPERTS if spread else ()
+    told += ("capacity",) if spread or drops else ()
+    told += ("adapters",) if told and plan.lora else ()
     words = [f"tp{plan.tp}", f"pp{plan.pp}"]
-    words += [f"vpp{plan.vpp}"] if plan.vpp != 1 else []
+    words += [f"vpp{plan.vpp}"] if plan.vpp != 1 or (told and plan.pp > 1) else []
     words += [f"dp{plan.dp}"]
-    words += [f"{n}{getattr(plan, n)}" for n in ("cp", "ep", "etp") if getattr(plan, n) != 1]
+    words += [f"{n}{getattr(plan, n)}" for n in ("cp", "ep") if getattr(plan, n) != 1]
+    words += [f"etp{plan.etp}"] if plan.etp != 1 or spread else []
     words += [f"zero{plan.zero}", f"mbs{plan.micro_batch}"]
     words += ["sp" if plan.sp else "no-sp"] if plan.tp > 1 or plan.sp else []
     for name in ("flash", "fused"):
@@ -206,7 +217,8 @@ def plan_text(plan: Plan) -> str:
     words += [f"offload={plan.offload}"] if plan.offload != "none" else []
     for key in FACTORS:
         value = getattr(plan, key)
-        words += [] if value == getattr(base, key) else [f"{key}={value!r}".removesuffix(".0")]
+        usual = value == getattr(base, key) and key not in told
+        words += [] if usual else [f"{key}={value!r}".removesuffix(".0")]
     words += [f"order={','.join(plan.order)}"] if plan.order != AXES else []
     return " ".join(words)
 

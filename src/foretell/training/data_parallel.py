@@ -52,14 +52,14 @@ def shares_of(
     rest = stages.parameters if routed is None else stages.parameters - routed
     trained = stages.trained if plans.base.lora else rest
     sharing = sharing_of(plans.base)
-    traffic = data_parallel(ranks, plans.zero, micro_batches, sharing)
+    traffic = data_parallel(ranks, plans.zero, micro_batches, sharing, plans.pp)
     whole = GroupWeights(
         parameters=rest, trained=trained, ranks=ranks, links=tables.data_links, traffic=traffic
     )
     if routed is None or tables.expert_links is None:
         return (whole,)
     replicas = edp_of(plans)
-    traffic = data_parallel(replicas, plans.zero, micro_batches, sharing)
+    traffic = data_parallel(replicas, plans.zero, micro_batches, sharing, plans.pp)
     links = tables.expert_links
     # Adapters of experts are reduced with the others: they are small.
     learns = np.zeros_like(routed) if plans.base.lora else routed

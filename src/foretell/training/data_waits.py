@@ -109,8 +109,9 @@ def data_waits(
     reduced = shown_s.of("reduce", backward, exposed.together(messages))
     gathered = shown_s.of("gather", forward, exposed.gathers)
     step_s = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
-    again: Array | None = None
-    if plans.base.reduce == "step":
+    again: Num = 0.0
+    once = (plans.zero >= 3) & ~each_sends(plans)
+    if once.any():
         # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
         more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
         again = shown_s.of("again", backward, exposed.gathers_again)
@@ -129,7 +130,7 @@ def data_waits(
     back_s: Num = 0.0
     if plans.base.reshard:
         alone = backward_waits(plans, reduced, messages, exposed.reductions)
-        back_s = alone if again is None else again
+        back_s = np.where(once[:, None], again, alone)
     each = three / schedule_named(plans.base.schedule).weight_copies
     # Weights are copied out of their messages in both passes, gradients into theirs backward.
     return DataWaits(
@@ -157,8 +158,7 @@ def backward_pass(
     """
     schedule = schedule_named(plans.base.schedule)
     waits, pass_s, sends_s = [w.backward_s for w in stages.waits], stages.backward_s, beside[0]
-    often = {"auto": plans.zero >= 2, "step": plans.zero < 0, "micro-batch": plans.zero >= 0}
-    each = often[plans.base.reduce]
+    each = each_sends(plans)
     if weights_apart(schedule):
         alone = (each & (plans.zero < 3))[:, None]
         pass_s = np.where(alone, stages.weight_s, pass_s)
@@ -168,6 +168,13 @@ def backward_pass(
     sums_s = each[:, None] * beside[1] if each.any() else None
     found = HidingPasses(pass_s=pass_s, sums_s=sums_s, waits_s=waits, sends_s=sends_s)
     return of_each(found, plans, each, shown)
+
+
+def each_sends(plans: Plans) -> NDArray[np.bool_]:
+    """Whether each micro-batch sends its gradients: with ZeRO 2 and 3 below no pipeline, unless told."""
+    alone = (plans.zero >= 2) & (plans.pp <= 1)
+    often = {"auto": alone, "step": plans.zero < 0, "micro-batch": plans.zero >= 0}
+    return often[plans.base.reduce]
 
 
 def weights_apart(schedule: Schedule) -> bool:

@@ -7,16 +7,17 @@ with a folder of measured data as its argument it also renders what pages say of
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from foretell.catalog.typed_models import TypedShape, build_model
 from foretell.errors import ProblemsError
 from foretell.inputs.question import ask, plan_of
 from foretell.lab.validate import published_serving as served
 from foretell.lab.validate import stored_steps as kept
-from foretell.lab.validate.training_model import Cells, dense
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_choices
 from foretell.specs.model import Model
@@ -106,21 +107,19 @@ def _predict(table: Table, run: Table, shapes: Table) -> PublishedRun:
 
 def shape_model(name: str, shape: Table, seq_len: int) -> Model:
     """A dense model of a published shape: layers, hidden, heads, kv_heads, ffn, vocab, gated, tied."""
-    cells = Cells(
+    made = TypedShape(
         name=name,
-        family="dense",
-        params_b=None,
         layers=shape["layers"],
         hidden=shape["hidden"],
         heads=shape["heads"],
-        kv_heads=shape.get("kv_heads"),
-        ffn=shape.get("ffn"),
-        experts=None,
-        top_k=None,
+        kv_heads=shape.get("kv_heads", 0),
+        ffn=shape.get("ffn", 0),
         vocab=shape["vocab"],
         positions=seq_len,
+        gated=bool(shape["gated"]),
+        tied=bool(shape["tied"]),
     )
-    return dense(cells, bool(shape["gated"]), bool(shape["tied"]))
+    return replace(build_model(made), assumptions=())
 
 
 def runs_by_table(some: Iterable[PublishedRun]) -> dict[str, list[PublishedRun]]:

@@ -1,8 +1,9 @@
 """Published training runs beside our predictions: `validate training`.
 
-Every row of a table is predicted, step time and peak memory, with its blank cells filled by stated rules, or
-said to be unsupported with the reason. The step time is scored against the table's, or against what its rate
-and the global batch imply. Memory stands apart.
+Every row of a table is predicted, step time and peak memory, as the question that a user would type
+(training_question.py), its blank cells filled as a user's are, or said to be unsupported with the reason. The
+step time is scored against the table's, or against what its rate and the global batch imply. Memory stands
+apart.
 
 Two kinds of rows stand beside their source in `by_source`, under a name of their own: those of grade C, and
 those of the nanotron sweep that reach less than 15 % of the peak (TP over nodes, tiny work: mostly noise).
@@ -15,18 +16,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foretell.catalog.software import fitted_values
+from foretell.api.training import best_plan, fixed_fields
+from foretell.catalog import model as catalogue_model
+from foretell.catalog.software import fitted_values, software
 from foretell.errors import ProblemsError
+from foretell.inputs.question import ask, plan_of
+from foretell.inputs.software import framework_word
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
-from foretell.lab.validate.training_model import UnsupportedRun, model_of
-from foretell.lab.validate.training_plan import layout_of, seq_len_of
+from foretell.lab.validate.training_model import UnsupportedRun
+from foretell.lab.validate.training_question import RunQuestion, question_of, system_record
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
-from foretell.lab.validate.training_system import system_of
 from foretell.records import dataclass
-from foretell.search.plan_checks import check_choices
+from foretell.search.plan_checks import check_plan
 from foretell.simulation.answer import overlaps, with_step
 from foretell.simulation.step import played_step
-from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
@@ -50,6 +53,8 @@ class RunPrediction:
 
     row: TrainingRow
     """The row."""
+    asked: RunQuestion
+    """The question in words."""
     scenario: Scenario
     """What was asked."""
     plan: Plan
@@ -76,6 +81,17 @@ def score_training(
     `simulate` plays the rows that have a pipeline or replicas, and puts both scores side by side.
     """
     return score_rows(read_rows(Path(path)), leave_one_out, simulate)
+
+
+def commands(path: Path) -> list[dict[str, str | None]]:
+    """For every row of a table the line that a user would type for it, or the reason why there is none."""
+    found: list[dict[str, str | None]] = []
+    for row in read_rows(Path(path)):
+        try:
+            found.append({"id": row.id, "command": question_of(row).command(), "reason": None})
+        except (UnsupportedRun, ProblemsError) as error:
+            found.append({"id": row.id, "command": None, "reason": str(error)})
+    return found
 
 
 def score_rows(
@@ -124,21 +140,34 @@ def prediction_of(row: TrainingRow, left_out: str = "") -> RunPrediction | str:
 
 
 def predict_row(row: TrainingRow, left_out: str = "") -> RunPrediction:
-    """A row predicted; Unsupported or ProblemsError with the reason where it cannot be."""
-    seq_len, said = seq_len_of(row)
-    model, more = model_of(row, seq_len)
-    system, also = system_of(row)
-    laid = layout_of(row, system.chip, layers_of(model), left_out)
-    said = (*said, *more, *also, *laid.said)
-    scenario = Scenario(
-        model=model, system=system, job=laid.job, software=laid.software, assumptions=said
+    """A row predicted; UnsupportedRun or ProblemsError with the reason where it cannot be."""
+    asked = question_of(row)
+    # The plan's words may be settings too, where no split is told; those of the system are in its record.
+    of_plan = tuple(s for s in asked.settings if s.startswith("plan."))
+    of_system = tuple(s for s in asked.settings if not s.startswith("plan."))
+    scenario = ask(
+        model=catalogue_model(asked.model),
+        system=system_record(asked.system, of_system),
+        gpus=asked.gpus,
+        global_batch=asked.global_batch,
+        seq_len=asked.seq_len,
+        plan=asked.plan,
+        set=of_plan,
     )
-    check_choices(scenario, laid.plan)
-    answer = answer_of(scenario, laid.plan, chosen=False)
+    scenario, plan = plan_of(scenario, asked.plan, of_plan, searched=asked.plan is None)
+    if left_out:
+        word = framework_word(plan)
+        scenario = replace(scenario, software=software(word, (left_out,)))
+    if asked.plan is None:
+        answer = best_plan(scenario, plan, fixed_fields(None, of_plan))
+    else:
+        check_plan(scenario, plan)
+        answer = answer_of(scenario, plan, chosen=False)
     if not (np.isfinite(answer.step_s) and answer.step_s > 0.0):
         raise UnsupportedRun("the estimate has no finite step time")
+    said = tuple(dict.fromkeys(scenario.assumptions))
     return RunPrediction(
-        row=row, scenario=scenario, plan=laid.plan, answer=answer, said=tuple(dict.fromkeys(said))
+        row=row, asked=asked, scenario=scenario, plan=answer.plan, answer=answer, said=said
     )
 
 
@@ -172,11 +201,6 @@ def side_by_side(
             },
         }
     return {"simulated_rows": len(rows), "simulated": found}
-
-
-def layers_of(model: Model) -> int:
-    """Layers that are dealt to pipeline stages."""
-    return len(model.stack.layers)
 
 
 def step_of(told: RunPrediction) -> Prediction:
@@ -234,7 +258,7 @@ def labels_of(told: Sequence[RunPrediction]) -> dict[str, list[str]]:
     return {
         "by_source": [source_label(t.row) for t in told],
         "by_chip": [t.scenario.system.chip.id for t in told],
-        "by_framework": [t.plan.framework for t in told],
+        "by_framework": [t.plan.framework.partition("@")[0] for t in told],
         "by_family": [t.row.family or "dense" for t in told],
         "by_precision": [t.row.precision_id or "bf16" for t in told],
         "by_quality": [t.row.quality or "none" for t in told],

@@ -1,9 +1,10 @@
 """Published training runs: the rows of a table as records, cell by cell, blank where nothing is known.
 
-Filling what is blank is not done here but by training_model, training_plan and training_system, each of which
-says what it filled.
+What the cells say in a user's words is told by training_question; what is blank is filled as a user's blanks
+are.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +15,8 @@ from foretell.errors import BadInput, Problem
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
 
+LORA_TASK = re.compile(r"\bLoRA (?:rank|performance|finetun)", re.IGNORECASE)
+"""How notes say that a run trains adapters."""
 NEEDED = ("chip_id", "n_gpus", "framework_id")
 """Columns without which a file is no table of training runs."""
 NAMES = {
@@ -126,8 +129,8 @@ class TrainingRow:
 
     @property
     def lora(self) -> bool:
-        """Whether adapters are trained in place of the weights."""
-        return "lora" in f"{self.model} {self.notes}".lower()
+        """Whether adapters are trained in place of the weights: the model's name or the task says so."""
+        return "lora" in self.model.lower() or LORA_TASK.search(self.notes) is not None
 
 
 def read_rows(path: Path) -> list[TrainingRow]:

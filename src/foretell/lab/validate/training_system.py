@@ -1,7 +1,7 @@
-"""From chip, fast domain and port rate of a run to a system.
+"""From chip, fast domain and port rate of a run to a system and settings, as a user would type them.
 
 The catalogue's system of that chip whose name, fabric, node size and port rate agree best; where its node or
-its ports still differ from the cells, the cells' numbers take their place. Blank cells are the system's own.
+its ports still differ from the cells, the cells' numbers are set (`--set`). Blank cells are the system's own.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.network.library_catalog import fabric_named, fabric_of, inner_tiers
 from foretell.specs.chip import Chip
-from foretell.specs.system import Network, System, Tier
+from foretell.specs.system import System, Tier
 
 EARLIER, LATER, EARLY = "a100-sxm-40gb", "a100-sxm-80gb", ("2020",)
 """Runs of 2020 whose memory is not printed had the first A100, of 40 GB and slower memory."""
@@ -23,8 +23,8 @@ SAME = 0.02
 """Rates that differ by less are equal."""
 
 
-def system_of(row: TrainingRow) -> tuple[System, tuple[str, ...]]:
-    """The system of a row, and what was filled; Unsupported where the catalogue lacks the chip."""
+def system_words(row: TrainingRow) -> tuple[str, tuple[str, ...]]:
+    """The system of a row and its settings; UnsupportedRun where the catalogue lacks the chip."""
     if not row.chip_id or not exists(row.chip_id, ("chip",)):
         raise UnsupportedRun(f"the chip {row.chip_id or '(blank)'} is not in the catalogue")
     chip = find(row.chip_id, ("chip",)).id
@@ -35,45 +35,43 @@ def system_of(row: TrainingRow) -> tuple[System, tuple[str, ...]]:
     ):
         # The one with 80 GB came in November 2020.
         chip = EARLIER
-    return _system(
-        chip,
-        row.domain,
-        row.port_gbytes_per_s,
-        row.interconnect,
-        row.gpus or 1,
-    )
+    return _words(chip, row.domain, row.port_gbytes_per_s, row.interconnect, row.gpus or 1)
 
 
 @lru_cache(maxsize=256)
-def _system(
+def _words(
     chip: str, domain: int | None, port: float | None, words: str, gpus: int
-) -> tuple[System, tuple[str, ...]]:
-    said: tuple[str, ...] = ()
+) -> tuple[str, tuple[str, ...]]:
     base = max(_candidates(chip), key=lambda s: _likeness(s, chip, domain, port, words))
+    told: list[str] = []
     if gpus > 1 and base.id == chip:
-        base = replace(base, chip=_in_machine(base.chip))
-        if base.chip.tdp_watts != named_system(chip).chip.tdp_watts:
-            said += (f"{float(base.chip.tdp_watts):g} W a chip: the limit of its reference system",)
+        # The limit of the machine that has several of them.
+        limit = _in_machine(base.chip).tdp_watts
+        told += [f"chip.tdp_watts={_text(limit)}"] if limit != base.chip.tdp_watts else []
     tiers = list(base.network.tiers)
     inner = inner_tiers(tuple(tier.name for tier in tiers))
     if domain and gpus > domain and _domain(base) != domain and inner == 1:
         tiers[0] = replace(tiers[0], size=float(domain), shape=())
-        said += (f"{domain} chips in one domain of fast links",)
     outer = len(tiers) - 1
     if port and outer >= inner and not _same(_port(base), port * 1e9):
         tiers[outer] = replace(tiers[outer], bandwidth_bytes_per_s=port * 1e9)
-        said += (f"{port:g} GB/s a chip between domains",)
     tiers = _large_enough(tiers, gpus)
-    if port is None and gpus > (domain or gpus):
-        said += (f"ports of {base.id}: {_port(base) / 1e9:g} GB/s a chip",)
+    told += [
+        f"network.{tier.name}.{field}={_text(getattr(tier, field))}"
+        for old, tier in zip(base.network.tiers, tiers, strict=True)
+        for field in ("size", "shape", "bandwidth_bytes_per_s")
+        if getattr(old, field) != getattr(tier, field)
+    ]
     fabric = fabric_named(words) if words else None
     if fabric is not None and fabric_of(base.id).id != fabric.id and outer >= inner:
-        # No system of the catalogue has this chip on this fabric: an id that names it has its library.
-        base = replace(base, id=f"{base.id}-{fabric.id}")
-        said += (f"between nodes {fabric.id}",)
-    if tuple(tiers) != base.network.tiers:
-        base = replace(base, network=Network(tiers=tuple(tiers)))
-    return base, said
+        # No system of the catalogue has this chip on this fabric.
+        told.append(f"network.fabric={fabric.id}")
+    return base.id, tuple(told)
+
+
+def _text(value: object) -> str:
+    """A value as a setting has it."""
+    return "" if value == () else repr(value).removesuffix(".0")
 
 
 def _candidates(chip: str) -> tuple[System, ...]:

@@ -1,0 +1,123 @@
+"""The word of a plan for software as people print it: "NeMo 24.07 (Megatron-Core)", "Megatron-LM (2020)".
+
+A family's file lists patterns of what is printed for it (`printed`), and for its variants; the longest that
+a text holds tells the family. `versions` of the file are patterns of its releases in the text or in the notes
+beside it: the newest release not above the one in print is named. Without one, a date in print names the
+release of that time. Where nothing tells it is the newest, or on chips that `newest_on` does not list the
+release of `elsewhere`, else the one before the newest.
+"""
+
+import re
+from functools import lru_cache
+
+from foretell.catalog.software import families, family_of, family_table, releases, software_names
+from foretell.specs.plan_words import GENERIC
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+NUMBER = re.compile(r"20\d\d-(?:0[1-9]|1[0-2])\b")
+"""A year and a month in numbers."""
+NAMED = re.compile(rf"\b({'|'.join(MONTHS)})[a-z]*\.? (20\d\d)\b", re.IGNORECASE)
+"""A month by its name, and a year."""
+YEAR = re.compile(r"\b(20[12]\d)\b|[A-Za-z]'([12]\d)\b")
+"""A year, or a conference's."""
+OTHER_NAMES = {"other": GENERIC, "pytorch": "pytorch-eager", "": GENERIC}
+"""What tables call software in a column of ids, where plans call it otherwise."""
+
+
+def recognise_framework(
+    text: str, name: str = "", date: str = "", notes: str = "", architecture: str = ""
+) -> str:
+    """The word of a plan for a printed framework; generic where nothing tells.
+
+    `name` is an id that stands beside the text, `date` a text that may have a date, `notes` what is told
+    besides, `architecture` the chip's.
+    """
+    return _recognised(text, name, date, notes, architecture)
+
+
+@lru_cache(maxsize=4096)
+def _recognised(text: str, name: str, date: str, notes: str, architecture: str) -> str:
+    plain = OTHER_NAMES.get(name, name)
+    plain = plain if plain in software_names() else GENERIC
+    word = _longest(text) or _longest(f"{plain} {text}") or plain
+    if word == GENERIC:
+        return GENERIC
+    family = family_of(word)[0]
+    at = _release(family, f"{text}; {notes}")
+    if not at and word in (family, *_variants(family)):
+        told = first_date(text) or first_date(date)
+        at = _by_date(family, told) if told else _by_chip(family, architecture)
+    return f"{word}@{at}" if at else word
+
+
+def first_date(text: str) -> str:
+    """The first date in a text: a year, with a month where there is one; empty where there is none."""
+    if number := NUMBER.search(text):
+        return number[0]
+    if named := NAMED.search(text):
+        return f"{named[2]}-{MONTHS.index(named[1].lower()) + 1:02d}"
+    year = YEAR.search(text)
+    return "" if year is None else year[1] or f"20{year[2]}"
+
+
+def _longest(text: str) -> str:
+    """The family or variant whose pattern takes most of a text; empty: none is there."""
+    found = [
+        (len(hit[0]), word)
+        for word, pattern in _patterns()
+        if (hit := pattern.search(text)) is not None
+    ]
+    return max(found)[1] if found else ""
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Word and pattern of everything that is printed."""
+    found = []
+    for family in families():
+        table = family_table(family)
+        blocks = [(family, table["family"]), *((v["id"], v) for v in table.get("variant", ()))]
+        for word, block in blocks:
+            found += [(word, _whole(pattern)) for pattern in block.get("printed", ())]
+    return tuple(found)
+
+
+def _whole(pattern: str) -> re.Pattern[str]:
+    """A pattern of whole words: TRL is not in `control`, NeMo not in `Nemotron`."""
+    return re.compile(rf"(?<![a-z])(?:{pattern})(?![a-z])", re.IGNORECASE)
+
+
+def _variants(family: str) -> tuple[str, ...]:
+    return tuple(block["id"] for block in family_table(family).get("variant", ()))
+
+
+def _release(family: str, text: str) -> str:
+    """The newest release of a family that is not above the one in print."""
+    for pattern in family_table(family)["family"].get("versions", ()):
+        if hit := re.search(pattern, text, re.IGNORECASE):
+            known = [one.release for one in releases(family)]
+            below = [r for r in known if _numbers(r) <= _numbers(hit[1])]
+            return max(below, key=_numbers, default=known[0])
+    return ""
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release))
+
+
+def _by_chip(family: str, architecture: str) -> str:
+    """The release that is meant on chips that the newest is not meant on; else empty."""
+    table = family_table(family)["family"]
+    meant = table.get("newest_on", ())
+    if not (meant and architecture) or architecture in meant:
+        return ""
+    return str(table.get("elsewhere") or releases(family)[-2].release)
+
+
+def _by_date(family: str, date: str) -> str:
+    """A date that names another release of the family than the newest; empty where it is the newest's."""
+    every = releases(family)
+    last = date if "-" in date else f"{date}-12"
+    if not date or every[-1].released[:7] <= last:
+        return ""
+    return date if every[0].released[:7] <= last else every[0].release

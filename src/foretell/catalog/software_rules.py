@@ -1,0 +1,108 @@
+"""Rules of training software: choices that its public recipes make for some models, chips and layouts alone.
+
+A family's file has them as `[[rule]]`: `when` the facts of a question are such, `set` these words of the
+plan, with a source and a sentence. `since` and `before` are releases of that file; a family that is
+`based_on` another has its rules behind its own. Of the rules that set one word, the first that holds counts.
+No rule knows a model or a source by its name.
+
+    experts, latent, biased, dropped, lora   whether the model has routed experts, latent attention, experts
+                                             with biases; whether tokens are dropped, adapters are trained
+    architecture, precision                  one of a list
+    domain_at_most, hidden_at_least          chips of one fast domain, width of the model
+    ep_above, tp_above, pp_above             more ranks than this
+    ep_beyond_domain                         whether experts are spread over more chips than a fast domain has
+    etp_divides                              whether tp ranks inside each expert divide the ranks of a stage
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+
+from foretell.catalog.files import Table
+from foretell.catalog.software import families, family_of, family_table, releases
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
+from foretell.specs.plan import Plan
+
+FACTS = (
+    "experts", "latent", "biased", "dropped", "lora", "architecture", "precision", "domain_at_most",
+    "hidden_at_least", "ep_above", "tp_above", "pp_above", "ep_beyond_domain", "etp_divides",
+)  # fmt: skip
+"""What a rule may ask for."""
+KEYS = frozenset({"since", "before", "when", "set", "source", "why"})
+"""What a rule's table may hold."""
+AS_TP = "tp"
+"""Value of etp that means as many ranks as tp."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareRule:
+    """One choice of a framework's recipes."""
+
+    family: str
+    """Family whose file has it."""
+    since: str
+    """Date of the first release that it holds for; empty: from the first on."""
+    before: str
+    """Date of the first release that it holds for no longer; empty: none."""
+    when: Mapping[str, object]
+    """Facts that must be so."""
+    sets: Mapping[str, object]
+    """Fields of the plan, and their values."""
+    why: str
+    """Why."""
+
+    def holds_for(self, released: str) -> bool:
+        """Whether it holds for a release of that date."""
+        return self.since <= released and (not self.before or released < self.before)
+
+
+def rules_of(word: str) -> tuple[SoftwareRule, ...]:
+    """The rules of the software that a word of a plan names, in the order in which they count."""
+    family, released = family_of(word)
+    return tuple(rule for rule in family_rules(family) if rule.holds_for(released))
+
+
+@lru_cache(maxsize=64)
+def family_rules(family: str) -> tuple[SoftwareRule, ...]:
+    """A family's rules, then those of the family that it is based on; BadInput where one is wrong."""
+    table = family_table(family)
+    problems: list[Problem] = []
+    found = [_rule(family, raw, table["sources"], problems) for raw in table.get("rule", ())]
+    if problems:
+        raise BadInput(problems)
+    base = table["family"].get("based_on", "")
+    inherited = family_rules(base) if base in families() else ()
+    return (*(rule for rule in found if rule is not None), *inherited)
+
+
+def _rule(
+    family: str, raw: Table, sources: Mapping[str, str], problems: list[Problem]
+) -> SoftwareRule | None:
+    """A rule, or None with what is wrong with it."""
+    path = f"software/{family}.rule"
+    dates = {one.release: one.released for one in releases(family)}
+    bad = [key for key in raw if key not in KEYS]
+    bad += [key for key in ("when", "set", "source", "why") if key not in raw]
+    bad += [key for key in ("since", "before") if key in raw and raw[key] not in dates]
+    if bad or raw["source"] not in sources:
+        message = "a rule has when, set, source and why; since and before are releases"
+        problems.append(Problem(path=path, value=", ".join(bad) or raw["source"], message=message))
+        return None
+    names = [field.name for field in fields(Plan)]
+    unknown: list[tuple[str, tuple[str, ...]]] = [
+        (key, FACTS) for key in raw["when"] if key not in FACTS
+    ]
+    unknown += [(key, tuple(names)) for key in raw["set"] if key not in names]
+    problems += [
+        Problem(path=path, value=key, message="no such fact or word", nearest=nearest_name(key, ns))
+        for key, ns in unknown
+    ]
+    return SoftwareRule(
+        family=family,
+        since=dates.get(raw.get("since", ""), ""),
+        before=dates.get(raw.get("before", ""), ""),
+        when=raw["when"],
+        sets=raw["set"],
+        why=raw["why"],
+    )

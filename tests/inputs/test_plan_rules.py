@@ -1,0 +1,85 @@
+"""Rules of software: who has them, when they hold, and that a plan's words win."""
+
+import pytest
+
+import foretell
+from foretell.catalog.software import families, software
+from foretell.catalog.software_rules import family_rules
+from foretell.inputs.question import ask, plan_of
+from foretell.specs.plan import BY_SOFTWARE, DROPS, OF_EXPERTS, Plan, parse_plan
+
+NEXT = "qwen3-30b-a3b"
+
+
+def planned(text: str, model: str = NEXT, system: str = "h100-sxm", gpus: int = 16) -> Plan:
+    scenario = ask(model=model, system=system, gpus=gpus, global_batch=64, seq_len=4096, plan=text)
+    scenario, plan = plan_of(scenario, text)
+    assert scenario.software == software(plan.framework)
+    # What is printed is the same plan, with the rules and without.
+    assert parse_plan(str(plan)) == plan
+    assert plan_of(scenario, str(plan))[1] == plan
+    return plan
+
+
+@pytest.mark.parametrize("family", families())
+def test_every_rule_can_be_read(family: str) -> None:
+    for rule in family_rules(family):
+        known = {*BY_SOFTWARE, *OF_EXPERTS, "capacity", "recompute", "etp", "adapters", "framework"}
+        assert set(rule.sets) <= known
+        assert "capacity" not in rule.sets or rule.family in DROPS
+        assert rule.why
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("ep8 framework=megatron-bridge@26.02", "dispatch", "alltoall"),
+        ("ep8 framework=megatron-bridge@26.04", "dispatch", "dedup"),
+        ("ep8 dispatch=alltoall framework=megatron-bridge@26.04", "dispatch", "alltoall"),
+        ("ep8 capacity=1 framework=megatron-bridge@26.04", "dispatch", "alltoall"),
+        ("framework=megatron-bridge@26.04", "dispatch", "alltoall"),
+        ("tp2 ep4 framework=megatron-core", "etp", 2),
+        ("tp2 ep4 etp1 framework=megatron-core", "etp", 1),
+        ("tp2 ep4 framework=megatron-bridge", "etp", 1),
+        ("ep8 framework=jax", "capacity", 1.25),
+        ("framework=jax", "capacity", 1.25),
+        ("framework=jax capacity=0", "capacity", 0.0),
+        ("ep8", "dispatch", "alltoall"),
+    ],
+)
+def test_rules_by_release_and_layout(text: str, field: str, value: object) -> None:
+    assert getattr(planned(text), field) == value
+
+
+def test_a_rule_chooses_a_variant_of_the_release() -> None:
+    text = "ep8 precision=mxfp8 framework=megatron-bridge@26.06"
+    assert planned(text, system="b200-sxm").framework == "megatron-graphs@26.06"
+    assert planned(text.replace("mxfp8", "bf16")).framework == "megatron-bridge@26.06"
+
+
+def test_adapters_of_nemo() -> None:
+    dense = "llama-3.1-8b"
+    assert planned("lora=8 framework=megatron-core", dense).adapters == "qkv"
+    assert planned("lora=8 adapters=all framework=megatron-core", dense).adapters == "all"
+    assert planned("lora=8 framework=fsdp", dense).adapters == "all"
+
+
+def test_virtual_stages_where_recipes_have_them() -> None:
+    dense = "llama-3.1-8b"
+    assert planned("pp4 framework=megatron-core", dense).vpp == 8
+    assert planned("pp4 vpp1 framework=megatron-core", dense).vpp == 1
+    assert planned("pp4 schedule=1f1b framework=megatron-core", dense).vpp == 1
+    assert planned("pp4 framework=megatron-lm", dense).vpp == 1
+    assert planned("pp4", dense).vpp == 1
+    assert planned("pp4 framework=megatron-core").vpp == 1
+
+
+def test_the_answer_says_what_a_rule_has_set() -> None:
+    found = foretell.estimate(
+        NEXT,
+        system="h200-sxm",
+        gpus=16,
+        global_batch=64,
+        plan="ep8 zero1 framework=megatron-bridge",
+    )
+    assert any("sets dispatch=dedup: HybridEP" in text for text in found.assumptions)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from foretell import units
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import parse_settings
-from foretell.inputs.question import as_texts, collect, of_system, system_of
+from foretell.inputs.question import as_texts, collect
+from foretell.inputs.system import of_system, system_of
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library import KINDS, candidates, prepare, seconds
 from foretell.network.library_catalog import library_for

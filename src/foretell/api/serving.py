@@ -16,7 +16,8 @@ from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
-from foretell.inputs.question import ask, collect, of_system, settings_of
+from foretell.inputs.question import ask, collect, settings_of
+from foretell.inputs.system import of_system
 from foretell.interop.launch import ToolArguments
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers

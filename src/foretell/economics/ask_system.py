@@ -26,7 +26,8 @@ from foretell.economics.tree import central
 from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, parse_settings
-from foretell.inputs.question import as_texts, design_system
+from foretell.inputs.question import as_texts
+from foretell.inputs.system import design_system
 from foretell.network.topologies import unknown
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure

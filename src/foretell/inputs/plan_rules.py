@@ -2,7 +2,8 @@
 
 Rules are the catalogue's (catalog/software_rules.py); words of the plan win. Where recipes of the software
 interleave, stages of a dense model are cut into virtual ones: each layer by itself up to eight layers, else
-five or four where they divide.
+five or four where they divide. Where they fill the memory, a micro-batch has as many sequences as
+`Software.micro_tokens` hold and divide a replica's.
 """
 
 from collections.abc import Collection
@@ -139,3 +140,15 @@ def interleave_stages(
     if micro_batches % plan.pp or not chunks or chunks[0] == 1:
         return plan
     return replace(plan, vpp=chunks[0], schedule="interleaved")
+
+
+def fill_micro_batch(
+    scenario: Scenario, plan: Plan, named: Collection[str], software: Software
+) -> Plan:
+    """The plan with as large a micro-batch as its software's recipes have, where it does not say."""
+    if "micro_batch" in named or plan.pp > 1 or not software.micro_tokens:
+        return plan
+    share = scenario.job.global_batch // plan.dp
+    room = min(software.micro_tokens // scenario.job.seq_len, share)
+    fits = [many for many in range(1, room + 1) if share % many == 0]
+    return replace(plan, micro_batch=max(fits, default=1))

@@ -10,20 +10,18 @@ from typing import Any, TypeVar
 from foretell import units
 from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
-from foretell.catalog import system as catalog_system
 from foretell.catalog.attention import widest_heads
-from foretell.catalog.files import between_nodes
-from foretell.catalog.systems import no_design
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import complete_plan, sentences
-from foretell.inputs.plan_rules import apply_rules, interleave_stages
+from foretell.inputs.plan_rules import apply_rules, fill_micro_batch, interleave_stages
 from foretell.inputs.software import framework_word, software_of
+from foretell.inputs.system import check_record, of_system, system_of
 from foretell.specs.check import field_types, problems_of
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, PrecisionName, named_fields, parse_plan, plan_problems
-from foretell.specs.plan_words import GENERIC, no_choice
+from foretell.specs.plan_words import GENERIC
 from foretell.specs.prices import Prices
 from foretell.specs.questions.common import Settings as Settings
 from foretell.specs.questions.flags import asks, fields_of
@@ -37,18 +35,11 @@ DEFAULT_SEQ_LEN = 4096
 """Longest sequence taken where none is given."""
 LARGEST = 10**9
 """Chips, batches and lengths above this are a typing error."""
-LARGEST_SYSTEM = 10**15
-"""Chips that a network may join: above this, counts are no longer exact."""
 _CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
 """`512`, and `512xH100`, which names the system too."""
 
 _TURNED = re.compile(r"([A-Za-z][\w.-]*?)\s*[:xX*\u00d7]\s*([0-9]{1,12})")
 """`H100:8` and the like, which is said to be 8xH100."""
-FABRIC = "network.fabric"
-"""The setting that names the fabric between nodes."""
-DESIGN = "chip.design."
-"""How a path begins that sets a field of the design that a chip is built from."""
-
 NUMBERS = ("global_batch", "seq_len", "target_len")
 """Fields of a job that are given as whole numbers."""
 T = TypeVar("T")
@@ -112,13 +103,6 @@ ask = asks(StepQuestion)(scenario_for)
 """The scenario of a step, from the fields of its question."""
 
 
-def of_system(system: System, settings: Sequence[Setting]) -> list[str]:
-    """What was assumed of the system; where its numbers were set by hand, that this came before."""
-    by_hand = [s for s in settings if not s.path.startswith(DESIGN)]
-    touched = any(s.root in ("chip", "system", "network") for s in by_hand)
-    return [f"before --set: {text}" if touched else text for text in system.assumptions]
-
-
 def plan_of(
     scenario: Scenario,
     text: str | Plan | None,
@@ -156,12 +140,16 @@ def plan_of(
         scenario = replace(scenario, software=software)
     own, named = named, {*named, *why}
     plan = complete_plan(plan, named, software, architecture, searched=searched, heads=heads)
+    plan = plan if searched else fill_micro_batch(scenario, plan, named, software)
     if plan.framework == GENERIC:
         return scenario, plan
     flat = plan
     plan = plan if searched else interleave_stages(scenario, plan, named, software)
     said = sentences(plan, own, software, architecture, why, searched=searched, heads=heads)
     said += (f"vpp{plan.vpp}: as recipes of {software.name}",) if plan != flat else ()
+    if plan.micro_batch > 1 and "micro_batch" not in named:
+        tokens = f"{software.micro_tokens:,} tokens"
+        said += (f"mbs{plan.micro_batch}: recipes of {software.name} fill up to {tokens}",)
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
 
 
@@ -222,86 +210,12 @@ def _check_model(model: Model) -> None:
         raise BadInput([problem]) from None
 
 
-def design_system(
-    given: Any, settings: Sequence[Setting], seen: dict[str, object]
-) -> tuple[System, list[Setting]]:
-    """The system with its chip's design changed as settings of `chip.design` say, and the other settings."""
-    changes = {s.path.removeprefix(DESIGN): s.text for s in settings if s.path.startswith(DESIGN)}
-    beside = [s.path for s in settings if s.path.startswith("system.design.")]
-    if beside:
-        message = "a design is set where its chip is built"
-        allowed = "chip.design."
-        raise BadInput(
-            [
-                Problem(path=f"--set {p}", value=None, message=message, allowed=allowed)
-                for p in beside
-            ]
-        )
-    if isinstance(given, System):
-        if changes:
-            raise BadInput(no_design(changes))
-        return given, list(settings)
-    system = catalog_system(given, design=changes)
-    seen |= {f"{DESIGN}{name}": text for name, text in changes.items()}
-    return system, [s for s in settings if not s.path.startswith(DESIGN)]
-
-
-def on_fabric(
-    system: System, settings: Sequence[Setting], seen: dict[str, object]
-) -> tuple[System, list[Setting]]:
-    """The system on the fabric that a setting of `network.fabric` names, and the other settings.
-
-    The library of collectives between nodes goes by the fabric, and the fabric of a system by its id.
-    """
-    named = [s for s in settings if s.path == FABRIC]
-    for setting in named:
-        known = between_nodes()
-        if setting.text not in known:
-            near = nearest_name(setting.text, known)
-            problem = no_choice(FABRIC, setting.text, ", ".join(known), near)
-            raise BadInput([problem])
-        system = replace(system, id=f"{system.id}-{setting.text}")
-        seen[FABRIC] = setting.text
-    return system, [s for s in settings if s not in named]
-
-
-def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
-    system, settings = design_system(given, every, seen)
-    system, settings = on_fabric(system, settings, seen)
-    if settings:
-        chip = apply_settings(system.chip, settings, "chip", seen)
-        network = apply_settings(system.network, settings, "network", seen)
-        system = replace(system, chip=chip, network=network)
-        system = _checked(apply_settings(system, settings, "system", seen), "system", settings)
-    allowed = f"a whole number, all tiers together at most {LARGEST_SYSTEM:.0e} chips"
-    problems, chips = [], 1.0
-    for tier in system.network.tiers:
-        chips *= float(tier.size)
-        if float(tier.size) % 1 or not 1 <= chips <= LARGEST_SYSTEM:
-            path = f"network.{tier.name}.size"
-            problems.append(
-                Problem(path=path, value=tier.size, message="no such size", allowed=allowed)
-            )
-    if problems:
-        raise BadInput(problems)
-    return system
-
-
 def _plan(given: str | Plan | None) -> Plan:
     return given if isinstance(given, Plan) else parse_plan(given or "")
 
 
 def _prices(settings: Sequence[Setting], seen: dict[str, object]) -> Prices:
-    return _checked(apply_settings(Prices(), settings, "prices", seen), "prices", settings)
-
-
-def _checked(record: T, root: str, settings: Sequence[Setting]) -> T:
-    """The record, looked over again where something in it was set by hand."""
-    if settings:
-        problems = problems_of(record, root)
-        if problems:
-            raise BadInput(problems)
-    return record
+    return check_record(apply_settings(Prices(), settings, "prices", seen), "prices", settings)
 
 
 def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None, str | None]:

@@ -108,6 +108,10 @@ class Software:
     interleaves: bool = False
     """Whether published dense recipes with a pipeline interleave their stages where they do not say."""
 
+    micro_tokens: Annotated[int, Ge(0), Le(10**9)] = 0
+    """Tokens that recipes without a pipeline fill a micro-batch with where neither plan nor table says how
+    many sequences it has; 0: one sequence."""
+
     host_forward_s: Seconds
     """Least time that the host takes to launch one layer of one micro-batch, forward."""
     host_backward_s: Seconds

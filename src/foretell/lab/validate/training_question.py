@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from foretell.catalog import model as catalogue_model
 from foretell.inputs.overrides import parse_settings
-from foretell.inputs.question import system_of
+from foretell.inputs.system import system_of
 from foretell.lab.validate.training_model import model_text
 from foretell.lab.validate.training_plan import batches_of, degrees_of, plan_words
 from foretell.lab.validate.training_rows import TrainingRow

@@ -74,6 +74,21 @@ def test_virtual_stages_where_recipes_have_them() -> None:
     assert planned("pp4 framework=megatron-core").vpp == 1
 
 
+def test_micro_batches_where_recipes_fill_the_memory() -> None:
+    """64 sequences of 4,096 over 16 replicas: 16,384 tokens are the whole share of each."""
+    dense = "llama-3.1-8b"
+    assert planned("framework=maxtext", dense).micro_batch == 4
+    assert planned("framework=maxtext", dense, gpus=32).micro_batch == 2
+    assert planned("tp8 framework=maxtext", dense).micro_batch == 4
+    assert planned("mbs1 framework=maxtext", dense).micro_batch == 1
+    assert planned("pp2 framework=maxtext", dense).micro_batch == 1
+    assert planned("framework=megatron@2020", dense).micro_batch == 4
+    assert planned("framework=megatron", dense).micro_batch == 1
+    assert planned("", dense).micro_batch == 1
+    found = foretell.estimate(dense, gpus="16xH100", global_batch=64, plan="framework=maxtext")
+    assert any(text.startswith("mbs4: recipes of MaxText") for text in found.assumptions)
+
+
 def test_the_answer_says_what_a_rule_has_set() -> None:
     found = foretell.estimate(
         NEXT,

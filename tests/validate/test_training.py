@@ -246,11 +246,31 @@ class TestPlan:
             ({"framework_id": "megatron-core"}, "attention=cudnn gradients=bf16"),
             ({"framework_id": "megatron-core", "chip_id": "a100-sxm-80gb"}, "attention=fa2"),
             ({"framework_id": "nanotron"}, "no-fused recompute=none attention=fa2"),
-            ({"framework_id": "fsdp"}, "no-fused recompute=none attention=fa1 gradients=bf16"),
+            ({"framework_id": "fsdp"}, "no-fused recompute=none attention=fa2 gradients=bf16"),
+            ({"framework": "FSDP (2023)"}, "framework=fsdp@2023 attention=fa1"),
+            ({"framework": "FSDP (2025)"}, "framework=fsdp attention=fa2"),
+            ({"framework": "llm-foundry"}, "framework=llm-foundry@0.1 attention=fa1"),
+            (
+                {"framework_id": "fsdp", "framework": "X, DeepSpeed ZeRO 3", "zero_stage": 3},
+                "framework=deepspeed",
+            ),
             ({"framework_id": "fsdp", "framework": "x (torch.compile)"}, "framework=fsdp-compiled"),
             ({"framework": "Megatron-LM (Jan 2021)"}, "no-flash framework=megatron-lm@2021-01"),
             ({"framework": "Megatron-LM", "source": "SC'21"}, "framework=megatron-lm@2021"),
             ({"framework": "Megatron-LM 23e00ed + TE 2.11"}, "flash framework=megatron-lm"),
+            ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "no-flash"),
+            (
+                {"framework": "Megatron-LM", "chip_id": "a100-sxm-80gb"},
+                "framework=megatron-lm@2020",
+            ),
+            (
+                {"framework": "Megatron-LM", "chip_id": "b200-sxm"},
+                "framework=megatron-lm attention=cudnn",
+            ),
+            (
+                {"framework": "Megatron-LM", "notes": "all TP/PP overlap disabled", "tp": 2},
+                "grad_overlap=off param_overlap=off tp_overlap=off framework=megatron-lm",
+            ),
             ({"framework_id": "megatron-deepspeed"}, "no-flash"),
             ({"framework_id": "torchtitan", "notes": "eager, no compile"}, "no-fused"),
             ({"framework_id": "jax"}, "recompute=mlp+moe"),
@@ -294,6 +314,15 @@ class TestPlan:
     )
     def test_recipes(self, cells: dict[str, Any], words: str) -> None:
         assert {*words.split()} <= {*str(laid(make_row(**cells)).plan).split()}
+
+    def test_a_run_without_overlap_is_megatron_with_transformer_engine(self) -> None:
+        """The release before overlaps were set, by the words that switch them off in the newest."""
+        cells = {"framework": "Megatron-LM + TE", "tp": 2, "zero_stage": 1, "chip_id": "b200-sxm"}
+        off = laid(make_row(**cells, notes="all TP/PP overlap disabled"))
+        old = laid(make_row(**{**cells, "framework": "megatron-te", "framework_id": "megatron-te"}))
+        assert old.plan.framework == "megatron-te"
+        assert off.answer.step_s == pytest.approx(old.answer.step_s, rel=1e-9)
+        assert laid(make_row(**cells)).answer.step_s < off.answer.step_s
 
     def test_a_note_alone_makes_no_adapters(self) -> None:
         assert laid(make_row(notes="faster than with LoRA")).plan.lora == 0
@@ -416,7 +445,8 @@ class TestFrameworks:
             ("Megatron-LM (2019)", "", "", "megatron-lm@2020"),
             ("fms-fsdp (PyTorch FSDP + SDPA, torch.compile)", "fsdp", "", "fsdp-compiled"),
             ("a trainer, torch.compile", "fsdp", "", "fsdp-compiled"),
-            ("HF Trainer of some kind", "pytorch", "", "pytorch-eager"),
+            ("HF Trainer of some kind", "pytorch", "", "transformers"),
+            ("a loop of some kind", "pytorch", "", "pytorch-eager"),
             ("torchtitan, Dec 2024", "", "", "torchtitan@2024-12"),
             ("", "unheard-of", "", "generic"),
         ],
@@ -489,14 +519,14 @@ class TestRecipes:
                 {**OSS, "notes": "26.08 NeMo"},
                 ("alltoall", "off", 0.0, "megatron-bridge@26.08"),
             ),
-            ({"framework": "NeMo", "notes": "26.08"}, ("alltoall", "off", 0.0, "megatron-core")),
+            ({"framework": "NeMo", "notes": "26.08"}, ("alltoall", "off", 0.0, "nemo")),
             (
                 {"framework_id": "other", "framework": "HAI-LLM", "model": "DeepSeek-V3"},
                 ("dedup", "on", 0.0, "hai-llm"),
             ),
             (
                 {"framework_id": "jax", "framework": "MaxText", "ep": 1},
-                ("alltoall", "off", 1.25, "jax"),
+                ("alltoall", "off", 1.25, "maxtext"),
             ),
         ],
     )

@@ -446,7 +446,7 @@ class TestFrameworks:
             ("fms-fsdp (PyTorch FSDP + SDPA, torch.compile)", "fsdp", "", "fsdp-compiled"),
             ("a trainer, torch.compile", "fsdp", "", "fsdp-compiled"),
             ("HF Trainer of some kind", "pytorch", "", "transformers"),
-            ("a loop of some kind", "pytorch", "", "pytorch-eager"),
+            ("a loop of some kind", "pytorch", "", "pytorch"),
             ("torchtitan, Dec 2024", "", "", "torchtitan@2024-12"),
             ("", "unheard-of", "", "generic"),
         ],

@@ -20,7 +20,7 @@ NAMED = re.compile(rf"\b({'|'.join(MONTHS)})[a-z]*\.? (20\d\d)\b", re.IGNORECASE
 """A month by its name, and a year."""
 YEAR = re.compile(r"\b(20[12]\d)\b|[A-Za-z]'([12]\d)\b")
 """A year, or a conference's."""
-OTHER_NAMES = {"other": GENERIC, "pytorch": "pytorch-eager", "": GENERIC}
+OTHER_NAMES = {"other": GENERIC, "": GENERIC}
 """What tables call software in a column of ids, where plans call it otherwise."""
 
 
@@ -39,7 +39,9 @@ def recognise_framework(
 def _recognised(text: str, name: str, date: str, notes: str, architecture: str) -> str:
     plain = OTHER_NAMES.get(name, name)
     plain = plain if plain in software_names() else GENERIC
-    word = _longest(text) or _longest(f"{plain} {text}") or plain
+    typed = text.strip().lower()
+    word = typed if _one_release(typed) else _longest(text)
+    word = word or (plain if _one_release(plain) else _longest(f"{plain} {text}")) or plain
     if word == GENERIC:
         return GENERIC
     family = family_of(word)[0]
@@ -48,6 +50,14 @@ def _recognised(text: str, name: str, date: str, notes: str, architecture: str) 
         told = first_date(text) or first_date(date)
         at = _by_date(family, told) if told else _by_chip(family, architecture)
     return f"{word}@{at}" if at else word
+
+
+def _one_release(word: str) -> bool:
+    """Whether a word names one release of a family or a variant of it, and not the family."""
+    if word not in software_names():
+        return False
+    family = family_of(word)[0]
+    return word not in (family, *family_table(family)["family"].get("aliases", ()))
 
 
 def first_date(text: str) -> str:

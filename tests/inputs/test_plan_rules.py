@@ -3,8 +3,8 @@
 import pytest
 
 import foretell
-from foretell.catalog.software import families, software
-from foretell.catalog.software_rules import family_rules
+from foretell.catalog.software import families, software, software_names
+from foretell.catalog.software_rules import family_rules, rules_of
 from foretell.inputs.question import ask, plan_of
 from foretell.specs.plan import BY_SOFTWARE, DROPS, OF_EXPERTS, Plan, parse_plan
 
@@ -26,8 +26,12 @@ def test_every_rule_can_be_read(family: str) -> None:
     for rule in family_rules(family):
         known = {*BY_SOFTWARE, *OF_EXPERTS, "capacity", "recompute", "etp", "adapters", "framework"}
         assert set(rule.sets) <= known
-        assert "capacity" not in rule.sets or rule.family in DROPS
         assert rule.why
+
+
+def test_all_software_that_drops_tokens_is_listed() -> None:
+    drops = {w for w in software_names() if any("capacity" in r.sets for r in rules_of(w))}
+    assert drops == {*DROPS}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +47,7 @@ def test_every_rule_can_be_read(family: str) -> None:
         ("tp2 ep4 framework=megatron-bridge", "etp", 1),
         ("ep8 framework=jax", "capacity", 1.25),
         ("framework=jax", "capacity", 1.25),
+        ("framework=maxtext", "capacity", 1.25),
         ("framework=jax capacity=0", "capacity", 0.0),
         ("ep8", "dispatch", "alltoall"),
     ],

@@ -106,7 +106,7 @@ def test_a_release_has_what_the_one_before_has() -> None:
         ("megatron-core@0.12", "megatron-core@0.12"),
         ("megatron-core@0.12.1", "megatron-core@0.12"),
         ("megatron-core@0.8", "megatron-core@0.7"),
-        ("megatron-graphs@0.9", "megatron-graphs@0.9"),
+        ("megatron-graphs@26.05", "megatron-graphs@26.04"),
         ("deepspeed@2023-06", "deepspeed@0.3"),
         ("deepspeed", "deepspeed@0.13"),
         ("nemo@24.09", "nemo@24.07"),

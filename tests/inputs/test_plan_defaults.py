@@ -68,7 +68,9 @@ def test_choices_are_the_records_unless_stated(
             assert plan.attention == "auto"
         else:
             assert getattr(plan, name) == value, name
-    others = {name: getattr(plan, name) for name in OPEN}
+    length = scenario.job.seq_len
+    assert plan.micro_batch * length <= max(scenario.software.micro_tokens, length)
+    others = {name: getattr(plan, name) for name in (*OPEN, "micro_batch")}
     assert replace(alone, **others) == plan
     # What is printed parses back to the same plan, with the software's help and without.
     assert parse_plan(str(plan)) == plan

@@ -90,7 +90,8 @@ def test_micro_batches_where_recipes_fill_the_memory() -> None:
     assert planned("framework=megatron@2020", dense).micro_batch == 4
     assert planned("framework=megatron", dense).micro_batch == 1
     assert planned("", dense).micro_batch == 1
-    found = foretell.estimate(dense, gpus="16xH100", global_batch=64, plan="framework=maxtext")
+    text = "zero3 framework=maxtext"
+    found = foretell.estimate(dense, gpus="16xH100", global_batch=64, plan=text)
     assert any(text.startswith("mbs4: recipes of MaxText") for text in found.assumptions)
 
 

@@ -24,7 +24,7 @@ from foretell.inputs.question import ask, plan_of
 from foretell.inputs.software import framework_word
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
-from foretell.lab.validate.training_question import RunQuestion, question_of, system_record
+from foretell.lab.validate.training_question import PublishedQuestion, question_of, system_record
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_plan
@@ -53,7 +53,7 @@ class RunPrediction:
 
     row: TrainingRow
     """The row."""
-    asked: RunQuestion
+    asked: PublishedQuestion
     """The question in words."""
     scenario: Scenario
     """What was asked."""

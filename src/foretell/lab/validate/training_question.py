@@ -22,7 +22,7 @@ ALL_SHARED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunQuestion:
+class PublishedQuestion:
     """One run in words."""
 
     id: str
@@ -57,7 +57,7 @@ class RunQuestion:
         return f"foretell estimate {shlex.join(self.flags())} # {self.id}"
 
 
-def question_of(row: TrainingRow) -> RunQuestion:
+def question_of(row: TrainingRow) -> PublishedQuestion:
     """The question of a row; UnsupportedRun with the reason where it cannot be asked."""
     text = model_text(row)
     system, settings = system_words(row)
@@ -65,7 +65,7 @@ def question_of(row: TrainingRow) -> RunQuestion:
     architecture = system_record(system, settings).chip.architecture
     plan = " ".join(plan_words(row, len(catalogue_model(text).stack.layers), architecture))
     told = row.tp is not None or row.pp is not None or row.zero_stage == ALL_SHARED
-    return RunQuestion(
+    return PublishedQuestion(
         id=row.id,
         model=text,
         system=system,

@@ -289,6 +289,8 @@ class TestPlan:
                 {"model": "Llama3 8b LoRA", "notes": "LoRA rank 8 on q,k,v,o"},
                 "lora=8 adapters=attention",
             ),
+            ({"notes": "LoRA rank 8 on q,v; sdpa"}, "lora=8 adapters=qv"),
+            ({"notes": "LoRA rank 8 on q,v,o and mlp"}, "lora=8 adapters=all"),
             ({"notes": "LoRA Performance"}, "lora=16"),
             (
                 {"framework_id": "fsdp", "recompute": "selective", "mfu": 55.0, "notes": "HFU=74%"},

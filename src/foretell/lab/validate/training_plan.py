@@ -35,7 +35,8 @@ RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
 ADAPTERS = (
     ("all", re.compile(r"\bmlp\b|all linear", re.IGNORECASE)),
     ("attention", re.compile(r"q,k,v,o|output projection", re.IGNORECASE)),
-    ("qkv", re.compile(r"\bon (?:qkv|q,k,v|q,v)\b", re.IGNORECASE)),
+    ("qv", re.compile(r"\bon q,v\b", re.IGNORECASE)),
+    ("qkv", re.compile(r"\bon (?:qkv|q,k,v)\b", re.IGNORECASE)),
 )
 """Which maps have adapters, by the words that say so."""
 LORA_RANK = 16

@@ -1,10 +1,28 @@
-"""What holds of the whole source: imports by name, names of classes."""
+"""What holds of the whole source: imports by name, names of modules, classes and functions."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "foretell"
+BARE = frozenset(
+    """
+    again allocated alone along among answered around asked assembled assumed at attending behind
+    beside between billed blended both bought broken carried changed checked chosen clipped compared
+    compiled completed crowded cut dealt deployed designed divided done drafted drawn estimated
+    evaluated exported failed far few filled finished firsts fitted given grouped grows held inside
+    joined judged kept laid late launched left lettered listening locked made meant measured merged
+    met missing mixed moved named needed normed numbered offloaded optimised outdated owned packed
+    padded paid pairs parts passed placed played predicted prepared priced quiet ranked recomputed
+    redesigned renamed replanned resized rotated rounded routed said scripted seen sent settled
+    shared shown shuffled signed sized sliced spaced spelled stacked stored stretched sure sustained
+    swept thinned tied together told traced trained turned uncaptured understood undisturbed
+    unheeded unpacked unzipped varied wanted watched where wide wish written yearly
+    """.split()
+)
+"""Words that say what was done, or where, and not what a thing is or does: no name by themselves."""
+FIELD = {"Parts": "training: the parts of a model, as its layer costs have them"}
+"""Names that are such a word and a noun of the field, each with what it means."""
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -42,3 +60,53 @@ import_module(WHERE[name])
 print("foretell")
 """
     assert list(imports_by_name(ast.parse(text))) == [1, 2, 3]
+
+
+def classes(tree: ast.AST) -> Iterator[str]:
+    """Names of a module's classes, those inside functions and classes too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+
+
+def test_one_class_name_means_one_thing() -> None:
+    where: dict[str, list[str]] = {}
+    for name, tree in trees():
+        for found in classes(tree):
+            where.setdefault(found, []).append(name)
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
+def test_the_walk_finds_classes() -> None:
+    text = "class A:\n    class B: pass\ndef make():\n    class _C: pass\nD = type('D', (), {})\n"
+    assert sorted(classes(ast.parse(text))) == ["A", "B", "_C"]
+
+
+def public_names(name: str, tree: ast.Module) -> Iterator[str]:
+    """A module's own name, its classes and its public functions."""
+    yield Path(name).stem
+    yield from classes(tree)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
+            yield node.name
+
+
+def test_names_are_nouns_or_verbs_of_the_field() -> None:
+    bare = {
+        f"{name}: {found}"
+        for name, tree in trees()
+        for found in public_names(name, tree)
+        if found.lower() in BARE and found not in FIELD
+    }
+    assert bare == set()
+
+
+def test_the_walk_finds_bare_words() -> None:
+    tree = ast.parse(
+        "class Held: pass\ndef told(): pass\ndef _said(): pass\ndef held_bytes(): pass\n"
+    )
+    assert list(public_names("lab/beside.py", tree)) == ["beside", "Held", "told", "held_bytes"]
+    assert {name for name in public_names("a/b.py", tree) if name.lower() in BARE} == {
+        "Held",
+        "told",
+    }

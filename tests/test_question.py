@@ -33,7 +33,7 @@ def test_frames_and_tokens_beyond_a_stored_table_are_errors() -> None:
     ("many", None), (None, None), (4096, None),
 ])  # fmt: skip
 def test_a_number_as_people_write_it_is_told_in_digits(text: object, meant: str | None) -> None:
-    assert units.meant(text) == meant
+    assert units.plain_number(text) == meant
 
 
 @pytest.mark.parametrize(("flags", "meant"), [

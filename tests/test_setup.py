@@ -269,18 +269,26 @@ def test_cuda_builds_are_recognised(tmp_path: Path, requirements: list[str], cod
 def test_a_real_first_use(tmp_path: Path) -> None:
     root = tmp_path / "a real one"
     root.mkdir()
-    for name in ("foretell", "tools", "pyproject.toml", "README.md", "LICENSE", "src"):
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, root / name)
+    for name in ("foretell", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, root / name)
+    for name in ("tools", "src"):  # files that other tests are writing come and go
+        shutil.copytree(
+            ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.new")
+        )
     first = subprocess.run(
         [root / "foretell", "--version"], capture_output=True, text=True, check=False
     )
     if first.returncode == 3 and "could not install" in first.stderr:
         pytest.skip(f"pip cannot install here: {first.stderr}")
     assert first.returncode == 0, first.stderr
-    began = time.monotonic()
-    subprocess.run([root / "foretell", "--version"], check=True)
-    through = time.monotonic() - began
-    began = time.monotonic()
-    subprocess.run([root / ".venv/bin/foretell", "--version"], check=True)
-    assert through - (time.monotonic() - began) < 0.5
+
+    def shortest_s(command: Path) -> float:
+        """Of three: other tests run beside it."""
+        times = []
+        for _ in range(3):
+            began = time.monotonic()
+            subprocess.run([command, "--version"], check=True)
+            times.append(time.monotonic() - began)
+        return min(times)
+
+    assert shortest_s(root / "foretell") - shortest_s(root / ".venv/bin/foretell") < 0.5

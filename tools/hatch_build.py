@@ -13,7 +13,7 @@ class CustomBuildHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the store; a folder that cannot be written has none, and is a little slower."""
         del version, build_data
-        script = Path(self.root) / "src" / "foretell" / "catalog" / "parsed.py"
+        script = Path(self.root) / "src" / "foretell" / "catalog" / "cache.py"
         try:
             runpy.run_path(str(script), run_name="__main__")
         except OSError as error:

@@ -60,7 +60,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-class Told:
+class JsonRecord:
     """A record whose JSON (`to_dict`) has names beside its fields: each of them is an attribute as well.
 
     Such an attribute is what the JSON has there, made anew each time: for many of them take `to_dict()` once.

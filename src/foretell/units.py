@@ -195,7 +195,7 @@ def _symbol_or_none(unit: str) -> str | None:
     return "/".join(name for name in symbols if name is not None)
 
 
-def meant(text: object) -> str | None:
+def plain_number(text: object) -> str | None:
     """The plain number that a text such as 4k, 1M or 100,000 may stand for; None where it is no such text.
 
     A flag that counts takes plain digits alone: 4k tokens are 4,096 to some and 4,000 to others.

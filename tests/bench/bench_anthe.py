@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.models import model as catalogue
-from foretell.lab.translate.models import Sizes, resized, with_form
+from foretell.lab.translate.models import TranslationSizes, resize_model, with_form
 from foretell.specs.block import MapShape
 from foretell.specs.model import Model
 from foretell.workload.parameters import count
@@ -40,7 +40,7 @@ PLANS: dict[str, str | None] = {
     "fp32": None,
 }
 """Plan words of each precision; a GPU's products in 32 bits are not predicted."""
-SMALL = Sizes(width=64, layers=2, heads=4, ffn=256, vocab=1024)
+SMALL = TranslationSizes(width=64, layers=2, heads=4, ffn=256, vocab=1024)
 SHAPES = {
     "qkv 0.07": (512, 512, 0.07),
     "ffn up 0.005": (512, 1365, 0.005),
@@ -66,7 +66,7 @@ class Case:
 
 def record_of(case: Case) -> Model:
     found = catalogue(case.model)
-    found = resized(found, SMALL if case.small else Sizes(ffn=case.ffn))
+    found = resize_model(found, SMALL if case.small else TranslationSizes(ffn=case.ffn))
     return found if case.form == "auto" else with_form(found, case.form)
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from foretell.catalog.models import model as catalogue
 from foretell.interop.own_model import write_toml
-from foretell.lab.translate.models import Sizes, resized
-from foretell.lab.translate.settings import Settings
+from foretell.lab.translate.models import TranslationSizes, resize_model
+from foretell.lab.translate.settings import TranslationSettings
 from foretell.lab.translate.synthetic import make_pairs
 from foretell.lab.translate.train import train
 from foretell.specs.ffn import Dense
@@ -35,8 +35,8 @@ FIVE = (
     "anthe-tc-ffn",
     "anthe",
 )
-LEARN = Sizes(width=64, layers=2, heads=4, ffn=256, vocab=1000)
-WHERE = Sizes(width=32, layers=1, heads=4, ffn=128, vocab=500)
+LEARN = TranslationSizes(width=64, layers=2, heads=4, ffn=256, vocab=1000)
+WHERE = TranslationSizes(width=32, layers=1, heads=4, ffn=128, vocab=500)
 PARTS = ("tables", "output", "attention", "feed-forward")
 
 
@@ -78,11 +78,11 @@ def trained(model: Model, text: tuple[Path, Path], given: Any, seed: int) -> dic
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.toml"
         file.write_text(write_toml(model))
-        settings = Settings(
+        settings = TranslationSettings(
             source=str(text[0]),
             target=str(text[1]),
             model=str(file),
-            sizes=Sizes(vocab=model.embedding.vocab),
+            sizes=TranslationSizes(vocab=model.embedding.vocab),
             batch=given.batch,
             rate=given.rate,
             dropout=0.0,
@@ -105,8 +105,8 @@ def trained(model: Model, text: tuple[Path, Path], given: Any, seed: int) -> dic
 def studied(given: Any) -> dict[str, Model]:
     """Names and models of a study."""
     if given.study == "learn":
-        return {name: resized(catalogue(name), LEARN) for name in FIVE}
-    base = resized(catalogue("transformer-base-untied"), WHERE)
+        return {name: resize_model(catalogue(name), LEARN) for name in FIVE}
+    base = resize_model(catalogue("transformer-base-untied"), WHERE)
     found = {"none": base}
     for cut in (int(word) for word in given.cuts.split(",")):
         found |= {f"{part}, {cut:,} cut": cut_by(base, part, cut) for part in PARTS}

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from foretell.lab.calibrate import fit, fit_file
-from foretell.lab.characterize.run import Row, characterize
+from foretell.lab.characterize.run import PointRow, characterize
 from foretell.report.characterize import characterized_text
 
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -101,7 +101,7 @@ def middle(off: list[float]) -> str:
     return f"median error {median(abs(x) for x in off):.1%} ({each})"
 
 
-def step_s(row: Row, choose: Callable[[list[float]], float]) -> float:
+def step_s(row: PointRow, choose: Callable[[list[float]], float]) -> float:
     """A step on the slowest rank: the median one, or the one that others disturbed least."""
     assert row.measured is not None
     times = [[sum(s["shares_s"].values()) for s in rank["steps"]] for rank in row.measured["ranks"]]

@@ -10,7 +10,7 @@ import tempfile
 import time
 from dataclasses import replace
 
-from foretell.lab.reference.iteration import Question
+from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import CHIPS, MODELS, Quirks
 from foretell.lab.reference.search import search_space
 from foretell.lab.reference.space import enumerate_space
@@ -42,7 +42,7 @@ def time_study(workers: int) -> float:
 
 def time_unfiltered() -> None:
     """One large space with unlimited memory, so that every candidate is timed."""
-    question = Question(
+    question = ReferenceQuestion(
         model=MODELS["gpt3_1T"],
         strategy="2d",
         chip=replace(CHIPS["B200"], hbm_bytes=1e30),

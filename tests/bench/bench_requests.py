@@ -11,8 +11,8 @@ from foretell.api.size import size
 from foretell.catalog.engines import profile
 from foretell.inputs.question import ask
 from foretell.serving.clock import SampledClock
-from foretell.serving.requests.arrivals import Arrivals, Lengths, drawn
-from foretell.serving.requests.records import Fleet, Rules
+from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
+from foretell.serving.requests.records import EngineRules, Fleet
 from foretell.serving.requests.run import play
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
@@ -26,14 +26,14 @@ def main() -> None:
     engine = profile("vllm", scenario.system.chip)
     times = step_times(scenario.model, scenario.system, Deployment(tp=8), engine)
     clock = SampledClock(times, 256)
-    requests = drawn(
+    requests = draw_requests(
         Arrivals(concurrency=64),
         Lengths(mean=1000.0, shape="lognormal"),
         Lengths(mean=250.0, shape="lognormal"),
         MANY,
         seed=0,
     )
-    fleet = Fleet(rules=Rules(max_batch=256, max_tokens=8192, kv_tokens=1e6))
+    fleet = Fleet(rules=EngineRules(max_batch=256, max_tokens=8192, kv_tokens=1e6))
     best = float("inf")
     for _ in range(3):
         start = time.process_time()

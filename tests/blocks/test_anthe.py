@@ -7,7 +7,7 @@ import pytest
 import foretell
 from foretell.catalog.models import model
 from foretell.interop.own_model import read_table, write_toml
-from foretell.lab.translate.models import Sizes, resized, with_form
+from foretell.lab.translate.models import TranslationSizes, resize_model, with_form
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
@@ -33,7 +33,7 @@ BLOCKS = {
     "anthe": 5_922_936,
 }
 """All twelve layers."""
-SIZES = Sizes(width=64, layers=2, heads=4, ffn=256, vocab=500)
+SIZES = TranslationSizes(width=64, layers=2, heads=4, ffn=256, vocab=500)
 
 
 def small(form: str = "auto", length: int = 2, ends: str = "soft") -> Model:
@@ -198,7 +198,7 @@ def test_tensors_kept_for_the_backward_pass(name: str, form: str) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed: no modules to build")
     from foretell import zoo
 
-    record = with_form(resized(model(name), SIZES), form)
+    record = with_form(resize_model(model(name), SIZES), form)
     module = zoo.build(record, fused=True)
     own = {p.untyped_storage().data_ptr() for p in module.parameters()}
     kept: dict[int, int] = {}
@@ -229,7 +229,7 @@ def test_gradients_take_as_many_bytes_as_predicted() -> None:
     from foretell import zoo
 
     for name in KEPT:
-        record = resized(model(name), SIZES)
+        record = resize_model(model(name), SIZES)
         module = zoo.build(record)
         ids = torch.randint(0, 500, (2, 5))
         module(ids, ids).total().backward()

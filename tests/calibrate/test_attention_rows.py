@@ -8,7 +8,7 @@ import pytest
 from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.families.choose import family_named
-from foretell.lab.calibrate.attention_fit import fitted, physical, start_of, surfaces_of
+from foretell.lab.calibrate.attention_fit import fit_attention, physical, start_of, surfaces_of
 from foretell.lab.calibrate.attention_rows import causal_pairs, rows_of
 from foretell.lab.calibrate.kernel_files import read_kernels
 from foretell.lab.calibrate.surfaces import KernelRows, errors, left_out
@@ -99,7 +99,7 @@ def test_sites_left_out_are_met(data_dir: Path, name: str, dtype: str, median: f
     rows = _rows(data_dir, name, dtype, 12)
     engine = engine_of(catalogue_chip(rows.chip), dtype)
     family = family_named(rows.family)
-    blind = left_out(family, rows, engine, fitter=lambda few: fitted(few, engine), folds=2)
+    blind = left_out(family, rows, engine, fitter=lambda few: fit_attention(few, engine), folds=2)
     middle, tail = errors(blind, rows.measured_s)
     assert middle < median
     assert tail < 0.2

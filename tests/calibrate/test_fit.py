@@ -24,9 +24,9 @@ from foretell.errors import BadInput
 from foretell.kernels.families.backward import FAMILY as BACKWARD
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.families.choose import choose, family_named
-from foretell.kernels.families.gemm import Gemm
+from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.gemm import seconds as gemm_seconds
-from foretell.kernels.families.pointwise import Pointwise, pointwise_seconds
+from foretell.kernels.families.pointwise import PointwiseCoefficients, pointwise_seconds
 from foretell.kernels.families.spread import spread_of
 from foretell.lab.calibrate import fit, fit_file, fit_report, measured_rows
 from foretell.report import fit_plot
@@ -36,7 +36,7 @@ needs_torch = pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not 
 pytestmark = pytest.mark.skipif(not find_spec("scipy"), reason="scipy is not installed")
 
 H200 = catalogue_chip("h200-sxm")
-TRUE = Gemm(
+TRUE = GemmCoefficients(
     launch_s=4e-6, memory=0.7, store=0.6, compute=0.65, prologue=300.0, overlap=4.0, fade=1e-3
 )
 """Far from the defaults in what large, small and thin products tell."""
@@ -98,7 +98,7 @@ def product(m: int, n: int, k: int, passed: str = "forward", **more: Any) -> dic
 
 def streams() -> list[dict[str, Any]]:
     """Copies at 0.8 of the bandwidth behind 3 us."""
-    truth = Pointwise(launch_s=3e-6, memory_share=0.8)
+    truth = PointwiseCoefficients(launch_s=3e-6, memory_share=0.8)
     engine = replace(engine_of(H200, "bf16"), l2_bytes=0.0)
     lines = []
     for power in range(12, 30, 2):
@@ -202,7 +202,7 @@ def test_few_points_move_few_coefficients(written: Callable[..., Path]) -> None:
     lines = [product(m, 4096, 4096) for m in (1, 64, 1024, 16384, 32768)]
     (each,) = fit.calibrate(written(*lines), "h200-sxm").fits
     assert 1 <= len(each.moved) <= 2
-    begun = replace(Gemm(), fade=family_named("gemm").bounds["fade"][0])
+    begun = replace(GemmCoefficients(), fade=family_named("gemm").bounds["fade"][0])
     for name, value in each.surface.coefficients.items():
         if name not in each.moved:
             assert value == pytest.approx(getattr(begun, name), rel=1e-4)

@@ -9,7 +9,7 @@ import pytest
 from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.families.choose import catalogue_surfaces
-from foretell.kernels.families.gemm import FAMILY, Gemm
+from foretell.kernels.families.gemm import FAMILY, GemmCoefficients
 from foretell.lab.calibrate.gemm_rows import rows_of
 from foretell.lab.calibrate.kernel_files import columns_of
 from foretell.lab.calibrate.surfaces import errors, left_out
@@ -69,7 +69,7 @@ def own() -> list[Surface]:
 
 
 def test_surfaces_of_the_catalogue_lie_within_the_bounds() -> None:
-    names = [field.name for field in fields(Gemm)]
+    names = [field.name for field in fields(GemmCoefficients)]
     assert {"bf16", "fp8", "fp8-block", "nvfp4"} <= {s.dtype for s in own()}
     for surface in own():
         assert list(surface.coefficients) == names

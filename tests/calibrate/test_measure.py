@@ -19,11 +19,11 @@ from foretell.cli import calibrate as cli
 from foretell.errors import BadInput
 from foretell.lab.calibrate.measure import file, plan, run
 from foretell.lab.calibrate.measure.clock import _count
-from foretell.lab.calibrate.measure.point import Host, Point, key_of
+from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint, key_of
 from foretell.lab.calibrate.measure.power import means
-from foretell.lab.calibrate.measure.worker import Task
+from foretell.lab.calibrate.measure.worker import WorkerTask
 
-CARD = Host(
+CARD = HostMachine(
     device="cuda",
     chip="a card",
     software="torch",
@@ -38,14 +38,14 @@ HOSTS = [CARD, OLD_CARD, PROCESSOR, dataclasses.replace(PROCESSOR, short=True)]
 needs_torch = pytest.mark.skipif(not run.find_spec("torch"), reason="PyTorch is not installed")
 
 
-def fake(group: str, level: int, cost_s: float, size: int) -> Point:
-    return Point(
+def fake(group: str, level: int, cost_s: float, size: int) -> MeasurePoint:
+    return MeasurePoint(
         group=group, family=group, dims={"n": size}, dtype="fp32", level=level, cost_s=cost_s
     )
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_points_of_a_plan_differ_and_say_what_they_need(host: Host) -> None:
+def test_points_of_a_plan_differ_and_say_what_they_need(host: HostMachine) -> None:
     points = plan.points(host)
     assert {point.group for point in points} == set(plan.GROUPS) - {"collectives"}
     assert len({point.key for point in points}) == len(points)
@@ -132,8 +132,8 @@ def test_a_torn_line_is_skipped_and_what_follows_stands(tmp_path: Path) -> None:
     file.append(path, file.done_line(point, where, {"seconds": math.nan}))
     assert [line["kind"] for line in file.lines(path)] == ["environment", "point"]
     assert file.points(path)[0]["seconds"] is None
-    assert file.finished(path, "c", "s", False) == {point.key}
-    assert file.finished(path, "c", "another torch", False) == set()
+    assert file.finished_keys(path, "c", "s", False) == {point.key}
+    assert file.finished_keys(path, "c", "another torch", False) == set()
 
 
 def test_failed_points_are_tried_again_only_when_asked(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_failed_points_are_tried_again_only_when_asked(tmp_path: Path) -> None:
     told = {"group": point.group, **point.identity()}
     file.append(path, file.failed_line(told, where, "no\n such   kernel"))
     assert next(file.lines(path))["reason"] == "no such kernel"
-    assert file.finished(path, "c", "s", False) == {point.key}
-    assert file.finished(path, "c", "s", True) == set()
+    assert file.finished_keys(path, "c", "s", False) == {point.key}
+    assert file.finished_keys(path, "c", "s", True) == set()
 
 
 def test_what_ended_a_worker_spoils_its_sort_alone(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_bad_input_is_told_all_at_once(tmp_path: Path) -> None:
 
 
 def test_a_task_survives_its_argument() -> None:
-    task = Task(out="f", seconds=3.0, only=("gemm",), spent_s={"gemm": 1.5})
-    assert Task.of_json(task.to_json()) == task
+    task = WorkerTask(out="f", seconds=3.0, only=("gemm",), spent_s={"gemm": 1.5})
+    assert WorkerTask.of_json(task.to_json()) == task
 
 
 HANGING = """

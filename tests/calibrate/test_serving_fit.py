@@ -7,11 +7,11 @@ import pytest
 
 from foretell.catalog.engines import profile_from, profiles, usual
 from foretell.errors import BadInput
-from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predicted
-from foretell.lab.calibrate.serving_fit import errors_of, fit_profile, written
-from foretell.lab.calibrate.serving_rows import Row, read_rows
+from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predict_case
+from foretell.lab.calibrate.serving_fit import errors_of, fit_profile, profiles_text
+from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
 
-BLANK = Row(
+BLANK = ServingRow(
     id="r", kind="online_concurrency", model="llama-3.1-8b", gpu="H200 SXM", n_gpus=1,
     precision="bf16", kv_precision="", framework="vllm", version="0.18.0", tp=1, pp=1, dp=1, ep=1,
     batch=8.0, rate=None, isl=1024.0, osl=1024.0, tokens_per_s=None, tokens_per_s_per_gpu=None,
@@ -25,7 +25,7 @@ def made_up(profile):
     for batch in (1.0, 4.0, 16.0, 64.0):
         for isl in (512.0, 4096.0):
             row = replace(BLANK, id=f"{batch}-{isl}", batch=batch, isl=isl)
-            told = predicted(case_of(row), profile)
+            told = predict_case(case_of(row), profile)
             rows.append(replace(row, ttft_ms=told["ttft"], tpot_ms=told["tpot"]))
     return rows
 
@@ -43,7 +43,7 @@ def test_a_fit_finds_the_overheads_that_made_the_rows():
 
 def test_profiles_are_written_as_they_are_read():
     known = profiles()
-    again = tomllib.loads(written(known))["profile"]
+    again = tomllib.loads(profiles_text(known))["profile"]
     assert {entry["id"]: profile_from(entry) for entry in again} == dict(known)
 
 

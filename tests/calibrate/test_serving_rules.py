@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from foretell.lab.calibrate.serving_cases import case_of, predicted
+from foretell.lab.calibrate.serving_cases import case_of, predict_case
 from foretell.lab.calibrate.serving_rules import precision_named
 from tests.calibrate.test_serving_fit import BLANK
 
@@ -30,9 +30,9 @@ def test_mixtures_in_tables_of_offline_maxima_have_attention_data_parallel():
 
 def test_a_limit_that_is_told_or_lower_gives_less_at_most():
     case = case_of(OFFLINE)
-    free = predicted(case)["throughput"]
+    free = predict_case(case)["throughput"]
     few = replace(case, deployment=replace(case.deployment, max_batch=64))
-    assert predicted(few)["throughput"] < free
+    assert predict_case(few)["throughput"] < free
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,9 @@ def test_vllm_has_its_default_limits_offline(version, gpu, limit):
     )  # fmt: skip
     case = case_of(row)
     same = replace(case, deployment=replace(case.deployment, max_batch=limit))
-    assert predicted(case)["throughput"] == pytest.approx(predicted(same)["throughput"], rel=0.02)
+    assert predict_case(case)["throughput"] == pytest.approx(
+        predict_case(same)["throughput"], rel=0.02
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foretell import catalog
 from foretell.catalog.design_model import die_areas, sustained_share, watts
-from foretell.catalog.designs import build, built_from_table, completed, look_up
+from foretell.catalog.designs import build, built_from_table, complete_design, look_up
 from foretell.catalog.files import read_table
 from foretell.catalog.technology import FILE, technology, technology_from_table
 from foretell.catalog.values import FACT_KEYS, field_plan
@@ -157,7 +157,7 @@ def test_more_of_anything_takes_more(fields: dict[str, Any], factor: float) -> N
     fields = _without(fields, "die_area_mm2")
     parts = look_up(ChipDesign(**fields), technology(), "design", [])
     assert parts is not None
-    base, _ = completed(ChipDesign(**fields, cores=64.0), parts)
+    base, _ = complete_design(ChipDesign(**fields, cores=64.0), parts)
     area, power = die_areas(base, parts)["total"], watts(base, parts)
     for name in ("cores_built", "l2_bytes", "memory_stacks", "scale_up_bytes_per_s"):
         more = type(base)(
@@ -175,9 +175,9 @@ def test_a_batch_of_designs_is_the_same_as_one_by_one() -> None:
     areas, clocks = np.array([400.0, 600.0, 858.0]), np.array([1.2e9, 0.0, 2e9])
     parts = look_up(ChipDesign(node="N3"), technology(), "design", [])
     assert parts is not None
-    batch, _ = completed(ChipDesign(node="N3", die_area_mm2=areas, clock_hz=clocks), parts)
+    batch, _ = complete_design(ChipDesign(node="N3", die_area_mm2=areas, clock_hz=clocks), parts)
     for row, (area, clock) in enumerate(zip(areas, clocks, strict=True)):
-        one, _ = completed(
+        one, _ = complete_design(
             ChipDesign(node="N3", die_area_mm2=float(area), clock_hz=float(clock)), parts
         )
         assert np.asarray(batch.cores)[row] == one.cores

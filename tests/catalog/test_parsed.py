@@ -25,8 +25,8 @@ def test_it_holds_what_the_files_say(store: Path) -> None:
     assert len(paths) > 200
     for path in paths:
         content = path.read_bytes()
-        assert parsed.stored(content) == tomllib.loads(content.decode()), path
-        assert repr(parsed.stored(content)) == repr(tomllib.loads(content.decode())), path
+        assert parsed.stored_table(content) == tomllib.loads(content.decode()), path
+        assert repr(parsed.stored_table(content)) == repr(tomllib.loads(content.decode())), path
 
 
 def test_it_is_read_in_the_place_of_toml(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,10 +39,10 @@ def test_it_is_read_in_the_place_of_toml(store: Path, monkeypatch: pytest.Monkey
 
 def test_a_changed_file_is_read_as_toml(store: Path, tmp_path: Path) -> None:
     content = files.catalogue_file("chip", "h100-sxm").read_bytes()
-    assert parsed.stored(content + b"\n") is None
+    assert parsed.stored_table(content + b"\n") is None
     store.unlink()
     parsed._lines.cache_clear()
-    assert parsed.stored(content) is None
+    assert parsed.stored_table(content) is None
     assert files.read_table(files.catalogue_file("chip", "h100-sxm"))["id"] == "h100-sxm"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from foretell.lab.characterize.config import Point
+from foretell.lab.characterize.config import JobPoint
 from foretell.lab.characterize.predict import HELD, predict
 from foretell.lab.characterize.run import characterize
 
@@ -45,7 +45,7 @@ def matrix(plans: list[str], processes: int, **more: Any) -> dict[str, Any]:
 def held_to_predictions(tables: list[dict[str, Any]]) -> None:
     """Messages exactly, tensors to a tenth."""
     for table in tables:
-        guess = predict(Point.of_dict(table["point"]), "h100-sxm")
+        guess = predict(JobPoint.of_dict(table["point"]), "h100-sxm")
         for rank in table["ranks"]:
             stage = guess.stages[rank["place"]["stage"]]
             want = {

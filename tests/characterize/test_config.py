@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.lab.characterize.config import Point, Settings, read_config
-from foretell.lab.characterize.models import Sizes, sizes_of, spec_of
+from foretell.lab.characterize.config import JobPoint, RunnerSettings, read_config
+from foretell.lab.characterize.models import DecoderSizes, sizes_of, spec_of
 from foretell.lab.characterize.plans import RUNS, plan_of
 from foretell.specs.plan import Plan
 from foretell.workload.parameters import count as parameter_count
@@ -51,7 +51,7 @@ def test_the_runner_is_plain_pytorch_unless_told() -> None:
 
 @given(
     st.builds(
-        Sizes,
+        DecoderSizes,
         hidden=st.just(64),
         layers=st.integers(1, 9),
         heads=st.just(4),
@@ -63,14 +63,16 @@ def test_the_runner_is_plain_pytorch_unless_told() -> None:
     st.integers(0, 3),
     st.sampled_from(("none", "full")),
 )
-def test_a_point_survives_its_text_form(sizes: Sizes, dp: int, zero: int, again: str) -> None:
+def test_a_point_survives_its_text_form(
+    sizes: DecoderSizes, dp: int, zero: int, again: str
+) -> None:
     plan = plan_of(f"zero{zero} recompute={again} mbs3", dp, None)
-    point = Point(
+    point = JobPoint(
         model="m", sizes=sizes, plan=plan, processes=dp, nodes=1, micro_batches=2, seq_len=16
     )
-    back = Point.of_dict(point.to_dict())
+    back = JobPoint.of_dict(point.to_dict())
     assert back == point
-    settings = Settings()
+    settings = RunnerSettings()
     assert back.key(settings) == point.key(settings)
     assert point.key(settings) != point.key(replace(settings, steps=settings.steps + 1))
     assert point.key(settings) == point.key(replace(settings, timeout_s=1.0, system="h100-sxm"))

@@ -14,8 +14,8 @@ import pytest
 
 from foretell.errors import BadInput
 from foretell.lab.characterize import launch, run, table
-from foretell.lab.characterize.config import Point
-from foretell.lab.characterize.launch import Place
+from foretell.lab.characterize.config import JobPoint
+from foretell.lab.characterize.launch import NodePlace
 from foretell.lab.characterize.run import characterize
 from tests.surfaces.command import foretell
 
@@ -37,7 +37,7 @@ def matrix(*models: str, **more: Any) -> dict[str, Any]:
 def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Points are not trained; nor are their tables made."""
 
-    def command(point: Point, task: Path, place: Place) -> list[str]:
+    def command(point: JobPoint, task: Path, place: NodePlace) -> list[str]:
         return [sys.executable, str(STUB), str(task)]
 
     monkeypatch.setattr(launch, "command", command)

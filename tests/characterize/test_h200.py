@@ -9,10 +9,10 @@ from statistics import median
 import pytest
 
 from foretell.lab.characterize.config import read_config
-from foretell.lab.characterize.predict import Prediction
+from foretell.lab.characterize.predict import PointPrediction
 from foretell.lab.validate.own_runs import ladder
 
-Rows = list[tuple[dict[str, str], Prediction]]
+Rows = list[tuple[dict[str, str], PointPrediction]]
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from foretell.lab.characterize.config import Point
-from foretell.lab.characterize.predict import HELD, Prediction, predict
+from foretell.lab.characterize.config import JobPoint
+from foretell.lab.characterize.predict import HELD, PointPrediction, predict
 from tests.surfaces.command import foretell
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch")
@@ -89,14 +89,14 @@ def ran(chip: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]
 
 
 @pytest.fixture(scope="module")
-def points(ran: tuple[Path, Any], chip: str) -> list[tuple[dict[str, Any], Prediction]]:
+def points(ran: tuple[Path, Any], chip: str) -> list[tuple[dict[str, Any], PointPrediction]]:
     """Every finished point with its prediction."""
     tables = [json.loads(p.read_text()) for p in sorted((ran[0] / "points").glob("*.json"))]
     assert len(tables) == sum(len(texts) for texts in MATRIX.values())
-    return [(table, predict(Point.of_dict(table["point"]), chip)) for table in tables]
+    return [(table, predict(JobPoint.of_dict(table["point"]), chip)) for table in tables]
 
 
-Points = list[tuple[dict[str, Any], Prediction]]
+Points = list[tuple[dict[str, Any], PointPrediction]]
 
 
 def test_messages_are_those_predicted(points: Points) -> None:
@@ -167,7 +167,7 @@ def test_every_strategy_learns_alike(points: Points) -> None:
     """
     alike: dict[tuple[str, int, int], list[float]] = {}
     for table, _ in points:
-        point = Point.of_dict(table["point"])
+        point = JobPoint.of_dict(table["point"])
         losses = table["ranks"][-1]["losses"]
         assert losses[1] < losses[0] < 1.1 * math.log(point.sizes.vocab)
         alike.setdefault((point.model, point.plan.dp, point.plan.tp), []).append(losses[-1])

@@ -9,12 +9,12 @@ from foretell.lab.characterize.traces.host import own_times
 from foretell.lab.characterize.traces.intervals import (
     NOTHING,
     Spans,
-    clipped,
+    clip_spans,
     covered_ns,
     difference,
+    exclusive_spans,
     first_come,
     intersection,
-    kept_of,
     overlap_ns,
     union,
     union_of,
@@ -59,7 +59,7 @@ def test_sets(a: Given, b: Given) -> None:
         (union_of(one, other), moments(a) | moments(b)),
         (intersection(one, other), moments(a) & moments(b)),
         (difference(one, other), moments(a) - moments(b)),
-        (clipped(one, 0, 20), moments(a) & {*range(20)}),
+        (clip_spans(one, 0, 20), moments(a) & {*range(20)}),
     ):
         legal(found)
         assert held(found) == expected
@@ -88,7 +88,7 @@ def test_first_come_shares_add_up(a: Given) -> None:
 
 @given(SPANS, st.integers(-40, 90), st.integers(0, 60))
 def test_windows_cut_what_is_kept(a: Given, start: int, length: int) -> None:
-    kept, window = kept_of(*columns(a)), {*range(start, start + length)}
+    kept, window = exclusive_spans(*columns(a)), {*range(start, start + length)}
     place, begins, ends = kept.cut(start, start + length)
     told = [*zip(begins.tolist(), ends.tolist(), strict=True)]
     assert moments(told) == moments(a) & window

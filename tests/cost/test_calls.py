@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from foretell.kernels.calls import calls_of, stacked
+from foretell.kernels.calls import call_stacks, calls_of
 from foretell.kernels.fusion import FUSED, PLAIN, kind_of, passes
 from foretell.kernels.op_times import op_times
 from foretell.specs.plan import Plan
 from foretell.workload.build import build
-from foretell.workload.ops import Op
+from foretell.workload.ops import AttentionCore, Op
 from tests.builders import GENERIC, STACKS, make_chip, make_model
 
 
@@ -32,7 +32,7 @@ def test_kernels_do_the_work_of_their_operation(name: str, flash: bool) -> None:
 @pytest.mark.parametrize("name", sorted(STACKS))
 def test_every_operation_has_its_row_in_both_passes(name: str) -> None:
     ops = ops_of(name)
-    stacks = stacked(ops, 1)
+    stacks = call_stacks(ops, 1)
     rows = set(np.concatenate([stack.rows for stack in stacks]).tolist())
     assert rows == set(range(2 * len(ops)))
 
@@ -40,7 +40,7 @@ def test_every_operation_has_its_row_in_both_passes(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(STACKS))
 def test_times_are_never_faster_than_light(name: str) -> None:
     chip, ops = make_chip(), ops_of(name)
-    times = op_times(stacked(ops, 1), len(ops), chip, Plan(), GENERIC)
+    times = op_times(call_stacks(ops, 1), len(ops), chip, Plan(), GENERIC)
     for i, op in enumerate(ops):
         for row, work in ((i, op.forward()), (i + len(ops), op.backward())):
             least = float(work.matrix_flop) / chip.matrix_flop_per_s["bf16"]
@@ -59,7 +59,7 @@ def test_plain_kernels_move_more_than_fused_ones() -> None:
         assert plain.kernels >= fused.kernels
     chip, ops = make_chip(), ops_of("dense")
     fast, slow = (
-        op_times(stacked(ops, 1), len(ops), chip, Plan(fused=f), GENERIC) for f in (True, False)
+        op_times(call_stacks(ops, 1), len(ops), chip, Plan(fused=f), GENERIC) for f in (True, False)
     )
     assert (slow.seconds >= fast.seconds * (1 - 1e-12)).all()
     assert slow.seconds.sum() > fast.seconds.sum()
@@ -69,8 +69,30 @@ def test_plain_kernels_move_more_than_fused_ones() -> None:
 def test_a_slower_attention_library_is_slower() -> None:
     chip, ops = make_chip(), ops_of("dense")
     old, new = (
-        op_times(stacked(ops, 1), len(ops), chip, Plan(attention=a), GENERIC)
+        op_times(call_stacks(ops, 1), len(ops), chip, Plan(attention=a), GENERIC)
         for a in ("fa2", "cudnn")
     )
     rows = [i for i, op in enumerate(ops) if op.family == "attention"]
     assert (old.seconds[rows] > new.seconds[rows]).all()
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_stored_scores_are_products_and_passes_over_the_square(backward: bool) -> None:
+    """Each product reads two of its matrices and writes the third, for each head; by hand."""
+    b, h, q, k, d, v = 2.0, 8.0, 96.0, 160.0, 64.0, 32.0
+    op = AttentionCore(
+        name="core", batch=b, heads=h, kv_heads=h, q_len=q, kv_len=k, pairs=q * k / 2, qk_dim=d,
+        v_dim=v, flash=False,
+    )  # fmt: skip
+    *products, softmax = calls_of(op, 0, backward=backward)
+    queries, keys, values, scores, out = q * d, k * d, k * v, q * k, q * v
+    moved = (
+        [out + values + scores, scores + out + values, scores + keys + queries, scores + queries + keys]
+        if backward
+        else [queries + keys + scores, scores + values + out]
+    )  # fmt: skip
+    widths = [v, v, d, d] if backward else [d, v]
+    assert [c.work.activation_elements for c in products] == [b * h * each for each in moved]
+    assert [c.work.matrix_flop for c in products] == [2.0 * b * h * q * k * w for w in widths]
+    assert {c.sizes["batch"] for c in products} == {b * h}
+    assert softmax.work.activation_elements == (4.0 if backward else 3.0) * b * h * scores

@@ -101,14 +101,15 @@ def test_inputs_of_regions_are_gathered_again() -> None:
     text = "tp8 mbs1 sp framework="
     te, old = (
         seconds(answer(text + name, "llama-3.1-70b").breakdown, "tensor_parallel")
-        for name in ("megatron-te", "megatron")
+        for name in ("megatron-te", "megatron@2021")
     )
     assert 1.15 < te / old < 1.3
     without = seconds(
         answer("tp8 mbs1 no-sp framework=megatron-te", "llama-3.1-70b").breakdown, "tensor_parallel"
     )
     same = seconds(
-        answer("tp8 mbs1 no-sp framework=megatron", "llama-3.1-70b").breakdown, "tensor_parallel"
+        answer("tp8 mbs1 no-sp framework=megatron@2021", "llama-3.1-70b").breakdown,
+        "tensor_parallel",
     )
     assert without == pytest.approx(same, rel=1e-9)
 
@@ -153,7 +154,7 @@ def test_deepspeed_adds_gradients_by_passes_of_its_own() -> None:
             answer(f"tp8 mbs1 gradients=fp32 framework={name}", "llama-3.1-8b").breakdown,
             "gradient_sums",
         )
-        for name in ("megatron-deepspeed", "megatron")
+        for name in ("megatron-deepspeed", "megatron@2021")
     )
     assert plain == pytest.approx(fused * 10.0 / 6.0)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from foretell.catalog import model as catalog_model
-from foretell.kernels.calls import Written, calls_of, maps_of, stacked
+from foretell.kernels.calls import FrameworkForm, call_stacks, calls_of, maps_of
 from foretell.workload.build import build
 from foretell.workload.ops import AttentionCore, Gemm, Pointwise
 from foretell.workload.roles import OpRole, Region
@@ -42,7 +42,7 @@ def test_the_same_arithmetic_and_one_cast_of_the_common_input(op: Gemm, backward
     one, apart = (
         [
             c
-            for c in calls_of(op, 0, backward=backward, written=Written(apart=way))
+            for c in calls_of(op, 0, backward=backward, written=FrameworkForm(apart=way))
             if c.family == "gemm"
         ]
         for way in (False, True)
@@ -64,7 +64,7 @@ def test_the_same_arithmetic_and_one_cast_of_the_common_input(op: Gemm, backward
 def test_a_part_without_a_gate_is_one_map(name: str, maps: int) -> None:
     """Under frameworks with a product for each map: one, and one gradient for its input, which none joins."""
     graph = build(catalog_model(name), batch=1.0, seq_len=512.0)
-    apart = Written(apart=True)
+    apart = FrameworkForm(apart=True)
     ups = [op for kind in graph.kinds for op in kind.ops if op.role is OpRole.UP]
     assert ups
     for op in ups:
@@ -75,7 +75,7 @@ def test_a_part_without_a_gate_is_one_map(name: str, maps: int) -> None:
 
 
 def test_frozen_weights_keep_one_gradient_for_the_input() -> None:
-    stacks = stacked([QKV], 1, lambda op: 1, written=Written(apart=True))
+    stacks = call_stacks([QKV], 1, lambda op: 1, written=FrameworkForm(apart=True))
     backward = next(s for s in stacks if s.family == "gemm")
     assert list(backward.rows) == [0, 0, 0, 1]
 
@@ -104,7 +104,10 @@ def test_shared_keys_are_written_out_for_every_head(kv_heads: float, repeats: fl
     )  # fmt: skip
     shared = 2.0 * kv_heads * 4096.0 * 256.0
     for backward, elements in ((False, (repeats + 1.0) * shared), (True, 2.0 * repeats * shared)):
-        for written, share in ((Written(repeated=True), 1.0 * (repeats > 0.0)), (Written(), 0.0)):
+        for written, share in (
+            (FrameworkForm(repeated=True), 1.0 * (repeats > 0.0)),
+            (FrameworkForm(), 0.0),
+        ):
             calls = calls_of(core, 0, backward=backward, written=written)
             found = sum(float(c.work.activation_elements) for c in calls if c.kind == "repeat")
             assert found == share * elements

@@ -14,15 +14,15 @@ from foretell.kernels.families.base import engine_of
 from foretell.kernels.op_times import coefficients
 from foretell.kernels.power import (
     BITS,
-    Load,
-    Sustained,
+    OpLoad,
+    SustainedOps,
     chip_power,
     clock_share,
     core_joules,
     generation_of,
     generations,
     memory_joules,
-    sustained,
+    sustain_ops,
 )
 from foretell.lab.calibrate.power_fit import (
     ORDER,
@@ -31,7 +31,7 @@ from foretell.lab.calibrate.power_fit import (
     limited_seconds,
     loop_watts,
     score,
-    settled,
+    settled_rows,
     table_watts,
 )
 from foretell.lab.calibrate.power_published import PEAK_FLOP_PER_S, SUSTAINED
@@ -43,12 +43,12 @@ SHARES = st.floats(0.0, 1.0)
 TIMES = st.floats(1e-6, 1.0)
 
 
-def shares_load(chip_id: str, seconds: float, matrix: float, memory: float, clock: float) -> Load:
+def shares_load(chip_id: str, seconds: float, matrix: float, memory: float, clock: float) -> OpLoad:
     """A load by its shares of a chip's peaks."""
     chip = catalogue_chip(chip_id)
     peaks = chip.matrix_flop_per_s
     peak = peaks.get("bf16") or peaks.get("fp16") or chip.vector_flop_per_s
-    return Load(
+    return OpLoad(
         seconds=seconds,
         clock_share=clock,
         matrix_flop=matrix * peak * seconds,
@@ -56,8 +56,8 @@ def shares_load(chip_id: str, seconds: float, matrix: float, memory: float, cloc
     )
 
 
-def alone(chip_id: str, load: Load) -> Sustained:
-    return sustained(load, chip_power(catalogue_chip(chip_id)), axis=None)
+def alone(chip_id: str, load: OpLoad) -> SustainedOps:
+    return sustain_ops(load, chip_power(catalogue_chip(chip_id)), axis=None)
 
 
 @given(st.sampled_from(CHIPS), TIMES, SHARES, SHARES, SHARES)
@@ -96,7 +96,7 @@ def test_a_lower_limit_is_never_faster(matrix: float, memory: float, limit: floa
     full = chip_power(catalogue_chip("h200-sxm"))
     lower = replace(full, limit_watts=limit * full.limit_watts)
     load = shares_load("h200-sxm", 1e-3, matrix, memory, 1.0)
-    free, held = sustained(load, full, axis=None), sustained(load, lower, axis=None)
+    free, held = sustain_ops(load, full, axis=None), sustain_ops(load, lower, axis=None)
     assert held.seconds >= free.seconds * (1.0 - 2e-4)
     assert held.watts <= lower.limit_watts * (1.0 + 1e-9)
 
@@ -106,13 +106,13 @@ def test_a_batch_is_its_plans_one_by_one(ops: list[tuple[float, float, float, fl
     power = chip_power(catalogue_chip("b200-sxm"))
     columns = [np.array(column)[:, None] for column in zip(*ops, strict=True)]
     scale = np.array([0.5, 1.0, 1.7])
-    load = Load(
+    load = OpLoad(
         seconds=columns[0] * np.ones(3),
         clock_share=columns[3],
         matrix_flop=columns[0] * columns[1] * 2.25e15 * scale,
         memory_bytes=columns[0] * columns[2] * 7.7e12 * scale,
     )
-    together = sustained(load, power)
+    together = sustain_ops(load, power)
     for plan in range(3):
         one = replace(
             load,
@@ -121,7 +121,7 @@ def test_a_batch_is_its_plans_one_by_one(ops: list[tuple[float, float, float, fl
             matrix_flop=np.asarray(load.matrix_flop)[:, plan],
             memory_bytes=np.asarray(load.memory_bytes)[:, plan],
         )
-        single = sustained(one, power)
+        single = sustain_ops(one, power)
         assert np.allclose(together.seconds[:, plan], single.seconds, rtol=1e-12)
         assert np.allclose(together.joules[:, plan], single.joules, rtol=1e-12)
         assert np.isclose(together.watts[plan], single.watts, rtol=1e-12)
@@ -133,7 +133,7 @@ def test_the_clock_solves_the_balance(matrix: float, memory: float) -> None:
     power = chip_power(catalogue_chip("h200-sxm"))
     numbers = power.coefficients
     load = shares_load("h200-sxm", 1e-3, matrix, memory, 0.9)
-    found = sustained(load, power, axis=None)
+    found = sustain_ops(load, power, axis=None)
     if numbers.clock_floor < found.clock < 1.0:
         fall = np.maximum(found.clock, numbers.voltage_floor) ** numbers.clock_power
         spent = core_joules(load, numbers) * fall + memory_joules(load, numbers)
@@ -144,8 +144,8 @@ def test_the_clock_solves_the_balance(matrix: float, memory: float) -> None:
 def test_nothing_to_do_keeps_the_clock() -> None:
     power = chip_power(catalogue_chip("h200-sxm"))
     zeros = np.zeros((2, 3))
-    found = sustained(
-        Load(seconds=zeros, clock_share=zeros, matrix_flop=zeros, memory_bytes=zeros), power
+    found = sustain_ops(
+        OpLoad(seconds=zeros, clock_share=zeros, matrix_flop=zeros, memory_bytes=zeros), power
     )
     assert np.all(found.clock == 1.0)
     assert np.all(found.seconds == 0.0)
@@ -161,7 +161,9 @@ def test_narrow_formats_spend_less_on_a_flop_and_more_at_their_peak() -> None:
     power = chip_power(catalogue_chip("b200-sxm"))
     each = [
         core_joules(
-            Load(seconds=1.0, clock_share=1.0, matrix_flop=1.0, bits=BITS[name], memory_bytes=0.0),
+            OpLoad(
+                seconds=1.0, clock_share=1.0, matrix_flop=1.0, bits=BITS[name], memory_bytes=0.0
+            ),
             power.coefficients,
         )
         for name in ("fp4", "fp8", "bf16", "tf32")
@@ -199,7 +201,7 @@ def test_last_generation_is_for_any_chip() -> None:
 def product(chip_id: str, burst_flop_per_s: float, bits: float = 16.0) -> float:
     """TFLOP/s that a large product sustains."""
     flop = 2.0 * 8192.0**3
-    load = Load(
+    load = OpLoad(
         seconds=flop / burst_flop_per_s,
         clock_share=1.0,
         matrix_flop=flop,
@@ -233,8 +235,8 @@ def test_steps_of_products_and_copies_on_an_h200() -> None:
         ((gemm, (0.5e-3, 0.0, 0.0, 0.0)), 1.999),
     ):
         seconds, share, flop, moved = np.array(ops).T
-        load = Load(seconds=seconds, clock_share=share, matrix_flop=flop, memory_bytes=moved)
-        found = sustained(load, power)
+        load = OpLoad(seconds=seconds, clock_share=share, matrix_flop=flop, memory_bytes=moved)
+        found = sustain_ops(load, power)
         assert 1e3 * found.seconds.sum() == pytest.approx(measured_ms, rel=0.015)
         assert found.watts == pytest.approx(690.0, rel=0.01)
 
@@ -258,7 +260,7 @@ def test_settled_watts_of_16_bit_products(rows: list[PowerRows]) -> None:
     known = {g.name: g.coefficients for g in generations()}
     for part in rows:
         if part.dtype == "bf16" and "vllm" in part.table:
-            long = settled(part)
+            long = settled_rows(part)
             assert score(table_watts(long, known[part.chip]), long.watts)[0] < 0.03
 
 
@@ -269,13 +271,13 @@ def test_products_that_a_b200_holds_on_random_data() -> None:
     surface, engine = coefficients("gemm", "bf16", chip, Plan()), engine_of(chip, "bf16")
     burst_s = surface.family.seconds({"m": m, "n": n, "k": k}, surface.record, engine)
     flop = 2.0 * m * n * k
-    load = Load(
+    load = OpLoad(
         seconds=burst_s,
         clock_share=clock_share(flop / (engine.flop_per_s * surface.record.compute), burst_s),
         matrix_flop=flop,
         memory_bytes=2.0 * (m * k + k * n + m * n),
     )
-    held = sustained(load, chip_power(chip), axis=None)
+    held = sustain_ops(load, chip_power(chip), axis=None)
     told = flop / held.seconds / PEAK_FLOP_PER_S
     assert np.abs(told / share - 1.0).max() < 0.08
     assert abs(np.median(told / share) - 1.0) < 0.01

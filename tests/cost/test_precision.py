@@ -53,7 +53,7 @@ def test_what_products_run_in_that_no_recipe_narrows(text: str, format: str) -> 
 
 def test_training_in_32_bits_keeps_moves_and_sends_twice_as_much() -> None:
     peaks = dict.fromkeys(("bf16", "tf32", "fp32"), 989.4e12)
-    # On Ampere TF32 has one rate in every order of the operands (kernels/wide.py).
+    # On Ampere TF32 has one rate in every order of the operands (kernels/wide_products.py).
     chip = make_chip(matrix_flop_per_s=peaks, architecture="ampere")
     scenario = make_scenario("dense", gpus=8, batch=16, chip=chip)
     found = {}

@@ -5,10 +5,10 @@ import pytest
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.software import software
-from foretell.kernels.calls import stacked
+from foretell.kernels.calls import call_stacks
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.op_times import op_times
-from foretell.kernels.wide import OVER_FLASH, TIMES, TURNED, in_wide
+from foretell.kernels.wide_products import OVER_FLASH, TIMES, TURNED, in_wide
 from foretell.specs.plan import parse_plan
 from foretell.workload.ops import AttentionCore, Gemm
 
@@ -23,7 +23,7 @@ def times(op: Gemm | AttentionCore, chip: str, precision: str) -> tuple[float, f
     """Seconds of one operation, forward and backward."""
     plan = parse_plan(f"precision={precision} no-fused")
     found = op_times(
-        stacked([op], 1), 1, catalogue_chip(chip), plan, software("pytorch-eager")
+        call_stacks([op], 1), 1, catalogue_chip(chip), plan, software("pytorch-eager")
     ).seconds
     return float(found[0, 0]), float(found[1, 0])
 
@@ -45,7 +45,7 @@ def test_attention_is_the_same_with_and_without_tf32_and_meets_a_trace() -> None
 
 
 def test_a_chip_without_tf32_and_16_bits_are_left_as_they_are() -> None:
-    stacks = stacked([PRODUCT, ATTENTION], 1)
+    stacks = call_stacks([PRODUCT, ATTENTION], 1)
     for name, dtype in (("v100-sxm-32gb", "fp32"), ("h200-sxm", "bf16"), ("xeon-8480", "fp32")):
         chip = catalogue_chip(name)
         for stack in stacks:
@@ -56,7 +56,7 @@ def test_a_chip_without_tf32_and_16_bits_are_left_as_they_are() -> None:
 def test_never_above_the_peak() -> None:
     chip = catalogue_chip("h200-sxm")
     peak = chip.matrix_flop_per_s["tf32"]
-    for stack in stacked([PRODUCT, ATTENTION], 1):
+    for stack in call_stacks([PRODUCT, ATTENTION], 1):
         rate = np.max(in_wide(engine_of(chip, "tf32"), stack, chip, "tf32").flop_per_s)
         assert rate <= (
             peak * max(OVER_FLASH.values()) / TIMES if "prefill" in stack.family else peak

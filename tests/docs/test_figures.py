@@ -10,7 +10,7 @@ import pytest
 
 import foretell
 from foretell.inputs.question import ask, plan_of
-from foretell.lab.translate.models import Sizes, resized
+from foretell.lab.translate.models import TranslationSizes, resize_model
 from foretell.search.space import enumerate_plans
 from foretell.specs.block import MapShape
 from foretell.workload.blocks.tensor_chain import TensorChain, best_steps
@@ -72,14 +72,14 @@ def test_shapes_of_tensor_chains() -> None:
 
 
 def test_weights_of_the_models_that_learn() -> None:
-    sizes = Sizes(width=64, layers=2, heads=4, ffn=256, vocab=1000)
+    sizes = TranslationSizes(width=64, layers=2, heads=4, ffn=256, vocab=1000)
     text = (DOCS / "anthe.md").read_text(encoding="utf-8")
     found = dict(
         re.findall(r"^\| `([a-z-]+)` \| ([\d,]+) \| [\d.]+ \| [\d.]+ \|", text, re.MULTILINE)
     )
     assert set(found) == set(MODELS)
     for name, cell in found.items():
-        assert whole(cell) == count(resized(foretell.model(name), sizes)).total
+        assert whole(cell) == count(resize_model(foretell.model(name), sizes)).total
 
 
 @pytest.mark.parametrize("row", rows("scale.md", "GPUs"), ids=lambda row: row[0])

@@ -3,14 +3,14 @@
 from hypothesis import strategies as st
 
 from foretell.catalog.money import sheet
-from foretell.economics.cases import Case
-from foretell.economics.packages import priced
+from foretell.economics.cases import SheetCases
+from foretell.economics.packages import price_package
 from foretell.specs.package import Package
 from foretell.specs.silicon import Die
 
 NODES = ("N28", "N16", "N7", "N5", "N4", "N3", "N2")
 KINDS = ("organic", "fan-out", "interposer", "bridge", "glass", "hybrid-3d")
-CENTRAL = Case(sheet=sheet(), knobs=())
+CENTRAL = SheetCases(sheet=sheet(), knobs=())
 """Every figure at its value, no ranges."""
 
 
@@ -51,6 +51,6 @@ def packages(draw: st.DrawFn) -> Package:
     )
 
 
-def usd(package: Package, case: Case = CENTRAL) -> float:
+def usd(package: Package, case: SheetCases = CENTRAL) -> float:
     """What a package costs with every figure at its value."""
-    return float(priced(package, case).tree.usd)
+    return float(price_package(package, case).tree.usd)

@@ -10,7 +10,7 @@ from foretell.economics.cluster import node_of_parts, priced_chip
 from foretell.economics.dies import die_cost
 from foretell.economics.fabric import clos
 from foretell.economics.interfaces import system_of_dies
-from foretell.economics.packages import priced
+from foretell.economics.packages import price_package
 from foretell.economics.tree import leaf
 from foretell.economics.wafers import grid_count
 from foretell.specs.package import Package
@@ -80,7 +80,7 @@ def test_packages(kind: str, dies: int, area: float, stacks: int, first: bool) -
         on_module=False,
     )
     expected = whole("N5", area, dies, kind, stacks, first)
-    assert float(priced(package, CENTRAL).tree.usd) == pytest.approx(expected, rel=1e-9)
+    assert float(price_package(package, CENTRAL).tree.usd) == pytest.approx(expected, rel=1e-9)
 
 
 def test_stacks_of_dies() -> None:
@@ -88,7 +88,7 @@ def test_stacks_of_dies() -> None:
     top = Die(name="top", node="N5", area_mm2=100.0, count=4.0, on="base")
     base = Die(name="base", node="N6", area_mm2=300.0, count=2.0)
     package = Package(kind="interposer", dies=(top, base))
-    found = priced(package, CENTRAL).tree
+    found = price_package(package, CENTRAL).tree
     stacking = next(part for part in found.children if part.name == "stacking")
     at = "stackings.hybrid-bonding."
     bond = 2 * 100.0 * figure(at + "bond_usd_per_mm2")

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from foretell.catalog.money import sheet
 from foretell.economics.actuary import PUBLISHED, package_columns, process_of
 from foretell.economics.assembly import place_usd_per_s, stack_yield
-from foretell.economics.cases import Case, case_of, finished, spread
+from foretell.economics.cases import SheetCases, case_of, cost_leaf, spread
 from foretell.economics.nre import die_nre, spread_over
-from foretell.economics.packages import priced, sections
+from foretell.economics.packages import price_package, sections
 from foretell.economics.tree import Branch
 from foretell.specs._base import Num
 from foretell.specs.cost import CostLeaf, Figure
 from foretell.specs.package import Machine, Package, Stacking
-from foretell.specs.quirks import RIGHT, Quirks
+from foretell.specs.quirks import RIGHT, CostQuirks
 from foretell.specs.silicon import Die
 from tests.economics.packages import CENTRAL, packages, usd
 
@@ -31,16 +31,16 @@ def leaves_sum(tree: Branch | CostLeaf) -> float:
     return total
 
 
-def with_value(path: str, value: float) -> Case:
+def with_value(path: str, value: float) -> SheetCases:
     """Figures with one of them another."""
     changed = sheet().with_figure(Figure(path=path, value=value, low=value, high=value))
-    return Case(sheet=changed, knobs=())
+    return SheetCases(sheet=changed, knobs=())
 
 
 @given(packages())
 @settings(max_examples=60)
 def test_leaves_sum(package: Package) -> None:
-    found = priced(package, CENTRAL)
+    found = price_package(package, CENTRAL)
     assert leaves_sum(found.tree) > 0.0
     assert 0.0 < float(found.made.package_yield) <= 1.0
     assert all(float(np.asarray(part.usd)) >= -1e-9 for part in found.tree.children)
@@ -81,7 +81,7 @@ def test_more_of_anything_is_never_cheaper(package: Package) -> None:
 @settings(max_examples=25)
 def test_a_batch_is_what_each_row_gives(package: Package) -> None:
     case = case_of(sheet(), sections(package))
-    together = np.broadcast_to(priced(package, case).tree.usd, (1 + 2 * len(case.knobs),))
+    together = np.broadcast_to(price_package(package, case).tree.usd, (1 + 2 * len(case.knobs),))
     assert together[0] == pytest.approx(usd(package), rel=1e-12)
     for place in (0, len(case.knobs) // 2, len(case.knobs) - 1):
         figure = case.sheet.figures[case.knobs[place]]
@@ -94,7 +94,7 @@ def test_a_batch_is_what_each_row_gives(package: Package) -> None:
 @settings(max_examples=25)
 def test_ranges_hold_the_value_and_finished_trees_sum(package: Package) -> None:
     case = case_of(sheet(), sections(package))
-    tree = finished(priced(package, case).tree, case)
+    tree = cost_leaf(price_package(package, case).tree, case)
     leaves_sum(tree)
     for part in tree.leaves():
         assert part.low <= part.value <= part.high
@@ -111,7 +111,7 @@ def test_a_batch_of_designs_is_what_each_gives() -> None:
         return Package(kind="interposer", dies=(die,), memory="HBM3", memory_stacks=stack,
                        memory_stack_bytes=2.0**34, volume=volume)  # fmt: skip
 
-    together = priced(package(areas, counts, stacks, volumes), CENTRAL).tree.usd
+    together = price_package(package(areas, counts, stacks, volumes), CENTRAL).tree.usd
     rows = zip(areas, counts, stacks, volumes, strict=True)
     alone = [usd(package(*(float(x) for x in row))) for row in rows]
     assert np.asarray(together) == pytest.approx(alone, rel=1e-12)
@@ -124,7 +124,7 @@ def test_a_range_of_a_sum_adds_squares() -> None:
         figures = figures.with_figure(
             Figure(path=path, value=10.0, low=10.0 - swing, high=10.0 + 2 * swing)
         )
-    case = Case(sheet=figures, knobs=("finish.test_usd", "finish.module_usd"))
+    case = SheetCases(sheet=figures, knobs=("finish.test_usd", "finish.module_usd"))
     both = case.number("finish.test_usd") + case.number("finish.module_usd")
     assert spread(both, case) == pytest.approx((15.0, 20.0, 30.0))
 
@@ -172,7 +172,7 @@ def test_stacks_of_dies() -> None:
     top = Die(name="compute", node="N5", area_mm2=100.0, count=2.0, on="io")
     package = Package(kind="interposer", dies=(top, base))
     beside = replace(package, dies=(replace(top, on=""), base))
-    stacked, flat = priced(package, CENTRAL), priced(beside, CENTRAL)
+    stacked, flat = price_package(package, CENTRAL), price_package(beside, CENTRAL)
     assert float(stacked.made.carrier_mm2) == pytest.approx(300.0 * 1.1)
     assert float(flat.made.carrier_mm2) == pytest.approx(500.0 * 1.1)
     assert {part.name for part in stacked.tree.children} > {"stacking"}
@@ -192,7 +192,10 @@ def test_large_carriers_are_stitched() -> None:
     dies = Die(name="compute", node="N5", area_mm2=800.0, count=2.0)
     package = Package(kind="interposer", dies=(dies,), carrier_mm2=858.0)
     one, three = package, replace(package, carrier_mm2=2574.0)
-    seams = priced(three, CENTRAL).made.carrier_yield / priced(one, CENTRAL).made.carrier_yield
+    seams = (
+        price_package(three, CENTRAL).made.carrier_yield
+        / price_package(one, CENTRAL).made.carrier_yield
+    )
     defects = kind.carrier_defects_per_cm2 / 100.0
     by_area = ((1 + 2574 * defects / 6) / (1 + 858 * defects / 6)) ** -6.0
     assert float(seams) == pytest.approx(by_area * kind.stitch_yield**2)
@@ -210,6 +213,6 @@ def test_the_uptime_mistake() -> None:
     machine = Machine(machine_usd=1e6, life_years=5.0, technician_usd_per_year=1e5, uptime=0.5)
     right = float(place_usd_per_s(machine))
     assert right == pytest.approx(3e5 / (365 * 24 * 3600) * 2)
-    assert float(place_usd_per_s(machine, Quirks(uptime_multiplies=True))) == pytest.approx(
+    assert float(place_usd_per_s(machine, CostQuirks(uptime_multiplies=True))) == pytest.approx(
         right / 4
     )

@@ -10,13 +10,13 @@ from foretell.api.cost import RunQuestion, run_cost
 from foretell.catalog.money import sheet
 from foretell.economics.answer import CostAnswer
 from foretell.economics.carbon import chip_kg, wafer_kg
-from foretell.economics.cases import Case, case_of, spread
+from foretell.economics.cases import SheetCases, case_of, spread
 from foretell.economics.packages import sections
 from foretell.economics.products import package_of_chip
-from foretell.economics.work import Paying, Work, billed
+from foretell.economics.work import PaidWork, Paying, bill_work
 from foretell.specs.cost import Figure
 
-CENTRAL = Case(sheet=sheet(), knobs=())
+CENTRAL = SheetCases(sheet=sheet(), knobs=())
 IMEC = {"N28": 0.91, "N16": 0.97, "N10": 1.09, "N7": 1.44, "N5": 1.54, "N3": 1.75}
 """kg/cm2 of imec.netzero, without materials."""
 CARD_HOURS = {"8b": 1.46e6, "70b": 7.0e6, "405b": 30.84e6}
@@ -32,12 +32,12 @@ def converted(
         held = held.with_figure(
             Figure(path=path.replace("__", "."), value=value, low=value, high=value)
         )
-    work = Work(
+    work = PaidWork(
         what="run", name="published", system=catalog.system(system), gpus=gpus,
         gpu_hours=(hours, hours, hours), watts_per_gpu=watts, shares={"steps": 1.0}, tokens=1e12,
         flop=1e24,
     )  # fmt: skip
-    return billed(work, Paying(way="on-demand", price=2.0, region=region), held, {}, [])
+    return bill_work(work, Paying(way="on-demand", price=2.0, region=region), held, {}, [])
 
 
 @pytest.mark.parametrize(

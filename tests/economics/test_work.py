@@ -12,7 +12,7 @@ from foretell import catalog
 from foretell.api.cost import RunQuestion, TokenQuestion, run_cost, token_cost
 from foretell.catalog.money import Sheet, sheet
 from foretell.economics.answer import CostAnswer
-from foretell.economics.work import Paying, Work, billed, mark_front
+from foretell.economics.work import PaidWork, Paying, bill_work, mark_front
 from foretell.errors import BadInput, Infeasible
 from foretell.specs.cost import Figure
 from tests.economics.test_packages import leaves_sum
@@ -23,11 +23,11 @@ TREES = ("by_time", "per_million_tokens", "energy", "carbon")
 
 
 @st.composite
-def works(draw: st.DrawFn) -> Work:
+def works(draw: st.DrawFn) -> PaidWork:
     """Some hours of some chips."""
     hours = draw(st.floats(1.0, 1e8))
     share = draw(st.floats(0.01, 0.99))
-    return Work(
+    return PaidWork(
         what="run",
         name="toy",
         system=catalog.system(draw(st.sampled_from(("hgx-h100", "dgx-b200", "tpu-v4-pod")))),
@@ -44,9 +44,9 @@ def works(draw: st.DrawFn) -> Work:
 WAYS = st.sampled_from(("own", "on-demand", "spot"))
 
 
-def bill(work: Work, figures: Sheet | None = None, **paid: object) -> CostAnswer:
+def bill(work: PaidWork, figures: Sheet | None = None, **paid: object) -> CostAnswer:
     paying = Paying(**{"way": "own", "region": "france", **paid})  # type: ignore[arg-type]
-    return billed(work, paying, figures or sheet(), {}, [])
+    return bill_work(work, paying, figures or sheet(), {}, [])
 
 
 def changed(path: str, value: float) -> Sheet:
@@ -55,7 +55,7 @@ def changed(path: str, value: float) -> Sheet:
 
 @settings(max_examples=15, deadline=None)
 @given(works(), WAYS)
-def test_every_tree_sums_and_has_its_range(work: Work, way: str) -> None:
+def test_every_tree_sums_and_has_its_range(work: PaidWork, way: str) -> None:
     answer = bill(work, way=way)
     assert leaves_sum(answer.breakdown) == pytest.approx(answer.usd)
     told = answer.facts
@@ -80,7 +80,7 @@ def test_every_tree_sums_and_has_its_range(work: Work, way: str) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(works(), WAYS)
-def test_twice_the_hours_are_twice_of_everything(work: Work, way: str) -> None:
+def test_twice_the_hours_are_twice_of_everything(work: PaidWork, way: str) -> None:
     low, hours, high = work.gpu_hours
     twice = replace(work, gpu_hours=(2 * low, 2 * hours, 2 * high))
     once, more = bill(work, way=way), bill(twice, way=way)
@@ -91,7 +91,7 @@ def test_twice_the_hours_are_twice_of_everything(work: Work, way: str) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(works())
-def test_energy_is_what_the_meter_of_an_owned_cluster_charges(work: Work) -> None:
+def test_energy_is_what_the_meter_of_an_owned_cluster_charges(work: PaidWork) -> None:
     answer = bill(work)
     usd = answer.breakdown.find("electricity", "in use").value
     per_mwh = 1000 * sheet().figures["site.usd_per_kwh"].value
@@ -100,7 +100,7 @@ def test_energy_is_what_the_meter_of_an_owned_cluster_charges(work: Work) -> Non
 
 @settings(max_examples=10, deadline=None)
 @given(works(), st.floats(1.0, 1500.0), st.floats(1.0, 2.0))
-def test_dirtier_grids_and_wasteful_buildings(work: Work, grams: float, pue: float) -> None:
+def test_dirtier_grids_and_wasteful_buildings(work: PaidWork, grams: float, pue: float) -> None:
     clean = bill(work, changed("grids.france.grams_per_kwh", grams))
     dirty = bill(work, changed("grids.france.grams_per_kwh", 2 * grams))
     for name in ("operational_carbon_kg", "embodied_carbon_kg"):
@@ -113,7 +113,9 @@ def test_dirtier_grids_and_wasteful_buildings(work: Work, grams: float, pue: flo
 
 @settings(max_examples=10, deadline=None)
 @given(works(), st.floats(0.1, 100.0), st.floats(0.1, 0.99))
-def test_reservations_pay_idle_hours_and_use_does_not(work: Work, usd: float, use: float) -> None:
+def test_reservations_pay_idle_hours_and_use_does_not(
+    work: PaidWork, usd: float, use: float
+) -> None:
     figures = changed("finance.utilisation", use)
     by_use = bill(work, figures, way="on-demand", price=usd)
     assert by_use.usd == pytest.approx(usd * work.gpu_hours[1])

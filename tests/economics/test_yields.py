@@ -12,7 +12,7 @@ from foretell.economics.yields import (
     perfect_share,
     repaired_share,
 )
-from foretell.specs.quirks import Quirks
+from foretell.specs.quirks import CostQuirks
 from foretell.specs.silicon import Die, Process, YieldModel
 
 MODELS: tuple[YieldModel, ...] = (
@@ -88,7 +88,7 @@ def test_repair_takes_its_share_off() -> None:
 
 
 def test_the_published_mistake_can_pass_one() -> None:
-    google = Quirks(repair_adds=True)
+    google = CostQuirks(repair_adds=True)
     assert float(repaired_share(0.9, 0.1, 4, 0, google)) == pytest.approx(0.9 + 0.9**4)
     assert float(repaired_share(0.95, 0.1, 8, 1, google)) > 1.0
     assert float(repaired_share(0.9, 0.1, 4, 0)) == pytest.approx(0.9 * 0.9**4)

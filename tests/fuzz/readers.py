@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell import catalog
-from foretell.api.launches import merged, read_launch
+from foretell.api.launches import merge_launch, read_launch
 from foretell.catalog.models import FOLDER
 from foretell.catalog.price_files import price_file
 from foretell.inputs.question import ask, plan_of
@@ -190,7 +190,7 @@ def read_measured(path: Path) -> object:
 
 def _launched(text: str) -> object:
     launch = read_launch(text, files=False)
-    return merged(launch, "llama-3.1-8b", {"gpus": None, "plan": None})
+    return merge_launch(launch, "llama-3.1-8b", {"gpus": None, "plan": None})
 
 
 def _planned(text: str) -> object:
@@ -229,7 +229,7 @@ def _swept(folder: Path) -> list[Reader]:
     """A folder of a sweep: its manifest, and a shard under its own hash or another's."""
     from foretell.studies.sweep.export import export
     from foretell.studies.sweep.run import sweep
-    from foretell.studies.sweep.shards import SHARDS, file_name, held, read_manifest
+    from foretell.studies.sweep.shards import SHARDS, file_name, read_folder, read_manifest
 
     made = folder / "swept"
     sweep(tomllib.loads(STUDY), out=made)
@@ -247,7 +247,7 @@ def _swept(folder: Path) -> list[Reader]:
             path.unlink()
         named = shard.name if len(given) % 2 else file_name(0, given)
         (made / SHARDS / named).write_bytes(given)
-        found = held(made)
+        found = read_folder(made)
         assert (0 in found.whole) is (named == file_name(0, given))
         return export(made, out=folder / "out.csv")
 
@@ -375,6 +375,6 @@ def table_readers(folder: Path, data: Path) -> list[Reader]:
 
 
 def _first_rows(path: Path) -> bytes:
-    from foretell.catalog.files import unzipped
+    from foretell.catalog.files import read_bytes
 
-    return b"\n".join(unzipped(path).split(b"\n")[: ROWS + 1]) + b"\n"
+    return b"\n".join(read_bytes(path).split(b"\n")[: ROWS + 1]) + b"\n"

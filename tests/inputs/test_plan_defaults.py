@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import foretell
 from foretell.catalog.software import families, family_releases, software, software_names
 from foretell.errors import BadInput
-from foretell.inputs.plan_defaults import stated
+from foretell.inputs.plan_defaults import stated_fields
 from foretell.inputs.question import ask, plan_of
 from foretell.specs.plan import BY_SOFTWARE, Plan, parse_plan
 from foretell.specs.plan_words import GENERIC
@@ -61,7 +61,7 @@ def test_choices_are_the_records_unless_stated(
     alone = parse_plan(text, 8)
     assert scenario.software == software(word)
     architecture = scenario.system.chip.architecture
-    for name, value in stated(scenario.software, architecture, plan).items():
+    for name, value in stated_fields(scenario.software, architecture, plan).items():
         if name in said:
             assert getattr(plan, name) == getattr(alone, name), name
         elif name == "attention" and not plan.flash:
@@ -118,7 +118,7 @@ def test_a_plan_record_leaves_nothing_open() -> None:
 
 
 def test_the_answer_lists_what_was_set_and_what_the_plan_replaced() -> None:
-    words = "zero3 mbs1 framework=fsdp attention=fa2"
+    words = "zero3 mbs1 framework=fsdp@2023 attention=fa2"
     found = foretell.estimate(TOY_MODEL, system="h100-sxm", gpus=8, plan=words)
     assert (found.plan.fused, found.plan.attention, found.plan.gradients) == (False, "fa2", "bf16")
     told = [text for text in found.assumptions if "framework=fsdp" in text]
@@ -220,12 +220,12 @@ def test_a_framework_set_by_hand_is_a_word_of_the_plan() -> None:
 )
 def test_wrong_settings_say_what_is_right(setting: str, message: str) -> None:
     with pytest.raises(BadInput, match=re.escape(message)):
-        question("tp1", settings=[setting])
+        question("tp1", set=[setting])
 
 
 def test_an_unknown_framework_is_told_with_all_else() -> None:
     with pytest.raises(BadInput) as caught:
-        question("tp0 framework=nanotrn", settings=["job.gpu=3"])
+        question("tp0 framework=nanotrn", set=["job.gpu=3"])
     paths = [problem.path for problem in caught.value.problems]
     assert {"plan.tp", "plan.framework"} <= set(paths)
     told = next(p for p in caught.value.problems if p.path == "plan.framework")

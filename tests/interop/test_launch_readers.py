@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from foretell.api.launches import merged, read_launch
+from foretell.api.launches import merge_launch, read_launch
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
-from foretell.interop.arguments import LARGEST_TEXT, read_given
+from foretell.interop.arguments import LARGEST_TEXT, parse_arguments
 from foretell.interop.shell_words import read_script
 from foretell.interop.tools import read_arguments
 from foretell.interop.yaml_subset import read_yaml
@@ -396,11 +396,11 @@ def test_flags_by_hand_come_first() -> None:
     assert told["gpus"] == 32
     assert told["model"] == "llama-3.1-8b"
     question = {"gpus": None, "global_batch": None, "seq_len": 4096, "plan": "tp4 recompute=full"}
-    both = merged(launch, None, question)
+    both = merge_launch(launch, None, question)
     assert (both["gpus"], both["global_batch"], both["seq_len"]) == (32, 64, 4096)
     plan = parse_plan(both["plan"], 32)
     assert (plan.tp, plan.dp, plan.micro_batch, plan.recompute) == (4, 8, 2, "full")
-    more = merged(launch, "llama-3.1-70b", {**question, "gpus": 64, "plan": None})
+    more = merge_launch(launch, "llama-3.1-70b", {**question, "gpus": 64, "plan": None})
     assert (more["model"], parse_plan(more["plan"], 64).dp) == ("llama-3.1-70b", 8)
 
 
@@ -415,4 +415,4 @@ def test_yaml_of_options() -> None:
     assert read_yaml(text) == {
         "a": 1, "b": {"c": "x: y", "d": [1, "two", {"e": 3.5}]}, "f": [1, True], "g": None, "h": {},
     }  # fmt: skip
-    assert read_given("a: 1\nb:\n  c: 2\n").pairs == (("a", 1), ("b.c", 2))
+    assert parse_arguments("a: 1\nb:\n  c: 2\n").pairs == (("a", 1), ("b.c", 2))

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from foretell.api.training import estimate
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
-from foretell.catalog.software import software
+from foretell.catalog.software import software, software_names
 from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, TRAINING, Tool, Training
 from foretell.interop.serving_words import Serving
 from foretell.interop.tools import read_arguments, write_serving, write_training
+from foretell.search import plan_checks
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import AXES, Plan, default_plan, parse_plan
@@ -164,6 +165,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
     lora = draw(st.sampled_from([0, 0, 0, 8]))
     more: dict[str, Any] = {
         "dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep, "lora": lora,
+        "framework": draw(st.sampled_from(software_names())),
         "etp": draw(st.sampled_from([1, 2])) if ep > 1 and tp > 1 else 1,
         "zero": draw(st.integers(0, 3)), "micro_batch": draw(st.sampled_from([1, 2])),
         "sp": tp > 1 and draw(st.booleans()), "fused": draw(st.booleans()), "flash": draw(st.booleans()),
@@ -184,7 +186,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
 def without_advice() -> Iterator[None]:
     """Errors name no nearest plan: to look for one takes a hundred times as long as the answer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("foretell.plan_checks.nearest_plan", lambda scenario, plan: None)
+        patch.setattr(plan_checks, "nearest_plan", lambda scenario, plan: None)
         yield
 
 

@@ -29,14 +29,45 @@ KNOWN = (
     ),
     Change(
         file="tensor_exchanges.py",
-        old="edge.name != REGION or shared",
-        new="edge.name != REGION",
+        old="edge.region is not Region.EXPERTS or shared",
+        new="edge.region is not Region.EXPERTS",
         why="a shared expert's exchanges vanish where experts are spread",
+    ),
+    Change(
+        file="prefixes.py",
+        old="hit = min(known.tokens, length)",
+        new="hit = max(known.tokens, length)",
+        why="more of a prompt is in the cache than was ever computed",
+    ),
+    Change(
+        file="collectives.py",
+        old="np.where(counts > 1.0, tiers, 0).max(axis=0)",
+        new="np.where(counts > 1.0, tiers, 0).min(axis=0)",
+        why="groups over nodes are taken for groups in one",
+    ),
+    Change(
+        file="static.py",
+        old="np.maximum(1.0 - k, 0.0) * length * 0.5",
+        new="np.maximum(1.0 - k, 1.0) * length * 0.5",
+        why="whole prompts are taken to have been begun before",
     ),
 )
 """Survivors of earlier runs, each with a test since."""
 
-EQUIVALENT: tuple[Change, ...] = ()
+EQUIVALENT: tuple[Change, ...] = (
+    Change(
+        file="clock.py",
+        old="prompts > FEW[k] and k + 1 < len(FEW)",
+        new="(k + 1 < len(FEW))",
+        why="at a number of prompts that was sampled, the share of the next one is 0",
+    ),
+    Change(
+        file="transfer.py",
+        old="np.exp(-(far - far.min()) / NEAR)",
+        new="np.exp(-(far - far.max()) / NEAR)",
+        why="every weight by the same factor: their shares and the heaviest are the same",
+    ),
+)
 """Mutants that no test can kill, each with the reason."""
 
 

@@ -97,6 +97,8 @@ def _numeric(tree: ast.AST) -> Iterator[ast.expr]:
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, NOT_FOR_NUMBERS):
                 continue
+            if isinstance(child, ast.keyword) and child.arg == "strict":  # a check, as of zip
+                continue
             if isinstance(child, ast.expr):
                 yield child
             yield from _numeric(child)

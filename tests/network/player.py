@@ -11,9 +11,9 @@ from itertools import combinations, pairwise
 import networkx as nx
 import numpy as np
 
-from foretell.network.algorithms import Message, Schedule
+from foretell.network.algorithms import Message, MessageSchedule
 from foretell.network.algorithms.base import NETWORK
-from foretell.network.topologies import Graph
+from foretell.network.topologies import LinkGraph
 
 Route = tuple[dict[tuple[int, int], float], float]
 """Share of a message on each link, and the latency of the longest of its paths."""
@@ -22,7 +22,7 @@ Route = tuple[dict[tuple[int, int], float], float]
 class Player:
     """Routes of one graph, found once."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: LinkGraph) -> None:
         self.graph = graph
         self.net = nx.DiGraph()
         self.net.add_nodes_from(range(graph.members))
@@ -73,7 +73,7 @@ class Player:
         )
         return dict(shares), total
 
-    def seconds(self, schedule: Schedule, size_bytes: float) -> float:
+    def seconds(self, schedule: MessageSchedule, size_bytes: float) -> float:
         """Time of all steps: of each, the busiest link and the longest latency.
 
         Where the schedule flows the links are busy all along, so the busiest of all steps together.
@@ -122,11 +122,11 @@ class Player:
         return float(best)
 
 
-def play(schedule: Schedule, graph: Graph, size_bytes: float) -> float:
+def play(schedule: MessageSchedule, graph: LinkGraph, size_bytes: float) -> float:
     """Seconds of a schedule on a graph."""
     return _player(graph).seconds(schedule, size_bytes)
 
 
 @cache
-def _player(graph: Graph) -> Player:
+def _player(graph: LinkGraph) -> Player:
     return Player(graph)

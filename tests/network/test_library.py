@@ -12,6 +12,7 @@ from foretell.network.library_catalog import (
     fabric_named,
     fabric_of,
     fabrics,
+    inner_tiers,
     inside_link,
     library_for,
     links_by_chip,
@@ -29,6 +30,20 @@ def at(system_id, inside, nodes, kinds=KINDS, **choices):
     counts = np.ones((len(system.network.tiers), len(np.atleast_1d(inside))))
     counts[0], counts[1] = inside, nodes
     return library, prepare(library, system.network, counts, kinds)
+
+
+@pytest.mark.parametrize(
+    ("names", "inside"),
+    [
+        (("node", "cluster"), 1),
+        (("package", "node", "cluster"), 2),
+        (("pair", "socket", "node", "pod", "rack"), 3),
+        (("pod", "cluster"), 1),  # whatever its name, the first is inside
+        (("node", "rack"), 2),
+    ],
+)
+def test_tiers_inside_a_node(names, inside):
+    assert inner_tiers(names) == inside
 
 
 @given(

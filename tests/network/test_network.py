@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.network.collectives import collective_s, contention_s, occupancy, send_s
+from foretell.network.collectives import (
+    collective_s,
+    contention_s,
+    occupancy,
+    outermost,
+    send_s,
+)
 from foretell.network.library_records import Kind
 from foretell.network.placement import as_filled, group_counts, tier_counts, units
 from foretell.network.stack import stack_of
@@ -138,6 +144,11 @@ def test_a_tier_is_in_use_as_long_as_it_carries_bytes() -> None:
     assert used[:, 2].tolist() == [1.0, 0.0]
     assert used[1, 0] == 1.0
     assert used[0, 0] == pytest.approx(8 * 50 / 450)
+
+
+def test_the_outermost_tier_that_a_group_touches() -> None:
+    counts = np.array([[8.0, 1.0, 2.0, 1.0], [4.0, 4.0, 1.0, 1.0], [1.0, 2.0, 1.0, 1.0]])
+    assert outermost(counts).tolist() == [1, 2, 0, 0]
 
 
 @given(st.floats(0.1, 10.0), st.floats(0.01, 10.0), st.floats(0.0, 40.0), st.integers(1, 200))

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.inputs.question import ask
-from foretell.lab.characterize.models import Sizes, spec_of
+from foretell.lab.characterize.models import DecoderSizes, spec_of
 from foretell.simulation.programs.collectives import Collective, step_collectives
 from foretell.specs.plan import parse_plan
 from foretell.workload.parameters import count as parameter_count
 
-SIZES = Sizes(hidden=64, layers=4, heads=4, kv_heads=2, ffn=128, vocab=256)
+SIZES = DecoderSizes(hidden=64, layers=4, heads=4, kv_heads=2, ffn=128, vocab=256)
 TOKENS = 2 * 32
 
 
-def listed(text: str, gpus: int, micro_batches: int = 2, sizes: Sizes = SIZES) -> Any:
+def listed(text: str, gpus: int, micro_batches: int = 2, sizes: DecoderSizes = SIZES) -> Any:
     plan = parse_plan(f"mbs2 {text}", gpus)
     scenario = ask(
         model=spec_of(sizes, "m"),
@@ -55,7 +55,7 @@ def test_volumes_of_the_zero_paper(layers: int, dp: int, zero: int, micro_batche
 
 def test_gradients_travel_in_whole_buckets() -> None:
     """Forty million weights in each, rounded up; their bytes stay the same."""
-    sizes = Sizes(hidden=1024, layers=8, heads=8, kv_heads=8, ffn=4096, vocab=1000)
+    sizes = DecoderSizes(hidden=1024, layers=8, heads=8, kv_heads=8, ffn=4096, vocab=1000)
     weights = parameter_count(spec_of(sizes, "m")).total
     ((message,),) = listed("zero0", 2, 1, sizes)
     assert message.count == -(-weights // 40_000_000) > 1

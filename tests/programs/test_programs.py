@@ -11,8 +11,8 @@ import foretell
 from foretell.catalog.software import software
 from foretell.inputs.software import with_software
 from foretell.sharding.pipeline import stages_of
-from foretell.simulation.program import Message, Pass
-from foretell.simulation.programs import Laid, held_cores, lay_out, runs_ahead
+from foretell.simulation.program import DataCollective, Pass
+from foretell.simulation.programs import StepLayout, held_cores, lay_out, runs_ahead
 from foretell.simulation.programs.dealing import contents_of
 from foretell.simulation.step import held_bytes, played_step, rank_stride
 from foretell.simulation.streams import play_step
@@ -46,7 +46,7 @@ PLANS = {
 }
 
 
-def laid(name: str, model: str = "dense") -> tuple[Scenario, Laid]:
+def laid(name: str, model: str = "dense") -> tuple[Scenario, StepLayout]:
     scenario = with_software(make_scenario(model, gpus=16, batch=64), PLANS[name])
     return scenario, lay_out(scenario, parse_plan(PLANS[name], 16))
 
@@ -108,7 +108,7 @@ def test_messages_of_a_rank_are_the_closed_forms(name: str) -> None:
         assert have == pytest.approx(gathered)
 
 
-def seconds(messages: tuple[Message, ...]) -> float:
+def seconds(messages: tuple[DataCollective, ...]) -> float:
     """All of them but the sum of DualPipe's two copies."""
     return sum(m.seconds for m in messages if m.name != "add up both copies")
 

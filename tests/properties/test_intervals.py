@@ -19,14 +19,14 @@ from foretell.training.answer import answer_of, fits
 from foretell.uncertainty.intervals import (
     SURE,
     Interval,
-    both,
     cause,
+    combine_causes,
+    inverse_cause,
     of_estimate,
     of_ranges,
     range_cause,
-    shared,
+    share_of_cause,
     times,
-    turned,
     watts_cause,
 )
 from foretell.uncertainty.memory import fit_probability, gathered_bytes, held_parts, peak_ends
@@ -59,13 +59,19 @@ def holds(value: float, interval: Interval) -> bool:
 
 @given(causes(), causes(), st.floats(1e-6, 1e9), st.floats(0.0, 1.0))
 def test_rules_keep_the_number_inside(a: Interval, b: Interval, value: float, part: float) -> None:
-    for found in (a, turned(a), both(a, b), shared(a, part), both(shared(a, part), turned(b))):
+    for found in (
+        a,
+        inverse_cause(a),
+        combine_causes(a, b),
+        share_of_cause(a, part),
+        combine_causes(share_of_cause(a, part), inverse_cause(b)),
+    ):
         assert holds(value, times(value, found))
-    for key, (low, high) in both(a, b).items():
+    for key, (low, high) in combine_causes(a, b).items():
         assert low <= min(a[key][0], b[key][0]) * (1 + 1e-12)
         assert high >= max(a[key][1], b[key][1]) * (1 - 1e-12)
-    assert turned(turned(a))["p90"] == pytest.approx(a["p90"])
-    assert both(a, SURE)["p90"] == pytest.approx(a["p90"])
+    assert inverse_cause(inverse_cause(a))["p90"] == pytest.approx(a["p90"])
+    assert combine_causes(a, SURE)["p90"] == pytest.approx(a["p90"])
     assert cause(value, times(value, a))["p90"] == pytest.approx(
         (max(a["p90"][0], 1e-3), a["p90"][1])
     )
@@ -165,17 +171,26 @@ def test_a_batch_of_peaks_is_each_by_itself() -> None:
             assert (batch[key][0][row], batch[key][1][row]) == (low, high)
 
 
-@pytest.mark.parametrize("framework", ["generic", "megatron-core"])
-def test_gathered_inputs_are_in_doubt_only_where_frameworks_keep_them(framework: str) -> None:
-    found = answer(framework=framework)
-    other = answer(framework="nanotron", fused=False)
-    for one, some in ((found, False), (other, True)):
-        assert one.memory is not None
-        kept = held_parts(one.memory)["activations"]
-        assert one.scenario is not None
-        assert (float(gathered_bytes(one.scenario, one.plan, kept)) > 0.0) is some
-        assert gathered_bytes(one.scenario, replace(one.plan, tp=1), kept) == 0.0
-        assert gathered_bytes(one.scenario, replace(one.plan, recompute="full"), kept) == 0.0
+@pytest.mark.parametrize(
+    ("framework", "some"),
+    [
+        ("generic", False),
+        ("megatron-core", False),
+        ("nanotron", True),
+        ("torchtitan", True),
+        ("torchtitan-2024", True),
+    ],
+)
+def test_gathered_inputs_are_in_doubt_only_where_frameworks_keep_them(
+    framework: str, some: bool
+) -> None:
+    one = answer(framework=framework, fused=not some)
+    assert one.memory is not None
+    assert one.scenario is not None
+    kept = held_parts(one.memory)["activations"]
+    assert (float(gathered_bytes(one.scenario, one.plan, kept)) > 0.0) is some
+    assert gathered_bytes(one.scenario, replace(one.plan, tp=1), kept) == 0.0
+    assert gathered_bytes(one.scenario, replace(one.plan, recompute="full"), kept) == 0.0
 
 
 @given(st.floats(1e6, 1e12), causes(), st.floats(0.1, 10.0), st.floats(0.1, 10.0))

@@ -16,7 +16,7 @@ from foretell.specs.outputs import OUTPUTS, outputs, rates
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
-from foretell.studies.sweep.batches import evaluated
+from foretell.studies.sweep.batches import evaluate_columns
 from foretell.training.answer import answer_of
 from foretell.training.energy import active_joules
 from foretell.training.ledger import StageSeconds
@@ -177,7 +177,7 @@ def test_recomputed_modules_cost_joules_where_a_plan_names_them() -> None:
 def test_a_sweep_has_the_numbers_of_its_estimates() -> None:
     scenario = make_scenario("moe", 8, 32)
     plans = enumerate_plans(scenario, Plan()).plans.take(slice(0, None, 97))
-    found = evaluated(scenario, plans)
+    found = evaluate_columns(scenario, plans)
     for row in range(len(plans)):
         alone = answer_of(scenario, plans.plan(row), chosen=False)
         for name in OUTPUTS:

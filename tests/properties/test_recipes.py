@@ -9,7 +9,7 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.inputs.software import with_software
 from foretell.search.space import enumerate_plans
-from foretell.sharding.rules import broken
+from foretell.sharding.rules import broken_rules
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
@@ -41,7 +41,7 @@ def answer(words: str, name: str = "dense") -> StepEstimate:
     """The answer for one plan."""
     plan = parse_plan(words, 16)
     scenario = with_software(scenario_of(name), plan)
-    assert not broken(scenario, plan, batch_of([plan]))
+    assert not broken_rules(scenario, plan, batch_of([plan]))
     return answer_of(scenario, plan, chosen=False)
 
 
@@ -75,7 +75,7 @@ def test_a_batch_equals_its_plans_one_by_one(name: str, word: str) -> None:
     step, peak = evaluate(scenario, plans)
     for row in rows:
         plan = plans.plan(int(row))
-        assert not broken(scenario, plan, batch_of([plan]))
+        assert not broken_rules(scenario, plan, batch_of([plan]))
         alone_step, alone_peak = evaluate(scenario, batch_of([plan]))
         assert alone_step[0] == pytest.approx(step[row], rel=1e-12)
         assert alone_peak[0] == pytest.approx(peak[row], rel=1e-12)
@@ -195,6 +195,6 @@ def test_ranks_that_do_not_divide_are_refused() -> None:
     scenario = scenario_of()
     for words in ("dp16 zero3 shard=3", "dp16 zero3 shard=32", "dp16 zero3 shard=8 secondary=3"):
         plan = parse_plan(words, 16)
-        assert [name for name, _ in broken(scenario, plan, batch_of([plan]))] == ["sharing"]
+        assert [name for name, _ in broken_rules(scenario, plan, batch_of([plan]))] == ["sharing"]
     plan = Plan(dp=16, zero=3, shard=8, secondary=4)
-    assert not broken(scenario, plan, batch_of([plan]))
+    assert not broken_rules(scenario, plan, batch_of([plan]))

@@ -12,7 +12,7 @@ from foretell.catalog import system as catalog_system
 from foretell.errors import Infeasible
 from foretell.network.placement import FOLDED, group_counts
 from foretell.search.space import enumerate_plans
-from foretell.sharding.rules import broken
+from foretell.sharding.rules import broken_rules
 from foretell.specs.plan import ContextMode, Plan, Plans, batch_of, parse_plan
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
@@ -208,13 +208,13 @@ def test_experts_stand_inside_a_node_where_they_fit() -> None:
     ],
 )
 def test_rules_say_what_is_wrong(plan: Plan, rule: str, words: str) -> None:
-    found = dict(broken(make_scenario("moe", 8, 16), plan, batch_of([plan])))
+    found = dict(broken_rules(make_scenario("moe", 8, 16), plan, batch_of([plan])))
     assert words in found[rule]
 
 
 def test_a_model_without_experts_spreads_none() -> None:
     found = dict(
-        broken(make_scenario("dense", 8, 16), Plan(dp=8, ep=8), batch_of([Plan(dp=8, ep=8)]))
+        broken_rules(make_scenario("dense", 8, 16), Plan(dp=8, ep=8), batch_of([Plan(dp=8, ep=8)]))
     )
     assert "no experts" in found["experts"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foretell.catalog.software import software
 from foretell.network.placement import group_counts
 from foretell.search.space import enumerate_plans
-from foretell.sharding.rules import broken
+from foretell.sharding.rules import broken_rules
 from foretell.specs.ffn import Experts
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.training.exchanges import exchanges_of, in_pieces
@@ -128,8 +128,8 @@ def test_who_has_pieces() -> None:
 )
 def test_rules_say_what_is_wrong(text: str, words: str) -> None:
     plan = parse_plan(text)
-    found = dict(broken(make_scenario("dense", 16, 32), plan, batch_of([plan])))
+    found = dict(broken_rules(make_scenario("dense", 16, 32), plan, batch_of([plan])))
     assert words in found["overlap"]
     assert "overlap" not in dict(
-        broken(make_scenario("dense", 16, 32), Plan(dp=16), batch_of([Plan(dp=16)]))
+        broken_rules(make_scenario("dense", 16, 32), Plan(dp=16), batch_of([Plan(dp=16)]))
     )

@@ -202,8 +202,8 @@ def test_gradients_made_on_the_way(
     eager = replace(scenario, software=software("pytorch-eager"))
     found = step_memory(eager, parse_plan(f"{plain} framework=pytorch-eager", pp))
     assert gaps(found) == pytest.approx([0.0] * len(found.stages), abs=1e-9)
-    plans = batch_of([parse_plan(f"{plain} framework=megatron", pp)])
-    scenario = replace(scenario, software=software("megatron"))
+    plans = batch_of([parse_plan(f"{plain} framework=megatron@2021", pp)])
+    scenario = replace(scenario, software=software("megatron@2021"))
     summed = evaluate_rows(scenario, plans, tables_of(scenario, plans)).memory
     held = (summed.weights + summed.states)[0]
     for index, stage in enumerate(found.stages):

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.lab.reference import CHIPS, Quirks
-from foretell.lab.reference.comm import Kind, Links, collective_s, links_of, stage_hop_s
+from foretell.lab.reference.comm import Kind, TierLinks, collective_s, links_of, stage_hop_s
 from tests.reference.scalar_oracle import divisors
 
 KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 LINKS = links_of(CHIPS["A100"], 8, Quirks())
 
 
-def seconds(kind: Kind, volume: float, group: int, inside: int, links: Links = LINKS) -> float:
+def seconds(kind: Kind, volume: float, group: int, inside: int, links: TierLinks = LINKS) -> float:
     one = collective_s(links, kind, np.array([volume]), np.array([group]), np.array([inside]))
     return float(one[0])
 

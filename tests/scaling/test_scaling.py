@@ -12,7 +12,7 @@ import foretell
 from foretell.errors import BadInput, Infeasible
 from foretell.studies.scaling.evaluate import BANDWIDTHS, structure
 from foretell.studies.scaling.question import common_batch, gpu_counts, plan_texts, strategy_texts
-from foretell.studies.scaling.records import Curve, Point, Scaling
+from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint
 from foretell.studies.scaling.run import curve_of, scaling
 from foretell.studies.scaling.study import study
 from tests.surfaces.command import foretell as command
@@ -28,7 +28,7 @@ def found() -> Scaling:
     )
 
 
-def points(found: Scaling) -> list[tuple[Curve, Point]]:
+def points(found: Scaling) -> list[tuple[Curve, ScalingPoint]]:
     return [(c, p) for c in found.curves for p in c.points if p.step_s is not None]
 
 
@@ -233,7 +233,9 @@ def test_structure_keeps_what_a_batch_cannot_mix() -> None:
 
 
 def test_a_curve_of_nothing_that_fits() -> None:
-    point = Point(strategy="x", gpus=1, global_batch=1, plan="x", fits="no", reason="because")
+    point = ScalingPoint(
+        strategy="x", gpus=1, global_batch=1, plan="x", fits="no", reason="because"
+    )
     curve = curve_of("m", "s", [point], 0.8)
     assert curve.fits_from is None
     assert curve.lost_to is None

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.search.ranking import Contender, Part, beats, doubts, draw, spread_of
+from foretell.search.ranking import Contender, SystemWorkload, beats, doubts, draw, spread_of
 
-PART = Part(
+PART = SystemWorkload(
     workload="w", share=1.0, seconds=1e-3, usd=1e-6, less=-0.2, more=0.3,
     figures={"finance.rate": (-0.1, 0.2), "system.node_price_usd": (-0.1, 0.1)},
 )  # fmt: skip

@@ -14,7 +14,7 @@ from foretell.network.placement import group_counts
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import rank, search_plans
 from foretell.search.space import ORDERS, divisors, enumerate_plans
-from foretell.sharding.rules import broken, layers_of
+from foretell.sharding.rules import broken_rules, layers_of
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -59,7 +59,7 @@ def brute_force(scenario: Scenario) -> list[tuple[float, Plan]]:
                 tp=tp, pp=pp, dp=dp, micro_batch=mbs, vpp=vpp, zero=zero, recompute=recompute,
                 sp=sp, order=order, schedule=schedule,
             )  # fmt: skip
-            if broken(scenario, plan, batch_of([plan])) or not first_of_its_placement(
+            if broken_rules(scenario, plan, batch_of([plan])) or not first_of_its_placement(
                 scenario, plan
             ):
                 continue
@@ -107,7 +107,7 @@ def test_every_candidate_obeys_every_rule_and_occurs_once() -> None:
         assert len(texts) == len(plans)
         for row in range(0, len(plans), max(1, len(plans) // 50)):
             plan = plans.plan(row)
-            assert not broken(scenario, plan, batch_of([plan]))
+            assert not broken_rules(scenario, plan, batch_of([plan]))
 
 
 def test_degrees_need_not_be_powers_of_two() -> None:
@@ -184,7 +184,7 @@ def test_the_nearest_plan_works_and_is_near(plan: Plan) -> None:
     scenario = make_scenario("uneven", 16, 64)
     near = nearest_plan(scenario, plan)
     assert near is not None
-    assert not broken(scenario, near, batch_of([near]))
+    assert not broken_rules(scenario, near, batch_of([near]))
     assert answer_of(scenario, near, chosen=False).fits != "no"
 
 

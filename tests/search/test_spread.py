@@ -10,7 +10,7 @@ from foretell.inputs.question import plan_of
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import search_plans
 from foretell.search.space import ORDERS, context_degrees, enumerate_plans
-from foretell.sharding.rules import broken, layers_of
+from foretell.sharding.rules import broken_rules, layers_of
 from foretell.specs.model import Stack
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
@@ -47,7 +47,7 @@ def brute_force(scenario: Scenario) -> list[tuple[float, str]]:
                 recompute=recompute, sp=sp, order=order,
                 schedule="interleaved" if vpp > 1 else "1f1b",
             )  # fmt: skip
-            if broken(scenario, plan, batch_of([plan])):
+            if broken_rules(scenario, plan, batch_of([plan])):
                 continue
             if not first_of_its_placement(scenario, plan):
                 continue
@@ -78,7 +78,7 @@ def test_every_candidate_obeys_every_rule_and_occurs_once() -> None:
     assert len(texts) == len(plans)
     for row in range(0, len(plans), max(1, len(plans) // 80)):
         plan = plans.plan(row)
-        assert not broken(scenario, plan, batch_of([plan]))
+        assert not broken_rules(scenario, plan, batch_of([plan]))
 
 
 def test_short_sequences_and_dense_models_are_left_alone() -> None:

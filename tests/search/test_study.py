@@ -16,7 +16,7 @@ from foretell.inputs.question import ask, plan_of
 from foretell.search.space import enumerate_plans
 from foretell.specs.plan import parse_plan
 from foretell.specs.study import Study
-from foretell.studies.axes import spaced
+from foretell.studies.axes import spaced_values
 from foretell.studies.flags import FLAGS
 from foretell.studies.plan_words import plan_texts, word_of
 from foretell.studies.points import columns, point_count
@@ -166,9 +166,9 @@ def test_nothing_varies() -> None:
 
 
 def test_ends_are_in_a_range_and_powers_of_two_are_whole() -> None:
-    assert spaced(8, 1024, 8, log=True, whole=True) == (8, 16, 32, 64, 128, 256, 512, 1024)
-    assert spaced(1.0, 2.0, 3, log=False, whole=False) == (1.0, 1.5, 2.0)
-    assert spaced(1, 3, 9, log=False, whole=True) == (1, 2, 3)
+    assert spaced_values(8, 1024, 8, log=True, whole=True) == (8, 16, 32, 64, 128, 256, 512, 1024)
+    assert spaced_values(1.0, 2.0, 3, log=False, whole=False) == (1.0, 1.5, 2.0)
+    assert spaced_values(1, 3, 9, log=False, whole=True) == (1, 2, 3)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

@@ -16,7 +16,7 @@ from foretell.search.what_if import (
     SIDES,
     factor_of,
     held_results,
-    replanned,
+    replan_systems,
     varied_numbers,
 )
 from foretell.specs.plan import Plan
@@ -143,7 +143,7 @@ def test_new_plans_are_never_worse_than_the_plan_held(by: float, stack: str) -> 
     scenario = make_scenario(stack, gpus=4, batch=16)
     best = search_plans(scenario, Plan(dp=4), top=1).best
     held = held_results(scenario, best.plan, by)
-    now, again = replanned(scenario, best.plan, held, by)
+    now, again = replan_systems(scenario, best.plan, held, by)
     assert now.step_s == pytest.approx(best.step_s)
     assert now.plan == str(best.plan)
     for key, found in again.items():

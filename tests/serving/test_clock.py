@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretell.inputs.question import ask
-from foretell.serving.clock import SampledClock
+from foretell.serving.clock import FEW, SampledClock
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile, Fit
@@ -54,3 +54,14 @@ def test_steps_with_prompts_are_near_to_what_was_sampled(times: StepTimes) -> No
         errors.append(abs(clock.mixed(n, context, new, past, k) / want - 1.0))
     assert np.median(errors) < 0.005
     assert max(errors) < 0.12
+
+
+def test_numbers_of_prompts_between_and_beyond_what_was_sampled(times: StepTimes) -> None:
+    clock = SampledClock(times, 64)
+    most = clock.mixed(8, 4000.0, 4096.0, 0.0, FEW[-1])
+    assert clock.mixed(8, 4000.0, 4096.0, 0.0, 3 * FEW[-1]) == most
+    # Halfway between two numbers that were sampled, the mean of both.
+    fewer = clock.mixed(8, 4000.0, 4096.0, 0.0, FEW[-2])
+    between = clock.mixed(8, 4000.0, 4096.0, 0.0, (FEW[-2] + FEW[-1]) // 2)
+    assert most != fewer
+    assert between == pytest.approx(0.5 * (fewer + most), rel=1e-12)

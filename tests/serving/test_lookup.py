@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.serving.lookup import along, corners, read
+from foretell.serving.lookup import axis_of, corners, read
 
 POINTS = (
     np.array([1.0, 2.0, 4.0, 16.0]),
@@ -28,7 +28,7 @@ def test_a_product_of_straight_lines_is_read_exactly(
     points = POINTS[:many]
     lines = [1.0 + slope * axis for slope, axis in zip(slopes, points, strict=False)]
     table = reduce(np.multiply.outer, lines, np.array(1.0))
-    axes = [along(np.array([x]), axis) for x, axis in zip(at, points, strict=False)]
+    axes = [axis_of(np.array([x]), axis) for x, axis in zip(at, points, strict=False)]
     held = [max(x, axis[0]) for x, axis in zip(at, points, strict=False)]
     want = np.prod([1.0 + slope * x for slope, x in zip(slopes, held, strict=False)])
     scale = np.prod([1.0 + abs(s) * max(abs(x), 16.0) for s, x in zip(slopes, held, strict=False)])
@@ -43,5 +43,5 @@ def test_a_product_of_straight_lines_is_read_exactly(
     [(0.0, 0, 0.0), (1.0, 0, 0.0), (1.5, 0, 0.5), (2.0, 1, 0.0), (10.0, 2, 0.5), (28.0, 2, 2.0)],
 )  # fmt: skip
 def test_where_a_value_is_on_an_axis(value: float, low: int, share: float) -> None:
-    found_low, found_share = along(np.array([value]), POINTS[0])
+    found_low, found_share = axis_of(np.array([value]), POINTS[0])
     assert (int(found_low[0]), float(found_share[0])) == (low, share)

@@ -7,24 +7,24 @@ from hypothesis import strategies as st
 
 from foretell.sharding.offload import (
     LINK_SHARE,
-    Held,
+    StateBytes,
     exposed_copies,
     host_copies,
     on_chip,
 )
-from foretell.specs.plan_forms import OFFLOADS, joined
+from foretell.specs.plan_forms import OFFLOADS, join_names
 from tests.builders import make_chip
 
 CHIP = make_chip(host_bytes_per_s=63e9)
 SIZE = st.floats(0.0, 1e12)
 TIME = st.floats(0.0, 100.0)
 SOME = st.lists(st.sampled_from(OFFLOADS), unique=True, min_size=1).map(
-    lambda names: joined("+".join(names), OFFLOADS)
+    lambda names: join_names("+".join(names), OFFLOADS)
 )
 
 
-def held(weights: float, states: float, kept: float) -> Held:
-    return Held(weight_bytes=weights, state_bytes=states, kept_bytes=kept)
+def held(weights: float, states: float, kept: float) -> StateBytes:
+    return StateBytes(weight_bytes=weights, state_bytes=states, kept_bytes=kept)
 
 
 def test_nothing_offloaded_copies_nothing_even_without_a_link() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.kernels.memory import kept_bytes
-from foretell.sharding.recompute import again, blended, full_share, waits_again
+from foretell.sharding.recompute import blend_layers, full_share, recompute_layer, waits_again
 from foretell.specs.plan_forms import MODULES
 from foretell.workload.build import build
 from foretell.workload.graph import LayerGraph
@@ -25,8 +25,8 @@ def layers(name: str, *, flash: bool = True) -> tuple[LayerGraph, ...]:
 def test_nothing_and_the_core_are_none_and_selective(name: str, flash: bool) -> None:
     for layer in layers(name, flash=flash):
         kept = kept_bytes(layer, 1.0)
-        none = again(layer, (), flash=flash)
-        core = again(layer, ("core",), flash=flash)
+        none = recompute_layer(layer, (), flash=flash)
+        core = recompute_layer(layer, ("core",), flash=flash)
         assert none.kept_bytes == kept.whole
         assert none.dropped_bytes == 0.0
         assert not any(none.ops)
@@ -42,7 +42,10 @@ def test_more_modules_keep_less_and_run_more(
     name: str, some: list[str], more: list[str], flash: bool
 ) -> None:
     for layer in layers(name, flash=flash):
-        few, many = again(layer, some, flash=flash), again(layer, some + more, flash=flash)
+        few, many = (
+            recompute_layer(layer, some, flash=flash),
+            recompute_layer(layer, some + more, flash=flash),
+        )
         assert many.kept_bytes <= few.kept_bytes
         assert all(after or not before for before, after in zip(few.ops, many.ops, strict=True))
         for one in (few, many):
@@ -54,7 +57,7 @@ def test_what_each_module_is() -> None:
     dense, experts = layers("moe")
 
     def names(layer: LayerGraph, *modules: str) -> set[str]:
-        found = again(layer, modules, flash=True)
+        found = recompute_layer(layer, modules, flash=True)
         return {op.name for op, run in zip(layer.ops, found.ops, strict=True) if run}
 
     assert names(dense, "mlp") == {"ffn.up", "ffn.act", "ffn.down"}
@@ -63,15 +66,18 @@ def test_what_each_module_is() -> None:
     assert names(experts, "mlp") == set()
     assert names(experts, "attention") == {o.name for o in experts.ops if o.name[:4] == "atte"}
     assert names(experts, "moe") == {o.name for o in experts.ops if o.name[:4] == "moe."}
-    assert [e.name for e in again(experts, ("moe",), flash=True).graph.edges] == ["moe", "moe"]
-    assert [e.name for e in again(dense, ("norm", "act"), flash=True).graph.edges] == []
+    assert [e.name for e in recompute_layer(experts, ("moe",), flash=True).graph.edges] == [
+        "moe",
+        "moe",
+    ]
+    assert [e.name for e in recompute_layer(dense, ("norm", "act"), flash=True).graph.edges] == []
 
 
 def test_every_second_product_by_hand() -> None:
     """Grouped attention, gated: kept are entry, queries, values, the attention's result and the gate; keys,
     the way out and the other half of the gated part run again with all that is element-wise."""
     layer = layers("dense")[0]
-    found = again(layer, ("products",), flash=True)
+    found = recompute_layer(layer, ("products",), flash=True)
     sizes = {tensor.name: tensor.elements for tensor in layer.saved}
     wide = [sizes["attention.q"], sizes["attention.out"], 0.5 * sizes["attention.kv"]]
     wide += [0.5 * sizes["ffn.up"], 0.5 * sizes["norm.in"]]
@@ -87,9 +93,9 @@ def test_every_second_product_by_hand() -> None:
 def test_dropped_bytes_by_hand() -> None:
     """512 tokens, width 2816 gated: up and act are 2 x 2 x 2816 elements; norms leave 2 x 1024."""
     (dense,) = layers("dense")
-    assert again(dense, ("mlp",), flash=True).dropped_bytes == 512 * 4 * 2816 * 2
-    assert again(dense, ("act",), flash=True).dropped_bytes == 512 * 2 * 2816 * 2
-    assert again(dense, ("norm",), flash=True).dropped_bytes == 512 * 2 * 1024 * 2
+    assert recompute_layer(dense, ("mlp",), flash=True).dropped_bytes == 512 * 4 * 2816 * 2
+    assert recompute_layer(dense, ("act",), flash=True).dropped_bytes == 512 * 2 * 2816 * 2
+    assert recompute_layer(dense, ("norm",), flash=True).dropped_bytes == 512 * 2 * 1024 * 2
 
 
 @given(st.integers(0, 40), st.integers(0, 60))
@@ -98,7 +104,7 @@ def test_blocks(held: int, limit: int) -> None:
     assert 0.0 <= share[0] <= 1.0
     if held:
         assert share[0] * held == pytest.approx(min(held, limit))
-    assert blended(share, 5.0, 5.0) == pytest.approx(5.0)
+    assert blend_layers(share, 5.0, 5.0) == pytest.approx(5.0)
     assert full_share(float(max(held, 1)), 10**6) == 1.0
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from foretell.errors import BadInput
 from foretell.lab.reference.ops import Comm, LayerBatch, layer_ops
-from foretell.lab.reference.ops import Op as PublishedOp
+from foretell.lab.reference.ops import ReferenceOp as PublishedOp
 from foretell.lab.reference.records import Quirks, StudyModel
 from foretell.sharding.context import context_traffic
-from foretell.sharding.rules import broken
-from foretell.sharding.tensor2d import Grid, grid_parallel, grid_traffic, panel_count
+from foretell.sharding.rules import broken_rules
+from foretell.sharding.tensor2d import TensorGrid, grid_parallel, grid_traffic, panel_count
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Stack
@@ -70,7 +70,7 @@ def volume(comms: tuple[Comm, ...], kind: str, axis: int) -> float:
 def test_one_rank_is_the_whole(name: str) -> None:
     model = make_model(name)
     for part in graph_parts(build(model, batch=2.0, seq_len=float(LENGTH))):
-        one = grid_parallel(part, Grid(m1=1.0, m2=1.0, panels=0.0))
+        one = grid_parallel(part, TensorGrid(m1=1.0, m2=1.0, panels=0.0))
         assert flop(one) == flop(part)
         assert sum(s.elements for s in one.saved) == sum(s.elements for s in part.saved)
         assert sum(o.parameters for o in one.ops) == sum(o.parameters for o in part.ops)
@@ -80,7 +80,7 @@ def test_one_rank_is_the_whole(name: str) -> None:
 @pytest.mark.parametrize(("m1", "m2"), SIDES)
 def test_ranks_share_work_weights_and_what_is_kept(m1: int, m2: int) -> None:
     """Norms alone have their weights on every row."""
-    ranks, grid = m1 * m2, Grid(m1=float(m1), m2=float(m2), panels=0.0)
+    ranks, grid = m1 * m2, TensorGrid(m1=float(m1), m2=float(m2), panels=0.0)
     for part in graph_parts(build(study_model(), batch=2.0, seq_len=float(LENGTH))):
         cut = grid_parallel(part, grid)
         assert ranks * flop(cut) == pytest.approx(flop(part), rel=1e-12)
@@ -94,7 +94,7 @@ def test_ranks_share_work_weights_and_what_is_kept(m1: int, m2: int) -> None:
 @pytest.mark.parametrize(("m1", "m2"), SIDES[1:])
 def test_volumes_are_the_published_ones(m1: int, m2: int) -> None:
     """Broadcasts and reduces of every product, statistics of norms, keys and values: to the byte."""
-    part, grid = whole_layer(study_model()), Grid(m1=float(m1), m2=float(m2), panels=8.0)
+    part, grid = whole_layer(study_model()), TensorGrid(m1=float(m1), m2=float(m2), panels=8.0)
     local = grid_parallel(part, grid)
     traffic = grid_traffic(part, local, grid, 1024.0)
     theirs = published(m1, m2, 8)
@@ -166,7 +166,7 @@ def test_the_spelling_of_the_sequence_grid_is_checked() -> None:
     m2=st.sampled_from([1, 2, 3, 4, 8, 16]),
 )
 def test_panels_are_whole_for_the_longer_side(inputs: int, m1: int, m2: int) -> None:
-    grid = Grid(m1=float(m1), m2=float(m2), panels=0.0)
+    grid = TensorGrid(m1=float(m1), m2=float(m2), panels=0.0)
     many = float(panel_count(float(inputs), grid))
     longer = max(m1, m2)
     assert many == 1.0 if longer == 1 else many % longer == 0
@@ -284,12 +284,12 @@ def test_first_panel_and_what_no_product_hides() -> None:
 )
 def test_rules_say_what_has_no_grid(model: str, text: str, words: str) -> None:
     plan = parse_plan(text)
-    found = dict(broken(make_scenario(model, 16, 64), plan, batch_of([plan])))
+    found = dict(broken_rules(make_scenario(model, 16, 64), plan, batch_of([plan])))
     assert words in found["grid"]
 
 
 def test_keys_of_a_grid_are_those_of_context_parallelism() -> None:
-    part, grid = whole_layer(make_model("dense")), Grid(m1=2.0, m2=4.0, panels=0.0)
+    part, grid = whole_layer(make_model("dense")), TensorGrid(m1=2.0, m2=4.0, panels=0.0)
     local = grid_parallel(part, grid)
     assert grid_traffic(part, local, grid, 1024.0).keys == context_traffic(local, "allgather").keys
     assert grid_traffic(part, local, grid, 1024.0).keys == 2 * LENGTH * 2 * 2 * 64
@@ -301,3 +301,14 @@ def test_text_comes_back() -> None:
     assert parse_plan(text) == replace(
         Plan(tp=8, dp=2, zero=1, sp=True), tp_mode="summa", tp2=2, panels=8
     )
+
+
+@pytest.mark.parametrize(("m1", "m2"), SIDES)
+def test_two_panels_of_others_are_held(m1: int, m2: int) -> None:
+    """The one at work and the next: of A where a row has several ranks, of B where a column has."""
+    whole = whole_layer(study_model())
+    grid = TensorGrid(m1=float(m1), m2=float(m2), panels=8.0)
+    traffic = grid_traffic(whole, grid_parallel(whole, grid), grid, 1024.0)
+    panels = [(p.inputs * (m1 > 1) + p.weights * (m2 > 1)) / p.panels for p in traffic.products]
+    assert len(panels) == 4
+    assert float(traffic.held) == pytest.approx(2.0 * max(map(float, panels)), rel=1e-12)

@@ -8,16 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.serving.requests.arrivals import KINDS, SHAPES, Arrivals, Lengths, drawn, read_trace
+from foretell.serving.requests.arrivals import (
+    KINDS,
+    SHAPES,
+    Arrivals,
+    Lengths,
+    draw_requests,
+    read_trace,
+)
 from foretell.serving.requests.levels import levels
-from foretell.serving.requests.records import Played, Series
+from foretell.serving.requests.records import RequestOutcomes, Series
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 2**32 - 1))
 def test_a_seed_gives_the_same_requests(kind: str, shape: str, seed: int) -> None:
     arrivals = Arrivals(kind=kind, concurrency=4, rate=3.0)  # type: ignore[arg-type]
     lengths = Lengths(mean=100.0, shape=shape)  # type: ignore[arg-type]
-    first, second = (drawn(arrivals, lengths, lengths, 50, seed) for _ in range(2))
+    first, second = (draw_requests(arrivals, lengths, lengths, 50, seed) for _ in range(2))
     assert first == second
     assert min(first.isl) >= 1
     assert min(first.osl) >= 1
@@ -27,7 +34,7 @@ def test_a_seed_gives_the_same_requests(kind: str, shape: str, seed: int) -> Non
 @pytest.mark.parametrize("kind", ["poisson", "gamma", "burst"])
 def test_arrivals_have_the_rate_asked_for(kind: str) -> None:
     fixed = Lengths(mean=10.0)
-    found = drawn(Arrivals(kind=kind, rate=5.0), fixed, fixed, 20_000, 1)  # type: ignore[arg-type]
+    found = draw_requests(Arrivals(kind=kind, rate=5.0), fixed, fixed, 20_000, 1)  # type: ignore[arg-type]
     assert found.at_s is not None
     assert list(found.at_s) == sorted(found.at_s)
     assert 20_000 / found.at_s[-1] == pytest.approx(5.0, rel=0.06)
@@ -37,7 +44,7 @@ def test_arrivals_have_the_rate_asked_for(kind: str) -> None:
 def test_few_requests_come_at_the_rate_asked_for(kind: str) -> None:
     fixed = Lengths(mean=10.0)
     for many, seed in ((1, 0), (50, 0), (500, 3)):
-        found = drawn(Arrivals(kind=kind, rate=5.0), fixed, fixed, many, seed)  # type: ignore[arg-type]
+        found = draw_requests(Arrivals(kind=kind, rate=5.0), fixed, fixed, many, seed)  # type: ignore[arg-type]
         assert found.at_s is not None
         assert many / found.at_s[-1] == pytest.approx(5.0, rel=1e-9)
 
@@ -93,7 +100,7 @@ def test_a_trace_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_times_per_token_are_as_defined() -> None:
-    played = Played(
+    played = RequestOutcomes(
         arrival_s=np.array([0.0, 1.0]),
         first_s=np.array([0.5, 1.5]),
         done_s=np.array([2.5, 1.5]),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from foretell.simulation.chance import (
     Chance,
-    Meeting,
+    SyncGroups,
     chance_problems,
     draw,
     job_steps,
@@ -30,7 +30,7 @@ def test_the_largest_of_many_draws(of: int) -> None:
 
 
 def test_jitter_has_its_mean_and_spread() -> None:
-    found = draw(Chance(jitter=0.1), Meeting(ranks=1, replicas=1), (40_000,), rng()).factors[0]
+    found = draw(Chance(jitter=0.1), SyncGroups(ranks=1, replicas=1), (40_000,), rng()).factors[0]
     assert found.mean() == pytest.approx(1.0, abs=0.002)
     assert found.std() == pytest.approx(0.1, rel=0.03)
 
@@ -38,8 +38,8 @@ def test_jitter_has_its_mean_and_spread() -> None:
 @given(st.integers(0, 99), st.floats(0.0, 0.3), st.integers(1, 64))
 def test_more_ranks_that_meet_take_longer(seed: int, jitter: float, ranks: int) -> None:
     """The same draws: the largest of more is never smaller."""
-    few = draw(Chance(jitter=jitter), Meeting(ranks=1, replicas=1), (50, 50), rng(seed))
-    many = draw(Chance(jitter=jitter), Meeting(ranks=ranks, replicas=1), (50, 50), rng(seed))
+    few = draw(Chance(jitter=jitter), SyncGroups(ranks=1, replicas=1), (50, 50), rng(seed))
+    many = draw(Chance(jitter=jitter), SyncGroups(ranks=ranks, replicas=1), (50, 50), rng(seed))
     for a, b in zip(few.factors, many.factors, strict=True):
         assert (b >= a - 1e-3).all()
     if jitter == 0.0:
@@ -49,11 +49,11 @@ def test_more_ranks_that_meet_take_longer(seed: int, jitter: float, ranks: int) 
 def test_stragglers_come_as_often_as_they_should() -> None:
     """A stage of 16 ranks at one in a hundred: 1 - 0.99^16; of many replicas the worst is played."""
     chance, source = Chance(stragglers=0.01), rng(3)
-    alone = [slow_stages(chance, Meeting(ranks=16, replicas=1), 8, source) for _ in range(2000)]
+    alone = [slow_stages(chance, SyncGroups(ranks=16, replicas=1), 8, source) for _ in range(2000)]
     assert np.mean(alone) == pytest.approx(1.0 - 0.99**16, rel=0.05)
-    worst = [slow_stages(chance, Meeting(ranks=16, replicas=32), 8, source) for _ in range(50)]
+    worst = [slow_stages(chance, SyncGroups(ranks=16, replicas=32), 8, source) for _ in range(50)]
     assert np.mean(worst) > 2.0 * np.mean(alone)
-    slow = draw(Chance(stragglers=1.0, slowdown=1.5), Meeting(ranks=1, replicas=1), (3,), source)
+    slow = draw(Chance(stragglers=1.0, slowdown=1.5), SyncGroups(ranks=1, replicas=1), (3,), source)
     assert slow.factors[0].tolist() == [1.5, 1.5, 1.5]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.serving.requests.records import Fleet, Played, Requests, Rules
+from foretell.serving.requests.records import EngineRules, Fleet, RequestOutcomes, Requests
 from foretell.serving.requests.run import play
 from tests.simulate.token_loop import Loop
 
@@ -47,7 +47,7 @@ def requests_of(pairs: list[tuple[int, int]], gaps: list[float] | None, flight: 
 
 
 rules = st.builds(
-    Rules,
+    EngineRules,
     max_batch=st.integers(1, 12),
     max_tokens=st.sampled_from([64, 256, 1024]),
     kv_tokens=st.sampled_from([520.0, 900.0, 2000.0, 1e6]),
@@ -61,7 +61,7 @@ gaps = st.none() | st.lists(st.floats(1e-3, 0.5), min_size=1, max_size=5)
 @settings(max_examples=300, deadline=None)
 @given(lengths, rules, gaps, st.integers(1, 16))
 def test_jumping_gives_what_stepping_gives(
-    pairs: list[tuple[int, int]], some: Rules, waits: list[float] | None, flight: int
+    pairs: list[tuple[int, int]], some: EngineRules, waits: list[float] | None, flight: int
 ) -> None:
     requests = requests_of(pairs, waits, flight)
     played = play(requests, Fleet(rules=some), Straight())
@@ -117,7 +117,7 @@ def test_an_empty_replica_holds_nothing() -> None:
         isl=[50] * 40, osl=[30] * 40, concurrency=40, prefix=[i % 2 for i in range(40)],
         prefix_tokens=[20] * 40,
     )  # fmt: skip
-    some = Rules(max_batch=16, max_tokens=100, kv_tokens=400.0, prefix_caching=True)
+    some = EngineRules(max_batch=16, max_tokens=100, kv_tokens=400.0, prefix_caching=True)
     replica = Replica(0, requests, some, Straight(), Series())
     for i in range(40):
         replica.push(i)
@@ -131,7 +131,7 @@ def test_an_empty_replica_holds_nothing() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(lengths, rules, st.floats(0.005, 0.3))
-def test_little_s_law_holds(pairs: list[tuple[int, int]], some: Rules, gap: float) -> None:
+def test_little_s_law_holds(pairs: list[tuple[int, int]], some: EngineRules, gap: float) -> None:
     """The mean number in the system is the rate times the mean time in it, whatever the order of service."""
     requests = requests_of(pairs, [gap], 0)
     played = play(requests, Fleet(rules=some), Straight())
@@ -141,7 +141,7 @@ def test_little_s_law_holds(pairs: list[tuple[int, int]], some: Rules, gap: floa
     assert area == pytest.approx(float(np.sum(played.done_s - played.arrival_s)), rel=1e-9)
 
 
-def mean_ttft(played: Played) -> float:
+def mean_ttft(played: RequestOutcomes) -> float:
     return float(np.mean(played.first_s - played.arrival_s))
 
 
@@ -150,7 +150,7 @@ def test_more_load_never_answers_sooner() -> None:
     isl = [int(x) for x in rng.integers(50, 400, 400)]
     osl = [int(x) for x in rng.integers(10, 80, 400)]
     at = np.cumsum(rng.exponential(1.0, 400))
-    some = Fleet(rules=Rules(max_batch=32, max_tokens=2048, kv_tokens=2e4))
+    some = Fleet(rules=EngineRules(max_batch=32, max_tokens=2048, kv_tokens=2e4))
     found = [
         play(Requests(isl=isl, osl=osl, at_s=[float(t) for t in at / rate]), some, Straight())
         for rate in (0.5, 2.0, 8.0, 32.0)
@@ -164,7 +164,7 @@ def test_a_second_replica_halves_an_overload() -> None:
     isl, osl = [200] * 300, [50] * 300
     at = [float(t) for t in np.cumsum(rng.exponential(0.02, 300))]
     requests = Requests(isl=isl, osl=osl, at_s=at)
-    some = Rules(max_batch=8, max_tokens=2048, kv_tokens=2e4)
+    some = EngineRules(max_batch=8, max_tokens=2048, kv_tokens=2e4)
     one = play(requests, Fleet(rules=some), Straight())
     two = play(requests, Fleet(rules=some, replicas=2, routing="least-loaded"), Straight())
     assert mean_ttft(two) < 0.6 * mean_ttft(one)
@@ -172,7 +172,7 @@ def test_a_second_replica_halves_an_overload() -> None:
 
 def test_prompts_and_answers_on_different_replicas() -> None:
     requests = Requests(isl=[300] * 50, osl=[20] * 50, at_s=[0.05 * i for i in range(50)])
-    some = Rules(max_batch=8, max_tokens=2048, kv_tokens=2e4)
+    some = EngineRules(max_batch=8, max_tokens=2048, kv_tokens=2e4)
     fleet = Fleet(
         rules=replace(some, decode_only=True),
         prefill=replace(some, prefill_only=True),
@@ -195,7 +195,7 @@ def test_a_prompt_that_others_began_is_computed_sooner() -> None:
         isl=[1000] * many, osl=[5] * many, concurrency=1, prefix=[7] * many,
         prefix_tokens=[900] * many,
     )  # fmt: skip
-    some = Rules(max_batch=8, max_tokens=4096, kv_tokens=2e4)
+    some = EngineRules(max_batch=8, max_tokens=4096, kv_tokens=2e4)
     cold = play(requests, Fleet(rules=some), Straight())
     warm = play(requests, Fleet(rules=replace(some, prefix_caching=True)), Straight())
     assert warm.prefix_hits == 900 * (many - 1)
@@ -204,7 +204,7 @@ def test_a_prompt_that_others_began_is_computed_sooner() -> None:
 
 def test_swapping_and_recomputing_both_answer_everyone() -> None:
     requests = Requests(isl=[100] * 30, osl=[100] * 30, concurrency=30)
-    some = Rules(max_batch=30, max_tokens=4096, kv_tokens=1500.0)
+    some = EngineRules(max_batch=30, max_tokens=4096, kv_tokens=1500.0)
     again = play(requests, Fleet(rules=some), Straight())
     moved = play(
         requests, Fleet(rules=replace(some, preemption="swap", swap_s_per_token=1e-7)), Straight()
@@ -217,7 +217,7 @@ def test_swapping_and_recomputing_both_answer_everyone() -> None:
 def test_a_request_longer_than_the_cache_is_refused_and_the_others_are_answered() -> None:
     requests = Requests(isl=[100, 5000, 100], osl=[10, 10, 10], concurrency=1)
     played = play(
-        requests, Fleet(rules=Rules(max_batch=4, max_tokens=512, kv_tokens=600.0)), Straight()
+        requests, Fleet(rules=EngineRules(max_batch=4, max_tokens=512, kv_tokens=600.0)), Straight()
     )
     assert played.refused.tolist() == [False, True, False]
     assert np.isfinite(played.done_s[[0, 2]]).all()
@@ -228,7 +228,7 @@ def test_nothing_to_do_and_no_memory_are_told_at_once() -> None:
     with pytest.raises(BadInput) as told:
         play(
             Requests(isl=[], osl=[]),
-            Fleet(rules=Rules(max_batch=4, max_tokens=512, kv_tokens=-1.0)),
+            Fleet(rules=EngineRules(max_batch=4, max_tokens=512, kv_tokens=-1.0)),
             Straight(),
         )
     assert len(told.value.problems) == 3

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from foretell.schedules import Schedule, schedule_named
 from foretell.schedules.base import routes
 from foretell.simulation.events import play
-from foretell.simulation.program import Chunk, Message, Pass, Program, cut, held_back, needed
+from foretell.simulation.program import (
+    Chunk,
+    DataCollective,
+    Pass,
+    Program,
+    cut_gradients,
+    held_back,
+    weight_pieces,
+)
 from foretell.simulation.streams import PlayedStep, play_step
 from tests.simulate.pipes import (
     NAMES,
@@ -64,8 +72,10 @@ def programs(draw: st.DrawFn, name: str) -> Program:
 
     def chunk() -> Chunk:
         ends = (0.3, 0.7, 1.0)
-        reduces = held_back(cut("reduce", rng.uniform(0, 2), ends, 3), shown, 1.0)
-        gathers = held_back(needed(cut("gather", rng.uniform(0, 2), ends, 3)), shown, 0.0)
+        reduces = held_back(cut_gradients("reduce", rng.uniform(0, 2), ends, 3), shown, 1.0)
+        gathers = held_back(
+            weight_pieces(cut_gradients("gather", rng.uniform(0, 2), ends, 3)), shown, 0.0
+        )
         each, three = bool(rng.integers(2)), bool(rng.integers(2))
         return Chunk(
             forward=one(),
@@ -228,7 +238,7 @@ def test_pieces_begin_when_their_weights_are_there(name: str, data: st.DataObjec
 @given(st.floats(0.1, 2.0), st.floats(0.1, 2.0))
 def test_a_link_is_shared_fairly(own: float, other: float) -> None:
     """A pass that only exchanges and a collective on the same link: done when fair sharing says."""
-    message = Message(name="gather", seconds=other, at=1.0)
+    message = DataCollective(name="gather", seconds=other, at=1.0)
     chunk = Chunk(
         forward=Pass(chip_s=0.0, exchange_s=(own, 0.0, 0.0)),
         input=Pass(chip_s=0.0),
@@ -250,7 +260,7 @@ def test_collectives_hold_cores() -> None:
     chunk = Chunk(
         forward=Pass(chip_s=0.6, wait_s=0.4),
         input=Pass(chip_s=0.0),
-        gathers_first=(Message(name="gather", seconds=5.0, at=1.0),),
+        gathers_first=(DataCollective(name="gather", seconds=5.0, at=1.0),),
     )
     program = Program(ranks=((chunk,),), micro_batches=1, held_cores=(0.1,), group_use=((1.0,),))
     played = play_step(schedule_named("1f1b"), program)
@@ -264,7 +274,7 @@ def test_what_runs_side_by_side_in_part(pass_s: float, message_s: float) -> None
     chunk = Chunk(
         forward=Pass(chip_s=pass_s),
         input=Pass(chip_s=0.0),
-        gathers_first=(Message(name="gather", seconds=message_s, at=1.0),),
+        gathers_first=(DataCollective(name="gather", seconds=message_s, at=1.0),),
     )
     program = Program(ranks=((chunk,),), micro_batches=1, apart_share=0.1, group_use=((1.0,),))
     shorter, longer = sorted((pass_s, message_s))
@@ -277,7 +287,7 @@ def bucketed(count: int, total_s: float) -> PlayedStep:
     chunk = Chunk(
         forward=Pass(chip_s=1.0),
         input=Pass(chip_s=2.0),
-        reduces_last=cut("reduce", total_s, [0.25, 0.5, 0.75, 1.0], count),
+        reduces_last=cut_gradients("reduce", total_s, [0.25, 0.5, 0.75, 1.0], count),
     )
     return play_step(
         schedule_named("1f1b"), Program(ranks=((chunk,),), micro_batches=3, group_use=((1.0,),))
@@ -296,7 +306,7 @@ def test_gradients_of_every_micro_batch_are_waited_for_after_its_backward_pass()
     chunk = Chunk(
         forward=Pass(chip_s=1.0),
         input=Pass(chip_s=2.0),
-        reduces_each=cut("reduce", 4.0, [0.25, 0.5, 0.75, 1.0], 4),
+        reduces_each=cut_gradients("reduce", 4.0, [0.25, 0.5, 0.75, 1.0], 4),
     )
     program = Program(ranks=((chunk,),), micro_batches=3, group_use=((1.0,),))
     played = play_step(schedule_named("1f1b"), program)
@@ -304,7 +314,7 @@ def test_gradients_of_every_micro_batch_are_waited_for_after_its_backward_pass()
 
 
 def sharded(gather_s: float) -> PlayedStep:
-    pieces = needed(cut("gather", gather_s, [0.25, 0.5, 0.75, 1.0], 4))
+    pieces = weight_pieces(cut_gradients("gather", gather_s, [0.25, 0.5, 0.75, 1.0], 4))
     chunk = Chunk(
         forward=Pass(chip_s=1.0),
         input=Pass(chip_s=1.0),
@@ -324,7 +334,7 @@ def test_weights_are_fetched_one_piece_ahead() -> None:
 def test_weights_of_two_groups_are_fetched_one_piece_ahead_together() -> None:
     """Spread experts have messages of their own in every piece: they hide as those of one group would."""
     ends = [0.25, 0.5, 0.75, 1.0]
-    groups = [needed(cut("gather", 0.2, ends, 4, group)) for group in (0, 1)]
+    groups = [weight_pieces(cut_gradients("gather", 0.2, ends, 4, group)) for group in (0, 1)]
     pieces = (*groups[0], *groups[1])
     chunk = Chunk(
         forward=Pass(chip_s=1.0),
@@ -339,7 +349,7 @@ def test_weights_of_two_groups_are_fetched_one_piece_ahead_together() -> None:
 
 def test_what_nothing_overlaps_does_not_hold_other_ranks_up() -> None:
     """Gradients sent at the end: once more for the step, whatever the number of ranks."""
-    reduces = held_back(cut("reduce", 5.0, [1.0], 1), 1.0, 1.0)
+    reduces = held_back(cut_gradients("reduce", 5.0, [1.0], 1), 1.0, 1.0)
     chunk = Chunk(forward=Pass(chip_s=1.0), input=Pass(chip_s=2.0), reduces_last=reduces)
     program = Program(ranks=((chunk,),) * 6, micro_batches=12, group_use=((1.0,),))
     assert play_step(schedule_named("1f1b"), program).step_s == pytest.approx((12 + 5) * 3.0 + 5.0)

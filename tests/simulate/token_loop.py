@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from foretell.serving.requests.records import Clock, Requests, Rules
+from foretell.serving.requests.records import Clock, EngineRules, Requests
 
 WATERMARK = 0.01
 
@@ -26,7 +26,7 @@ class Loop:
     """One engine, without prefix caching, classes or drafts."""
 
     requests: Requests
-    rules: Rules
+    rules: EngineRules
     clock: Clock
     now: float = 0.0
     running: list[Sequence] = field(default_factory=list)

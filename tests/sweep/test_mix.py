@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep.codesign import of_frame
 from foretell.studies.sweep.frames import shard_frame
-from foretell.studies.sweep.mix import Mixed, chosen, is_rate, mixed, shares, together
+from foretell.studies.sweep.mix import (
+    MixPoints,
+    combine_column,
+    is_rate,
+    mix_front,
+    mix_points,
+    shares,
+)
 
 COLUMNS = ("usd_per_million_work_tokens", "work_tokens_per_s_per_gpu", "peak_watts")
 STUDY = {
@@ -37,7 +44,7 @@ NUMBER = st.one_of(st.floats(1.0, 100.0), st.just(float("nan")), st.integers(1, 
 def test_the_front_is_what_brute_force_says(rows: list[tuple[float, float, float, bool]]) -> None:
     cost, speed, watts = (np.array([row[i] for row in rows]) for i in range(3))
     possible = np.array([row[3] for row in rows])
-    table = Mixed(
+    table = MixPoints(
         points=np.arange(len(rows)),
         values={},
         columns=dict(zip(COLUMNS, (cost, speed, watts), strict=True)),
@@ -45,7 +52,7 @@ def test_the_front_is_what_brute_force_says(rows: list[tuple[float, float, float
         problems=tuple("" if p else "no" for p in possible),
         plans={},
     )
-    found = chosen(study(), table)
+    found = mix_front(study(), table)
     will_do = possible & (watts <= 50.0)
     known = will_do & ~np.isnan(cost) & ~np.isnan(speed)
     for i in range(len(rows)):
@@ -80,14 +87,14 @@ def test_weights_are_shares(parts: list[tuple[float, float]], factor: float) -> 
     assert sum(share.values()) == pytest.approx(1.0)
     assert shares(mix[factor]) == pytest.approx(share)
     for name in COLUMNS[:2]:
-        whole = float(together(name, each, share)[0])
+        whole = float(combine_column(name, each, share)[0])
         assert min(values) <= whole * (1 + 1e-9)
         assert whole <= max(values) * (1 + 1e-9)
     mean = sum(w * v for w, v in zip(share.values(), values, strict=True))
     slow = 1.0 / sum(w / v for w, v in zip(share.values(), values, strict=True))
-    assert together(COLUMNS[0], each, share)[0] == pytest.approx(mean)
-    assert together(COLUMNS[1], each, share)[0] == pytest.approx(slow)
-    assert together(COLUMNS[2], each, share)[0] == max(values)
+    assert combine_column(COLUMNS[0], each, share)[0] == pytest.approx(mean)
+    assert combine_column(COLUMNS[1], each, share)[0] == pytest.approx(slow)
+    assert combine_column(COLUMNS[2], each, share)[0] == max(values)
     assert [is_rate(name) for name in COLUMNS] == [False, True, False]
 
 
@@ -95,8 +102,8 @@ def test_one_workload_is_the_study_itself() -> None:
     """Its weight does not matter, and the bare columns are its own."""
     alone = study()
     one = study(workload=[{"name": "it", "weight": 0.3, "seq_len": 4096}])
-    a = mixed(alone, shard_frame(alone, 0))
-    b = mixed(one, shard_frame(one, 0))
+    a = mix_points(alone, shard_frame(alone, 0))
+    b = mix_points(one, shard_frame(one, 0))
     assert a.possible.tolist() == b.possible.tolist() == [True, True]
     for name, column in a.columns.items():
         np.testing.assert_allclose(b.columns[name], column, rtol=1e-12)

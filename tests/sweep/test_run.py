@@ -19,7 +19,7 @@ import foretell
 from foretell.errors import BadInput
 from foretell.studies.sweep import run as runs
 from foretell.studies.sweep import shards
-from foretell.studies.sweep.executors import run_shards, where
+from foretell.studies.sweep.executors import run_shards, shard_runner
 from foretell.studies.sweep.export import export, results
 from foretell.studies.sweep.run import resume, status, sweep
 from tests.surfaces.command import foretell as command
@@ -99,7 +99,7 @@ def test_two_processes_write_what_one_writes(tmp_path: Path) -> None:
         sweep(SMALL, out=tmp_path / "threads", executor=pool)
         assert pool.submit(int, 1).result() == 1
     assert names(tmp_path / "one") == names(tmp_path / "threads")
-    place = where("process", 2)
+    place = shard_runner("process", 2)
     assert place is not None
     found = dict(run_shards(study, [0], place))
     assert list(found) == [0]
@@ -196,7 +196,7 @@ def test_another_study_or_program_is_not_mixed_in(
 
 def test_one_sweep_at_a_time(tmp_path: Path) -> None:
     sweep(SMALL, out=tmp_path)
-    with shards.locked(tmp_path):
+    with shards.lock_folder(tmp_path):
         assert status(tmp_path).running
         with pytest.raises(BadInput, match="another sweep is writing"):
             resume(tmp_path)
@@ -308,7 +308,7 @@ def test_a_killed_worker_of_a_pool_is_replaced(tmp_path: Path) -> None:
     """The first worker to come kills itself; a new pool does what it had on its hands."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from foretell.studies.sweep.executors import Where, _as_it_is
+    from foretell.studies.sweep.executors import ShardRunner, _as_it_is
 
     class Dying(ThreadPoolExecutor):
         def submit(self, *_: Any, **__: Any) -> Any:
@@ -317,11 +317,11 @@ def test_a_killed_worker_of_a_pool_is_replaced(tmp_path: Path) -> None:
     study = runs.read_study(SMALL)
     with ThreadPoolExecutor(1) as good, Dying(1) as dying:
         pools = iter([dying, dying, good])
-        place = Where(open=lambda: _as_it_is(next(pools)), ahead=2)
+        place = ShardRunner(open=lambda: _as_it_is(next(pools)), ahead=2)
         found = [number for number, _ in run_shards(study, iter(range(4)), place)]
         assert sorted(found) == [0, 1, 2, 3]
         with pytest.raises(BadInput, match="workers died"):
-            list(run_shards(study, iter([0]), Where(open=lambda: _as_it_is(dying), ahead=1)))
+            list(run_shards(study, iter([0]), ShardRunner(open=lambda: _as_it_is(dying), ahead=1)))
 
 
 @pytest.mark.full

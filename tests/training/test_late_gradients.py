@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretell.catalog.software import software
 from foretell.kernels.memory import StageMemory
 from foretell.specs.plan import parse_plan
 from foretell.training.late_gradients import fullest_moment, makes_late
@@ -81,5 +82,6 @@ def test_the_fullest_moment_is_the_largest_of_four(
 )
 def test_who_makes_gradients_late(words: str, late: bool) -> None:
     """Plain PyTorch, unless something needs the gradients in another dtype, order or place."""
-    assert makes_late(parse_plan(f"framework=pytorch-eager weights=bf16 {words}")) == late
-    assert not makes_late(parse_plan(f"framework=megatron-core weights=bf16 {words}"))
+    for framework, expected in (("pytorch-eager", late), ("megatron-core", False)):
+        plan = parse_plan(f"framework={framework} weights=bf16 {words}")
+        assert makes_late(plan, software(framework)) == expected

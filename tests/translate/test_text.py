@@ -16,7 +16,7 @@ from foretell.lab.translate.text import (
     PAD,
     SPECIAL,
     START,
-    Encoded,
+    EncodedPairs,
     batches,
     encode,
     read_pairs,
@@ -139,7 +139,7 @@ def test_batches_hold_every_pair_once(
         tuple(np.full(pair[i], n + 4, dtype=np.int32) for n, pair in enumerate(lengths))
         for i in (0, 1)
     ]
-    text = Encoded(source=sides[0], target=sides[1], too_long=0)
+    text = EncodedPairs(source=sides[0], target=sides[1], too_long=0)
     found = list(batches(text, size, seed))
     assert all(len(batch.source) <= size for batch in found)
     seen = [int(row[0]) - 4 for batch in found for row in batch.source]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foretell.errors import BadInput
-from foretell.lab.translate.models import Sizes, resized, with_form
+from foretell.lab.translate.models import TranslationSizes, resize_model, with_form
 from foretell.lab.translate.synthetic import make_pairs
 from tests.surfaces.command import foretell
 
@@ -15,10 +15,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed: there is no
 pytest.importorskip("tokenizers", reason="tokenizers is not installed: there are no byte pairs")
 from foretell.lab.translate import folder as run_files  # noqa: E402
 from foretell.lab.translate.run import Translator, exact_match  # noqa: E402
-from foretell.lab.translate.settings import Settings  # noqa: E402
+from foretell.lab.translate.settings import TranslationSettings  # noqa: E402
 from foretell.lab.translate.train import train  # noqa: E402
 
-TINY = Sizes(width=16, layers=1, heads=2, ffn=32, vocab=300)
+TINY = TranslationSizes(width=16, layers=1, heads=2, ffn=32, vocab=300)
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +32,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def tiny(text: tuple[Path, Path]) -> Settings:
-    return Settings(
+def tiny(text: tuple[Path, Path]) -> TranslationSettings:
+    return TranslationSettings(
         source=str(text[0]),
         target=str(text[1]),
         sizes=TINY,
@@ -46,7 +46,7 @@ def tiny(text: tuple[Path, Path]) -> Settings:
 
 
 @pytest.mark.parametrize("model", ["transformer-base-tied", "anthe"])
-def test_both_learn(model: str, tiny: Settings, tmp_path: Path) -> None:
+def test_both_learn(model: str, tiny: TranslationSettings, tmp_path: Path) -> None:
     """From the loss of a blind guess (ln 300 = 5.7) well below that of the commonest tokens."""
     wider = replace(tiny.sizes, width=32, ffn=64)
     found = train(
@@ -62,7 +62,7 @@ def test_both_learn(model: str, tiny: Settings, tmp_path: Path) -> None:
     assert found.lines["train"] + found.lines["held_out"] + found.lines["too_long"] == 400
 
 
-def test_an_ended_run_goes_on_as_if_it_had_not(tiny: Settings, tmp_path: Path) -> None:
+def test_an_ended_run_goes_on_as_if_it_had_not(tiny: TranslationSettings, tmp_path: Path) -> None:
     """Weights, losses and dropout are those of a run in one go, to the bit."""
     whole = train(tiny, tmp_path / "whole")
     train(replace(tiny, steps=3), tmp_path / "parts")
@@ -77,7 +77,7 @@ def test_an_ended_run_goes_on_as_if_it_had_not(tiny: Settings, tmp_path: Path) -
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_an_interrupted_run_keeps_what_it_did(tiny: Settings, tmp_path: Path) -> None:
+def test_an_interrupted_run_keeps_what_it_did(tiny: TranslationSettings, tmp_path: Path) -> None:
     def stop(done: int, most: int) -> None:
         if done == 5:
             raise KeyboardInterrupt
@@ -89,7 +89,7 @@ def test_an_interrupted_run_keeps_what_it_did(tiny: Settings, tmp_path: Path) ->
     assert train(tiny, tmp_path).steps == 8
 
 
-def test_patience_ends_a_run(tiny: Settings, tmp_path: Path) -> None:
+def test_patience_ends_a_run(tiny: TranslationSettings, tmp_path: Path) -> None:
     """At a rate that only hurts, the run ends after `patience` evaluations without a better loss."""
     found = train(replace(tiny, rate=1.0, steps=40, evaluate_every=1, patience=2), tmp_path)
     assert found.stopped == "patience"
@@ -98,14 +98,14 @@ def test_patience_ends_a_run(tiny: Settings, tmp_path: Path) -> None:
     assert len(found.history) == best + 3
 
 
-def test_other_settings_are_refused(tiny: Settings, tmp_path: Path) -> None:
+def test_other_settings_are_refused(tiny: TranslationSettings, tmp_path: Path) -> None:
     train(replace(tiny, steps=1), tmp_path)
     with pytest.raises(BadInput, match="other settings: batch, rate"):
         train(replace(tiny, rate=0.1, batch=7), tmp_path)
     assert train(replace(tiny, steps=2), tmp_path).steps == 2
 
 
-def test_a_damaged_checkpoint_is_named(tiny: Settings, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_named(tiny: TranslationSettings, tmp_path: Path) -> None:
     train(replace(tiny, steps=1), tmp_path)
     path = tmp_path / run_files.CHECKPOINT
     path.write_bytes(path.read_bytes()[:1000])
@@ -113,7 +113,7 @@ def test_a_damaged_checkpoint_is_named(tiny: Settings, tmp_path: Path) -> None:
         train(tiny, tmp_path)
 
 
-def test_a_checkpoint_cannot_run_code(tiny: Settings, tmp_path: Path) -> None:
+def test_a_checkpoint_cannot_run_code(tiny: TranslationSettings, tmp_path: Path) -> None:
     """A pickle that would create a file when loaded is refused, and creates none."""
     train(replace(tiny, steps=1), tmp_path)
     trap = tmp_path / "trapped"
@@ -128,7 +128,7 @@ def test_a_checkpoint_cannot_run_code(tiny: Settings, tmp_path: Path) -> None:
     assert not trap.exists()
 
 
-def test_every_line_is_translated(tiny: Settings, tmp_path: Path) -> None:
+def test_every_line_is_translated(tiny: TranslationSettings, tmp_path: Path) -> None:
     train(replace(tiny, steps=2), tmp_path)
     translator = Translator(tmp_path, device="cpu")
     lines = ["the bat .", "", "語", "a " * 300]
@@ -144,7 +144,7 @@ def test_a_learned_text_is_said_back(tmp_path: Path) -> None:
     pairs = [("one two", "eins zwei"), ("three four", "drei vier"), ("two three", "zwei drei")]
     for name, side in (("a", 0), ("b", 1)):
         (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in pairs * 30))
-    settings = Settings(
+    settings = TranslationSettings(
         source=str(tmp_path / "a"), target=str(tmp_path / "b"), model="anthe",
         sizes=replace(TINY, width=32, vocab=265), batch=20, rate=1e-2, dropout=0.0, steps=60,
         held_out=0.3, evaluate_every=60, device="cpu",
@@ -179,7 +179,7 @@ def _held_out(folder: Path, pairs: list[tuple[str, str]]) -> set[str]:
     ],
 )
 def test_mistakes_are_named(
-    change: dict[str, object], said: str, tiny: Settings, tmp_path: Path
+    change: dict[str, object], said: str, tiny: TranslationSettings, tmp_path: Path
 ) -> None:
     with pytest.raises(BadInput, match=said):
         train(replace(tiny, **change), tmp_path)  # type: ignore[arg-type]
@@ -190,8 +190,8 @@ def test_sizes_and_forms() -> None:
     from foretell.workload.parameters import count
 
     record = model("anthe")
-    assert resized(record, Sizes()) == record
-    small = resized(record, TINY)
+    assert resize_model(record, TranslationSizes()) == record
+    small = resize_model(record, TINY)
     assert small.stack.hidden == 16
     assert small.stack.layers[0].ffn.width == 21
     assert count(with_form(small, "build")) == count(with_form(small, "contract")) == count(small)

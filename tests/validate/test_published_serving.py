@@ -9,10 +9,10 @@ from foretell.catalog.engines import profiles
 from foretell.lab.validate.published_serving import (
     ROWS_START,
     START,
-    Service,
-    grouped,
+    PublishedService,
     long_text,
     services,
+    services_by_table,
     short_text,
 )
 
@@ -42,7 +42,7 @@ def test_chips_of_four_makers_are_there() -> None:
 
 @pytest.mark.parametrize("title", BARS)
 def test_medians_stay_below_their_bars(title: str) -> None:
-    errors = [abs(one.error) for one in grouped(services())[title]]
+    errors = [abs(one.error) for one in services_by_table(services())[title]]
     assert median(errors) < BARS[title]
 
 
@@ -62,7 +62,7 @@ def test_slower_is_positive_for_times_and_rates(metric: str, ours: float, error:
 
 def test_texts_have_every_table_once() -> None:
     short, long = short_text(services()), long_text(services())
-    for title in grouped(services()):
+    for title in services_by_table(services()):
         assert short.count(f"| {title} |") == 1
         assert long.count(f"### {title}\n") == 1
     assert len(long.splitlines()) > len(services())
@@ -70,7 +70,7 @@ def test_texts_have_every_table_once() -> None:
 
 
 def test_an_endless_queue_has_no_batch() -> None:
-    queued: list[Service] = [one for one in services() if one.row.kind == "max_throughput"]
+    queued: list[PublishedService] = [one for one in services() if one.row.kind == "max_throughput"]
     assert queued
     assert all(one.row.batch is None for one in queued)
     assert "| queue |" in long_text(queued)

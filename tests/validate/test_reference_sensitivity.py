@@ -96,7 +96,7 @@ def test_figures_and_files(
 def test_what_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput) as caught:
-        report.checked(str(tmp_path / "file" / "inside"), "1024,100")
+        report.check_inputs(str(tmp_path / "file" / "inside"), "1024,100")
     assert {problem.path for problem in caught.value.problems} == {"gpus", "out"}
-    assert report.checked(str(tmp_path / "new"), "4096, 1024")[1] == (1024, 4096)
+    assert report.check_inputs(str(tmp_path / "new"), "4096, 1024")[1] == (1024, 4096)
     assert sensitivity_cells((), grid=False) == []

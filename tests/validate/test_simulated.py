@@ -4,8 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from foretell.lab.validate.training import Told, score_rows, score_training, simulated, told_of
-from foretell.lab.validate.training_rows import Row, read_rows
+from foretell.lab.validate.training import (
+    RunPrediction,
+    prediction_of,
+    score_rows,
+    score_training,
+    simulated,
+)
+from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.simulation.answer import overlaps, with_step
 from tests.surfaces.command import foretell
 from tests.validate.test_training import make_row
@@ -14,14 +20,14 @@ EACH = 2
 """Rows of a source in the short form."""
 
 
-def some(path: Path) -> list[Row]:
+def some(path: Path) -> list[TrainingRow]:
     """The first few rows of every source that have a pipeline or replicas."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[TrainingRow]] = {}
     for row in read_rows(path):
         mine = found.setdefault(row.source, [])
         if len(mine) < EACH and (row.step_s or row.rate):
-            told = told_of(row)
-            mine += [row] if isinstance(told, Told) and overlaps(told.plan) else []
+            told = prediction_of(row)
+            mine += [row] if isinstance(told, RunPrediction) and overlaps(told.plan) else []
     return [row for rows in found.values() for row in rows]
 
 
@@ -48,19 +54,19 @@ def test_events_are_as_good_as_the_closed_form(table: Path) -> None:
 
 
 def test_a_row_without_pipeline_or_replicas_stays_as_it_is() -> None:
-    told = told_of(make_row(n_gpus=8, tp=8))
-    assert isinstance(told, Told)
+    told = prediction_of(make_row(n_gpus=8, tp=8))
+    assert isinstance(told, RunPrediction)
     assert simulated(told) is told
-    told = told_of(make_row(n_gpus=8))
-    assert isinstance(told, Told)
+    told = prediction_of(make_row(n_gpus=8))
+    assert isinstance(told, RunPrediction)
     found = simulated(told)
     assert found.answer.step_s != told.answer.step_s
     assert found.answer.step_s == pytest.approx(told.answer.step_s, rel=0.1)
 
 
 def test_another_step_time_changes_the_rates_with_it() -> None:
-    told = told_of(make_row())
-    assert isinstance(told, Told)
+    told = prediction_of(make_row())
+    assert isinstance(told, RunPrediction)
     slower = with_step(told.answer, 2.0 * told.answer.step_s)
     assert slower.mfu == pytest.approx(0.5 * told.answer.mfu)
     assert slower.tokens_per_s == pytest.approx(0.5 * told.answer.tokens_per_s)

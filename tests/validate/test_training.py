@@ -12,10 +12,10 @@ from foretell.catalog import chip
 from foretell.catalog.software import fitted_values, software
 from foretell.errors import BadInput
 from foretell.lab.validate.pages import training_scores
-from foretell.lab.validate.training import score_rows, source_label, told_of
-from foretell.lab.validate.training_model import Unsupported, model_of
-from foretell.lab.validate.training_plan import laid_out, seq_len_of
-from foretell.lab.validate.training_rows import Row, read_rows, row_of
+from foretell.lab.validate.training import prediction_of, score_rows, source_label
+from foretell.lab.validate.training_model import UnsupportedRun, model_of
+from foretell.lab.validate.training_plan import layout_of, seq_len_of
+from foretell.lab.validate.training_rows import TrainingRow, read_rows, row_of
 from foretell.lab.validate.training_system import system_of
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention
@@ -26,7 +26,7 @@ from tests.surfaces.command import foretell
 KEYS = "rows scored unsupported median_ape p90_ape by_source predictions memory_predictions".split()
 
 
-def make_row(**cells: Any) -> Row:
+def make_row(**cells: Any) -> TrainingRow:
     """An 8B run on one node of H100."""
     usual: dict[str, Any] = {
         "id": "r1",
@@ -55,8 +55,8 @@ def make_row(**cells: Any) -> Row:
     return row_of({key: str(value) for key, value in {**usual, **cells}.items()})
 
 
-def laid(row: Row) -> Any:
-    return laid_out(row, chip(row.chip_id), row.layers or 32)
+def laid(row: TrainingRow) -> Any:
+    return layout_of(row, chip(row.chip_id), row.layers or 32)
 
 
 NANOTRON = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapid-LLM)"
@@ -148,13 +148,13 @@ class TestModel:
     def test_the_start_of_a_name_is_enough_where_only_one_goes_on(self) -> None:
         blank = {"layers": "", "hidden": "", "heads": ""}
         assert model_of(make_row(model="Grok 1", **blank), 8192)[0].id == "grok-1-314b"
-        with pytest.raises(Unsupported):
+        with pytest.raises(UnsupportedRun):
             model_of(make_row(model="Llama", **blank), 8192)
 
     def test_a_name_is_enough_and_nothing_is_not(self) -> None:
         blank = {"layers": "", "hidden": "", "heads": ""}
         assert model_of(make_row(model="Llama 3.1 405B", **blank), 8192)[0].id == "llama-3.1-405b"
-        with pytest.raises(Unsupported, match="architecture"):
+        with pytest.raises(UnsupportedRun, match="architecture"):
             model_of(make_row(model="MaxText 64B", **blank), 2048)
 
 
@@ -171,7 +171,7 @@ class TestPlan:
         found = laid(make_row(n_gpus=16, tp=2, pp=2))
         assert found.plan.dp == 4
         assert any(text.startswith("dp 4") for text in found.said)
-        with pytest.raises(Unsupported, match="does not divide"):
+        with pytest.raises(UnsupportedRun, match="does not divide"):
             laid(make_row(n_gpus=10, tp=4))
 
     @pytest.mark.parametrize(
@@ -225,7 +225,22 @@ class TestPlan:
             ({"framework_id": "fsdp"}, "no-fused recompute=none attention=fa1 gradients=bf16"),
             ({"framework_id": "fsdp", "framework": "x (torch.compile)"}, "framework=fsdp-compiled"),
             ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "no-flash"),
-            ({"framework_id": "megatron", "chip_id": "b200-sxm"}, "framework=megatron-te"),
+            ({"framework_id": "megatron", "chip_id": "a100-sxm-80gb"}, "framework=megatron@2022"),
+            (
+                {"framework_id": "megatron", "chip_id": "b200-sxm"},
+                "framework=megatron attention=cudnn",
+            ),
+            (
+                {
+                    "framework_id": "megatron",
+                    "chip_id": "b200-sxm",
+                    "notes": "all TP/PP overlap disabled",
+                },
+                "framework=megatron-te",
+            ),
+            ({"framework_id": "fsdp"}, "framework=fsdp@2023 attention=fa1"),
+            ({"framework_id": "fsdp", "framework": "FSDP (2025)"}, "framework=fsdp attention=fa2"),
+            ({"framework_id": "fsdp", "framework": "X, DeepSpeed ZeRO 3"}, "framework=deepspeed"),
             ({"framework_id": "megatron-deepspeed"}, "no-flash"),
             ({"framework_id": "torchtitan", "notes": "eager, no compile"}, "no-fused"),
             ({"framework_id": "jax"}, "recompute=mlp+moe"),
@@ -269,26 +284,26 @@ class TestPlan:
     def test_a_source_left_out_is_in_the_plan(self) -> None:
         source = "vTrain (MICRO 2024) measured ground truth, Megatron-DeepSpeed"
         row = make_row(framework_id="megatron-deepspeed")
-        found = laid_out(row, chip("h100-sxm"), 32, source)
+        found = layout_of(row, chip("h100-sxm"), 32, source)
         assert found.plan.framework == "megatron-deepspeed"
         assert found.software == software("megatron-deepspeed", (source,))
-        other = laid_out(row, chip("h100-sxm"), 32, "another").software
+        other = layout_of(row, chip("h100-sxm"), 32, "another").software
         assert other.host_forward_s == software("megatron-deepspeed").host_forward_s
 
     def test_virtual_stages_of_megatron_core(self) -> None:
         cells = {"n_gpus": 16, "pp": 4, "layers": 80, "global_batch": 64}
-        assert laid_out(make_row(**cells), chip("h100-sxm"), 80).plan.vpp == 5
-        assert laid_out(make_row(**{**cells, "pp": 16}), chip("h100-sxm"), 80).plan.vpp == 5
+        assert layout_of(make_row(**cells), chip("h100-sxm"), 80).plan.vpp == 5
+        assert layout_of(make_row(**{**cells, "pp": 16}), chip("h100-sxm"), 80).plan.vpp == 5
         other = make_row(**cells, framework_id="nanotron")
-        assert laid_out(other, chip("h100-sxm"), 80).plan.vpp == 1
+        assert layout_of(other, chip("h100-sxm"), 80).plan.vpp == 1
 
     def test_llama_3_interleaves_and_sends_once(self) -> None:
         """126 layers on 16 stages, embedding and head in the place of one each; ZeRO 2 below a pipeline."""
         cells = {"framework_id": "other", "n_gpus": 8192, "tp": 8, "pp": 16, "zero_stage": 2}
         wide = {"layers": 126, "micro_batch": 1, "global_batch": 2048}
-        plan = laid_out(make_row(**cells, **wide), chip("h100-sxm"), 126).plan
+        plan = layout_of(make_row(**cells, **wide), chip("h100-sxm"), 126).plan
         assert (plan.vpp, plan.reduce) == (8, "step")
-        flat = laid_out(make_row(zero_stage=3), chip("h100-sxm"), 32).plan
+        flat = layout_of(make_row(zero_stage=3), chip("h100-sxm"), 32).plan
         assert (flat.vpp, flat.reduce) == (1, "auto")
 
     def test_micro_batches_of_zero_3_are_no_smaller_for_wide_models(self) -> None:
@@ -300,7 +315,7 @@ class TestPlan:
             "micro_batch": "",
         }
         three, one = (
-            laid_out(make_row(**cells, zero_stage=z), chip("h100-sxm"), 32).plan for z in (3, 1)
+            layout_of(make_row(**cells, zero_stage=z), chip("h100-sxm"), 32).plan for z in (3, 1)
         )
         assert (three.micro_batch, one.micro_batch) == (8, 1)
 
@@ -344,7 +359,7 @@ class TestSystem:
         assert system_of(make_row(**cells, n_gpus=1))[0].chip.tdp_watts == 900
 
     def test_a_chip_that_is_not_there(self) -> None:
-        with pytest.raises(Unsupported, match="abacus"):
+        with pytest.raises(UnsupportedRun, match="abacus"):
             system_of(make_row(chip_id="abacus"))
 
 
@@ -474,7 +489,7 @@ class TestRecipes:
         """Qwen3-30B on 8 chips, 512 sequences of 4,096 (Megatron-Bridge performance summary)."""
         cells = {"notes": notes, "chip_id": chip_id, "precision_id": precision, "micro_batch": 4}
         cells |= {"global_batch": 512, "zero_stage": 1, "score_step_time_s": measured_s}
-        found = told_of(make_row(**{**MIXTURE, **cells}))
+        found = prediction_of(make_row(**{**MIXTURE, **cells}))
         assert not isinstance(found, str), found
         assert found.answer.step_s == pytest.approx(measured_s, rel=within)
 
@@ -571,4 +586,4 @@ def test_a_strange_row_says_fault_and_not_a_traceback(monkeypatch: pytest.Monkey
         raise ZeroDivisionError("by nothing")
 
     monkeypatch.setattr("foretell.lab.validate.training.answer_of", broken)
-    assert told_of(make_row()) == "fault: ZeroDivisionError: by nothing"
+    assert prediction_of(make_row()) == "fault: ZeroDivisionError: by nothing"

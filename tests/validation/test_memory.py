@@ -19,8 +19,8 @@ from foretell.catalog.software import software
 from foretell.kernels.memory import StageMemory
 from foretell.lab.validate.memory import score_memory_rows
 from foretell.lab.validate.memory_rows import read_memory_rows
-from foretell.lab.validate.training import memory_of, told_of
-from foretell.lab.validate.training_rows import Row
+from foretell.lab.validate.training import memory_of, prediction_of
+from foretell.lab.validate.training_rows import TrainingRow
 from foretell.specs.ffn import Dense
 from foretell.specs.job import Job
 from foretell.specs.mixers import Attention
@@ -37,12 +37,12 @@ from tests.builders import make_network
 GIB = 2.0**30
 
 
-def completed(data_dir: Path, framework: str) -> list[Row]:
+def completed(data_dir: Path, framework: str) -> list[TrainingRow]:
     rows = read_memory_rows(data_dir / "training" / "measured_runs.csv.gz")
     return [row for row in rows if row.framework_id == framework]
 
 
-def fitting(rows: Sequence[Row]) -> float:
+def fitting(rows: Sequence[TrainingRow]) -> float:
     found = score_memory_rows(rows)
     assert not found.unsupported
     return sum(answer.fits for answer in found.answers) / len(found.answers)
@@ -55,9 +55,9 @@ def test_most_runs_are_told_right(data_dir: Path, part: int) -> None:
     assert fitting(completed(data_dir, "nanotron")[::part]) >= 0.95
 
 
-def off(rows: Sequence[Row]) -> list[float]:
+def off(rows: Sequence[TrainingRow]) -> list[float]:
     """Relative errors of the peak, of rows that print one."""
-    told = [told_of(row) for row in rows if row.peak_mem_gb]
+    told = [prediction_of(row) for row in rows if row.peak_mem_gb]
     pairs = [pair for one in told if not isinstance(one, str) for pair in memory_of(one)]
     return [pair.predicted / pair.measured - 1.0 for pair in pairs]
 
@@ -89,7 +89,7 @@ def test_what_nanotron_holds_between_steps(data_dir: Path) -> None:
         notes = {row["id"]: row["notes"] for row in csv.DictReader(file)}
     held, counted = [], []
     for row in completed(data_dir, "nanotron")[::7]:
-        told = told_of(row)
+        told = prediction_of(row)
         assert not isinstance(told, str)
         allocated = re.search(r"mem alloc ([\d.]+) GB", notes[row.id])
         local = re.search(r"local params ([\d.]+)([GM])", notes[row.id])
@@ -130,11 +130,11 @@ def held(name: str, words: str) -> StageMemory:
         head=Head(outputs=51200, tied=True),
         max_positions=2048,
     )
-    plan = parse_plan(f"{degrees} dp1 zero0 no-flash framework=megatron {words}")
+    plan = parse_plan(f"{degrees} dp1 zero0 no-flash framework=megatron@2021 {words}")
     a100 = System(id="a100", name="a100", chip=chip("a100-sxm-80gb"), network=make_network())
     job = Job(gpus=plan.gpus, global_batch=batch, seq_len=2048)
     scenario, plans = (
-        Scenario(model=model, system=a100, job=job, software=software("megatron")),
+        Scenario(model=model, system=a100, job=job, software=software("megatron@2021")),
         batch_of([plan]),
     )
     return evaluate_rows(scenario, plans, tables_of(scenario, plans)).memory
@@ -182,7 +182,7 @@ def test_intervals_of_peaks_hold_nine_in_ten_of_a_source_left_out(
     for row in [r for r in graded if r.source != SWEEP] + [r for r in graded if r.source == SWEEP][
         ::part
     ]:
-        told = told_of(row, row.source)
+        told = prediction_of(row, row.source)
         assert not isinstance(told, str)
         (pair,) = memory_of(told)
         assert pair.low is not None
@@ -203,7 +203,7 @@ def test_chances_to_fit_are_those_of_runs(data_dir: Path) -> None:
         for row in [r for r in read_memory_rows(folder / name) if r.framework_id == "nanotron"][
             ::6
         ]:
-            told = told_of(row, SWEEP)
+            told = prediction_of(row, SWEEP)
             assert not isinstance(told, str)
             likely.append(fit_of(told.answer))
             ran.append(fate)

@@ -10,7 +10,7 @@ from foretell.interop.own_model import read_table, write_toml
 from foretell.specs.model import Projection
 from foretell.workload.build import build
 from foretell.workload.ends import projection_ops
-from foretell.workload.graph import Edge, LayerGraph, Saved, inside
+from foretell.workload.graph import Edge, LayerGraph, Saved, with_region
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
 from foretell.workload.roles import ALL_EXPERTS, EdgeRole, OpRole, Region, SavedRole
 
@@ -42,7 +42,7 @@ def test_a_block_stands_in_the_region_where_it_is_used() -> None:
         saved=(Saved(name="x", elements=1.0, split="none"),),
         edges=(Edge(name="x", elements=1.0, leave=False),),
     )
-    placed = inside(graph, Region.MIXER)
+    placed = with_region(graph, Region.MIXER)
     assert [op.region for op in placed.ops] == [Region.MIXER, Region.INDEXER]
     assert [placed.saved[0].region, placed.edges[0].region] == [Region.MIXER, Region.MIXER]
 

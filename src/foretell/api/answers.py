@@ -18,7 +18,7 @@ from foretell.uncertainty.intervals import fit_of, of_estimate, of_served
 
 if TYPE_CHECKING:
     # Each of these is loaded by the method that needs it: a plain estimate starts sooner.
-    from foretell.interop.launch import Written
+    from foretell.interop.launch import ToolArguments
     from foretell.search.explain import Explanation
     from foretell.specs.scenario import Scenario
 
@@ -54,7 +54,7 @@ class Estimate(StepEstimate):
 
         return write_trace(*played_step(scenario_of(self), self.plan), path, detail)
 
-    def export(self, tool: str) -> "Written":
+    def export(self, tool: str) -> "ToolArguments":
         """The plan as arguments of megatron, torchtitan or deepspeed: text and notes (api/exports.py)."""
         from foretell.api.exports import export_plan
 

@@ -16,7 +16,7 @@ from foretell.catalog.money import Sheet, sheet
 from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import OF_SPEED, RENT, with_flags
 from foretell.economics.settings import set_prices
-from foretell.economics.work import Paying, Work, billed, check_way
+from foretell.economics.work import PaidWork, Paying, bill_work, check_way
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.overrides import ROOTS, parse_settings
 from foretell.inputs.question import as_texts, collect
@@ -140,7 +140,7 @@ def paid_hour(payment: Payment, name: str, system: System, gpus: int, watts: flo
     paid = _payment(payment, money, name)
 
     def ask(draw: float) -> CostAnswer:
-        work = Work(
+        work = PaidWork(
             what="run",
             name=name,
             system=system,
@@ -205,24 +205,24 @@ def _payment(
 
 def _billed(
     paid: tuple[Sheet, Paying, dict[str, object]],
-    work: Work,
+    work: PaidWork,
     overrides: Mapping[str, object] | None,
     assumptions: Sequence[str],
 ) -> CostAnswer:
     """Work with its payment."""
     figures, paying, seen = paid
     said = [text for text in assumptions if not text.startswith(OF_SPEED)]
-    return billed(work, paying, figures, {**(overrides or {}), **seen}, said)
+    return bill_work(work, paying, figures, {**(overrides or {}), **seen}, said)
 
 
-def _work_of_run(result: StepEstimate, run: Run) -> Work:
+def _work_of_run(result: StepEstimate, run: Run) -> PaidWork:
     """A run as work: kept steps, and what failures and checkpoints take."""
     assert result.scenario is not None
     low, high = run.interval["p90"] if run.interval else (run.days, run.days)
     ends = (run.gpu_hours * low / run.days, run.gpu_hours, run.gpu_hours * high / run.days)
     seconds = run.gpu_hours * 3600.0
     flop = result.tflops_per_gpu * 1e12 * result.step_s * result.gpus * run.steps
-    return Work(
+    return PaidWork(
         what="run",
         name=result.model,
         system=result.scenario.system,
@@ -253,7 +253,7 @@ def _work_of_run(result: StepEstimate, run: Run) -> Work:
     )
 
 
-def _work_of_step(result: StepEstimate) -> Work:
+def _work_of_step(result: StepEstimate) -> PaidWork:
     """A million tokens of steps: nothing fails, nothing is saved."""
     assert result.scenario is not None
     seconds = 1e6 / result.tokens_per_s
@@ -261,7 +261,7 @@ def _work_of_step(result: StepEstimate) -> Work:
     low, high = (result.interval or {}).get("p90", (result.step_s, result.step_s))
     flop = result.tflops_per_gpu * 1e12 * seconds * result.gpus
     joules = result.energy_joules
-    return Work(
+    return PaidWork(
         what="run",
         name=result.model,
         system=result.scenario.system,
@@ -291,13 +291,13 @@ def _lost_time(run: Run) -> dict[str, float]:
     }
 
 
-def _work_of_tokens(served: ServiceEstimate, system: Any, active: float) -> Work:
+def _work_of_tokens(served: ServiceEstimate, system: Any, active: float) -> PaidWork:
     """A million answered tokens as work: reading prompts and writing answers."""
     per_s = served.output_tokens_per_s
     hours = served.gpus * 1e6 / per_s / 3600.0
     low, high = _slower_and_faster(served)
     prompts = _prompt_share(served)
-    return Work(
+    return PaidWork(
         what="token",
         name=served.model,
         system=system,

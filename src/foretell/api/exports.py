@@ -5,7 +5,7 @@ from dataclasses import replace
 from foretell.api.answers import scenario_of
 from foretell.catalog.models import find_model
 from foretell.errors import BadInput
-from foretell.interop.launch import SERVING, TRAINING, Tool, Training, Written
+from foretell.interop.launch import SERVING, TRAINING, Tool, ToolArguments, Training
 from foretell.interop.serving_words import Serving
 from foretell.interop.tools import no_tool, write_serving, write_training
 from foretell.serving.memory import fraction_for, memory_of
@@ -13,7 +13,7 @@ from foretell.serving.serve import ServeQuestion
 from foretell.specs.result import StepEstimate
 
 
-def export_plan(result: StepEstimate, tool: str) -> Written:
+def export_plan(result: StepEstimate, tool: str) -> ToolArguments:
     """The plan of an estimate as a training tool's arguments."""
     if tool not in TRAINING:
         raise no_tool(tool, TRAINING)
@@ -29,7 +29,9 @@ def export_plan(result: StepEstimate, tool: str) -> Written:
     return write_training(tool, run)
 
 
-def export_deployment(question: ServeQuestion, tool: str, batch: int | None = None) -> Written:
+def export_deployment(
+    question: ServeQuestion, tool: str, batch: int | None = None
+) -> ToolArguments:
     """A deployment as an engine's command, its share of the memory by that engine's rule.
 
     An engine's own default is left to it; another engine's rule is turned into the share that leaves the

@@ -46,7 +46,7 @@ def read_launch(
     return replace(launch, models=(named,) if isinstance(named, str) and named else ())
 
 
-def merged(launch: Launch, model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def merge_launch(launch: Launch, model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The launch's arguments under those given by hand."""
     told = launch.arguments()
     by_hand = {name: value for name, value in given.items() if value is not None}

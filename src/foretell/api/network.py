@@ -15,11 +15,11 @@ from foretell import units
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import parse_settings
 from foretell.inputs.question import as_texts, collect, of_system, system_of
-from foretell.network.assumptions import network_said
+from foretell.network.assumptions import network_assumptions
 from foretell.network.library import KINDS, candidates, prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_records import Library
-from foretell.network.placement import sliced, tier_counts
+from foretell.network.placement import slice_torus, tier_counts
 from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
 from foretell.network.topologies import unknown
@@ -29,7 +29,7 @@ from foretell.specs.questions.flags import asks
 from foretell.specs.questions.network import NetworkQuestion
 from foretell.specs.system import Network, System
 from foretell.uncertainty.evidence import fabric_spread
-from foretell.uncertainty.intervals import Interval, turned
+from foretell.uncertainty.intervals import Interval, inverse_cause
 from foretell.uncertainty.intervals import times as with_cause
 
 Array = NDArray[np.float64]
@@ -184,7 +184,9 @@ def _answer(
         raise BadInput(problems)
     network = _shared(system.network, counts, how.neighbours)
     tiers = zip(network.tiers, counts[:, 0].tolist(), strict=True)
-    cut = Network(tiers=tuple(sliced(tier, count) if count > 1 else tier for tier, count in tiers))
+    cut = Network(
+        tiers=tuple(slice_torus(tier, count) if count > 1 else tier for tier, count in tiers)
+    )
     system = replace(system, network=cut)
     library = library_for(system)
     group = int(counts.prod())
@@ -219,7 +221,7 @@ def _answer(
     time = fabric_cause(system)
     rates = ("algorithm_bytes_per_s", "bus_bytes_per_s")
     intervals = {"seconds": with_cause(asked["seconds"], time)}
-    intervals |= {name: with_cause(asked[name], turned(time)) for name in rates}
+    intervals |= {name: with_cause(asked[name], inverse_cause(time)) for name in rates}
     brief = ("size_bytes", "seconds", "algorithm_bytes_per_s", "bus_bytes_per_s", "algorithm")
     sizes = () if kind == "barrier" else SIZES
     names = [tier.name for tier in system.network.tiers]
@@ -229,7 +231,7 @@ def _answer(
         group=group,
         placement=dict(zip(names, counts[:, 0].tolist(), strict=True)),
         sizes=tuple({key: found[key] for key in brief} for found in map(row, sizes)),
-        assumptions=(*network_said(system, how.assumed, how.changed), *_basis(library, how)),
+        assumptions=(*network_assumptions(system, how.assumed, how.changed), *_basis(library, how)),
         intervals=intervals,
         **asked,
     )

@@ -17,8 +17,8 @@ from foretell.catalog.prices import price as catalogue_price
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, of_system, settings_of
-from foretell.interop.launch import Written
-from foretell.network.assumptions import network_said
+from foretell.interop.launch import ToolArguments
+from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.topologies import unknown
 from foretell.serving.formats import mixture_of, stored_formats
@@ -139,17 +139,17 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     chip = scenario.system.chip
     said = [
         *scenario.model.assumptions,
-        *network_said(
+        *network_assumptions(
             scenario.system,
             of_system(scenario.system, parse_settings(settings)),
             scenario.overrides,
         ),
-        *said_of(profile, chip.architecture, mixture=mixture_of(scenario.model)),
+        *profile_assumptions(profile, chip.architecture, mixture=mixture_of(scenario.model)),
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
         said.append(f"{at_once:g} requests in flight: neither a concurrency nor a rate was given")
-    said += unheeded(scenario.model, deployment, float(asked.isl) + float(asked.osl))
+    said += unused_words(scenario.model, deployment, float(asked.isl) + float(asked.osl))
     prices = rent_of(chip.id, asked.price, settings, asked.prices)
     if not isinstance(plan, str) or "weights=" not in plan:
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
@@ -185,7 +185,7 @@ def choices_of(
     mixture = mixture_of(scenario.model)
     for make in (
         lambda: profile_for(engine, chip, mixture=mixture),
-        lambda: deployed(scenario.model, plan),
+        lambda: deployment_of(scenario.model, plan),
     ):
         try:
             parts.append(make())
@@ -205,7 +205,7 @@ def choices_of(
     return profile, deployment, given
 
 
-def deployed(model: Model, plan: str | Deployment | None) -> Deployment:
+def deployment_of(model: Model, plan: str | Deployment | None) -> Deployment:
     """The plan on top of the checkpoint's own formats."""
     if isinstance(plan, Deployment):
         return plan
@@ -218,7 +218,7 @@ def names_layout(plan: str) -> bool:
     return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
 
 
-def launch_command(tool: str, found: ServiceEstimate, asked: LoadQuestion) -> Written:
+def launch_command(tool: str, found: ServiceEstimate, asked: LoadQuestion) -> ToolArguments:
     """The command that starts one instance of an answered deployment."""
     question = _asked_again(part(ServiceQuestion, asked), found.plan)
     return export_deployment(question, tool)
@@ -244,7 +244,7 @@ def _asked_again(question: ServiceQuestion, plan: str) -> ServeQuestion:
     return question_of(ServiceQuestion(question.model, **place, plan=plan, isl=1.0, osl=1.0))[0]
 
 
-def unheeded(model: Model, d: Deployment, longest: float) -> list[str]:
+def unused_words(model: Model, d: Deployment, longest: float) -> list[str]:
     """Words that say nothing of this model, and requests beyond what it was made for."""
     said = []
     if not mixture_of(model) and (d.ep > 1 or d.experts != d.weights):
@@ -256,7 +256,7 @@ def unheeded(model: Model, d: Deployment, longest: float) -> list[str]:
     return said
 
 
-def said_of(profile: EngineProfile, architecture: str, *, mixture: bool) -> list[str]:
+def profile_assumptions(profile: EngineProfile, architecture: str, *, mixture: bool) -> list[str]:
     """What is to be known of the profile."""
     said = [f"engine profile {profile.id}"]
     if profile.architectures and architecture not in profile.architectures:
@@ -302,7 +302,7 @@ def load_problems(load: ServiceQuestion) -> list[Problem]:
         if not plain or not low <= value <= high:
             problems.append(
                 Problem(path=name, value=value, message="not a usable number",
-                        allowed=f"a number from {low:g} to {high:g}", nearest=units.meant(value))
+                        allowed=f"a number from {low:g} to {high:g}", nearest=units.plain_number(value))
             )  # fmt: skip
     if load.concurrency is not None and load.rate is not None:
         problems.append(

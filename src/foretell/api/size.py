@@ -13,13 +13,21 @@ from foretell.api.answers import ServeAnswer, serve_answer
 from foretell.api.exports import export_deployment
 from foretell.api.serving import question_of
 from foretell.errors import BadInput, Infeasible, Problem
-from foretell.interop.launch import Written
+from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
-from foretell.records import Told, dataclass
-from foretell.serving.serve import ServeQuestion, divided
+from foretell.records import JsonRecord, dataclass
+from foretell.serving.serve import ServeQuestion, divide_rent
 from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.simulation import Play, serve_simulated
-from foretell.serving.sizing import Instance, Option, Point, Sized, Wanted, place, sized
+from foretell.serving.sizing import (
+    Instance,
+    Option,
+    ServiceTargets,
+    SizingPoint,
+    SizingSearch,
+    place,
+    search_layouts,
+)
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.questions.flags import asks, part
@@ -35,7 +43,7 @@ SHORT_LIST, TRIES = 3, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice(Told):
+class Choice(JsonRecord):
     """One way to serve it, with what it costs."""
 
     option: Option
@@ -113,7 +121,7 @@ class Choice(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing(Told):
+class Sizing(JsonRecord):
     """The answer: the cheapest ways to serve a rate within its levels."""
 
     model: str
@@ -122,13 +130,13 @@ class Sizing(Told):
     """System id."""
     profile: str
     """The engine profile used."""
-    wanted: Wanted
+    wanted: ServiceTargets
     """What was asked."""
     percentile: str
     """Where the levels must hold."""
     choices: tuple[Choice, ...]
     """Played ones first, those that meet the levels before others; then by chips, headroom and time."""
-    pareto: tuple[Point, ...]
+    pareto: tuple[SizingPoint, ...]
     """Single instances that none beats in tokens/s of a user and of a chip."""
     evaluated: int
     """Layouts x batch limits looked at."""
@@ -149,7 +157,7 @@ class Sizing(Told):
         """The one with the fewest chips, and of these the one with the most headroom."""
         return self.choices[0]
 
-    def export(self, engine: str) -> Written:
+    def export(self, engine: str) -> ToolArguments:
         """The commands that start the best one."""
         assert self.question is not None
         o = self.best.option
@@ -162,7 +170,7 @@ class Sizing(Told):
         ]
         lines = [f"{said}\n{each.text}" for (said, _), each in zip(parts, made, strict=True)]
         notes = dict.fromkeys(text for each in made for text in each.notes)
-        return Written(tool=made[0].tool, text="\n".join(lines), notes=tuple(notes))
+        return ToolArguments(tool=made[0].tool, text="\n".join(lines), notes=tuple(notes))
 
     def to_flat(self) -> dict[str, float]:
         """Numbers of the best one under slash-separated keys, for experiment trackers."""
@@ -218,13 +226,13 @@ def size(asked: SizeQuestion) -> Sizing:
         raise BadInput([*error.problems, *problems]) from None
     if problems:
         raise BadInput(problems)
-    wanted = Wanted(
+    wanted = ServiceTargets(
         rate=float(asked.rate), isl=float(asked.isl), osl=float(asked.osl), ttft_ms=float(asked.ttft),
         tpot_ms=float(asked.tpot), headroom=float(asked.headroom), most_gpus=question.gpus,
         degrees=degrees_of(asked.plan or ""),
     )  # fmt: skip
     q, percentile = question, asked.percentile
-    found = sized(q.model, q.system, q.deployment, q.profile, wanted)
+    found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted)
     if not found.options:
         raise Infeasible([_nothing(found, wanted)])
     short = _distinct(found.options)
@@ -240,7 +248,7 @@ def size(asked: SizeQuestion) -> Sizing:
         wanted=wanted,
         percentile=percentile,
         choices=tuple(choices),
-        pareto=tuple(Point(option=one, osl=wanted.osl) for one in found.pareto),
+        pareto=tuple(SizingPoint(option=one, osl=wanted.osl) for one in found.pareto),
         evaluated=found.evaluated,
         price_source=q.prices.source,
         assumptions=q.assumptions,
@@ -277,7 +285,7 @@ def _problems(asked: SizeQuestion) -> list[Problem]:
     return problems
 
 
-def _nothing(found: Sized, wanted: Wanted) -> Problem:
+def _nothing(found: SizingSearch, wanted: ServiceTargets) -> Problem:
     """What the quickest layouts reach where none is quick enough."""
     quickest = min((o.instance.tpot_ms for o in found.pareto), default=None)
     soonest = min((o.instance.ttft_ms for o in found.pareto), default=None)
@@ -295,14 +303,20 @@ def _nothing(found: Sized, wanted: Wanted) -> Problem:
 
 
 def _choice(
-    option: Option, played: ServeAnswer | None, q: ServeQuestion, wanted: Wanted, percentile: str
+    option: Option,
+    played: ServeAnswer | None,
+    q: ServeQuestion,
+    wanted: ServiceTargets,
+    percentile: str,
 ) -> Choice:
     ttft, tpot = option.ttft_ms, option.tpot_ms
     if played is not None:
         ttft, tpot = _at(played.ttft_ms, percentile), _at(played.tpot_ms, percentile)
     rent = float(q.prices.usd_per_chip_hour) * option.gpus or None
     load = (wanted.rate, wanted.isl, wanted.osl)
-    paid = (None, None) if rent is None else divided(rent, option.prompt_share(wanted.rate), load)
+    paid = (
+        (None, None) if rent is None else divide_rent(rent, option.prompt_share(wanted.rate), load)
+    )
     return Choice(
         option=option,
         played=played,
@@ -326,7 +340,7 @@ def _at(values: Percentiles, percentile: str) -> float:
 
 
 def _played(
-    options: Sequence[Option], q: ServeQuestion, wanted: Wanted, percentile: str
+    options: Sequence[Option], q: ServeQuestion, wanted: ServiceTargets, percentile: str
 ) -> list[Choice]:
     """The best options as they are played; each grows until it meets the levels, or stays as it is."""
     choices = []
@@ -351,7 +365,7 @@ def _distinct(options: Sequence[Option]) -> list[Option]:
     return [*sorted(firsts.values(), key=lambda o: o.gpus), *rest]
 
 
-def _grown(option: Option, choice: Choice, wanted: Wanted) -> Option:
+def _grown(option: Option, choice: Choice, wanted: ServiceTargets) -> Option:
     """One replica more of what fails: an eighth more where there are many."""
     late = choice.ttft_ms > wanted.ttft_ms
     if option.prefill is not None and late:
@@ -360,7 +374,7 @@ def _grown(option: Option, choice: Choice, wanted: Wanted) -> Option:
     return replace(option, replicas=option.replicas + max(option.replicas // 8, 1))
 
 
-def _play(option: Option, q: ServeQuestion, wanted: Wanted) -> ServeAnswer:
+def _play(option: Option, q: ServeQuestion, wanted: ServiceTargets) -> ServeAnswer:
     """A share of the fleet under its share of the arrivals; more replicas would even out more."""
     x, y = option.prefill_replicas, option.replicas
     parts = y if option.prefill is None else max(min(x, y), 1)

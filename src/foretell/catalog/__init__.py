@@ -13,10 +13,10 @@ from foretell.catalog.names import Match, find, normalise
 from foretell.catalog.prices import Offer, offers, price
 from foretell.catalog.show import Entry, entries, show
 from foretell.catalog.systems import (
+    change_design,
     named_system,
     no_design,
     own_file,
-    redesigned,
     system_from_file,
     system_from_table,
 )
@@ -64,7 +64,7 @@ def system(
     file or table has its chip described by, in the place of its own.
     """
     if isinstance(name, Mapping):
-        return system_from_table(redesigned(name, design) if design else name)
+        return system_from_table(change_design(name, design) if design else name)
     if not files:
         with names_only():
             return system(name, design=design)

@@ -19,7 +19,7 @@ STORE = FOLDER / "parsed.jsonl"
 """What is made; not in the repository."""
 
 
-def stored(content: bytes) -> dict[str, Any] | None:
+def stored_table(content: bytes) -> dict[str, Any] | None:
     """The table of a TOML file of these bytes, a new one in every call; None where it is not stored."""
     line = _lines().get(key_of(content))
     return None if line is None else json.loads(line)

@@ -7,7 +7,7 @@ from typing import Any
 from foretell.catalog.files import Table, catalogue_table
 from foretell.catalog.names import find
 from foretell.catalog.surfaces import surfaces_from
-from foretell.catalog.values import missing, read_fields
+from foretell.catalog.values import check_missing, read_fields
 from foretell.errors import BadInput, Problem
 from foretell.specs.chip import Chip
 
@@ -50,7 +50,7 @@ def chip_from_table(
         peaks = {**base.matrix_flop_per_s, **given.pop("matrix_flop_per_s", {})}
         return replace(base, matrix_flop_per_s=peaks, **given)
     given = {**_defaults(given), **given}
-    missing(Chip, given, path, problems)
+    check_missing(Chip, given, path, problems)
     return None if len(problems) > before else Chip(**given)
 
 

@@ -31,7 +31,7 @@ REFERENCE_FLOP_PER_CLOCK = 1024.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class DesignParts:
     """What a design names, looked up."""
 
     node: Node
@@ -50,7 +50,7 @@ class Parts:
     """Rules of thumb."""
 
 
-def core_mm2(design: ChipDesign, parts: Parts) -> Num:
+def core_mm2(design: ChipDesign, parts: DesignParts) -> Num:
     """One core: (matrix + lanes + rest) / density + registers and shared memory by their cells."""
     rules, node = parts.rules, parts.node
     matrix = rules.matrix_mm2 * design.matrix_units_per_core * half_flop_per_clock(design)
@@ -76,7 +76,7 @@ def half_flop_per_clock(design: ChipDesign) -> Num:
     )
 
 
-def die_areas(design: ChipDesign, parts: Parts) -> dict[str, Num]:
+def die_areas(design: ChipDesign, parts: DesignParts) -> dict[str, Num]:
     """What one compute die takes, by part; the total counts what is none of them at its share."""
     dies = design.compute_dies
     cores = design.cores_built / dies * core_mm2(design, parts)
@@ -87,7 +87,7 @@ def die_areas(design: ChipDesign, parts: Parts) -> dict[str, Num]:
     return {"cores": cores, "l2": cache, "interfaces": interfaces, "other": other, "total": total}
 
 
-def io_die_areas(design: ChipDesign, parts: Parts) -> dict[str, Num]:
+def io_die_areas(design: ChipDesign, parts: DesignParts) -> dict[str, Num]:
     """The same of one input-output die; empty where there are none."""
     if not design.io_dies:
         return {}
@@ -108,7 +108,7 @@ def io_die_areas(design: ChipDesign, parts: Parts) -> dict[str, Num]:
     }
 
 
-def interfaces_mm2(design: ChipDesign, parts: Parts) -> Num:
+def interfaces_mm2(design: ChipDesign, parts: DesignParts) -> Num:
     """Interfaces of one compute die with their controllers: all, or those to other dies alone."""
     between = design.die_to_die_bytes_per_s / parts.die_to_die.bytes_per_s_per_mm2
     if design.io_dies:
@@ -118,7 +118,7 @@ def interfaces_mm2(design: ChipDesign, parts: Parts) -> Num:
     )
 
 
-def _outer_phys_mm2(design: ChipDesign, parts: Parts) -> Num:
+def _outer_phys_mm2(design: ChipDesign, parts: DesignParts) -> Num:
     """Physical interfaces of the package to memory, other packages and the host."""
     return (
         design.memory_stacks * parts.memory.phy_mm2
@@ -127,7 +127,7 @@ def _outer_phys_mm2(design: ChipDesign, parts: Parts) -> Num:
     )
 
 
-def other_share(design: ChipDesign, parts: Parts) -> Num:
+def other_share(design: ChipDesign, parts: DesignParts) -> Num:
     return parts.rules.other_share_stacked if design.io_dies else parts.rules.other_share
 
 
@@ -136,7 +136,7 @@ def with_interfaces(design: ChipDesign) -> Num:
     return design.io_dies if design.io_dies else design.compute_dies
 
 
-def edge_share(design: ChipDesign, parts: Parts) -> Num:
+def edge_share(design: ChipDesign, parts: DesignParts) -> Num:
     """Edge that interfaces take over the usable outline of the dies that have them."""
     rules = parts.rules
     needed = (
@@ -150,7 +150,7 @@ def edge_share(design: ChipDesign, parts: Parts) -> Num:
     return plain(needed / (with_interfaces(design) * outline * rules.usable_edge))
 
 
-def watts(design: ChipDesign, parts: Parts) -> dict[str, Num]:
+def watts(design: ChipDesign, parts: DesignParts) -> dict[str, Num]:
     """Power with all matrix units busy at the stated clock, memory and links at a share of theirs.
 
     The matrix part is peak x joules_per_flop x width / 16 x (1 - f + f sqrt(1024 / unit)): what feeds a
@@ -185,7 +185,7 @@ def _silicon_mm2(design: ChipDesign) -> Num:
     return design.compute_dies * design.die_area_mm2 + design.io_dies * design.io_die_area_mm2
 
 
-def chip_of(design: ChipDesign, parts: Parts) -> Chip:
+def chip_of(design: ChipDesign, parts: DesignParts) -> Chip:
     """The chip as every question sees it: peaks are cores x units x FLOP per clock x clock."""
     clocks = design.cores * design.matrix_units_per_core * design.clock_hz
     lanes = 2 * design.cores * design.vector_clock_hz

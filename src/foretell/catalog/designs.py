@@ -15,7 +15,7 @@ import numpy as np
 
 from foretell.catalog.design_checks import contradictions, doubts, shortfalls
 from foretell.catalog.design_model import (
-    Parts,
+    DesignParts,
     away_share,
     cache_mm2,
     chip_of,
@@ -30,8 +30,8 @@ from foretell.catalog.design_model import (
     watts,
     with_interfaces,
 )
-from foretell.catalog.technology import named, technology
-from foretell.catalog.values import missing, read_fields
+from foretell.catalog.technology import find_named, technology
+from foretell.catalog.values import check_missing, read_fields
 from foretell.errors import BadInput, Problem, Shortfall
 from foretell.specs._base import Num
 from foretell.specs.check import problems_of
@@ -48,7 +48,7 @@ def design_from_table(table: object, path: str, problems: list[Problem]) -> Chip
         return None
     before = len(problems)
     given: dict[str, Any] = read_fields(ChipDesign, table, path, problems)
-    missing(ChipDesign, given, path, problems)
+    check_missing(ChipDesign, given, path, problems)
     return None if len(problems) > before else ChipDesign(**given)
 
 
@@ -75,7 +75,7 @@ def build(design: ChipDesign, *, tech: Technology | None = None, path: str = "de
         raise BadInput([Problem(path=path, value=None, message=message)])
     if not (float(design.compute_dies).is_integer() and float(design.io_dies).is_integer()):
         raise BadInput(contradictions(design, path))  # no area can be told of parts of dies
-    whole, filled = completed(design, parts)
+    whole, filled = complete_design(design, parts)
     die, io_die, power = die_areas(whole, parts), io_die_areas(whole, parts), watts(whole, parts)
     built = BuiltChip(
         design=whole,
@@ -104,16 +104,16 @@ def _shortfall(problem: Problem) -> Problem:
 
 def look_up(
     design: ChipDesign, tech: Technology, path: str, problems: list[Problem]
-) -> Parts | None:
+) -> DesignParts | None:
     """The node, memory and links that a design names; None, and problems, where one is not known."""
-    node = named(tech.nodes, design.node, f"{path}.node", problems)
-    io_node = named(tech.nodes, design.io_node, f"{path}.io_node", problems)
-    memory = named(tech.memories, design.memory_type, f"{path}.memory_type", problems)
-    scale_up = named(tech.links, design.scale_up_link, f"{path}.scale_up_link", problems)
-    between = named(tech.links, design.die_to_die_link, f"{path}.die_to_die_link", problems)
+    node = find_named(tech.nodes, design.node, f"{path}.node", problems)
+    io_node = find_named(tech.nodes, design.io_node, f"{path}.io_node", problems)
+    memory = find_named(tech.memories, design.memory_type, f"{path}.memory_type", problems)
+    scale_up = find_named(tech.links, design.scale_up_link, f"{path}.scale_up_link", problems)
+    between = find_named(tech.links, design.die_to_die_link, f"{path}.die_to_die_link", problems)
     if node is None or io_node is None or memory is None or scale_up is None or between is None:
         return None
-    return Parts(
+    return DesignParts(
         node=node,
         io_node=io_node,
         memory=memory,
@@ -124,7 +124,7 @@ def look_up(
     )
 
 
-def completed(design: ChipDesign, parts: Parts) -> tuple[ChipDesign, Mapping[str, Num]]:
+def complete_design(design: ChipDesign, parts: DesignParts) -> tuple[ChipDesign, Mapping[str, Num]]:
     """The design with nothing left open, and the fields that were, with what they were taken as."""
     rules, node, memory = parts.rules, parts.node, parts.memory
     whole = _filled(
@@ -165,7 +165,7 @@ def completed(design: ChipDesign, parts: Parts) -> tuple[ChipDesign, Mapping[str
     }
 
 
-def _sized(design: ChipDesign, parts: Parts) -> ChipDesign:
+def _sized(design: ChipDesign, parts: DesignParts) -> ChipDesign:
     """Cores, cache and areas, each from what is given of the others."""
     rules, cell, area = parts.rules, parts.node.sram_cell_mm2, design.die_area_mm2
     from_share = design.sram_share * area * design.compute_dies * rules.sram_efficiency / (8 * cell)

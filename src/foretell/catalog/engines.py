@@ -95,7 +95,12 @@ def profile(
     newest = 0 if version else max(p.years[0] for p in mine)
     best = min(
         mine,
-        key=lambda p: (outside(p, version), outdated(p, newest), far(p, chip), newest_first(p)),
+        key=lambda p: (
+            outside(p, version),
+            is_outdated(p, newest),
+            generations_apart(p, chip),
+            newest_first(p),
+        ),
     )
     found = on_card(best, chip)
     return found if mixture is None else on_model(found, mixture=mixture)
@@ -190,7 +195,7 @@ def _version_in(name: str) -> str:
     return found[0] if found else ""
 
 
-def outdated(p: EngineProfile, year: int) -> bool:
+def is_outdated(p: EngineProfile, year: int) -> bool:
     """Whether a profile's versions ended so long before a year that nobody means them then."""
     return 0 < p.years[1] < year - KEPT_YEARS
 
@@ -208,7 +213,7 @@ def outside(p: EngineProfile, version: str) -> float:
     return 0.0 if low and high else 1.0
 
 
-def far(p: EngineProfile, chip: Chip) -> float:
+def generations_apart(p: EngineProfile, chip: Chip) -> float:
     """Generations between a chip and those that a profile was fitted on."""
     if not p.architectures:
         return 0.5

@@ -4,7 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from foretell.catalog.cache import stored
+from foretell.catalog.cache import stored_table
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import check_file
 
@@ -38,7 +38,7 @@ def read_table(path: Path) -> Table:
             content = file.read(LARGEST_BYTES + 1)
         if len(content) > LARGEST_BYTES:
             raise _bad(path, f"is longer than {LARGEST_BYTES} bytes")
-        if ROOT in path.parents and (table := stored(content)) is not None:
+        if ROOT in path.parents and (table := stored_table(content)) is not None:
             return table
         import tomllib  # only what was not stored when the package was built pays for it
 
@@ -55,7 +55,7 @@ def read_table(path: Path) -> Table:
         raise _bad(path, "is nested too deeply") from None
 
 
-def unzipped(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """The content of a file, gzipped or not; OSError or EOFError where it cannot be read.
 
     No more than LARGEST_TABLE of it is ever unpacked, however small the file is.

@@ -64,7 +64,7 @@ class ModelEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class ModelNames:
     """The index, and every name in it."""
 
     entries: Mapping[str, ModelEntry]
@@ -194,7 +194,7 @@ def plain_key(name: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def load_names() -> Names:
+def load_names() -> ModelNames:
     """The stored index: package data, the same in every call."""
     entries: dict[str, ModelEntry] = {}
     by_key: dict[str, str] = {}
@@ -207,7 +207,7 @@ def load_names() -> Names:
             by_key.setdefault(name_key(name), entry.id)
             by_plain.setdefault(plain_key(name), set()).add(entry.id)
             by_kin.setdefault(kin_key(name), set()).add(entry.id)
-    return Names(
+    return ModelNames(
         entries=entries,
         by_key=by_key,
         by_plain={key: frozenset(ids) for key, ids in by_plain.items()},

@@ -16,7 +16,7 @@ from foretell.catalog.prices import operating
 from foretell.catalog.values import Fact, field_plan, read_facts
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
-from foretell.specs.carbon import Embodied, Fab, Grid
+from foretell.specs.carbon import ElectricityGrid, EmbodiedFactors, Fab
 from foretell.specs.cost import Figure
 from foretell.specs.package import Finish, Machine, PackageKind, Stacking, StackPrice
 from foretell.specs.silicon import Probe, Process, Wafer
@@ -30,7 +30,7 @@ NAMED: Mapping[str, type] = MappingProxyType(
         "memories": StackPrice,
         "packages": PackageKind,
         "stackings": Stacking,
-        "grids": Grid,
+        "grids": ElectricityGrid,
         "fabs": Fab,
     }
 )
@@ -45,7 +45,7 @@ SINGLE: Mapping[str, type] = MappingProxyType(
         "fabric": FabricParts,
         "site": Site,
         "finance": Finance,
-        "embodied": Embodied,
+        "embodied": EmbodiedFactors,
     }
 )
 """Sections that are one record."""

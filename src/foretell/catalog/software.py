@@ -3,7 +3,7 @@
 A release has the values of the one before it in its file where it states none; the first has those of the
 family that the file names as `based_on`. A variant is a way to run any release (compiled, as graphs): its
 values stand in the place of the release's. A word of a plan is a family, a variant or an alias, with
-`@RELEASE` or `@DATE` behind it, else the newest release.
+`@RELEASE` or `@DATE` behind it, else the newest release; a number between two releases is the earlier one.
 """
 
 import re
@@ -39,6 +39,8 @@ MADE = (
     "host_grade",
 )
 """Fields of the record that no value gives."""
+VERSION = re.compile(r"v?(\d{1,3}(?:\.\d{1,3}){1,3})")
+"""A release as its makers number it: 0.12, v2.5.1, 24.07."""
 DATE = re.compile(r"(20\d\d)(?:-(\d\d))?(?:-\d\d)?")
 """A year, with or without month and day."""
 
@@ -96,12 +98,52 @@ def _record(word: str, left_out: tuple[str, ...]) -> Software:
     )
 
 
+def form_word(word: str, form: str) -> str:
+    """The word for the compiled form of a word's software (`on`), or for the other (`off`); auto: itself.
+
+    BadInput where the framework has no such form.
+    """
+    if form == "auto" or software(word).compiled is (form == "on"):
+        return word
+    name, at, wanted = word.partition("@")
+    family = software(word).family
+    for other in dict.fromkeys(r.word for r in family_releases(family)):
+        if software(other).compiled is (form == "on"):
+            return f"{other}{at}{wanted}"
+    with_both = [f for f in families() if len({r.compiled for r in _forms(f)}) > 1]
+    said = "compiled" if form == "on" else "eager"
+    raise BadInput(
+        [
+            Problem(
+                path="plan.compile",
+                value=form,
+                message=f"{name} has no {said} form",
+                allowed=f"auto, or one of the frameworks {', '.join(with_both)}",
+            )
+        ]
+    )
+
+
+def _forms(family: str) -> list[Software]:
+    """The newest release of a family, and its variants."""
+    return [software(word) for word in dict.fromkeys(r.word for r in family_releases(family))]
+
+
 def software_names() -> tuple[str, ...]:
     """Every word that names software without a release: families, variants and aliases."""
     words: dict[str, None] = {"generic": None}
     for family in families():
         words |= dict.fromkeys(_words(family))
     return tuple(words)
+
+
+def printed_names() -> dict[str, str]:
+    """Names under which families are printed in tables and logs, each with its family."""
+    return {
+        name: family
+        for family in families()
+        for name in family_table(family)["family"].get("printed", ())
+    }
 
 
 def releases(family: str) -> tuple[Release, ...]:
@@ -251,13 +293,23 @@ def _of_family(family: str, name: str, wanted: str | None) -> Release:
     if wanted is None:
         return mine[-1]
     exact = [r for r in mine if r.release == wanted]
-    date = DATE.fullmatch(wanted)
+    date, version = DATE.fullmatch(wanted), _version(wanted)
+    if not exact and version and not date:
+        # A release that has no block of its own has the values of the last one before it.
+        exact = [r for r in mine if (_version(r.release) or version) <= version]
+        exact = [r for r in exact if "." in r.release]
     if not exact and date:
         last = f"{date[1]}-{date[2] or '12'}"
         exact = [r for r in mine if r.released[:7] <= last]
     if exact:
         return exact[-1]
     raise BadInput([_no_release(name, wanted, mine)])
+
+
+def _version(release: str) -> tuple[int, ...] | None:
+    """Numbers of a release: 0.12.1 is (0, 12, 1); None where it is no such thing."""
+    found = VERSION.fullmatch(release)
+    return tuple(int(part) for part in found[1].split(".")) if found else None
 
 
 def _no_release(name: str, wanted: str, known: Sequence[Release]) -> Problem:

@@ -14,7 +14,7 @@ from foretell.catalog.chips import NAMES, catalogue_chip, chip_from_value
 from foretell.catalog.dies import HOP_S, PACKAGE, system_of_dies
 from foretell.catalog.files import Table, catalogue_table, read_table
 from foretell.catalog.names import exists, find, normalise, spellings
-from foretell.catalog.values import missing, read_fields
+from foretell.catalog.values import check_missing, read_fields
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import is_there, user_file
 from foretell.specs.chip import Chip
@@ -57,11 +57,11 @@ def system_from_file(path: Path, changes: Mapping[str, str] = MappingProxyType({
     """
     table = read_table(path)
     if changes:
-        table = redesigned(table, changes)
+        table = change_design(table, changes)
     return system_from_table(table, default_id=path.stem or "own-system")
 
 
-def redesigned(table: Mapping[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
+def change_design(table: Mapping[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
     """A file's table with some fields of its design replaced by texts; BadInput where it has none."""
     table = dict(chip_file_as_system(table))
     chip = table.get("chip")
@@ -295,7 +295,7 @@ def _tier(name: str, table: object, problems: list[Problem]) -> Tier | None:
         message = "a tier's name is that of its table"
         problems.append(Problem(path=f"{path}.name", value=table["name"], message=message))
     given["name"] = name
-    missing(Tier, given, path, problems)
+    check_missing(Tier, given, path, problems)
     size, shape = given.get("size", 1.0), given.get("shape", ())
     if size < 1 or size != int(size):
         message = "is not a whole number from 1"

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.catalog.names import normalise
-from foretell.catalog.values import missing, read_fields
+from foretell.catalog.values import check_missing, read_fields
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.specs.technology import LinkKind, MemoryKind, Node, Rules, Technology
 
@@ -29,13 +29,13 @@ def technology_from_table(table: Table) -> Technology:
     memories = _all(MemoryKind, table, "memories", problems)
     links = _all(LinkKind, table, "links", problems)
     rules = read_fields(Rules, table.get("rules", {}), "rules", problems)
-    missing(Rules, rules, "rules", problems)
+    check_missing(Rules, rules, "rules", problems)
     if problems:
         raise BadInput(problems)
     return Technology(nodes=nodes, memories=memories, links=links, rules=Rules(**rules))
 
 
-def named(kinds: Mapping[str, T], name: str, path: str, problems: list[Problem]) -> T | None:
+def find_named(kinds: Mapping[str, T], name: str, path: str, problems: list[Problem]) -> T | None:
     """The entry of a name or alias, case, punctuation and the maker forgiven; else a problem."""
     plain = normalise(name).removeprefix("tsmc")
     for kind, held in kinds.items():
@@ -59,7 +59,7 @@ def _all(record: type[T], table: Table, key: str, problems: list[Problem]) -> di
     for name, held in table.get(key, {}).items():
         path, before = f"{key}.{name}", len(problems)
         given: dict[str, Any] = {**read_fields(record, held, path, problems), "name": name}
-        missing(record, given, path, problems)
+        check_missing(record, given, path, problems)
         if len(problems) == before:
             made[name] = record(**given)
     return made

@@ -100,7 +100,9 @@ def read_facts(
     return found
 
 
-def missing(record: type, given: Mapping[str, object], path: str, problems: list[Problem]) -> None:
+def check_missing(
+    record: type, given: Mapping[str, object], path: str, problems: list[Problem]
+) -> None:
     """Add a problem for each field without a default that is neither given nor complained of."""
     noted = [problem.path for problem in problems]
     for name, field in field_plan(record).items():

@@ -69,7 +69,7 @@ EPILOGUE = (
 )
 
 
-def said(verb: str, answers: str = "") -> str:
+def help_text(verb: str, answers: str = "") -> str:
     """What a verb answers, with an example; lists of verbs show the first line alone."""
     return f"{answers or VERBS[verb]}\n\nFor example: foretell {verb} {EXAMPLES[verb]}"
 
@@ -86,32 +86,32 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
         help_format="plaintext",  # a reader of Markdown takes a sixth of the time that help may
     )
-    app.command("foretell.cli.estimate:estimate", help=said("estimate"))
-    app.command("foretell.cli.search:search", help=said("search"))
-    app.command("foretell.cli.memory:memory", help=said("memory"))
-    app.command("foretell.cli.simulate:simulate", help=said("simulate"))
-    app.command("foretell.cli.explain:explain", help=said("explain"))
+    app.command("foretell.cli.estimate:estimate", help=help_text("estimate"))
+    app.command("foretell.cli.search:search", help=help_text("search"))
+    app.command("foretell.cli.memory:memory", help=help_text("memory"))
+    app.command("foretell.cli.simulate:simulate", help=help_text("simulate"))
+    app.command("foretell.cli.explain:explain", help=help_text("explain"))
     app.command(
-        "foretell.cli.explain:compare_plans", name="compare-plans", help=said("compare-plans")
+        "foretell.cli.explain:compare_plans", name="compare-plans", help=help_text("compare-plans")
     )
-    app.command("foretell.cli.serve:serve", help=said("serve"))
-    app.command("foretell.cli.size:size", help=said("size"))
+    app.command("foretell.cli.serve:serve", help=help_text("serve"))
+    app.command("foretell.cli.size:size", help=help_text("size"))
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
     catalog.command(
         "foretell.cli.catalog:show",
-        help=said("catalog show", "One entry, or a file of one's own."),
+        help=help_text("catalog show", "One entry, or a file of one's own."),
     )
     app.command(catalog)
     reference = App(name="reference", help=VERBS["reference"])
     reference.command(
-        "foretell.cli.reference:search", help=said("reference search", "One published search.")
+        "foretell.cli.reference:search", help=help_text("reference search", "One published search.")
     )
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
     reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
-    app.command("foretell.cli.network:network", help=said("network"))
+    app.command("foretell.cli.network:network", help=help_text("network"))
     validate = App(name="validate", help=VERBS["validate"])
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
     validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
@@ -123,58 +123,58 @@ def make_app() -> App:
     calibrate = App(name="calibrate", help=VERBS["calibrate"])
     calibrate.command(
         "foretell.cli.calibrate:measure",
-        help=said("calibrate measure", "Time kernels, layers and steps on this machine."),
+        help=help_text("calibrate measure", "Time kernels, layers and steps on this machine."),
     )
     calibrate.command(
         "foretell.cli.calibrate:fit",
-        help=said("calibrate fit", "Fit a chip's file to what was measured, for --system."),
+        help=help_text("calibrate fit", "Fit a chip's file to what was measured, for --system."),
     )
     app.command(calibrate)
     cost = App(name="cost", help=VERBS["cost"])
-    cost.command("foretell.cli.cost:chip", help=said("cost chip", "The dies of a chip."))
+    cost.command("foretell.cli.cost:chip", help=help_text("cost chip", "The dies of a chip."))
     cost.command(
         "foretell.cli.cost:package",
-        help=said("cost package", "A package with its dies and memory."),
+        help=help_text("cost package", "A package with its dies and memory."),
     )
     cost.command(
         "foretell.cli.cost:system",
-        help=said("cost system", "A cluster: capital, years, hours, renting."),
+        help=help_text("cost system", "A cluster: capital, years, hours, renting."),
     )
     cost.command(
         "foretell.cli.cost:run",
-        help=said("cost run", "A training run: money, energy, carbon."),
+        help=help_text("cost run", "A training run: money, energy, carbon."),
     )
     cost.command(
         "foretell.cli.cost:token",
-        help=said("cost token", "A million tokens: money, energy, carbon."),
+        help=help_text("cost token", "A million tokens: money, energy, carbon."),
     )
     app.command(cost)
-    app.command("foretell.cli.sweep:verbs", name="sweep", help=said("sweep"))
-    app.command("foretell.cli.scaling:scaling", help=said("scaling"))
+    app.command("foretell.cli.sweep:verbs", name="sweep", help=help_text("sweep"))
+    app.command("foretell.cli.scaling:scaling", help=help_text("scaling"))
     app.command("foretell.cli.ui:ui", help=VERBS["ui"])
-    app.command("foretell.cli.codesign:codesign", help=said("codesign"))
-    app.command("foretell.cli.optimise:optimise", help=said("optimise"))
-    app.command("foretell.cli.compare:compare", help=said("compare"))
+    app.command("foretell.cli.codesign:codesign", help=help_text("codesign"))
+    app.command("foretell.cli.optimise:optimise", help=help_text("optimise"))
+    app.command("foretell.cli.compare:compare", help=help_text("compare"))
     app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
     app.command("foretell.cli.completion:completion", help=VERBS["completion"])
     characterize = App(name="characterize", help=VERBS["characterize"])
     characterize.command(
         "foretell.cli.characterize:run",
-        help=said("characterize run", "Train real models, point by point of a matrix."),
+        help=help_text("characterize run", "Train real models, point by point of a matrix."),
     )
     characterize.command(
         "foretell.cli.traces:trace",
-        help=said("characterize trace", "Break traces of training down."),
+        help=help_text("characterize trace", "Break traces of training down."),
     )
     app.command(characterize)
     translate = App(name="translate", help=VERBS["translate"])
     translate.command(
         "foretell.cli.translate:train",
-        help=said("translate train", "Train; a run that was ended goes on."),
+        help=help_text("translate train", "Train; a run that was ended goes on."),
     )
     translate.command(
         "foretell.cli.translate:run",
-        help=said("translate run", "Translate lines with a trained model."),
+        help=help_text("translate run", "Translate lines with a trained model."),
     )
     translate.command(
         "foretell.cli.translate:make_text",
@@ -182,5 +182,5 @@ def make_app() -> App:
         help="Write text in two made-up languages with grammar.",
     )
     app.command(translate)
-    app.command("foretell.cli.sensitivity:sensitivity", help=said("sensitivity"))
+    app.command("foretell.cli.sensitivity:sensitivity", help=help_text("sensitivity"))
     return app

@@ -46,7 +46,7 @@ def run(
     json: Json = False,
 ) -> int:
     """Train real models under torchrun, point by point, and lay predictions beside."""
-    from foretell.lab.characterize.launch import Place
+    from foretell.lab.characterize.launch import NodePlace
     from foretell.lab.characterize.run import characterize
     from foretell.report.characterize import characterized_text
 
@@ -58,7 +58,7 @@ def run(
             resume=resume,
             timeout=timeout,
             system=system,
-            place=Place(node=node, master=master),
+            place=NodePlace(node=node, master=master),
             tell=tell,
         )
     if json:

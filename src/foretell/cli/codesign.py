@@ -8,7 +8,7 @@ from foretell.cli.command import Edges, Given, command
 from foretell.cli.flags import Json, Plot
 from foretell.cli.output import write_json
 from foretell.cli.plots import plot_file
-from foretell.cli.sweep import Folder, watched
+from foretell.cli.sweep import Folder, watch_progress
 from foretell.specs.questions.sweep import CodesignQuestion
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def codesign(given: Given, edges: Edges) -> int:
     from foretell.studies.sweep.codesign import codesign as run
 
     check_plot(edges.plot)
-    with watched("codesign") as progress:
+    with watch_progress("codesign") as progress:
         found = run(**given, progress=progress)
-    return told(found, Path(given["study"]).stem, edges.plot, edges.json)
+    return show_front(found, Path(given["study"]).stem, edges.plot, edges.json)
 
 
 def front(folder: Folder, *, plot: Plot = None, json: Json = False) -> int:
@@ -31,7 +31,7 @@ def front(folder: Folder, *, plot: Plot = None, json: Json = False) -> int:
     from foretell.studies.sweep.codesign import designs
 
     check_plot(plot)
-    return told(designs(folder, wanted=True), Path(folder).name, plot, json)
+    return show_front(designs(folder, wanted=True), Path(folder).name, plot, json)
 
 
 def check_plot(plot: str | None) -> None:
@@ -39,7 +39,7 @@ def check_plot(plot: str | None) -> None:
     plot_file(plot, drawn=True)
 
 
-def told(found: "Codesign", title: str, plot: str | None, json: bool | None) -> int:
+def show_front(found: "Codesign", title: str, plot: str | None, json: bool | None) -> int:
     """A front as text or JSON (none: neither), and as a picture; 1 where nothing will do."""
     empty = not found.chosen.front.any()
     if json:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from foretell.cli import names
 from foretell.specs.questions.common import IMPORT
-from foretell.specs.questions.flags import Field, Flag, edges_of, fields_of
+from foretell.specs.questions.flags import Flag, QuestionField, edges_of, fields_of
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _BY_IMPORT = " may be left out where --import names it."
@@ -75,7 +75,7 @@ def command(record: Any) -> Callable[[Answer], Callable[..., int]]:
     return of_flags
 
 
-def read(field: Field, value: Any) -> Any:
+def read(field: QuestionField, value: Any) -> Any:
     """The value of a flag as the Python function takes it."""
     match field.flag.kind:
         case "whole" | "count":
@@ -109,7 +109,7 @@ def _parameters(record: Any) -> list[inspect.Parameter]:
     return [*made, *(_parameter(edge, False) for edge in edges_of(record))]
 
 
-def _parameter(field: Field, optional: bool) -> inspect.Parameter:
+def _parameter(field: QuestionField, optional: bool) -> inspect.Parameter:
     """One flag; `optional`: something else may say what it would."""
     flag = field.flag
     kind: Any = inspect.Parameter.KEYWORD_ONLY
@@ -128,7 +128,7 @@ def _parameter(field: Field, optional: bool) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
-def _about(field: Field, optional: bool) -> Parameter:
+def _about(field: QuestionField, optional: bool) -> Parameter:
     """What the parser is told of a flag."""
     flag = field.flag
     told: dict[str, Any] = {"help": flag.help}
@@ -141,7 +141,7 @@ def _about(field: Field, optional: bool) -> Parameter:
     if flag.lists:
         told["completer"] = getattr(names, flag.lists)
     if flag.kind == "named" and flag.lists == "models":
-        told["converter"] = names.model_given
+        told["converter"] = names.model_name
     if flag.kind in ("settings", "texts") or field.default is False:
         told["negative"] = ""
     if not _is_number(field.default) and not (field.default and isinstance(field.default, str)):
@@ -152,7 +152,8 @@ def _about(field: Field, optional: bool) -> Parameter:
 def parameter(flag: Flag, default: Any = None) -> Parameter:
     """What the parser is told of a flag by itself."""
     return _about(
-        Field(name="", flag=replace(flag, names=()), default=default, positional=False), False
+        QuestionField(name="", flag=replace(flag, names=()), default=default, positional=False),
+        False,
     )
 
 

@@ -23,7 +23,7 @@ def chip(given: Given, edges: Edges) -> int:
     """The dies of a chip, good and tested: wafers, defects, harvesting, NRE."""
     from foretell.economics.ask import chip_cost
 
-    return answered(chip_cost, PackageQuestion(**given), edges)
+    return show_answer(chip_cost, PackageQuestion(**given), edges)
 
 
 @command(PackageQuestion)
@@ -31,7 +31,7 @@ def package(given: Given, edges: Edges) -> int:
     """A whole package: dies, memory, carrier, substrate, losses in assembly, test, NRE."""
     from foretell.economics.ask import package_cost
 
-    return answered(package_cost, PackageQuestion(**given), edges)
+    return show_answer(package_cost, PackageQuestion(**given), edges)
 
 
 @command(SystemQuestion)
@@ -39,7 +39,7 @@ def system(given: Given, edges: Edges) -> int:
     """A cluster: servers, fabric, building, years, the hour of a chip, and renting beside it."""
     from foretell.economics.ask_system import system_cost
 
-    return answered(system_cost, SystemQuestion(**given), edges)
+    return show_answer(system_cost, SystemQuestion(**given), edges)
 
 
 @command(RunQuestion)
@@ -47,7 +47,7 @@ def run(given: Given, edges: Edges) -> int:
     """A training run: money, energy and carbon, each part by part; compute-optimal without --tokens."""
     from foretell.api.cost import run_cost
 
-    return answered(run_cost, RunQuestion(**imported(given, edges.import_, plain=True)), edges)
+    return show_answer(run_cost, RunQuestion(**imported(given, edges.import_, plain=True)), edges)
 
 
 @command(TokenQuestion)
@@ -56,18 +56,18 @@ def token(given: Given, edges: Edges) -> int:
     from foretell.api.cost import token_cost
 
     asked = imported(given, edges.import_, serving=True, plain=True)
-    return answered(token_cost, TokenQuestion(**asked), edges)
+    return show_answer(token_cost, TokenQuestion(**asked), edges)
 
 
-def answered(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> int:
+def show_answer(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
-    from foretell.economics.sweeps import swept
+    from foretell.economics.sweeps import sweep_answers
     from foretell.report.cost_charts import cost_picture
 
     file = plot_file(edges.plot, drawn=True)
     with no_as_json(edges.json):
         if edges.sweep:
-            found = swept(ask, question, edges.sweep)
+            found = sweep_answers(ask, question, edges.sweep)
         else:
             found = ask(question).to_dict()
     write_plot(file, "cost", lambda: found, lambda: cost_picture(found))

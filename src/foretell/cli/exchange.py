@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.errors import BadInput, Problem, unknown
 
 if TYPE_CHECKING:
-    from foretell.interop.launch import Launch, Written
+    from foretell.interop.launch import Launch, ToolArguments
 
 
 def imported(
@@ -26,13 +26,13 @@ def imported(
         return dict(given)
     from dataclasses import replace
 
-    from foretell.api.launches import merged, read_launch, serving_only
+    from foretell.api.launches import merge_launch, read_launch, serving_only
     from foretell.catalog import model as catalog_model
 
     launch = read_launch(source, model=model or None)
     serving_only(launch, serving)
     by_hand = {name: value for name, value in given.items() if name != "model"}
-    result = merged(launch, model or "", by_hand)
+    result = merge_launch(launch, model or "", by_hand)
     said = launch.said()
     if serving:
         said = (*said, *_converted(launch, result["model"], given, result))
@@ -73,7 +73,7 @@ def note(notes: Sequence[str]) -> None:
         print(f"note: {text}", file=sys.stderr)
 
 
-def print_launch(written: "Written") -> None:
+def print_launch(written: "ToolArguments") -> None:
     """A text for another tool, and what it does not say."""
     print(written.text)
     note(written.notes)

@@ -13,7 +13,7 @@ def models(context: Any) -> dict[str, str]:
     return {entry.id: entry.source for entry in model_entries()}
 
 
-def model_given(type_: Any, tokens: Sequence[Any]) -> str:
+def model_name(type_: Any, tokens: Sequence[Any]) -> str:
     """A model as typed; `models/llama-3.1-8b` is the folder there where it has a config.json.
 
     Elsewhere `org/name` is the name of a repository first: only who types a path at a shell means its files.

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from foretell.cli.codesign import check_plot, told
+from foretell.cli.codesign import check_plot, show_front
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.output import write_json
-from foretell.cli.sweep import watched
+from foretell.cli.sweep import watch_progress
 from foretell.specs.questions.sweep import OptimiseQuestion
 
 INTERRUPTED = 130
@@ -20,7 +20,7 @@ def optimise(given: Given, edges: Edges) -> int:
 
     check_plot(edges.plot)
     storage = given.get("storage")
-    with watched("optimise") as progress:
+    with watch_progress("optimise") as progress:
         found = run(**given, progress=progress)
     if found.interrupted:
         where = f"; go on: --storage {storage} --resume" if storage else ""
@@ -30,5 +30,5 @@ def optimise(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json(found.to_dict())
     title = Path(given["study"]).stem
-    code = told(found.found, title, edges.plot, None if edges.json else False)
+    code = show_front(found.found, title, edges.plot, None if edges.json else False)
     return INTERRUPTED if found.interrupted else code

@@ -118,9 +118,9 @@ def sensitivity(
 ) -> int:
     """The study's sensitivities by the published model and by ours: some minutes on one core."""
     from foretell.lab.validate.reference_sensitivity import sensitivity_cells
-    from foretell.report.reference_sensitivity import checked, table_text, write_all
+    from foretell.report.reference_sensitivity import check_inputs, table_text, write_all
 
-    folder, counts = checked(out, gpus)
+    folder, counts = check_inputs(out, gpus)
     with late_bar("parts") as progress:
         cells = sensitivity_cells(counts, grid=maps, progress=progress)
     rows = [cell.to_dict() for cell in cells]

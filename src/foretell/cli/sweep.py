@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from foretell.cli.app import said
+from foretell.cli.app import help_text
 from foretell.cli.command import Edges, Given, command, number, parameter
 from foretell.cli.flags import Json, Processes
 from foretell.cli.output import write_json
@@ -34,7 +34,7 @@ def sweep(given: Given, edges: Edges) -> int:
     """Ask every point of a study; killed, it goes on where it was."""
     from foretell.studies.sweep.run import sweep as run
 
-    with watched() as progress:
+    with watch_progress() as progress:
         found = run(**given, progress=progress)
     return _told(found, edges.json)
 
@@ -49,7 +49,7 @@ def resume(
     """Go on with a sweep from its folder; what is whole is kept, what is corrupt is done again."""
     from foretell.studies.sweep.run import resume as run
 
-    with watched() as progress:
+    with watch_progress() as progress:
         found = run(folder, workers=number(workers), executor=executor, progress=progress)
     return _told(found, json)
 
@@ -139,7 +139,7 @@ def _time(seconds: float | None) -> str:
 
 
 @contextmanager
-def watched(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
+def watch_progress(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
     """A bar with rate and time left on a terminal; else now and then a line on standard error."""
     start = time.monotonic()
     state: dict[str, float] = {"first": -1.0, "last": start}
@@ -180,9 +180,11 @@ def _verbs() -> App:
     made.command("foretell.cli.codesign:front", help="The points that no other beats.")
     made.command(
         "foretell.cli.sweep:export",
-        help=said("sweep export", "The results as one file, or by SQL."),
+        help=help_text("sweep export", "The results as one file, or by SQL."),
     )
-    made.command("foretell.cli.sweep:plot", help=said("sweep plot", "The results as a figure."))
+    made.command(
+        "foretell.cli.sweep:plot", help=help_text("sweep plot", "The results as a figure.")
+    )
     return made
 
 

@@ -63,15 +63,15 @@ def train(
     json: Json = False,
 ) -> int:
     """Train on two line-aligned files; the same command goes on with a run that was ended."""
-    from foretell.lab.translate.models import Sizes
-    from foretell.lab.translate.settings import Settings
+    from foretell.lab.translate.models import TranslationSizes
+    from foretell.lab.translate.settings import TranslationSettings
     from foretell.lab.translate.train import train as run
 
-    settings = Settings(
+    settings = TranslationSettings(
         source=source,
         target=target,
         model=model,
-        sizes=Sizes(width=width, layers=layers, heads=heads, ffn=ffn, vocab=vocab),
+        sizes=TranslationSizes(width=width, layers=layers, heads=heads, ffn=ffn, vocab=vocab),
         form=form,
         batch=batch,
         rate=rate,

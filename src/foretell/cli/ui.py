@@ -45,10 +45,10 @@ def ui(
         raise BadInput([Problem(path="ui", value=None, message=message, allowed=INSTALL)]) from None
     from foretell.web.app import LOOPBACK, make_app
     from foretell.web.limits import Limits
-    from foretell.web.server import cores, listening, run, url_of
+    from foretell.web.server import cores, listening_socket, run, url_of
 
     limits = Limits(workers=int(workers) if workers else cores())
-    with listening(host, int(port)) as socket:
+    with listening_socket(host, int(port)) as socket:
         url = url_of(host, socket)
         if json:
             write_json({"url": url, "workers": limits.workers})

@@ -10,18 +10,18 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.economics.assembly import Assembled, Carried, assembled
+from foretell.economics.assembly import AssemblyCost, PackageParts, assembly_cost
 from foretell.economics.dies import die_cost
 from foretell.specs._base import Num
 from foretell.specs.package import PackageKind
-from foretell.specs.quirks import Quirks
+from foretell.specs.quirks import CostQuirks
 from foretell.specs.silicon import Die, DieCost, Process, Wafer
 
 Form = Literal["OS", "FO", "SI"]
 """Organic substrate, fan-out, silicon interposer."""
 
 
-PUBLISHED = Quirks(bumps_once=True)
+PUBLISHED = CostQuirks(bumps_once=True)
 """The mistake that the published values of Chiplet Actuary contain."""
 WAFER = Wafer(diameter_mm=300.0, edge_mm=5.0, scribe_mm=0.2, rule="actuary")
 """Its wafer."""
@@ -104,17 +104,17 @@ def package_columns(
     form: Form,
     *,
     chip_first: bool = False,
-    quirks: Quirks = PUBLISHED,
+    quirks: CostQuirks = PUBLISHED,
 ) -> dict[str, Num]:
     """The five columns of its package cost and their sum."""
     kind, one = KINDS[form], die_of(area_mm2, process)
     once = quirks.bumps_once and kind.carrier != "none"
     bumps = kind.bump_usd_per_mm2 * area_mm2 * (1.0 if once else dies)
     raw, defects = dies * one.raw_usd + bumps, dies * one.defects_usd
-    carried = Carried(
+    carried = PackageParts(
         parts_usd=raw + defects, placements=dies, parts_mm2=area_mm2 * dies, dies=dies
     )
-    made: Assembled = assembled(carried, kind, WAFER, chip_first=chip_first)
+    made: AssemblyCost = assembly_cost(carried, kind, WAFER, chip_first=chip_first)
     found = {
         "raw_chips": raw,
         "defect_chips": defects,

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from foretell.records import Told, dataclass
+from foretell.records import JsonRecord, dataclass
 from foretell.specs.cost import CostLeaf, Driver
 from foretell.uncertainty.intervals import of_ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostAnswer(Told):
+class CostAnswer(JsonRecord):
     """What something costs."""
 
     what: str

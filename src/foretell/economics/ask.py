@@ -10,12 +10,12 @@ from foretell import catalog, units
 from foretell.catalog.designs import build
 from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.systems import own_file
-from foretell.catalog.technology import named, technology
+from foretell.catalog.technology import find_named, technology
 from foretell.economics.answer import CostAnswer
 from foretell.economics.assembly import RETICLE_MM2
-from foretell.economics.cases import Case, case_of, drivers, finished, spread
+from foretell.economics.cases import SheetCases, case_of, cost_leaf, drivers, spread
 from foretell.economics.interfaces import interface, interface_of_share, package_tier
-from foretell.economics.packages import Priced, chip_first, dies_tree, priced, sections
+from foretell.economics.packages import PackagePrice, chip_first, dies_tree, price_package, sections
 from foretell.economics.products import package_of_chip, package_of_design, partition
 from foretell.economics.settings import set_prices
 from foretell.economics.tree import Branch, central
@@ -56,7 +56,7 @@ def package_cost(question: PackageQuestion) -> CostAnswer:
     figures, package, said, seen = _asked(question)
     case = case_of(figures, sections(package))
     with np.errstate(all="ignore"):  # what is not finite is refused below
-        found = priced(package, case)
+        found = price_package(package, case)
     _check_finite(found.tree, package)
     return _answer(
         "package", package, found.tree, case, _package_facts(package, found, case), said, seen
@@ -264,7 +264,7 @@ def _answer(
     what: str,
     package: Package,
     tree: Branch,
-    case: Case,
+    case: SheetCases,
     facts: Mapping[str, Any],
     said: Sequence[str],
     seen: Mapping[str, object],
@@ -276,7 +276,7 @@ def _answer(
         usd=usd,
         low_usd=low,
         high_usd=high,
-        breakdown=finished(tree, case),
+        breakdown=cost_leaf(tree, case),
         facts=facts,
         drivers=drivers(tree.usd, case),
         assumptions=tuple(said),
@@ -284,7 +284,7 @@ def _answer(
     )
 
 
-def _die_facts(package: Package, name: str, cost: DieCost, case: Case) -> dict[str, Any]:
+def _die_facts(package: Package, name: str, cost: DieCost, case: SheetCases) -> dict[str, Any]:
     die = next(die for die in package.dies if die.name == name)
     low, usd, high = spread(cost.total_usd, case)
     return {
@@ -303,7 +303,7 @@ def _die_facts(package: Package, name: str, cost: DieCost, case: Case) -> dict[s
     }
 
 
-def _nre_usd(package: Package, case: Case) -> float:
+def _nre_usd(package: Package, case: SheetCases) -> float:
     """All NRE of the dies that are designed for this package."""
     from foretell.economics.nre import die_nre
 
@@ -314,7 +314,7 @@ def _nre_usd(package: Package, case: Case) -> float:
     )
 
 
-def _package_facts(package: Package, found: Priced, case: Case) -> dict[str, Any]:
+def _package_facts(package: Package, found: PackagePrice, case: SheetCases) -> dict[str, Any]:
     made = found.made
     return {
         "kind": package.kind,
@@ -335,7 +335,7 @@ def _package_facts(package: Package, found: Priced, case: Case) -> dict[str, Any
 def _link(kind: str, figures: Sheet) -> LinkKind:
     """The interface between dies that a package allows."""
     path, problems = f"packages.{kind}.link", list[Problem]()
-    found = named(technology().links, figures.plain[path], f"prices.{path}", problems)
+    found = find_named(technology().links, figures.plain[path], f"prices.{path}", problems)
     if found is None:
         raise BadInput(problems)
     return found

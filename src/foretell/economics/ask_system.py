@@ -13,20 +13,20 @@ from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import TERMS, price
 from foretell.economics.answer import CostAnswer
-from foretell.economics.cases import Case, drivers, finished, spread
+from foretell.economics.cases import SheetCases, cost_leaf, drivers, spread
 from foretell.economics.cluster import (
-    Bought,
     Cluster,
-    Yearly,
+    ClusterPrice,
+    YearlyCost,
 )
 from foretell.economics.fabric import cards, per_node_chips
-from foretell.economics.owning import OwnQuestion, owned
+from foretell.economics.owning import OwnQuestion, own_cluster
 from foretell.economics.settings import set_prices
 from foretell.economics.tree import central
 from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, parse_settings
-from foretell.inputs.question import as_texts, designed
+from foretell.inputs.question import as_texts, design_system
 from foretell.network.topologies import unknown
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure
@@ -50,7 +50,7 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     figures = set_prices(sheet(), settings, seen, (RENT,))
     figures = with_flags(figures, question.years, question.utilisation)
     rent = _rent(question, [s.text for s in settings if s.path == f"prices.{RENT}"])
-    system, settings = designed(question.system, settings, seen)
+    system, settings = design_system(question.system, settings, seen)
     system = apply_settings(system, settings, "system", seen)
     chip = apply_settings(system.chip, settings, "chip", seen)
     network = apply_settings(system.network, settings, "network", seen)
@@ -65,7 +65,7 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
     said = [text for text in system.assumptions if not text.startswith(OF_SPEED)]
     name = question.system if isinstance(question.system, str) else ""
     asked = OwnQuestion(system=system, gpus=gpus, name=name, node_watts=_watts(question))
-    own = owned(asked, figures, seen, said)
+    own = own_cluster(asked, figures, seen, said)
     case, cluster, all_of_it, year = own.case, own.cluster, own.bought, own.year
     low, usd, high = spread(all_of_it.tree.usd, case)
     return CostAnswer(
@@ -74,11 +74,11 @@ def system_cost(question: SystemQuestion) -> CostAnswer:
         usd=usd,
         low_usd=low,
         high_usd=high,
-        breakdown=finished(all_of_it.tree, case),
+        breakdown=cost_leaf(all_of_it.tree, case),
         facts=_facts(system, cluster, all_of_it, year, rents, case),
         trees={
-            "year": finished(year.tree, case, "USD/year"),
-            "hour": finished(year.hour, case, "USD/h"),
+            "year": cost_leaf(year.tree, case, "USD/year"),
+            "hour": cost_leaf(year.hour, case, "USD/h"),
         },
         drivers=drivers(year.hour.usd, case),
         assumptions=tuple(said),
@@ -137,10 +137,10 @@ def _gpus(asked: str | int, system: System) -> float:
 def _facts(
     system: System,
     cluster: Cluster,
-    all_of_it: Bought,
-    year: Yearly,
+    all_of_it: ClusterPrice,
+    year: YearlyCost,
     rents: Rents,
-    case: Case,
+    case: SheetCases,
 ) -> dict[str, Any]:
     """Counts, watts, prices by the hour and by the year, and what renting costs."""
     finance = case.entry("finance")
@@ -206,8 +206,8 @@ def _beside(
     usd: float,
     source: str,
     cluster: Cluster,
-    all_of_it: Bought,
-    year: Yearly,
+    all_of_it: ClusterPrice,
+    year: YearlyCost,
     utilisation: float,
 ) -> dict[str, Any]:
     """Renting on one term against buying: when buying has paid, and from which use on."""

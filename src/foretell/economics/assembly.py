@@ -17,7 +17,7 @@ from foretell.economics.yields import perfect_share
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.package import Machine, PackageKind, Stacking
-from foretell.specs.quirks import RIGHT, Quirks
+from foretell.specs.quirks import RIGHT, CostQuirks
 from foretell.specs.silicon import Wafer
 
 RETICLE_MM2 = 858.0
@@ -26,7 +26,7 @@ YEAR_S = 365.0 * 24.0 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class PackageParts:
     """What the parts of a package add up to, before they are put together."""
 
     parts_usd: Num
@@ -46,7 +46,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assembled:
+class AssemblyCost:
     """What putting together costs and loses."""
 
     carrier_mm2: Num
@@ -73,14 +73,14 @@ class Assembled:
     """Machine time lost."""
 
 
-def assembled(
-    carried: Carried,
+def assembly_cost(
+    carried: PackageParts,
     kind: PackageKind,
     wafer: Wafer,
     *,
     chip_first: bool,
     place_usd_per_s: Num = 0.0,
-) -> Assembled:
+) -> AssemblyCost:
     """One package of a kind."""
     on_carrier = kind.carrier != "none"
     carrier_mm2, carrier_usd, y1 = _carrier(carried, kind, wafer)
@@ -98,7 +98,7 @@ def assembled(
         parts, carrier, lower = y1 * y3 * q, y1 * y3 * q, y3 * q
     else:
         parts, carrier, lower = y2 * y3 * q, y1 * y2 * y3 * q, y3 * q
-    return Assembled(
+    return AssemblyCost(
         carrier_mm2=carrier_mm2,
         carrier_yield=y1,
         placing_yield=y2,
@@ -113,7 +113,7 @@ def assembled(
     )
 
 
-def _carrier(carried: Carried, kind: PackageKind, wafer: Wafer) -> tuple[Num, Num, Num]:
+def _carrier(carried: PackageParts, kind: PackageKind, wafer: Wafer) -> tuple[Num, Num, Num]:
     """Area, price and yield of the carrier; a large one is stitched from several exposures."""
     if kind.carrier == "none":
         return np.zeros(()), carried.bridges * kind.bridge_usd, np.ones(())
@@ -142,7 +142,7 @@ def layer_factor(dies: Num, substrate_mm2: Num) -> Num:
     return np.where(np.asarray(dies) > 1.0, several, 1.0)
 
 
-def place_usd_per_s(machine: Machine, quirks: Quirks = RIGHT) -> Num:
+def place_usd_per_s(machine: Machine, quirks: CostQuirks = RIGHT) -> Num:
     """(price / life + technician) / (seconds of a year x uptime)."""
     yearly = machine.machine_usd / machine.life_years + machine.technician_usd_per_year
     share = 1.0 / np.asarray(machine.uptime, float)

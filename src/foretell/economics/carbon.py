@@ -10,14 +10,14 @@ as the money of them is, where ACT takes the die's own area and one yield for al
 
 import numpy as np
 
-from foretell.economics.cases import Case
-from foretell.economics.owning import Owned
-from foretell.economics.packages import priced
+from foretell.economics.cases import SheetCases
+from foretell.economics.owning import OwnedCluster
+from foretell.economics.packages import price_package
 from foretell.economics.tree import Branch, central, leaf, times, total
 from foretell.economics.years import HOURS
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.carbon import Embodied, Fab
+from foretell.specs.carbon import EmbodiedFactors, Fab
 from foretell.specs.package import Package
 
 GIB = 2.0**30
@@ -27,7 +27,7 @@ CM2 = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class EmbodiedCarbon:
     """What making a cluster emitted, by how long each part is used; kg."""
 
     servers: Branch
@@ -38,19 +38,19 @@ class Made:
     """Shell, power and cooling."""
 
 
-def wafer_kg(fab: Fab, embodied: Embodied, diameter_mm: Num) -> Num:
+def wafer_kg(fab: Fab, embodied: EmbodiedFactors, diameter_mm: Num) -> Num:
     """One processed wafer."""
     area = np.pi * (diameter_mm / 20.0) ** 2
     electric = fab.kwh_per_cm2 * embodied.fab_grams_per_kwh / 1000.0
     return area * (electric + fab.gas_kg_per_cm2 + fab.material_kg_per_cm2)
 
 
-def chip_kg(package: Package | None, case: Case) -> Branch:
+def chip_kg(package: Package | None, case: SheetCases) -> Branch:
     """One chip with its package, memory and module; a usual one where its dies are not known."""
-    embodied: Embodied = case.entry("embodied")
+    embodied: EmbodiedFactors = case.entry("embodied")
     if package is None:
         return total("chips", [leaf("chips", embodied.chip_kg)])
-    found = priced(package, case)
+    found = price_package(package, case)
     wafer = case.entry("wafer")
     dies: list[Branch] = []
     for die in package.dies:
@@ -80,12 +80,12 @@ def chip_kg(package: Package | None, case: Case) -> Branch:
     )
 
 
-def made_kg(own: Owned, package: Package | None) -> Made:
+def made_kg(own: OwnedCluster, package: Package | None) -> EmbodiedCarbon:
     """The whole cluster."""
     case, cluster, bought = own.case, own.cluster, own.bought
-    embodied: Embodied = case.entry("embodied")
+    embodied: EmbodiedFactors = case.entry("embodied")
     stored = cluster.chips * case.entry("site").storage_bytes_per_chip / GB
-    return Made(
+    return EmbodiedCarbon(
         servers=total(
             "servers",
             [
@@ -105,7 +105,7 @@ def made_kg(own: Owned, package: Package | None) -> Made:
     )
 
 
-def share_kg(made: Made, own: Owned, gpu_hours: Num) -> Branch:
+def share_kg(made: EmbodiedCarbon, own: OwnedCluster, gpu_hours: Num) -> Branch:
     """What so many hours of chips bear of it."""
     finance = own.case.entry("finance")
     hours = HOURS * finance.utilisation * own.cluster.chips

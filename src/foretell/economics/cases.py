@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class SheetCases:
     """Figures of a sheet as a batch: those in `knobs` at their ends in turn."""
 
     sheet: Sheet
@@ -53,14 +53,14 @@ class Case:
         return kind(**held)
 
 
-def case_of(sheet: Sheet, sections: Iterable[str]) -> Case:
+def case_of(sheet: Sheet, sections: Iterable[str]) -> SheetCases:
     """A case in which every figure of some sections counts that has a range."""
     paths = [path for section in sections for path in sheet.fields(section)]
     knobs = [p for p in dict.fromkeys(paths) if sheet.figures[p].low < sheet.figures[p].high]
-    return Case(sheet=sheet, knobs=tuple(knobs))
+    return SheetCases(sheet=sheet, knobs=tuple(knobs))
 
 
-def spread(values: Num, case: Case) -> tuple[float, float, float]:
+def spread(values: Num, case: SheetCases) -> tuple[float, float, float]:
     """(low, value, high) of one quantity of a case."""
     rows = _rows(values, case)
     middle = rows[0]
@@ -73,7 +73,7 @@ def spread(values: Num, case: Case) -> tuple[float, float, float]:
     return float(max(middle - below, floor)), float(middle), float(middle + above)
 
 
-def finished(branch: Branch, case: Case, unit: str = "USD") -> CostLeaf:
+def cost_leaf(branch: Branch, case: SheetCases, unit: str = "USD") -> CostLeaf:
     """The tree with one value and range for each part."""
     low, value, high = spread(branch.usd, case)
     return CostLeaf(
@@ -84,11 +84,11 @@ def finished(branch: Branch, case: Case, unit: str = "USD") -> CostLeaf:
         unit=unit,
         evidence=_evidence(branch.usd, case),
         note=branch.note,
-        children=tuple(finished(child, case, unit) for child in branch.children),
+        children=tuple(cost_leaf(child, case, unit) for child in branch.children),
     )
 
 
-def drivers(values: Num, case: Case, most: int = 12) -> tuple[Driver, ...]:
+def drivers(values: Num, case: SheetCases, most: int = 12) -> tuple[Driver, ...]:
     """The figures that move a quantity, most first."""
     rows = _rows(values, case)
     found = []
@@ -111,11 +111,11 @@ def drivers(values: Num, case: Case, most: int = 12) -> tuple[Driver, ...]:
     return tuple(sorted(moved, key=lambda one: -abs(one.usd_at_high - one.usd_at_low))[:most])
 
 
-def _rows(values: Num, case: Case) -> Array:
+def _rows(values: Num, case: SheetCases) -> Array:
     return np.broadcast_to(np.asarray(values, float), (1 + 2 * len(case.knobs),))
 
 
-def _evidence(values: Num, case: Case) -> str | None:
+def _evidence(values: Num, case: SheetCases) -> str | None:
     """Status of the figure whose range moves a part most."""
     rows = _rows(values, case)
     if len(rows) == 1 or np.all(rows == rows[0]):

@@ -31,7 +31,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bought:
+class ClusterPrice:
     """A cluster with its price."""
 
     tree: Branch
@@ -93,7 +93,7 @@ def priced_chip(cost: Branch, gross_margin: Num) -> Branch:
     return total("chips", [made, leaf("chip maker's margin", margin)])
 
 
-def bought(cluster: Cluster, fabric: FabricParts, site: Site) -> Bought:
+def purchase_price(cluster: Cluster, fabric: FabricParts, site: Site) -> ClusterPrice:
     """Everything of a cluster that is paid for once."""
     paid = [tier for tier in cluster.fabric if not tier.in_node_price]
     network, switches, links, optics, network_watts = _network(paid, fabric)
@@ -126,7 +126,7 @@ def bought(cluster: Cluster, fabric: FabricParts, site: Site) -> Bought:
             f"{central(it_watts) / 1e6:,.3g} MW",
         ),
     ]
-    return Bought(
+    return ClusterPrice(
         tree=total("capital", parts),
         watts=it_watts,
         switches=switches,
@@ -182,7 +182,7 @@ def _network(tiers: list[TierParts], parts: FabricParts) -> tuple[Branch, Num, N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Yearly:
+class YearlyCost:
     """What a year costs, and an hour of a chip's work."""
 
     tree: Branch
@@ -199,7 +199,9 @@ class Yearly:
     """Energy of a year, the building's share included."""
 
 
-def yearly(cluster: Cluster, all_of_it: Bought, site: Site, finance: Finance) -> Yearly:
+def yearly_cost(
+    cluster: Cluster, all_of_it: ClusterPrice, site: Site, finance: Finance
+) -> YearlyCost:
     """Charges by class, energy, upkeep and people."""
     by_name = {branch.name: branch.usd for branch in all_of_it.tree.children}
     servers = by_name.get("servers", 0.0) + by_name.get("storage", 0.0)
@@ -242,7 +244,7 @@ def yearly(cluster: Cluster, all_of_it: Bought, site: Site, finance: Finance) ->
     )
     year = total("year", [charges, upkeep, energy])
     work = (used - idle) / 1000.0 * site.usd_per_kwh
-    return Yearly(
+    return YearlyCost(
         tree=year,
         hour=_as(times(year, 1.0 / (HOURS * u * cluster.chips)), "hour of a chip"),
         running_usd=upkeep.usd + energy.usd,
@@ -260,7 +262,7 @@ def _charge(name: str, capital: Num, rate: Num, years: Num, residual: Num = 0.0)
     return total(name, [leaf("depreciation", worn), leaf("financing", interest)], note)
 
 
-def _loads(cluster: Cluster, all_of_it: Bought, site: Site) -> tuple[Num, Num]:
+def _loads(cluster: Cluster, all_of_it: ClusterPrice, site: Site) -> tuple[Num, Num]:
     """Watts of the building in use and at rest: the workload's where it is known."""
     rest = all_of_it.watts - cluster.nodes * cluster.node_watts
     node = np.where(

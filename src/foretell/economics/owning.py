@@ -12,15 +12,15 @@ from foretell.catalog.names import find
 from foretell.catalog.prices import operating
 from foretell.catalog.systems import own_file
 from foretell.economics.ask import BOUND_USD, named_package
-from foretell.economics.cases import Case, case_of
+from foretell.economics.cases import SheetCases, case_of
 from foretell.economics.cluster import (
-    Bought,
     Cluster,
-    Yearly,
-    bought,
+    ClusterPrice,
+    YearlyCost,
     node_of_parts,
     priced_chip,
-    yearly,
+    purchase_price,
+    yearly_cost,
 )
 from foretell.economics.fabric import (
     card_gbit_s,
@@ -29,7 +29,7 @@ from foretell.economics.fabric import (
     per_node_chips,
     scale_up_factor,
 )
-from foretell.economics.packages import priced, sections
+from foretell.economics.packages import price_package, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf
 from foretell.errors import BadInput, Infeasible, Problem
@@ -49,18 +49,18 @@ WATTS = "work.watts_per_gpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
+class OwnedCluster:
     """A cluster with what it costs to buy and to run, all as batches of one case."""
 
     system: System
     """Of what."""
     cluster: Cluster
     """What stands there."""
-    bought: Bought
+    bought: ClusterPrice
     """What is paid once."""
-    year: Yearly
+    year: YearlyCost
     """What is paid by the year and by the hour."""
-    case: Case
+    case: SheetCases
     """The figures."""
 
 
@@ -82,9 +82,9 @@ class OwnQuestion:
     """Whether nodes may cost nothing where no price of them is known."""
 
 
-def owned(
+def own_cluster(
     question: OwnQuestion, figures: Sheet, seen: Mapping[str, object], said: list[str]
-) -> Owned:
+) -> OwnedCluster:
     """A cluster, bought and run."""
     system, package = question.system, None
     try:
@@ -102,18 +102,18 @@ def owned(
         if WATTS in figures.figures:
             draw = _draw(system, cluster, case.number(WATTS), case.entry("site").rest_load)
             cluster = replace(cluster, mean_watts=draw)
-        all_of_it = bought(cluster, case.entry("fabric"), case.entry("site"))
-        year = yearly(cluster, all_of_it, case.entry("site"), case.entry("finance"))
+        all_of_it = purchase_price(cluster, case.entry("fabric"), case.entry("site"))
+        year = yearly_cost(cluster, all_of_it, case.entry("site"), case.entry("finance"))
     if not np.all(np.isfinite(np.asarray(year.tree.usd))):
         message = "has no finite price with these settings"
         raise Infeasible([Problem(path="system", value=system.id, message=message)])
-    return Owned(system=system, cluster=cluster, bought=all_of_it, year=year, case=case)
+    return OwnedCluster(system=system, cluster=cluster, bought=all_of_it, year=year, case=case)
 
 
 def buildable(package: Package, figures: Sheet) -> bool:
     """Whether a package has a price: one larger than its wafer or panel has none."""
     with np.errstate(all="ignore"):
-        usd = priced(package, Case(sheet=figures, knobs=())).tree.usd
+        usd = price_package(package, SheetCases(sheet=figures, knobs=())).tree.usd
     return bool(np.all(np.asarray(usd) < BOUND_USD))
 
 
@@ -194,7 +194,7 @@ def _cluster(
     system: System,
     gpus: float,
     package: Package | None,
-    case: Case,
+    case: SheetCases,
     mean_watts: float,
     said: list[str],
 ) -> Cluster:
@@ -227,7 +227,7 @@ def _node(
     package: Package | None,
     server: ServerParts,
     fabric: FabricParts,
-    case: Case,
+    case: SheetCases,
 ) -> Branch:
     """One node at its price, or from its parts."""
     if NODE in case.sheet.figures:
@@ -239,5 +239,5 @@ def _node(
     if package is None:
         chip = leaf("chips", case.number(CHIP))
     else:
-        chip = priced_chip(priced(package, case).tree, server.gross_margin)
+        chip = priced_chip(price_package(package, case).tree, server.gross_margin)
     return node_of_parts(chip, each, nic, server, scale_up_factor(system, fabric))

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from foretell.economics.assembly import (
-    Assembled,
-    Carried,
-    assembled,
+    AssemblyCost,
+    PackageParts,
+    assembly_cost,
     place_usd_per_s,
     stack_yield,
 )
-from foretell.economics.cases import Case
+from foretell.economics.cases import SheetCases
 from foretell.economics.dies import die_cost
 from foretell.economics.nre import die_nre, package_nre_usd, spread_over
 from foretell.economics.tree import Branch, central, leaf, times, total
@@ -24,14 +24,14 @@ GIB = 2.0**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Priced:
+class PackagePrice:
     """A package, priced."""
 
     tree: Branch
     """Every part of it."""
     dies: Mapping[str, DieCost]
     """One good die of each design."""
-    made: Assembled
+    made: AssemblyCost
     """How it was put together."""
     memory_bytes: Num
     """Memory on it."""
@@ -49,7 +49,7 @@ def sections(package: Package) -> tuple[str, ...]:
     return ("wafer", "probe", "machine", "finish", f"packages.{package.kind}", *named)
 
 
-def priced(package: Package, case: Case) -> Priced:
+def price_package(package: Package, case: SheetCases) -> PackagePrice:
     """The package as a tree; NRE is in it where a volume is given."""
     kind: PackageKind = case.entry(f"packages.{package.kind}")
     finish: Finish = case.entry("finish")
@@ -57,7 +57,7 @@ def priced(package: Package, case: Case) -> Priced:
     memory, memory_usd, memory_bytes = _memory(package, case)
     stacked = _stacked(package, costs, case)
     carried = _carried(package, costs, memory, memory_usd, stacked, kind)
-    made = assembled(
+    made = assembly_cost(
         carried,
         kind,
         case.entry("wafer"),
@@ -75,7 +75,7 @@ def priced(package: Package, case: Case) -> Priced:
         leaf("module", finish.module_usd if package.on_module else 0.0),
         _nre(package, finish, case, substrate_mm2),
     ]
-    return Priced(
+    return PackagePrice(
         tree=total("package", parts),
         dies=costs,
         made=made,
@@ -84,13 +84,13 @@ def priced(package: Package, case: Case) -> Priced:
     )
 
 
-def chip_first(package: Package, case: Case) -> bool:
+def chip_first(package: Package, case: SheetCases) -> bool:
     """Whether dies are placed before their carrier is built, as asked or as the kind has it."""
     kind: PackageKind = case.entry(f"packages.{package.kind}")
     return kind.chip_first if package.chip_first is None else package.chip_first
 
 
-def dies_tree(package: Package, case: Case) -> tuple[Branch, Mapping[str, DieCost]]:
+def dies_tree(package: Package, case: SheetCases) -> tuple[Branch, Mapping[str, DieCost]]:
     """The dies of a package alone, good and tested, without bumps; with NRE where a volume is given."""
     costs = {die.name: _one_die(die, None, case) for die in package.dies}
     designs = _die_nre(package, case.entry("finish"), case)
@@ -113,7 +113,7 @@ def die_branch(die: Die, cost: DieCost) -> Branch:
     return times(one, die.count, note)
 
 
-def _one_die(die: Die, kind: PackageKind | None, case: Case) -> DieCost:
+def _one_die(die: Die, kind: PackageKind | None, case: SheetCases) -> DieCost:
     """A die; one that lies on another has no bumps, since bonding is paid by the face."""
     process: Process = case.entry(f"processes.{die.node}")
     bumps = 0.0 if kind is None or die.on else kind.bump_usd_per_mm2
@@ -121,7 +121,7 @@ def _one_die(die: Die, kind: PackageKind | None, case: Case) -> DieCost:
     return die_cost(die, process, wafer, probe=probe, bump_usd_per_mm2=bumps)
 
 
-def _memory(package: Package, case: Case) -> tuple[StackPrice | None, Num, Num]:
+def _memory(package: Package, case: SheetCases) -> tuple[StackPrice | None, Num, Num]:
     """What the memory is, costs and holds."""
     if not package.memory:
         return None, 0.0, 0.0
@@ -130,7 +130,7 @@ def _memory(package: Package, case: Case) -> tuple[StackPrice | None, Num, Num]:
     return price, held / GIB * price.usd_per_gib, held
 
 
-def _stacked(package: Package, costs: Mapping[str, DieCost], case: Case) -> Branch:
+def _stacked(package: Package, costs: Mapping[str, DieCost], case: SheetCases) -> Branch:
     """Bonding dies onto others, and the good dies that failures take with them."""
     tops = [die for die in package.dies if die.on]
     if not tops:
@@ -161,7 +161,7 @@ def _carried(
     memory_usd: Num,
     stacked: Branch,
     kind: PackageKind,
-) -> Carried:
+) -> PackageParts:
     """What lies on the carrier: dies that are on no other, memory beside them, dummies."""
     below = [die for die in package.dies if not die.on]
     dies_usd: Num = sum(costs[die.name].total_usd * die.count for die in package.dies)
@@ -177,7 +177,7 @@ def _carried(
         area = area + (package.memory_stacks + package.spacers) * memory.stack_mm2
         quality = quality * memory.quality**on_carrier
     spacers = package.spacers if kind.carrier != "none" else 0.0
-    return Carried(
+    return PackageParts(
         parts_usd=dies_usd + stacked.usd + np.where(np.asarray(on_carrier) > 0, memory_usd, 0.0),
         placements=placed + on_carrier + spacers,
         parts_mm2=area,
@@ -188,7 +188,7 @@ def _carried(
     )
 
 
-def _put_together(made: Assembled) -> list[Branch]:
+def _put_together(made: AssemblyCost) -> list[Branch]:
     bad = made.carrier_usd * (1.0 / made.carrier_yield - 1.0)
     return [
         total("carrier", [leaf("carrier", made.carrier_usd), leaf("bad carriers", bad)]),
@@ -197,7 +197,7 @@ def _put_together(made: Assembled) -> list[Branch]:
     ]
 
 
-def _lost(made: Assembled, carried: Carried, memory_usd: Num) -> Branch:
+def _lost(made: AssemblyCost, carried: PackageParts, memory_usd: Num) -> Branch:
     """Good parts that go with packages that fail."""
     share = made.lost_parts_usd / np.maximum(carried.parts_usd, 1e-300)
     memory = np.where(np.asarray(carried.placements) > carried.dies, memory_usd, 0.0) * share
@@ -216,7 +216,7 @@ def _lost(made: Assembled, carried: Carried, memory_usd: Num) -> Branch:
     )
 
 
-def _die_nre(package: Package, finish: Finish, case: Case) -> list[Branch]:
+def _die_nre(package: Package, finish: Finish, case: SheetCases) -> list[Branch]:
     """Each design's NRE, as much of it as one package bears."""
     found = []
     for die in package.dies:
@@ -228,7 +228,7 @@ def _die_nre(package: Package, finish: Finish, case: Case) -> list[Branch]:
     return found
 
 
-def _nre(package: Package, finish: Finish, case: Case, substrate_mm2: Num) -> Branch:
+def _nre(package: Package, finish: Finish, case: SheetCases, substrate_mm2: Num) -> Branch:
     """All NRE that one package bears."""
     share = spread_over(1.0, package.volume, 0.0)
     own = leaf("design of package", package_nre_usd(finish, substrate_mm2) * share)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from foretell.catalog.design_model import die_areas, io_die_areas
-from foretell.catalog.designs import build, completed, look_up
+from foretell.catalog.designs import build, complete_design, look_up
 from foretell.catalog.files import ROOT, read_table
 from foretell.catalog.money import Sheet
 from foretell.catalog.technology import technology
@@ -168,7 +168,7 @@ def _dies(design: ChipDesign, node: str, sheet: Sheet, said: list[str]) -> tuple
         said.append(f"No area model has {node}: half of a die is taken as cores.")
         die = Die(name="compute", node=node, area_mm2=float(design.die_area_mm2))
         return (replace(die, count=float(design.compute_dies)),)
-    whole, _ = completed(replace(design, node=parts.node.name), parts)
+    whole, _ = complete_design(replace(design, node=parts.node.name), parts)
     areas = die_areas(whole, parts)
     count, per_die = float(whole.compute_dies), float(areas["total"])
     area = float(design.die_area_mm2) or per_die

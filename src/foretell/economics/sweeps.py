@@ -13,7 +13,9 @@ from foretell.inputs.question import as_texts
 T = TypeVar("T")
 
 
-def swept(ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...]) -> dict[str, Any]:
+def sweep_answers(
+    ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...]
+) -> dict[str, Any]:
     """An answer for every combination; what cannot be built is a row that says so."""
     flags = [f.name for f in fields(question) if f.name != "set"]  # type: ignore[arg-type]
     sweeps = parse_sweeps(sweep, flags)

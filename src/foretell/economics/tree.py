@@ -51,6 +51,6 @@ def times(branch: Branch, factor: Num, note: str | None = None) -> Branch:
     )
 
 
-def renamed(branch: Branch, name: str) -> Branch:
+def rename_branch(branch: Branch, name: str) -> Branch:
     """The same tree under another name."""
     return Branch(name=name, usd=branch.usd, note=branch.note, children=branch.children)

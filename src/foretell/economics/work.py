@@ -21,11 +21,11 @@ from foretell.catalog.prices import TERMS, rent
 from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
-from foretell.economics.cases import Case, drivers, finished, spread
-from foretell.economics.owning import WATTS, Owned, OwnQuestion, buildable, owned
-from foretell.economics.packages import Priced, priced, sections
+from foretell.economics.cases import SheetCases, cost_leaf, drivers, spread
+from foretell.economics.owning import WATTS, OwnedCluster, OwnQuestion, buildable, own_cluster
+from foretell.economics.packages import PackagePrice, price_package, sections
 from foretell.economics.products import package_of_system
-from foretell.economics.tree import Branch, central, leaf, renamed, times, total
+from foretell.economics.tree import Branch, central, leaf, rename_branch, times, total
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure
@@ -47,7 +47,7 @@ MEGA = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class PaidWork:
     """Hours of chips and what they are for."""
 
     what: str
@@ -90,8 +90,8 @@ class Paying:
     """A price list in the place of the catalogue's offers (catalog/price_files.py)."""
 
 
-def billed(
-    work: Work, paying: Paying, figures: Sheet, seen: Mapping[str, object], said: list[str]
+def bill_work(
+    work: PaidWork, paying: Paying, figures: Sheet, seen: Mapping[str, object], said: list[str]
 ) -> CostAnswer:
     """The answer: money as a tree, by time, energy, carbon, and performance for each of them."""
     work = by_package(work)
@@ -109,7 +109,7 @@ def billed(
         also=also,
         unpriced=way != "own",
     )
-    own = owned(asked, figures, seen, said)
+    own = own_cluster(asked, figures, seen, said)
     case = own.case
     hours = case.number(HOURS_OF_WORK)
     tree = _money(work, way, own, hours)
@@ -118,7 +118,7 @@ def billed(
     emitted = total(
         "carbon",
         [
-            renamed(times(energy, intensity), "operational"),
+            rename_branch(times(energy, intensity), "operational"),
             share_kg(made_kg(own, package), own, hours),
         ],
     )
@@ -129,7 +129,7 @@ def billed(
         usd=usd,
         low_usd=low,
         high_usd=high,
-        breakdown=finished(tree, case),
+        breakdown=cost_leaf(tree, case),
         facts={
             "system": work.system.id,
             "gpus": work.gpus,
@@ -149,7 +149,7 @@ def billed(
     )
 
 
-def by_package(work: Work) -> Work:
+def by_package(work: PaidWork) -> PaidWork:
     """Work of dies as work of the packages that are bought."""
     dies = dies_apart(work.system)
     if dies == 1 or work.system.design is None:
@@ -165,12 +165,12 @@ def by_package(work: Work) -> Work:
     )
 
 
-def _hardware(own: Owned, package: Package | None) -> dict[str, Any]:
+def _hardware(own: OwnedCluster, package: Package | None) -> dict[str, Any]:
     """What stands behind the work: capital, draw and silicon; none where a part is not known."""
     bought, known = own.bought, bool(central(own.cluster.node.usd))
     case = own.case
     low, usd, high = spread(bought.tree.usd, case)
-    made = None if package is None else priced(package, case)
+    made = None if package is None else price_package(package, case)
     return {
         "capital_usd": usd if known else None,
         "low_capital_usd": low if known else None,
@@ -182,12 +182,12 @@ def _hardware(own: Owned, package: Package | None) -> dict[str, Any]:
     }
 
 
-def _good_share(made: Priced) -> float:
+def _good_share(made: PackagePrice) -> float:
     """Of the compute dies, those that can be sold."""
     return central(next(iter(made.dies.values())).good_share)
 
 
-def energy_mwh(work: Work, own: Owned, hours: Num) -> Branch:
+def energy_mwh(work: PaidWork, own: OwnedCluster, hours: Num) -> Branch:
     """Energy of the work at the meter of the building."""
     case, cluster, bought = own.case, own.cluster, own.bought
     site = case.entry("site")
@@ -205,7 +205,7 @@ def energy_mwh(work: Work, own: Owned, hours: Num) -> Branch:
     return total("energy", [*drawn, leaf("building", inside * (site.pue - 1.0))])
 
 
-def _money(work: Work, way: str, own: Owned, hours: Num) -> Branch:
+def _money(work: PaidWork, way: str, own: OwnedCluster, hours: Num) -> Branch:
     """What is paid: an owned hour by its classes, or rent by what the hours go into."""
     if way == "own":
         whole = times(own.year.hour, hours)
@@ -214,13 +214,13 @@ def _money(work: Work, way: str, own: Owned, hours: Num) -> Branch:
     return total(work.what, _by_time(work, hours * _rent_paid(way, own)))
 
 
-def _rent_paid(way: str, own: Owned) -> Num:
+def _rent_paid(way: str, own: OwnedCluster) -> Num:
     """Rent of an hour of work; hours of a reservation without work are paid too."""
     usd = own.case.number(RENT_PATH)
     return usd / own.case.entry("finance").utilisation if way in RESERVED else usd
 
 
-def _by_time(work: Work, whole: Num) -> list[Branch]:
+def _by_time(work: PaidWork, whole: Num) -> list[Branch]:
     return [leaf(name, whole * share) for name, share in work.shares.items()]
 
 
@@ -281,7 +281,7 @@ def _with_rent(figures: Sheet, held: tuple[float, float, float, str], status: st
     return figures.with_figure(figure)
 
 
-def _with_work(work: Work, figures: Sheet, said: list[str]) -> Sheet:
+def _with_work(work: PaidWork, figures: Sheet, said: list[str]) -> Sheet:
     """The sheet with the hours of work and the draw of a chip."""
     low, hours, high = work.gpu_hours
     figures = figures.with_figure(
@@ -312,7 +312,9 @@ def _package(system: System, figures: Sheet, said: list[str]) -> Package | None:
     return None
 
 
-def _results(work: Work, usd: Num, mwh: Num, emitted: Branch, case: Case) -> dict[str, Any]:
+def _results(
+    work: PaidWork, usd: Num, mwh: Num, emitted: Branch, case: SheetCases
+) -> dict[str, Any]:
     """Every result with its range."""
     by_name = {branch.name: branch.usd for branch in emitted.children}
     joules = mwh * 3.6e9
@@ -343,26 +345,28 @@ def _results(work: Work, usd: Num, mwh: Num, emitted: Branch, case: Case) -> dic
     return told
 
 
-def _trees(work: Work, tree: Branch, energy: Branch, emitted: Branch, case: Case) -> dict[str, Any]:
+def _trees(
+    work: PaidWork, tree: Branch, energy: Branch, emitted: Branch, case: SheetCases
+) -> dict[str, Any]:
     """Other sums of the same; small units for a million tokens."""
     small = work.what == "token"
     scale, energy_unit, mass = (1e3, "kWh", "g CO2e") if small else (1.0, "MWh", "kg CO2e")
     trees = {
-        "by_time": finished(total("hours", _by_time(work, tree.usd)), case),
-        "per_million_tokens": finished(
+        "by_time": cost_leaf(total("hours", _by_time(work, tree.usd)), case),
+        "per_million_tokens": cost_leaf(
             times(tree, MEGA / work.tokens), case, "USD per million tokens"
         ),
-        "energy": finished(times(energy, scale), case, energy_unit),
-        "carbon": finished(times(emitted, scale), case, mass),
+        "energy": cost_leaf(times(energy, scale), case, energy_unit),
+        "carbon": cost_leaf(times(emitted, scale), case, mass),
     }
     if points := work.facts.get("mfu"):
-        trees["per_mfu_point"] = finished(
+        trees["per_mfu_point"] = cost_leaf(
             times(tree, 1.0 / (100.0 * points)), case, "USD per MFU point"
         )
     return trees
 
 
-def _terms(work: Work, own: Owned, hours: Num, way: str) -> Sequence[dict[str, Any]]:
+def _terms(work: PaidWork, own: OwnedCluster, hours: Num, way: str) -> Sequence[dict[str, Any]]:
     """The same work paid for in every way that is known, at the middle of all figures."""
     use = central(own.case.entry("finance").utilisation)
     each: dict[str, tuple[float, str]] = {}

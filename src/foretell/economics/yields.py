@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.specs._base import Num
-from foretell.specs.quirks import RIGHT, Quirks
+from foretell.specs.quirks import RIGHT, CostQuirks
 from foretell.specs.silicon import Die, Process, YieldModel
 
 Array = NDArray[np.float64]
@@ -104,7 +104,7 @@ def good_share(die: Die, process: Process, model: YieldModel = "negative-binomia
 
 
 def repaired_share(
-    rest: Num, unit_bad: Num, needed: int, spare: int, quirks: Quirks = RIGHT
+    rest: Num, unit_bad: Num, needed: int, spare: int, quirks: CostQuirks = RIGHT
 ) -> Num:
     """Dies whose rest is good and of whose equal units, bad independently, no more than `spare` are bad.
 

@@ -8,19 +8,26 @@ parallelism. A search tries recomputation and sequence parallelism itself: for i
 from collections.abc import Collection
 from dataclasses import replace
 
+from foretell.catalog.attention import NONE, Heads, library_for
 from foretell.specs.plan import BATCH_FIELDS, WIDE_PRECISIONS, Plan
 from foretell.specs.plan_words import SWITCHES
 from foretell.specs.software import Software
 
 
-def stated(software: Software, architecture: str, plan: Plan) -> dict[str, object]:
-    """Fields of a plan that the software states, with their values for this plan on such a chip."""
+def stated_fields(
+    software: Software, architecture: str, plan: Plan, heads: Heads = (0, 0)
+) -> dict[str, object]:
+    """Fields of a plan that the software states, with their values for this plan on such a chip.
+
+    The attention library goes by chip and head size too (catalog/attention.toml).
+    """
+    library = library_for(software.attention_on(architecture), architecture, heads)
     narrow = "fp16" if plan.precision == "fp16" else "bf16"
     working = "fp32" if plan.precision in WIDE_PRECISIONS else narrow
     found: dict[str, object] = {
         "fused": software.fused,
-        "flash": software.flash,
-        "attention": software.attention_on(architecture),
+        "flash": software.flash and library != NONE,
+        "attention": "" if library == NONE else library,
         "recompute": software.default_recompute,
         "gradients": working if software.gradients == "bf16" else "fp32",
         "sp": software.sequence_parallel and plan.tp > 1,
@@ -35,16 +42,17 @@ def stated(software: Software, architecture: str, plan: Plan) -> dict[str, objec
     return {name: value for name, value in found.items() if value not in ("", None)}
 
 
-def completed(
+def complete_plan(
     plan: Plan,
     named: Collection[str],
     software: Software,
     architecture: str,
     *,
     searched: bool = False,
+    heads: Heads = (0, 0),
 ) -> Plan:
     """The plan with the choices of its software, where its own words (`named` fields) leave them open."""
-    open_ones = _open(plan, named, software, architecture, searched=searched)
+    open_ones = _open(plan, named, software, architecture, searched=searched, heads=heads)
     return replace(plan, **open_ones) if open_ones else plan  # type: ignore[arg-type]
 
 
@@ -55,10 +63,11 @@ def sentences(
     architecture: str,
     *,
     searched: bool = False,
+    heads: Heads = (0, 0),
 ) -> tuple[str, ...]:
     """What the software of a completed plan has set, and which of its choices the plan's words replace."""
     by = f"framework={plan.framework}"
-    filled = _open(plan, named, software, architecture, searched=searched)
+    filled = _open(plan, named, software, architecture, searched=searched, heads=heads)
     words = [_word(name, value) for name, value in filled.items() if name != "sp" or plan.tp > 1]
     if plan.tp_overlap == "auto" and plan.tp > 1 and software.in_pieces(architecture):
         words.append("tp_overlap=on")
@@ -67,7 +76,7 @@ def sentences(
     ]
     own = [
         f"{_word(name, getattr(plan, name))} for {_word(name, value)}"
-        for name, value in _choices(plan, software, architecture).items()
+        for name, value in _choices(plan, software, architecture, heads).items()
         if name in named and getattr(plan, name) != value
     ]
     found += [f"the plan's words replace choices of {by}: {', '.join(own)}"] if own else []
@@ -77,20 +86,26 @@ def sentences(
 
 
 def _open(
-    plan: Plan, named: Collection[str], software: Software, architecture: str, *, searched: bool
+    plan: Plan,
+    named: Collection[str],
+    software: Software,
+    architecture: str,
+    *,
+    searched: bool,
+    heads: Heads,
 ) -> dict[str, object]:
     """Choices that the software states and the plan's words leave open."""
     tried = BATCH_FIELDS if searched else ()
-    choices = stated(software, architecture, plan)
+    choices = stated_fields(software, architecture, plan, heads)
     found = {n: v for n, v in choices.items() if n not in named and n not in tried}
     if not found.get("flash", plan.flash):
         found.pop("attention", None)
     return found
 
 
-def _choices(plan: Plan, software: Software, architecture: str) -> dict[str, object]:
+def _choices(plan: Plan, software: Software, architecture: str, heads: Heads) -> dict[str, object]:
     """All that the software states, of attention only where the plan's is fused."""
-    found = stated(software, architecture, plan)
+    found = stated_fields(software, architecture, plan, heads)
     return found if plan.flash else {n: v for n, v in found.items() if n != "attention"}
 
 

@@ -11,10 +11,11 @@ from foretell import units
 from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog import system as catalog_system
+from foretell.catalog.attention import widest_heads
 from foretell.catalog.systems import no_design
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
-from foretell.inputs.plan_defaults import completed, sentences
+from foretell.inputs.plan_defaults import complete_plan, sentences
 from foretell.inputs.software import framework_word, software_of
 from foretell.specs.check import field_types, problems_of
 from foretell.specs.job import Job
@@ -136,17 +137,19 @@ def plan_of(
     problems = _wrong_in(plan)
     if problems:
         raise BadInput(problems)
-    software = software_of(plan.framework, chosen)
-    scenario = replace(scenario, software=software)
+    software = software_of(framework_word(plan), chosen)
+    if software is not scenario.software:
+        scenario = replace(scenario, software=software)
     by_hand = any(s.root == "software" for s in chosen)
     if isinstance(text, Plan) or (plan.framework == GENERIC and not by_hand):
         return scenario, plan
     named = {*named_fields(text or ""), *(s.steps[0] for s in chosen if s.root == "plan")}
     architecture = scenario.system.chip.architecture
-    plan = completed(plan, named, software, architecture, searched=searched)
+    heads = widest_heads(scenario.model)
+    plan = complete_plan(plan, named, software, architecture, searched=searched, heads=heads)
     if plan.framework == GENERIC:
         return scenario, plan
-    said = sentences(plan, named, software, architecture, searched=searched)
+    said = sentences(plan, named, software, architecture, searched=searched, heads=heads)
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
 
 
@@ -207,7 +210,7 @@ def _check_model(model: Model) -> None:
         raise BadInput([problem]) from None
 
 
-def designed(
+def design_system(
     given: Any, settings: Sequence[Setting], seen: dict[str, object]
 ) -> tuple[System, list[Setting]]:
     """The system with its chip's design changed as settings of `chip.design` say, and the other settings."""
@@ -232,7 +235,7 @@ def designed(
 
 
 def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> System:
-    system, settings = designed(given, every, seen)
+    system, settings = design_system(given, every, seen)
     if settings:
         chip = apply_settings(system.chip, settings, "chip", seen)
         network = apply_settings(system.network, settings, "network", seen)
@@ -295,7 +298,7 @@ def _whole(name: str, value: object) -> list[Problem]:
             return []
         message = "out of range"
     allowed = f"a whole number from 1 to {LARGEST:,}".replace(",", " ")
-    near = units.meant(value)
+    near = units.plain_number(value)
     return [Problem(path=name, value=value, message=message, allowed=allowed, nearest=near)]
 
 

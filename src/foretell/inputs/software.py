@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from foretell.catalog.software import software
+from foretell.catalog.software import form_word, software
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings
 from foretell.specs.check import problems_of
@@ -14,18 +14,20 @@ from foretell.specs.software import Software
 
 ROOT = "software"
 """How the path of a setting begins that changes the record."""
-WORD = "plan.framework"
-"""The setting that names the software."""
+WORD, FORM = "plan.framework", "plan.compile"
+"""The settings that name the software, and its form."""
 
 
 def framework_word(plan: str | Plan | None, settings: Sequence[Setting] = ()) -> str:
-    """The word for the software of a plan and its settings; generic where neither has one."""
-    by_hand = [s.text.lower() for s in settings if s.path == WORD]
-    if by_hand:
-        return by_hand[-1]
+    """The word for the software of a plan and its settings, in the form that `compile=` asks for; generic
+    where neither has one."""
     if isinstance(plan, Plan):
-        return plan.framework
-    return str(read_words(plan or "")[0].get("framework", GENERIC))
+        given: dict[str, object] = {"framework": plan.framework, "compile": plan.compile}
+    else:
+        given = read_words(plan or "")[0]
+    by_hand = {s.path: s.text.lower() for s in settings if s.path in (WORD, FORM)}
+    word = by_hand.get(WORD, str(given.get("framework", GENERIC)))
+    return form_word(word, by_hand.get(FORM, str(given.get("compile", "auto"))))
 
 
 def software_of(

@@ -30,7 +30,7 @@ _NEGATIVE = re.compile(r"-\.?\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class ArgumentTable:
     """Arguments as they were given."""
 
     words: tuple[str, ...]
@@ -41,7 +41,7 @@ class Given:
     """Variables that a script sets, and the flags of its batch lines."""
 
 
-def read_given(text: str) -> Given:
+def parse_arguments(text: str) -> ArgumentTable:
     """Keys and values of a text; BadInput where it is none of the forms, or longer than any."""
     if not isinstance(text, str):
         raise _bad("is not a text", type(text).__name__)
@@ -52,21 +52,21 @@ def read_given(text: str) -> Given:
         raise _bad("is empty")
     if text.lstrip()[0] in "{[":
         table = _json(text) if text.lstrip()[0] == "{" else _toml(text)
-        return Given(words=(), pairs=flat(table), variables={})
+        return ArgumentTable(words=(), pairs=flat(table), variables={})
     lines = [
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]
     like_yaml = sum(bool(_YAML_LINE.fullmatch(line)) for line in lines)
     if _SECTION.search(text) and not re.search(r"^[ \t]*--\w", text, re.MULTILINE):
-        return Given(words=(), pairs=flat(_toml(text)), variables={})
+        return ArgumentTable(words=(), pairs=flat(_toml(text)), variables={})
     if like_yaml * 2 > len(lines) and "<<" not in text:
-        return Given(words=(), pairs=flat(read_yaml(text)), variables={})
+        return ArgumentTable(words=(), pairs=flat(read_yaml(text)), variables={})
     assigned = [(key, _python(value)) for key, value in _ASSIGNED.findall(text)]
     script = read_script(_ASSIGNED.sub("", text))
     return _command(script, assigned)
 
 
-def _command(script: Script, assigned: list[tuple[str, Any]]) -> Given:
+def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
     """Flags and their values, overrides, and the words between them."""
     words: list[str] = []
     pairs: list[tuple[str, Any]] = []
@@ -75,7 +75,7 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> Given:
     def close() -> None:
         if flag:
             value: Any = True if not values else values[0] if len(values) == 1 else list(values)
-            pairs.append((spelled(flag), value))
+            pairs.append((spell_key(flag), value))
 
     for word in script.words:
         if word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word):
@@ -90,7 +90,7 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> Given:
         elif match := _override(word):
             close()
             flag, values = "", []
-            pairs.append((spelled(match[1]), match[2].rstrip(",")))
+            pairs.append((spell_key(match[1]), match[2].rstrip(",")))
         else:
             words.append(word)
     close()
@@ -100,8 +100,8 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> Given:
         except BadInput:
             continue  # a script may write files that are no options
     known = dict(script.variables) | dict(script.batch)
-    spelt = [(spelled(key), value) for key, value in assigned]
-    return Given(words=tuple(words), pairs=(*pairs, *spelt), variables=known)
+    spelt = [(spell_key(key), value) for key, value in assigned]
+    return ArgumentTable(words=tuple(words), pairs=(*pairs, *spelt), variables=known)
 
 
 def _override(word: str) -> re.Match[str] | None:
@@ -110,7 +110,7 @@ def _override(word: str) -> re.Match[str] | None:
     return None if match is None or match[1].isupper() else match
 
 
-def spelled(key: str) -> str:
+def spell_key(key: str) -> str:
     """A key in the one spelling: no dashes before it, `_` for `-`."""
     return key.strip().lstrip("-").replace("-", "_")
 
@@ -123,7 +123,7 @@ def flat(table: Any, prefix: str = "", depth: int = 0) -> tuple[tuple[str, Any],
         raise _bad("is not a table of keys and values", type(table).__name__)
     pairs: list[tuple[str, Any]] = []
     for key, value in table.items():
-        name = prefix + spelled(str(key))
+        name = prefix + spell_key(str(key))
         if isinstance(value, Mapping) and value:
             pairs += flat(value, f"{name}.", depth + 1)
         else:

@@ -8,9 +8,9 @@ neither fp16 nor bf16 is enabled weights stay as the script made them: 32 bits, 
 import json
 from typing import Any
 
-from foretell.interop.arguments import Given
+from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, plan_words, world_size
-from foretell.interop.launch import Launch, Training, Written
+from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.specs.plan import WIDE_PRECISIONS, Plan
 from foretell.specs.plan_forms import offloads
 
@@ -46,7 +46,7 @@ IGNORED = frozenset(
 )
 
 
-def read(given: Given, layers: int | None = None) -> Launch:
+def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     """What the file says; of a command, what stands beside it."""
     keys = Keys(given, tool="deepspeed")
     tp = keys.whole("tensor_parallel.autotp_size", "tensor_parallel.tp_size") or 1
@@ -148,7 +148,7 @@ def _bucket(keys: Keys) -> dict[str, object]:
     return {}
 
 
-def _precision(keys: Keys, given: Given) -> dict[str, object]:
+def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     """Dtype of the products, and of the weights where it is another."""
     half, brain = keys.flag("fp16.enabled", "fp16"), keys.flag(*BRAIN)
     if half or brain:
@@ -166,7 +166,7 @@ def _precision(keys: Keys, given: Given) -> dict[str, object]:
     return {"precision": "fp32"}
 
 
-def _dtypes(keys: Keys, given: Given) -> dict[str, object]:
+def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     """Products, gradients and what goes over the wire."""
     kept = keys.choice(["data_types.grad_accum_dtype"], DTYPES)
     sent = keys.choice(["communication_data_type"], DTYPES)
@@ -207,7 +207,7 @@ def _offload(keys: Keys) -> str | None:
 # ---- writing ------------------------------------------------------------------------------------
 
 
-def write(run: Training) -> Written:
+def write(run: Training) -> ToolArguments:
     """The JSON file."""
     plan = run.plan
     zero: dict[str, Any] = {"stage": plan.zero, "overlap_comm": True, "contiguous_gradients": True}
@@ -237,7 +237,7 @@ def write(run: Training) -> Written:
     if plan.wire != "auto":
         table["communication_data_type"] = "bfp16" if plan.wire == "bf16" else plan.wire
     table |= _groups(run)
-    return Written(tool="deepspeed", text=json.dumps(table, indent=2))
+    return ToolArguments(tool="deepspeed", text=json.dumps(table, indent=2))
 
 
 def _precision_table(plan: Plan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.interop.arguments import Given
+from foretell.interop.arguments import ArgumentTable
 
 LARGEST = 10**9
 """Degrees, batches and lengths above this are a typing error."""
@@ -37,7 +37,7 @@ class Keys:
     """Words that belong to no flag, in order."""
 
     def __init__(
-        self, given: Given, *, tool: str, switches: Iterable[str] = (), last: bool = False
+        self, given: ArgumentTable, *, tool: str, switches: Iterable[str] = (), last: bool = False
     ) -> None:
         """`switches` are flags that take no value: a word behind one stands by itself.
 

@@ -1,6 +1,6 @@
 """What a tool was told to run: model, job and plan, read from its arguments; and a plan written as such.
 
-A reader turns text into a `Launch`, a writer turns a plan into a `Written`; neither opens a file.
+A reader turns text into a `Launch`, a writer turns a plan into a `ToolArguments`; neither opens a file.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class ToolArguments:
     """A plan or deployment as text for a tool."""
 
     tool: Tool

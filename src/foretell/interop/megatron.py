@@ -8,13 +8,13 @@ expert_tensor_parallel_size is given; sequence parallelism is off unless asked f
 cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 """
 
-from foretell.interop.arguments import Given
+from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, plan_words, world_size
 from foretell.interop.launch import Launch
 from foretell.interop.megatron_model import KEYS as MODEL_KEYS
 from foretell.interop.megatron_model import model_table
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
-from foretell.specs.plan_forms import joined
+from foretell.specs.plan_forms import join_names
 
 SWITCHES = frozenset(
     """sequence_parallel use_distributed_optimizer bf16 fp16 overlap_grad_reduce overlap_param_gather
@@ -80,7 +80,7 @@ MIXED = {
 """Bridge's mixed_precision recipes."""
 
 
-def read(given: Given, layers: int | None = None) -> Launch:
+def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     """What the arguments say; `layers` of a model that they do not describe."""
     keys = Keys(given, tool="megatron", switches=SWITCHES, last=True)
     table = model_table(keys)
@@ -243,12 +243,12 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
             if name.strip("\"'") not in MODULES:
                 keys.note(f"recompute_modules {name[:40]} is not known here: left out")
         known = [MODULES[n.strip("\"'")] for n in named if n.strip("\"'") in MODULES]
-        ordered = joined("+".join(dict.fromkeys(known)), ALL_MODULES) if known else None
+        ordered = join_names("+".join(dict.fromkeys(known)), ALL_MODULES) if known else None
         return {"recompute": "selective" if ordered in (None, "core") else ordered}
     return {}
 
 
-def _precision(keys: Keys, given: Given) -> dict[str, object]:
+def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     """Dtype of the products, and what shares a scale."""
     local = keys.text("transformer_impl") == "local"
     recipe = keys.text("mixed_precision")
@@ -281,13 +281,13 @@ def _precision(keys: Keys, given: Given) -> dict[str, object]:
     return {"precision": "bf16"}
 
 
-def _unset(keys: Keys, given: Given) -> bool:
+def _unset(keys: Keys, given: ArgumentTable) -> bool:
     """Whether the text has variables that it does not set, where flags may stand behind them."""
     behind = [item for _, value in given.pairs if isinstance(value, list) for item in value[1:]]
     return any(str(word).startswith("$") for word in (*keys.words, *behind))
 
 
-def _dtypes(keys: Keys, given: Given) -> dict[str, object]:
+def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     """What gradients, master copy and states are kept in: the flags' own gradients have 32 bits unless told,
     those of Megatron-Bridge's recipes are as the software has them."""
     values: dict[str, object] = {} if _of_bridge(given) else {"gradients": "fp32"}
@@ -326,7 +326,7 @@ def _experts(keys: Keys) -> dict[str, object]:
     }
 
 
-def _of_bridge(given: Given) -> bool:
+def _of_bridge(given: ArgumentTable) -> bool:
     """Whether keys are those of Megatron-Bridge's ConfigContainer, whose recipes overlap by themselves."""
     parts = {key.partition(".")[0] for key, _ in given.pairs if "." in key}
     return bool(parts & {"model", "train", "ddp", "optimizer", "mixed_precision", "comm_overlap"})

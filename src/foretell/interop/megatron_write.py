@@ -1,12 +1,12 @@
 """A plan as Megatron-LM's arguments, which megatron.py reads back."""
 
-from foretell.interop.launch import Training, Written
+from foretell.interop.launch import ToolArguments, Training
 from foretell.interop.megatron import MODES, MODULES
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
 
 
-def write(run: Training) -> Written:
+def write(run: Training) -> ToolArguments:
     """`torchrun ... pretrain_gpt.py` with the plan's flags; a model is named, its shape is not."""
     plan = run.plan
     nodes, each = (max(run.gpus // 8, 1), 8) if run.gpus % 8 == 0 else (1, run.gpus)
@@ -34,12 +34,14 @@ def write(run: Training) -> Written:
     words += [f"--micro-batch-size {plan.micro_batch} --global-batch-size {run.global_batch}"]
     words += [f"--seq-length {run.seq_len} --max-position-embeddings {run.seq_len}"]
     words += [*_zero_flags(run), *_precision_flags(run), *_recompute_flags(run), *_other_flags(run)]
-    return Written(tool="megatron", text=" \\\n  ".join(words))
+    return ToolArguments(tool="megatron", text=" \\\n  ".join(words))
 
 
 def _plain(run: Training) -> bool:
     """Whether gradients are reduced after the passes: Megatron without its overlaps."""
-    return run.software.sums_fused and run.software.data_exposed >= 1.0 and run.plan.zero < 2
+    off = run.plan.grad_overlap == "off"
+    own = run.software.data_exposed >= 1.0 and run.plan.grad_overlap == "auto"
+    return run.software.sums_fused and (off or own) and run.plan.zero < 2
 
 
 def _zero_flags(run: Training) -> list[str]:
@@ -48,8 +50,10 @@ def _zero_flags(run: Training) -> list[str]:
         return (["--use-distributed-optimizer"] if plan.zero else []) + _instances(run)
     flags = {
         0: ["--overlap-grad-reduce"],
-        1: ["--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"],
+        1: ["--use-distributed-optimizer --overlap-grad-reduce"],
     }.get(plan.zero)
+    if plan.zero == 1 and plan.param_overlap != "off":
+        flags = [f"{flags[0] if flags else ''} --overlap-param-gather"]
     if flags is None:
         strategy = {2: "optim_grads", 3: "optim_grads_params"}[plan.zero]
         flags = [f"--use-megatron-fsdp --data-parallel-sharding-strategy {strategy}"]
@@ -121,7 +125,7 @@ def _other_flags(run: Training) -> list[str]:
     flags += [f"--optimizer {plan.optimizer}"] if plan.optimizer in ("sgd", "muon") else []
     flags += ["--attention-backend unfused"] if not plan.flash else []
     flags += ["--attention-backend fused"] if plan.flash and plan.attention == "cudnn" else []
-    graphs = run.software.graphs
+    graphs = run.software.graphs if plan.graphs == "auto" else plan.graphs == "on"
     flags += ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] if graphs else []
     flags += ["--use-tp-pp-dp-mapping"] if plan.order == ("tp", "cp", "pp", "dp") else []
     return flags

@@ -44,14 +44,14 @@ Words = Sequence[tuple[str, object]]
 def command(start: str, words: Words, degrees: Sequence[str] = ()) -> str:
     """A command line; what was not given is left out, and so are `degrees` of one."""
     said = [
-        f"{flag} {shown(value)}".strip()
+        f"{flag} {shell_value(value)}".strip()
         for flag, value in words
         if value is not None and not (value == 1 and flag in degrees)
     ]
     return " ".join([start, *said])
 
 
-def shown(value: object) -> str:
+def shell_value(value: object) -> str:
     """A value as a shell takes it; numbers without digits that say nothing."""
     if isinstance(value, float):
         return f"{value:.4g}"

@@ -5,7 +5,7 @@ Without that switch --dp-size is whole copies of the engine. --mem-fraction-stat
 cache together.
 """
 
-from foretell.interop.arguments import Given
+from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, plan_words
 from foretell.interop.launch import Launch
 from foretell.interop.serving_words import CACHES, QUANTISATIONS, Serving, command, quantisation
@@ -31,7 +31,7 @@ IGNORED = frozenset(
 )
 
 
-def read(given: Given, layers: int | None = None) -> Launch:
+def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     """What the command says."""
     keys = Keys(given, tool="sglang", switches=SWITCHES)
     ranks = keys.whole("tp_size", "tp", "tensor_parallel_size") or 1

@@ -9,8 +9,8 @@ from dataclasses import fields
 
 from foretell.errors import BadInput, Problem
 from foretell.interop import deepspeed, megatron, megatron_write, sglang, torchtitan, trtllm, vllm
-from foretell.interop.arguments import Given, read_given
-from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, Training, Written
+from foretell.interop.arguments import ArgumentTable, parse_arguments
+from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, ToolArguments, Training
 from foretell.interop.serving_words import Serving
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
@@ -18,7 +18,7 @@ from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.plan_forms import offloads
 from foretell.specs.software import EVERYWHERE
 
-READERS: Mapping[Tool, Callable[[Given, int | None], Launch]] = {
+READERS: Mapping[Tool, Callable[[ArgumentTable, int | None], Launch]] = {
     "megatron": megatron.read,
     "torchtitan": torchtitan.read,
     "deepspeed": deepspeed.read,
@@ -27,7 +27,7 @@ READERS: Mapping[Tool, Callable[[Given, int | None], Launch]] = {
     "trtllm": trtllm.read,
 }
 """Readers by tool."""
-TRAINERS: Mapping[Tool, Callable[[Training], Written]] = {
+TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
     "megatron": megatron_write.write,
     "torchtitan": torchtitan.write,
     "deepspeed": deepspeed.write,
@@ -83,11 +83,11 @@ SAME_OVERLAP = ("auto", "on")
 
 def read_arguments(text: str, layers: int | None = None, tool: Tool | None = None) -> Launch:
     """What a text of arguments says; BadInput where no tool is known by it, or where it is wrong."""
-    given = read_given(text)
+    given = parse_arguments(text)
     return READERS[tool or recognise(given)](given, layers)
 
 
-def recognise(given: Given) -> Tool:
+def recognise(given: ArgumentTable) -> Tool:
     """The tool: by the program that is run, else by the keys."""
     module = next((str(value) for key, value in given.pairs if key == "m"), "")
     program = " ".join(word[:200] for word in (*given.words[:200], module)).lower()
@@ -106,12 +106,12 @@ def recognise(given: Given) -> Tool:
     raise BadInput([Problem(path="import", value=shown, message=message, allowed=allowed)])
 
 
-def write_training(tool: Tool, run: Training) -> Written:
+def write_training(tool: Tool, run: Training) -> ToolArguments:
     """A plan as a training tool's arguments, and what these do not say of it."""
     if tool not in TRAINERS:
         raise no_tool(tool, TRAINING)
     written = TRAINERS[tool](run)
-    launch = READERS[tool](read_given(written.text), run.layers)
+    launch = READERS[tool](parse_arguments(written.text), run.layers)
     back = parse_plan(launch.plan, run.gpus)
     notes = [f"{tool} is not told {text}" for text in _differences(run, back)]
     if launch.seq_len not in (None, run.seq_len) or (
@@ -121,15 +121,15 @@ def write_training(tool: Tool, run: Training) -> Written:
     if launch.global_batch not in (None, run.global_batch):
         notes.append(f"{tool} runs {launch.global_batch} sequences a step, not {run.global_batch}")
     notes.append(f"the model's own arguments are yours to give: {run.model.id}")
-    return Written(tool=tool, text=written.text, notes=tuple(notes))
+    return ToolArguments(tool=tool, text=written.text, notes=tuple(notes))
 
 
-def write_serving(tool: Tool, serving: Serving) -> Written:
+def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     """A deployment as an engine's command, and what it does not say."""
     if tool not in ENGINES:
         raise no_tool(tool, SERVING)
     text = ENGINES[tool](serving)
-    launch = READERS[tool](read_given(text), None)
+    launch = READERS[tool](parse_arguments(text), None)
     meant = serving.deployment
     back = parse_deployment(launch.plan)
     notes = []
@@ -146,7 +146,7 @@ def write_serving(tool: Tool, serving: Serving) -> Written:
                 )
             continue
         notes.append(f"{tool} is told {field.name}={read}, not {given}")
-    return Written(tool=tool, text=text, notes=tuple(notes))
+    return ToolArguments(tool=tool, text=text, notes=tuple(notes))
 
 
 def no_tool(tool: str, allowed: tuple[Tool, ...]) -> BadInput:

@@ -8,9 +8,9 @@ torchtitan/config/{job_config,training,parallelism}.py.
 
 from math import ceil
 
-from foretell.interop.arguments import Given
+from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, plan_words, world_size
-from foretell.interop.launch import Launch, Training, Written
+from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import offloads
 
@@ -58,7 +58,7 @@ IGNORED = frozenset(
 )
 
 
-def read(given: Given, layers: int | None = None) -> Launch:
+def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     """What the configuration says; `layers` of its model give virtual stages."""
     keys = Keys(_sectioned(given), tool="torchtitan", switches=SWITCHES)
     degree = {
@@ -118,7 +118,7 @@ SECTIONS = {
 """Parts of keys and the section they are of, where none is named."""
 
 
-def _sectioned(given: Given) -> Given:
+def _sectioned(given: ArgumentTable) -> ArgumentTable:
     """Keys with their section: one that is given alone stands where the tree has it."""
     pairs = []
     for key, value in given.pairs:
@@ -126,7 +126,7 @@ def _sectioned(given: Given) -> Given:
             found = next((s for part, s in SECTIONS.items() if part in key), None)
             key = f"{found}.{key}" if found else key
         pairs.append((key, value))
-    return Given(words=given.words, pairs=tuple(pairs), variables=given.variables)
+    return ArgumentTable(words=given.words, pairs=tuple(pairs), variables=given.variables)
 
 
 def _data(
@@ -313,7 +313,7 @@ def _models(keys: Keys) -> tuple[str, ...]:
 # ---- writing ------------------------------------------------------------------------------------
 
 
-def write(run: Training) -> Written:
+def write(run: Training) -> ToolArguments:
     """A function that sets the plan on a `Trainer.Config`: how torchtitan is configured since 2026."""
     plan = run.plan
     inner = min(max(plan.shard // plan.cp, 1), plan.dp) if plan.zero and plan.shard else plan.dp
@@ -364,4 +364,4 @@ def write(run: Training) -> Written:
         f'def planned(config):\n    """{run.model.id} on {run.gpus} GPUs; config is a Trainer.Config."""\n'
         f"{body}\n    return config"
     )
-    return Written(tool="torchtitan", text=text)
+    return ToolArguments(tool="torchtitan", text=text)

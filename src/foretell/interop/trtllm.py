@@ -4,7 +4,7 @@ Its tp is all chips of a stage; with `enable_attention_dp` each of them has sequ
 --max_batch_size counts for one. Its memory fraction is of what is left once weights and buffers are there.
 """
 
-from foretell.interop.arguments import Given
+from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, plan_words
 from foretell.interop.launch import Launch
 from foretell.interop.serving_words import CACHES, Serving, command
@@ -23,7 +23,7 @@ IGNORED = frozenset(
 )
 
 
-def read(given: Given, layers: int | None = None) -> Launch:
+def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     """What the command and the files it writes say."""
     keys = Keys(given, tool="trtllm", switches=SWITCHES)
     ranks = keys.whole("tp_size", "tensor_parallel_size", "tp") or 1

@@ -6,7 +6,7 @@ so that an instance holds dp times as many.
 
 import json
 
-from foretell.interop.arguments import Given
+from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, plan_words
 from foretell.interop.launch import Launch
 from foretell.interop.serving_words import CACHES, QUANTISATIONS, Serving, command, quantisation
@@ -30,7 +30,7 @@ IGNORED = frozenset(
 )
 
 
-def read(given: Given, layers: int | None = None) -> Launch:
+def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     """What the command says."""
     keys = Keys(given, tool="vllm", switches=SWITCHES)
     tp = keys.whole("tensor_parallel_size", "tp") or 1

@@ -6,6 +6,7 @@ everything else a pass over memory. Calls of one family are stacked on an axis a
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,28 +14,57 @@ from numpy.typing import NDArray
 from foretell.kernels.families.gemm import WHOLE_LOAD
 from foretell.kernels.fusion import kind_of
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Work
 from foretell.workload.roles import ENDS, OpRole, Region
 
 Array = NDArray[np.float64]
 Sizes = Mapping[str, Num]
 
+STEP = 64.0
+"""Elements of k that a tile takes in one step: a row of 128 bytes in 16 bits."""
 PADDED = Region.HEAD
 """Where frameworks and engines fill up the outputs of products, a vocabulary, to whole loads or more."""
 
 
+MASK_COST = 2.1
+"""Time of fused attention that reads its mask as a tensor, over the same pairs without: cuDNN's kernels on
+one H200, 4 x 32 heads of 2048, both passes."""
+ENTERING = (OpRole.QKV, OpRole.QUERY, OpRole.KEY_VALUE, OpRole.UP, OpRole.ROUTER, OpRole.SCORES)
+"""Products that read what a norm gives."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class FrameworkForm:
     """How a framework writes down what others leave to one kernel."""
 
     apart: bool = False
     """Maps of one input are products of their own."""
     repeated: bool = False
     """Keys and values that heads share are written out for every head."""
+    modules: bool = False
+    """Modules are those of transformers, one plain operation after the other (kernels/modules.py)."""
+    joint: bool = False
+    """Queries, keys and values are one product all the same."""
+    rms: bool = False
+    """Norms are composed of several operations."""
+    composed: bool = False
+    """Activations are composed of several operations."""
+    dropout: bool = False
+    """Results of the parts are dropped at random before they are added."""
+    capped: bool = False
+    """Scores are divided, squashed and multiplied before the loss."""
+    padded: bool = True
+    """The vocabulary is filled up to whole loads."""
+    casts_weights: bool = False
+    """Products in 16 bits read casts of weights in 32, and their gradients are widened."""
+    casts_inputs: bool = False
+    """They read casts of their inputs too, each product its own."""
+    adapters: Literal["", "narrow", "wide"] = ""
+    """Adapters are in 32 bits as PEFT makes them, their products in 16 or in 32; empty: in 16 throughout."""
 
 
-PLAINLY = Written()
+PLAINLY = FrameworkForm()
 """Nothing of it."""
 
 
@@ -82,12 +112,14 @@ class CallStack:
     """Weights read, and weight gradients written."""
 
 
-def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) -> list[Call]:
+def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAINLY) -> list[Call]:
     """The kernels of one operation in one pass."""
     if isinstance(op, Gemm):
-        maps = maps_of(op) if written.apart else (op,)
-        calls = [c for one in maps for c in _products(one, row, backward, 1.0 / len(maps))]
-        return calls + _sums(op, row, backward)
+        whole = written.joint and op.role is OpRole.QKV
+        maps = maps_of(op) if written.apart and not whole else (op,)
+        cast = 1.0 / len(maps)
+        calls = [c for one in maps for c in _products(one, row, backward, cast, written.padded)]
+        return calls + _sums(op, row, backward, written) + _casts(maps, row, backward, written)
     if isinstance(op, AttentionCore):
         calls = _attention(op, row, backward)
         if op.flash and written.repeated:
@@ -96,7 +128,11 @@ def calls_of(op: Op, row: int, *, backward: bool, written: Written = PLAINLY) ->
         return calls
     work = op.backward() if backward else op.forward()
     family = "scan" if op.family == "scan" else "pointwise"
-    calls = [over_memory(row, work, kind_of(op), backward, family)]
+    if written.adapters and op.role is OpRole.ADAPTER_SUM and isinstance(op, Pointwise):
+        return _adapter_sums(op, row, backward, wide=written.adapters == "wide")
+    if written.modules and isinstance(op, Pointwise):
+        return _module_passes(op, row, work, written, backward)
+    calls = [over_memory(row, work, _kind(op, written), backward, family)]
     if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
         # Both factors of a gated part are halves of one product: their gradients are read and joined.
         halves = Work(activation_elements=4.0 * op.elements)
@@ -116,7 +152,7 @@ def kept_high(op: Op) -> bool:
     return op.region in ENDS or op.role is OpRole.ROUTER
 
 
-def _products(op: Gemm, row: int, backward: bool, cast: float) -> list[Call]:
+def _products(op: Gemm, row: int, backward: bool, cast: float, padded: bool = True) -> list[Call]:
     """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own.
 
     `cast` is the share of casting x that falls to this product: several maps of one input share it.
@@ -127,7 +163,7 @@ def _products(op: Gemm, row: int, backward: bool, cast: float) -> list[Call]:
     inner = op.k / op.panels
     many = {"groups" if grouped else "batch": op.groups * op.panels}
     if not grouped:
-        many["load"] = WHOLE_LOAD if op.region is PADDED else load_elements(op.n, inner)
+        many["load"] = WHOLE_LOAD if padded and op.region is PADDED else load_elements(op.n, inner)
 
     def call(m: Num, n: Num, k: Num, cast: float, held: float = 1.0) -> Call:
         narrow = {} if grouped else {"cast": cast, "held": held}
@@ -147,11 +183,11 @@ def maps_of(op: Gemm) -> tuple[Gemm, ...]:
     if joined_maps(op) == 1.0:
         return (op,)
     if op.role is not OpRole.QKV:
-        return (changed(op, n=0.5 * op.n),) * 2
+        return (with_fields(op, n=0.5 * op.n),) * 2
     if not np.any(op.n_kv):
         return (op,)  # keys and values are another layer's
-    pair = changed(op, n=0.5 * op.n_kv, n_kv=0.0)
-    return changed(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
+    pair = with_fields(op, n=0.5 * op.n_kv, n_kv=0.0)
+    return with_fields(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
 
 
 def joined_maps(op: Gemm) -> float:
@@ -163,15 +199,75 @@ def joined_maps(op: Gemm) -> float:
     return 2.0 if two else 1.0
 
 
-def _sums(op: Gemm, row: int, backward: bool) -> list[Call]:
+def _module_passes(
+    op: Pointwise, row: int, work: Work, written: FrameworkForm, backward: bool
+) -> list[Call]:
+    """Passes of a module of transformers, each of several that an operation stands for by itself."""
+    many = op.repeats
+    one = Work(
+        vector_flop=work.vector_flop / many,
+        activation_elements=work.activation_elements / many,
+        weight_elements=work.weight_elements / many,
+    )
+    calls = [over_memory(row, one, _kind(op, written), backward) for _ in range(round(many))]
+    if op.family == "loss" and written.capped:
+        moved = Work(activation_elements=(7.0 if backward else 6.0) * op.elements)
+        calls.append(over_memory(row, moved, "cap", backward))
+    return calls
+
+
+def _kind(op: Op, written: FrameworkForm) -> str:
+    """The kind of a pass over memory, as a framework writes it."""
+    kind = kind_of(op)
+    if kind == "norm" and written.modules and written.rms:
+        return "rms-frozen" if written.adapters else "rms"
+    if kind == "act" and written.modules and written.composed:
+        return "composed"
+    return "dropped" if kind == "residual" and written.modules and written.dropout else kind
+
+
+def _casts(maps: Sequence[Gemm], row: int, backward: bool, written: FrameworkForm) -> list[Call]:
+    """Casts between 32 and 16 bits, 6 bytes each: of weights and inputs, backward of their gradients."""
+    first = maps[0]
+    if not written.casts_weights or first.family == "grouped-gemm" or first.role is OpRole.ADAPTER:
+        return []
+    sizes = [op.k * op.n * op.groups for op in maps]
+    sizes += [op.n * op.groups for op in maps if op.bias]
+    # What comes from a norm is in 32 bits, and so is a composed activation; other inputs are in 16.
+    wide = (*ENTERING, OpRole.DOWN) if written.composed else ENTERING
+    if written.casts_inputs and first.role in wide:
+        sizes += [op.m * op.k * op.groups for op in maps]
+    return [over_memory(row, Work(activation_elements=3.0 * n), "cast", backward) for n in sizes]
+
+
+def _adapter_sums(op: Pointwise, row: int, backward: bool, *, wide: bool) -> list[Call]:
+    """Passes of one adapter of PEFT beside its products: over its outputs, or over its inputs.
+
+    Outputs (reads > 0): times the scale, added to the map's result, rounded; backward the gradient widened,
+    times the scale. Inputs: cast to 32 bits, under autocast back to 16; backward the gradient the same way,
+    and the sum. Elements of 16 bits, and how many kernels these are.
+    """
+    outputs = op.reads > 0.0
+    moved = {
+        (True, True): ((4.0, 5.0, 3.0, 1.0), (3.0, 4.0, 2.0)),
+        (True, False): ((2.0, 3.0), (2.0,)),
+        (False, True): ((3.0, 1.0), (3.0, 3.0, 3.0)),
+        (False, False): ((3.0, 3.0), (3.0, 3.0, 3.0)),
+    }[outputs, wide][backward]
+    return [
+        over_memory(row, Work(activation_elements=n * op.elements), "cast", backward) for n in moved
+    ]
+
+
+def _sums(op: Gemm, row: int, backward: bool, written: FrameworkForm = PLAINLY) -> list[Call]:
     """Passes over memory beside the products, backward."""
     calls: list[Call] = []
-    apart = joined_maps(op)
+    apart = 1.0 if written.joint and op.role is OpRole.QKV else joined_maps(op)
     if backward and apart > 1.0:
         # Each of several maps of one input has a gradient for it: these are read, and their sum written.
         joined = Work(activation_elements=(apart + 1.0) * op.m * op.k)
         calls.append(over_memory(row, joined, "join", backward))
-    if backward and op.role is OpRole.QKV:
+    if backward and op.role is OpRole.QKV and not (written.modules and apart > 1.0):
         # Slices of one product: the gradients of queries, keys and values are read and joined.
         calls.append(
             over_memory(row, Work(activation_elements=2.0 * op.m * op.n), "heads", backward)
@@ -201,7 +297,7 @@ def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
     work = op.backward() if backward else op.forward()
     if op.flash:
         sizes = {
-            "batch": op.batch,
+            "batch": op.batch * (1.0 + (MASK_COST - 1.0) * op.masked),
             "heads": op.heads,
             "kv_heads": op.kv_heads,
             "q_len": op.q_len,
@@ -227,7 +323,11 @@ def _repeated(op: AttentionCore, backward: bool) -> Num:
 
 
 def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> list[Call]:
-    """Products over the whole square and, between them, passes over the scores."""
+    """Products over the whole square and, between them, passes over the scores.
+
+    A tile steps through k by STEP elements: heads of 80 take as many steps as heads of 128. The columns of a
+    product as wide as a head are filled up by its tiles (families/gemm.py).
+    """
     heads = op.batch * op.heads
     forms = [(op.q_len, op.kv_len, op.qk_dim), (op.q_len, op.v_dim, op.kv_len)]
     if backward:
@@ -241,7 +341,8 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     for m, n, k in forms:
         flop = 2.0 * heads * m * n * k
         load = load_elements(op.kv_len, op.qk_dim, op.v_dim)
-        sizes = {"m": m, "n": n, "k": k, "batch": heads, "load": load, "cast": 1.0, "held": 0.0}
+        steps = STEP * np.ceil(np.asarray(k, dtype=np.float64) / STEP)
+        sizes = {"m": m, "n": n, "k": steps, "batch": heads, "load": load, "cast": 1.0, "held": 0.0}
         each = Work(matrix_flop=flop, activation_elements=heads * (m * k + k * n + m * n))
         calls.append(
             Call(family="gemm", linear=False, row=row, sizes=sizes, work=each, backward=backward)
@@ -253,12 +354,25 @@ def _stored_scores(op: AttentionCore, row: int, work: Work, backward: bool) -> l
     return calls
 
 
-def backward_calls(op: Op, row: int, products: int, *, written: Written = PLAINLY) -> list[Call]:
+def backward_calls(
+    op: Op, row: int, products: int, *, written: FrameworkForm = PLAINLY
+) -> list[Call]:
     """The kernels of the backward pass: of a matrix's two gradients the first `products`; 0: none."""
-    calls = calls_of(op, row, backward=True, written=written if products == 2 else PLAINLY)
     if products == 0:
         return []
+    if written.adapters and products == 1:
+        return _frozen_calls(op, row, written)
+    calls = calls_of(op, row, backward=True, written=written if products == 2 else PLAINLY)
     return calls[:1] if products == 1 and isinstance(op, Gemm) else calls
+
+
+def _frozen_calls(op: Op, row: int, written: FrameworkForm) -> list[Call]:
+    """The kernels of the backward pass of modules with frozen weights: of every map its data gradient."""
+    calls = calls_of(op, row, backward=True, written=written)
+    if not isinstance(op, Gemm):
+        return calls
+    products = [call for call in calls if call.family != "pointwise"]
+    return products[::2] + [call for call in calls if call.kind == "join"]
 
 
 def both_gradients(op: Op) -> int:
@@ -266,12 +380,12 @@ def both_gradients(op: Op) -> int:
     return 2
 
 
-def stacked(
+def call_stacks(
     ops: Sequence[Op],
     width: int,
     products: Callable[[Op], int] = both_gradients,
     *,
-    written: Written = PLAINLY,
+    written: FrameworkForm = PLAINLY,
 ) -> tuple[CallStack, ...]:
     """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops))."""
     many = len(ops)

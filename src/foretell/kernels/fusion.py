@@ -24,11 +24,14 @@ class Passes:
     backward: float
     """The same, backward."""
     kernels: float = 1.0
-    """Kernels launched, forward; backward twice as many."""
+    """Kernels launched, forward."""
+    back: float = 2.0
+    """Kernels launched backward, over those forward."""
 
 
 FUSED: Mapping[str, Passes] = {
     "norm": Passes(forward=1.5, backward=2.4),
+    "cast": Passes(forward=1.35, backward=1.35),
     "residual": Passes(forward=1.1, backward=1.5),
     "act": Passes(forward=1.2, backward=1.9),
     "rotate": Passes(forward=1.5, backward=2.7),
@@ -58,6 +61,7 @@ PLAIN: Mapping[str, Passes] = {
     "embedding": Passes(forward=1.1, backward=2.0),
     "routing": Passes(forward=6.5, backward=3.2, kernels=4.0),
     "softmax": Passes(forward=2.2, backward=2.2, kernels=3.0),
+    "cast": Passes(forward=1.35, backward=1.35),
     "join": Passes(forward=0.0, backward=0.0),
     "heads": Passes(forward=0.0, backward=0.0),
     "repeat": Passes(forward=0.0, backward=0.0),
@@ -72,6 +76,42 @@ experts as Megatron-Core adds them (experts.py): times the router's weight, to t
 to 16 bits, 28 bytes an element in 32 bits; backward 36, for the gradients of rows, biases and weights. Clamps
 as it makes them before its fused activation (fused_bias_geglu.py): both halves clamped, and joined again;
 backward the gradients of each and their join. A kernel that has them in its epilogue moves none."""
+MODULES: Mapping[str, Passes] = {
+    **PLAIN,
+    "rms": Passes(forward=13.4, backward=20.1, kernels=8.0),
+    "rms-frozen": Passes(forward=13.4, backward=18.2, kernels=8.0, back=1.6),
+    "dropped": Passes(forward=1.9, backward=2.7, kernels=2.0, back=1.0),
+    "residual": Passes(forward=1.0, backward=1.4, back=1.0),
+    "act": Passes(forward=1.64, backward=1.76, kernels=2.0, back=1.5),
+    "composed": Passes(forward=9.0, backward=10.0, kernels=8.0),
+    "rotate": Passes(forward=15.2, backward=25.0, kernels=10.0),
+    "loss": Passes(forward=2.44, backward=4.8, kernels=4.0),
+    "join": Passes(forward=0.0, backward=1.3, back=1.0),
+    "heads": Passes(forward=0.0, backward=1.0),
+    "cast": Passes(forward=1.35, backward=1.35, back=1.0),
+    "repeat": Passes(forward=1.0, backward=1.0),
+    "cap": Passes(forward=1.0, backward=1.0, kernels=3.0),
+    "softmax": Passes(forward=5.5, backward=5.25, kernels=4.0),
+    "routing": Passes(forward=12.9, backward=7.9, kernels=8.0),
+}
+"""Modules of transformers in 16 bits (kernels/modules.py), by the kernels of a Llama layer on one H200,
+hidden 4096: bytes as they are counted, at the rates that PyTorch's kernels reach. Those that broadcast a row
+or a column, or read heads behind a transposition, reach 1.2 to 2.7 of the 4.1 TB/s of long vectors."""
+WIDE_MODULES: Mapping[str, Passes] = {
+    **MODULES,
+    "rms": Passes(forward=10.2, backward=20.3, kernels=6.0),
+    "rms-frozen": Passes(forward=10.2, backward=18.4, kernels=6.0, back=1.6),
+    "norm": Passes(forward=3.0, backward=6.8),
+    "dropped": Passes(forward=3.4, backward=5.9, kernels=2.0),
+    "residual": Passes(forward=2.5, backward=4.6),
+    "composed": Passes(forward=23.6, backward=24.3, kernels=9.0),
+    "rotate": Passes(forward=19.5, backward=32.0, kernels=12.0),
+    "loss": Passes(forward=3.73, backward=4.8, kernels=5.0),
+    "join": Passes(forward=0.0, backward=2.5, back=1.0),
+    "softmax": Passes(forward=7.1, backward=6.8, kernels=4.0),
+}
+"""The same under autocast, with weights and the residual stream in 32 bits; scores are written in 32 bits
+once more for the caller. A composed activation mixes both widths, at the rate of casts."""
 COMPLEX_ROTARY = Passes(forward=5.0, backward=5.0, kernels=4.0)
 """Rotary positions in complex numbers: to 32 bits, the product, back: 6 + 8 + 6 bytes for at least 4."""
 COMPOSED_NORM = Passes(forward=9.0, backward=14.0, kernels=7.0)
@@ -89,7 +129,7 @@ SPREAD_SORTS = Passes(forward=2.1, backward=4.75, kernels=2.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class LaunchCost:
     """What the host spends to start an operation's kernels, forward."""
 
     operation_s: float
@@ -100,9 +140,9 @@ class Host:
     """Backward over forward, for as many kernels."""
 
 
-HOSTS: Mapping[bool, Host] = {
-    True: Host(operation_s=5e-6, kernel_s=8.5e-6, backward=1.0),
-    False: Host(operation_s=30e-6, kernel_s=8.5e-6, backward=1.4),
+HOSTS: Mapping[bool, LaunchCost] = {
+    True: LaunchCost(operation_s=5e-6, kernel_s=8.5e-6, backward=1.0),
+    False: LaunchCost(operation_s=30e-6, kernel_s=8.5e-6, backward=1.4),
 }
 """Compiled, and plain: a layer of 256 tokens takes 0.48 ms forward and 1.39 ms backward in plain PyTorch on
 the host of one H200, whatever its width; a launch 8.5 us. Another CPU is another number."""
@@ -114,6 +154,7 @@ KINDS = ("norm", "loss", "embedding", "routing")
 """Families of operations that are a kind by themselves."""
 BY_ROLE = {
     OpRole.RESIDUAL: "residual",
+    OpRole.ADAPTER_SUM: "residual",
     OpRole.ACTIVATION: "act",
     OpRole.ROTATION: "rotate",
     OpRole.EXPERT_BIAS: "expert-bias",

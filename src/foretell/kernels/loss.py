@@ -4,8 +4,11 @@ from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.software import NARROW_LOSS_BYTES, PLAIN_LOSS_BYTES, Software
 
 
-def narrow_loss(plan: Plan) -> bool:
-    """Whether the loss runs in 16 bits: no copy of the weights is in 32, and they are not themselves."""
+def narrow_loss(plan: Plan, software: Software | None = None) -> bool:
+    """Whether the loss runs in 16 bits: no copy of the weights is in 32, and they are not themselves; unless
+    the software widens the scores all the same."""
+    if software is not None and software.loss_wide:
+        return False
     return plan.master == "none" and DTYPE_BYTES[plan.weights] < 4.0
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.optimizer import held_bytes
 from foretell.records import dataclass
-from foretell.sharding.recompute import wide
+from foretell.sharding.recompute import bytes_16bit
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.software import Software
@@ -37,9 +37,6 @@ CONTEXT_BYTES = 0.5 * 2**30
 """Driver context and loaded kernels of one process; some 0.5 GiB on data-centre GPUs (recalled)."""
 COMMUNICATOR_BYTES = 0.2 * 2**30
 """Buffers of one communicator: 24 channels of 4 MiB (NCCL_BUFFSIZE) to each of two neighbours."""
-WORKSPACE_BYTES = 0.25 * 2**30
-"""Workspaces that matrix and attention libraries keep allocated: 32 MiB for each of cuBLAS's streams and as
-much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond their tensors is 0.24 GiB."""
 ALLOCATOR_SHARE = 0.05
 """Reserved beyond allocated. Fused modules: 3 to 7 % in 30 runs of Megatron-LM on B200 that print both. Plain
 modules take and give back a tensor with every operation, and leave more holes: `plain_share` of the software,
@@ -67,11 +64,14 @@ class KeptBytes:
 def kept_bytes(
     graph: LayerGraph,
     input_parts: Num,
-    width: Callable[[Saved], float] = wide,
+    width: Callable[[Saved], float] = bytes_16bit,
     element_bytes: float = 2.0,
+    stream_bytes: float | None = None,
 ) -> KeptBytes:
     """Sizes of the saved tensors of a layer on one rank; `input_parts` ranks share its input, and `width` is
-    in bytes per element, `element_bytes` that of a plain activation."""
+    in bytes per element, `element_bytes` that of a plain activation, `stream_bytes` that of the layer's input
+    where it is another."""
+    entering = element_bytes if stream_bytes is None else stream_bytes
     whole: Num = 0.0
     core: Num = 0.0
     scores: Num = 0.0
@@ -85,7 +85,7 @@ def kept_bytes(
     return KeptBytes(
         whole=whole,
         selective=whole - core,
-        input=graph.input_elements * element_bytes / input_parts,
+        input=graph.input_elements * entering / input_parts,
         scores=scores,
         gradient=gradient,
     )

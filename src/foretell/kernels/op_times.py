@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from foretell.kernels.calls import CallStack
 from foretell.kernels.families.base import DTYPES, Engine, attainable, engine_of
-from foretell.kernels.families.choose import Chosen, choose, of_kin
+from foretell.kernels.families.choose import FamilyCoefficients, choose, of_kin
 from foretell.kernels.families.experts import grouped_times
-from foretell.kernels.families.gemm import Gemm
+from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.spread import spread_of
 from foretell.kernels.fusion import (
     COMPILED_SORTS,
@@ -23,16 +23,19 @@ from foretell.kernels.fusion import (
     COMPOSED_NORM,
     HOSTS,
     JOINED,
+    MODULES,
     PLAIN,
     REPEATED,
     SPREAD_SORTS,
+    WIDE_MODULES,
     Passes,
     passes,
 )
 from foretell.kernels.loss import narrow_loss
-from foretell.kernels.power import BITS, Load, chip_power, clock_share, core_joules, memory_joules
+from foretell.kernels.modules import is_wide
+from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, core_joules, memory_joules
 from foretell.kernels.precision import cast_passes, linear_format, plain_format
-from foretell.kernels.wide import in_wide
+from foretell.kernels.wide_products import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
@@ -104,6 +107,9 @@ def op_times(
         chosen = coefficients(stack.family, dtype, chip, plan, software)
         engine = engine_of(chip, dtype)
         engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
+        if stack.family == "grouped" and is_wide(plan, software):
+            # Autocast has no rule for grouped products: they run as the weights are.
+            engine = replace(engine, flop_per_s=engine_of(chip, "fp32").flop_per_s)
         engine = in_wide(engine, stack, chip, dtype)
         grounds[stack.family] = (chosen.evidence, spread_of(chosen))
         notes.append(chosen.note)
@@ -116,7 +122,7 @@ def op_times(
         seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
         some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
         seconds = np.where(some, seconds, 0.0)
-        load = Load(
+        load = OpLoad(
             seconds=seconds,
             clock_share=clock_share(arithmetic_s, seconds),
             matrix_flop=stack.matrix_flop,
@@ -130,7 +136,7 @@ def op_times(
             core_joules(load, power.coefficients),
             memory_joules(load, power.coefficients),
             np.minimum(arithmetic_s, seconds),
-            some * _host_s(stack, kernels, plan.fused) / chip.host_speed,
+            some * _host_s(stack, kernels, plan.fused, software) / chip.host_speed,
         )
         for target, value in zip(table, values, strict=True):
             np.add.at(target, stack.rows, value)
@@ -156,7 +162,7 @@ def _passes(
     apart = _passes_apart(plan, software)
     told = [(apart.get(kind) or passes(kind, plan.fused), back) for kind, back in stack.kinds]
     factor = [p.backward if backward else p.forward for p, backward in told]
-    kernels = [p.kernels * (2.0 if backward else 1.0) for p, backward in told]
+    kernels = [p.kernels * (p.back if backward else 1.0) for p, backward in told]
     found = np.array(factor)[:, None], np.array(kernels)[:, None]
     if plan.fused and software.plain_where_cut and cut.any():
         plain = passes("loss", fused=False)
@@ -180,8 +186,10 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
     weights that are kept in 16 bits have a loss in 16 bits, and where all is in 32, nothing is cast."""
     fused = software.loss == "kernel" or (plan.fused and software.loss == "fused")
-    uncast = narrow_loss(plan) or plan.precision in WIDE_PRECISIONS
+    uncast = narrow_loss(plan, software) or plan.precision in WIDE_PRECISIONS
     found = {"loss": passes("loss16" if uncast else "loss", fused)}
+    if software.modules and not plan.fused:
+        return WIDE_MODULES if is_wide(plan, software) else MODULES
     if software.maps_apart:
         found["join"] = JOINED
     if software.complex_rotary:
@@ -202,9 +210,12 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     return found
 
 
-def _host_s(stack: CallStack, kernels: Array, fused: bool) -> Array:
+def _host_s(stack: CallStack, kernels: Array, fused: bool, software: Software) -> Array:
     """Host time of each call; (calls, 1)."""
     host = HOSTS[fused]
+    if software.host_kernel_s:
+        each = software.host_kernel_s, software.host_kernel_backward_s
+        return np.asarray(kernels * np.array([each[back] for _, back in stack.kinds])[:, None])
     slower = np.where([backward for _, backward in stack.kinds], host.backward, 1.0)[:, None]
     return np.asarray((host.operation_s + host.kernel_s * kernels) * slower)
 
@@ -222,7 +233,7 @@ def call_dtype(stack: CallStack, plan: Plan) -> str:
 
 def coefficients(
     family: str, dtype: str, chip: Chip, plan: Plan, software: Software | None = None
-) -> Chosen:
+) -> FamilyCoefficients:
     """The surface of a family, without its own view of the power limit: the second pass has that.
 
     `software` says how operands of products in narrow formats are cast.
@@ -230,7 +241,9 @@ def coefficients(
     if family in ("prefill", "prefill-backward"):
         name = BEST_ATTENTION.get(chip.architecture, "fa2")
         name = name if plan.attention == "auto" else plan.attention
-        name = "fa2" if dtype in WIDE_PRECISIONS else name  # what kernels/wide.py compares with
+        name = (
+            "fa2" if dtype in WIDE_PRECISIONS else name
+        )  # what kernels/wide_products.py compares with
         found = choose(chip, family, dtype, (ATTENTION[name],))
         return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
     if family == "grouped":
@@ -244,7 +257,7 @@ def coefficients(
     return choose(chip, "pointwise", "bf16", SOFTWARE)
 
 
-def library_products(chip: Chip, family: str, dtype: str) -> Chosen:
+def library_products(chip: Chip, family: str, dtype: str) -> FamilyCoefficients:
     """Products of the vendor's library: the chip's own tables of it, those of its generation, any."""
     names = (dtype, "fp8") if dtype == "mxfp8" else (dtype,)
     for name in names:
@@ -254,7 +267,7 @@ def library_products(chip: Chip, family: str, dtype: str) -> Chosen:
     return choose(chip, family, dtype, SOFTWARE)
 
 
-def fused_cast(record: Gemm, plan: Plan, software: Software) -> Gemm:
+def fused_cast(record: GemmCoefficients, plan: Plan, software: Software) -> GemmCoefficients:
     """Products in a narrow format as training runs them: casts fused into what comes before.
 
     Serving's tables launch the cast by itself and scale row by row; training casts a tensor in one pass
@@ -280,7 +293,7 @@ def with_recasts(stack: CallStack, plan: Plan, software: Software) -> CallStack:
 
 
 def kernel_seconds(
-    stack: CallStack, chosen: Chosen, engine: Engine, passed: tuple[Array, Array]
+    stack: CallStack, chosen: FamilyCoefficients, engine: Engine, passed: tuple[Array, Array]
 ) -> tuple[Array, Array]:
     """Seconds of each call, and what its arithmetic alone would take; `passed` are bytes and kernels."""
     record: Any = chosen.record

@@ -126,7 +126,7 @@ class ChipPower:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class OpLoad:
     """What ops do and how long they take at the clock of short bursts; arrays that broadcast."""
 
     seconds: Num
@@ -146,7 +146,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sustained:
+class SustainedOps:
     """Ops under the power limit."""
 
     clock: Array
@@ -232,7 +232,7 @@ def clock_share(clocked_s: Num, seconds: Num) -> Array:
     return np.asarray(np.clip(share, 0.0, 1.0) ** SHARPNESS)
 
 
-def core_joules(load: Load, numbers: PowerCoefficients) -> Array:
+def core_joules(load: OpLoad, numbers: PowerCoefficients) -> Array:
     """Joules of the cores at the clock of short bursts."""
     products = np.asarray(load.matrix_flop) * (np.asarray(load.bits) / 16.0) ** numbers.bit_power
     moved = np.asarray(load.memory_bytes) + load.cache_bytes
@@ -243,12 +243,12 @@ def core_joules(load: Load, numbers: PowerCoefficients) -> Array:
     )
 
 
-def memory_joules(load: Load, numbers: PowerCoefficients) -> Array:
+def memory_joules(load: OpLoad, numbers: PowerCoefficients) -> Array:
     """Joules of the device memory: the same at any clock."""
     return np.asarray(numbers.memory_joules_per_byte * np.asarray(load.memory_bytes))
 
 
-def sustained(load: Load, power: ChipPower, axis: int | None = 0) -> Sustained:
+def sustain_ops(load: OpLoad, power: ChipPower, axis: int | None = 0) -> SustainedOps:
     """Times, watts and joules of ops under the power limit.
 
     Ops along `axis` follow each other in one step and share a clock; with None every op is run alone, over
@@ -273,7 +273,7 @@ def sustained(load: Load, power: ChipPower, axis: int | None = 0) -> Sustained:
     joules = power.base_watts * each_s + parts[2] * _along(fall, axis) + parts[3]
     nominal_s = np.maximum(still_s + clocked_s, 1e-30)
     busy_s = np.maximum(step_s * pause, 1e-30)
-    return Sustained(
+    return SustainedOps(
         clock=clock,
         seconds=each_s,
         joules=np.asarray(joules),

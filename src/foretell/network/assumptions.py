@@ -15,7 +15,7 @@ FITTED = frozenset({
 """Topologies of the systems that libraries were measured on."""
 
 
-def network_said(
+def network_assumptions(
     system: System, assumed: Iterable[str], set_by_hand: Iterable[str] = ()
 ) -> list[str]:
     """Sentences about the system that hold for its collectives, and which topologies they do not look at.

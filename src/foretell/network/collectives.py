@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_curves import direct_share
-from foretell.network.library_records import Curve, Kind, Library, Prepared
-from foretell.network.stack import Candidates, Stack, stack_of, stack_s
+from foretell.network.library_records import Kind, Library, LibraryCurve, PlacedGroups
+from foretell.network.stack import CollectiveCandidates, TierStack, stack_of, stack_s
 from foretell.specs._base import Num
 from foretell.specs.system import Network, System, Tier
 
@@ -29,7 +29,7 @@ KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
 """What training asks for."""
 
 
-Group = Stack | Prepared
+Group = TierStack | PlacedGroups
 """Groups placed on a network, ready to be asked."""
 
 
@@ -61,29 +61,29 @@ def take(group: Group, rows: NDArray[np.intp]) -> Group:
     """Some of the groups, in an order of their own; a single one serves all."""
     if len(group.members) == 1:
         return group
-    if isinstance(group, Stack):
+    if isinstance(group, TierStack):
         kinds = {kind: _take_candidates(found, rows) for kind, found in group.kinds.items()}
-        return Stack(members=group.members[rows], kinds=kinds)
-    return Prepared(
+        return TierStack(members=group.members[rows], kinds=kinds)
+    return PlacedGroups(
         members=group.members[rows],
         curves={kind: _take_curve(curve, rows) for kind, curve in group.curves.items()},
         hop_weight=group.hop_weight.take(rows, axis=-1),
     )
 
 
-def _take_candidates(found: Candidates, rows: NDArray[np.intp]) -> Candidates:
-    return Candidates(
+def _take_candidates(found: CollectiveCandidates, rows: NDArray[np.intp]) -> CollectiveCandidates:
+    return CollectiveCandidates(
         latency_s=found.latency_s.take(rows, axis=-1),
         s_per_byte=found.s_per_byte.take(rows, axis=-1),
         names=found.names,
     )
 
 
-def _take_curve(curve: Curve, rows: NDArray[np.intp]) -> Curve:
+def _take_curve(curve: LibraryCurve, rows: NDArray[np.intp]) -> LibraryCurve:
     def some(values: Array | None) -> Array | None:
         return None if values is None else values.take(rows, axis=-1)
 
-    return Curve(
+    return LibraryCurve(
         names=curve.names,
         base_s=curve.base_s.take(rows, axis=-1),
         latency_s=curve.latency_s.take(rows, axis=-1),
@@ -108,7 +108,7 @@ def link_speed(tier: Tier, count: Array) -> Array:
 def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:
     """Seconds of one collective; a group of one, or nothing to send, is free."""
     size = np.asarray(size_bytes, float)
-    if isinstance(group, Prepared):
+    if isinstance(group, PlacedGroups):
         return seconds(kind, size.T, group).T
     return stack_s(kind, size.T, group).T
 

@@ -34,26 +34,26 @@ from numpy.typing import NDArray
 from foretell.network.library_curves import curve_of, measure
 from foretell.network.library_records import (
     KINDS,
-    Between,
-    Curve,
+    BetweenNodes,
     Custom,
-    Inside,
+    InsideNode,
     Kind,
     Library,
-    Prepared,
+    LibraryCurve,
+    PlacedGroups,
 )
 from foretell.specs._base import Num
 from foretell.specs.system import Network, Tier
 
 __all__ = [
     "KINDS",
-    "Between",
-    "Curve",
+    "BetweenNodes",
     "Custom",
-    "Inside",
+    "InsideNode",
     "Kind",
     "Library",
-    "Prepared",
+    "LibraryCurve",
+    "PlacedGroups",
     "candidates",
     "choice",
     "empty_s",
@@ -69,18 +69,18 @@ def prepare(
     network: Network | Sequence[Tier],
     counts: Array,
     kinds: Sequence[Kind] = KINDS,
-) -> Prepared:
+) -> PlacedGroups:
     """Groups whose members stand as `counts` (tiers, groups) says, for the kinds that will be asked for."""
     tiers = network.tiers if isinstance(network, Network) else tuple(network)
     shape = measure(library, tiers, np.asarray(counts, float))
-    return Prepared(
+    return PlacedGroups(
         members=shape.members,
         curves={kind: curve_of(kind, library, shape) for kind in kinds},
         hop_weight=shape.hop_weight,
     )
 
 
-def seconds(kind: Kind, size_bytes: Num, prepared: Prepared) -> Array:
+def seconds(kind: Kind, size_bytes: Num, prepared: PlacedGroups) -> Array:
     """Seconds of one collective; a group of one, or nothing to send, is free.
 
     `size_bytes` is one number, one per group, or has further axes before the groups'.
@@ -90,7 +90,7 @@ def seconds(kind: Kind, size_bytes: Num, prepared: Prepared) -> Array:
     return np.asarray(least * ((size > 0.0) & (prepared.members > 1.0)))
 
 
-def choice(kind: Kind, size_bytes: Num, prepared: Prepared) -> NDArray[np.str_]:
+def choice(kind: Kind, size_bytes: Num, prepared: PlacedGroups) -> NDArray[np.str_]:
     """Name of the candidate that `seconds` takes; for a send, of the hop on the outermost tier."""
     times, _ = _candidates(kind, size_bytes, prepared)
     names: NDArray[np.str_] = np.array(prepared.curves[kind].names)
@@ -98,13 +98,13 @@ def choice(kind: Kind, size_bytes: Num, prepared: Prepared) -> NDArray[np.str_]:
     return chosen
 
 
-def candidates(kind: Kind, size_bytes: Num, prepared: Prepared) -> Mapping[str, Array]:
+def candidates(kind: Kind, size_bytes: Num, prepared: PlacedGroups) -> Mapping[str, Array]:
     """Seconds of every candidate by name; inf where it is not offered."""
     times, _ = _candidates(kind, size_bytes, prepared)
     return {name: times[..., i, :] for i, name in enumerate(prepared.curves[kind].names)}
 
 
-def empty_s(kind: Kind, library: Library, prepared: Prepared) -> Array:
+def empty_s(kind: Kind, library: Library, prepared: PlacedGroups) -> Array:
     """Seconds of a call with nothing to send: a return, or an empty kernel that still meets its peers."""
     flat = np.full_like(prepared.members, library.empty_call_s)
     if kind != "all-to-all":
@@ -113,7 +113,7 @@ def empty_s(kind: Kind, library: Library, prepared: Prepared) -> Array:
     return np.asarray(library.inside.base_s[0] + peer * (prepared.members - 1.0))
 
 
-def _candidates(kind: Kind, size_bytes: Num, prepared: Prepared) -> tuple[Array, Array]:
+def _candidates(kind: Kind, size_bytes: Num, prepared: PlacedGroups) -> tuple[Array, Array]:
     """Times (..., candidates, groups), and the sizes (..., groups)."""
     curve = prepared.curves[kind]
     size = np.asarray(size_bytes, float)
@@ -130,7 +130,7 @@ def _candidates(kind: Kind, size_bytes: Num, prepared: Prepared) -> tuple[Array,
     return times, size
 
 
-def _chain(times: Array, prepared: Prepared) -> Array:
+def _chain(times: Array, prepared: PlacedGroups) -> Array:
     """The mean hop of a chain: candidates come as LL and Simple of each tier in turn."""
     tiers = prepared.hop_weight.shape[0]
     by_tier = times.reshape(*times.shape[:-2], tiers, 2, times.shape[-1]).min(axis=-2)

@@ -13,7 +13,7 @@ from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.network.library_records import Between, Custom, Inside, Library
+from foretell.network.library_records import BetweenNodes, Custom, InsideNode, Library
 from foretell.records import dataclass
 from foretell.specs.result import Evidence
 from foretell.specs.system import System
@@ -50,7 +50,7 @@ class Fabric:
     """Systems of the catalogue that have it."""
     default_transport: str
     """The transport of a tuned installation."""
-    transports: Mapping[str, Between]
+    transports: Mapping[str, BetweenNodes]
     """Coefficients by transport."""
     hop_factor: Mapping[str, float]
     """Library version -> factor on the tree's Simple hop: its choice of chunk."""
@@ -65,9 +65,9 @@ def _tables() -> Mapping[str, Table]:
 
 
 @lru_cache(maxsize=64)
-def inside_link(link_id: str) -> Inside:
+def inside_link(link_id: str) -> InsideNode:
     """The coefficients of a link generation."""
-    link: Inside = _record(Inside, {"id": link_id, **_tables()[link_id]["inside"]})
+    link: InsideNode = _record(InsideNode, {"id": link_id, **_tables()[link_id]["inside"]})
     return link
 
 
@@ -190,7 +190,7 @@ def evidence_of(system: System) -> Evidence:
     return "fitted" if measured else "transferred"
 
 
-def transport_of(fabric: Fabric, transport: str = "", version: str = "") -> Between:
+def transport_of(fabric: Fabric, transport: str = "", version: str = "") -> BetweenNodes:
     """The coefficients of a fabric's transport under a library version."""
     name = transport or fabric.default_transport
     if name not in fabric.transports:
@@ -238,7 +238,7 @@ def _fabric(name: str, table: Table) -> Fabric:
         systems=tuple(table.get("systems", ())),
         default_transport=table["default_transport"],
         transports={
-            key: _record(Between, {"id": f"{name}/{key}", **values})
+            key: _record(BetweenNodes, {"id": f"{name}/{key}", **values})
             for key, values in table["transports"].items()
         },
         hop_factor=table.get("hop_factor", {}),

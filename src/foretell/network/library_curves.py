@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.library_records import PROTOCOLS, Curve, Kind, Library
+from foretell.network.library_records import PROTOCOLS, Kind, Library, LibraryCurve
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
@@ -19,7 +19,7 @@ NEVER = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class GroupShape:
     """How groups stand on the tiers, and what their narrowest links carry."""
 
     members: Array
@@ -52,7 +52,7 @@ class Shape:
     """The tiers."""
 
 
-def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> Shape:
+def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupShape:
     """What the curves need to know of the groups' place."""
     members = np.prod(counts, axis=0)
     zero = np.zeros_like(members)
@@ -83,7 +83,7 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> Shape:
         units = units / count
         below = below * count
     nodes = np.prod(counts[library.inner_tiers :], axis=0) if between is not None else zero + 1.0
-    return Shape(
+    return GroupShape(
         members=members,
         nodes=nodes,
         spans=nodes > 1.0,
@@ -109,7 +109,7 @@ def direct_share(tier: Tier, count: Array) -> Num:
     return np.where(count > 1.0, links, 1.0)
 
 
-def curve_of(kind: Kind, library: Library, shape: Shape) -> Curve:
+def curve_of(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
     """The candidates of one kind of collective."""
     if kind == "all-to-all":
         return _exchange(library, shape)
@@ -125,7 +125,7 @@ def curve_of(kind: Kind, library: Library, shape: Shape) -> Curve:
     return _ring(kind, library, shape)
 
 
-def _ring(kind: Kind, library: Library, shape: Shape) -> Curve:
+def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
     """Ring under LL, LL128 and Simple."""
     passes = 2.0 if kind == "all-reduce" else 1.0
     moved = (shape.members - 1.0) / shape.members
@@ -153,7 +153,7 @@ def _ring(kind: Kind, library: Library, shape: Shape) -> Curve:
         slow = np.maximum(shape.outer_s_per_byte, full) * passes * moved + own
         wire = np.where(shape.spans, slow, wire)
         overlap = np.where(shape.spans, _column(between.overlap), overlap)
-    return Curve(
+    return LibraryCurve(
         names=tuple(f"ring {protocol}" for protocol in PROTOCOLS),
         base_s=_column(inside.base_s) + np.zeros_like(wire),
         latency_s=passes * latency,
@@ -165,14 +165,14 @@ def _ring(kind: Kind, library: Library, shape: Shape) -> Curve:
     )
 
 
-def _ramp(library: Library, shape: Shape, moved: Array, simple: int) -> Array:
+def _ramp(library: Library, shape: GroupShape, moved: Array, simple: int) -> Array:
     """The root term: of Simple, the last of its candidates, inside a node."""
     ramp = np.zeros((simple + 1, len(moved)))
     ramp[simple] = library.inside.ramp_s_per_root_byte * np.sqrt(moved) * ~shape.spans
     return ramp
 
 
-def _tree(library: Library, shape: Shape) -> list[Curve]:
+def _tree(library: Library, shape: GroupShape) -> list[LibraryCurve]:
     """Double binary tree over the nodes, a chain inside each; not offered inside one node."""
     inside, between = library.inside, library.between
     if between is None:
@@ -189,7 +189,7 @@ def _tree(library: Library, shape: Shape) -> list[Curve]:
     )
     base = _column(inside.base_s)[offered] + np.zeros_like(wire)
     return [
-        Curve(
+        LibraryCurve(
             names=tuple(f"tree {PROTOCOLS[i]}" for i in offered),
             base_s=np.where(shape.spans, base, np.inf),
             latency_s=latency,
@@ -201,7 +201,7 @@ def _tree(library: Library, shape: Shape) -> list[Curve]:
     ]
 
 
-def _in_network(library: Library, shape: Shape) -> Curve:
+def _in_network(library: Library, shape: GroupShape) -> LibraryCurve:
     """Switches of the node add and multicast; a tree of nodes above carries the sums."""
     inside, between = library.inside, library.between
     wire = shape.inside_s_per_byte / inside.in_network_share
@@ -214,7 +214,7 @@ def _in_network(library: Library, shape: Shape) -> Curve:
         latency = np.where(shape.spans, 2.0 * shape.depth * between.hop_s[2], 0.0)
         overlap = np.where(shape.spans, between.overlap[2], 1.0)
     per_node = shape.members / shape.nodes
-    return Curve(
+    return LibraryCurve(
         names=("in-network simple",),
         base_s=np.where(per_node >= LEAST_IN_NETWORK, base, np.inf)[None],
         latency_s=latency[None],
@@ -225,7 +225,7 @@ def _in_network(library: Library, shape: Shape) -> Curve:
     )
 
 
-def _custom(library: Library, shape: Shape) -> Curve:
+def _custom(library: Library, shape: GroupShape) -> LibraryCurve:
     """One-shot: everybody reads everything. Two-shot: reduce-scatter, then all-gather, by direct reads."""
     custom = library.custom
     assert custom is not None
@@ -233,7 +233,7 @@ def _custom(library: Library, shape: Shape) -> Curve:
     ideal = np.stack([others, 2.0 * others / shape.members]) * shape.inside_s_per_byte
     wire = ideal / np.array(custom.share)[:, None]
     base = np.array(custom.base_s)[:, None] + custom.step_s * others
-    return Curve(
+    return LibraryCurve(
         names=("one-shot", "two-shot"),
         base_s=np.where(shape.spans, np.inf, base),
         latency_s=np.zeros_like(wire),
@@ -245,7 +245,7 @@ def _custom(library: Library, shape: Shape) -> Curve:
     )
 
 
-def _exchange(library: Library, shape: Shape) -> Curve:
+def _exchange(library: Library, shape: GroupShape) -> LibraryCurve:
     """Direct all-to-all under LL and Simple: every member sends to every other."""
     inside, between = library.inside, library.between
     per_node = shape.members / shape.nodes
@@ -268,7 +268,7 @@ def _exchange(library: Library, shape: Shape) -> Curve:
         both = np.stack([np.zeros_like(wire), np.maximum(slow, wire)])
         wires = np.where(shape.spans, both, wires)
         overlap = np.where(shape.spans, between.overlap[2], overlap)
-    return Curve(
+    return LibraryCurve(
         names=("direct ll", "direct simple"),
         base_s=base,
         latency_s=latency,
@@ -280,7 +280,7 @@ def _exchange(library: Library, shape: Shape) -> Curve:
     )
 
 
-def _send(library: Library, shape: Shape) -> Curve:
+def _send(library: Library, shape: GroupShape) -> LibraryCurve:
     """One message to the next member of a chain: LL and Simple on each tier in turn."""
     inside, between = library.inside, library.between
     names: list[str] = []
@@ -299,7 +299,7 @@ def _send(library: Library, shape: Shape) -> Curve:
         names += [f"{tier.name} ll", f"{tier.name} simple"]
     zero = np.zeros_like(shape.members)
     base, chunk, wire = (np.stack([np.asarray(row[j]) + zero for row in rows]) for j in range(3))
-    return Curve(
+    return LibraryCurve(
         names=tuple(names),
         base_s=base,
         latency_s=np.zeros_like(base),
@@ -310,10 +310,10 @@ def _send(library: Library, shape: Shape) -> Curve:
     )
 
 
-def _stack(parts: list[Curve]) -> Curve:
+def _stack(parts: list[LibraryCurve]) -> LibraryCurve:
     """Candidates of several algorithms as one curve."""
     names = tuple(name for part in parts for name in part.names)
-    return Curve(
+    return LibraryCurve(
         names=names,
         base_s=np.concatenate([part.base_s for part in parts]),
         latency_s=np.concatenate([part.latency_s for part in parts]),
@@ -326,7 +326,7 @@ def _stack(parts: list[Curve]) -> Curve:
     )
 
 
-def _joined(parts: list[Curve], given: list[Array | None], default: float) -> Array | None:
+def _joined(parts: list[LibraryCurve], given: list[Array | None], default: float) -> Array | None:
     """A field that not all candidates have, for all of them; None where none has it."""
     if all(field is None for field in given):
         return None

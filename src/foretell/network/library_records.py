@@ -28,7 +28,7 @@ PROTOCOLS = ("ll", "ll128", "simple")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
+class InsideNode:
     """Coefficients inside a node: a link generation under a library."""
 
     id: str
@@ -66,7 +66,7 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class BetweenNodes:
     """Coefficients between nodes: a fabric under a library and its transport."""
 
     id: str
@@ -127,9 +127,9 @@ class Library:
     """Name and version, such as nccl-2.21."""
     inner_tiers: int
     """How many tiers, from the innermost, lie inside a node."""
-    inside: Inside
+    inside: InsideNode
     """Coefficients of those."""
-    between: Between | None
+    between: BetweenNodes | None
     """Coefficients of the others; None where there are none."""
     empty_call_s: float
     """A collective of nothing."""
@@ -138,7 +138,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class LibraryCurve:
     """Candidates (first axis) for groups (second axis): time as a function of the message."""
 
     names: tuple[str, ...]
@@ -162,12 +162,12 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PlacedGroups:
     """Groups placed on a network under a library, ready for any message."""
 
     members: Array
     """Members of each group."""
-    curves: Mapping[Kind, Curve]
+    curves: Mapping[Kind, LibraryCurve]
     """Candidates of each kind of collective asked for."""
     hop_weight: Array
     """(tiers, groups): share of a chain's hops that each tier carries; for sends."""

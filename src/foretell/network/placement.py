@@ -79,12 +79,12 @@ def _as_filled(network: Network, gpus: int) -> Network:
     for i, tier in enumerate(network.tiers):
         share = float(shared_taper(tier.taper, whole, filled[i]))
         tier = tier if share == tier.taper else replace(tier, taper=share)
-        tiers.append(sliced(tier, filled[i + 1] / filled[i]))
+        tiers.append(slice_torus(tier, filled[i + 1] / filled[i]))
         whole *= float(tier.size)
     return network if tuple(tiers) == network.tiers else Network(tiers=tuple(tiers))
 
 
-def sliced(tier: Tier, members: float) -> Tier:
+def slice_torus(tier: Tier, members: float) -> Tier:
     """A torus as a job has it: a slice as near to a cube as its chips allow.
 
     Pods of three axes are wired through optical switches that close any slice of whole 4 x 4 x 4 cubes

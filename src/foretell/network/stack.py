@@ -21,7 +21,7 @@ from foretell.network.algorithms.base import Collective
 from foretell.network.algorithms.hierarchical import hierarchical_cost
 from foretell.network.placement import over_systems
 from foretell.network.topologies import of_tier
-from foretell.network.topologies.base import Cost, where
+from foretell.network.topologies.base import Cost, choose_cost
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Network, Tier
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class TierOption:
     """One algorithm on one tier, which may differ from group to group."""
 
     cost: Cost
@@ -40,7 +40,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
+class CollectiveCandidates:
     """Ways of doing one kind of collective; arrays are (candidates, groups)."""
 
     latency_s: Array
@@ -52,27 +52,27 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+class TierStack:
     """Groups placed on a stack of tiers, ready to be asked for the time of any message."""
 
     members: Array
     """Members of each group."""
-    kinds: Mapping[Collective, Candidates]
+    kinds: Mapping[Collective, CollectiveCandidates]
     """Candidates by kind of collective."""
 
 
 def stack_of(
     counts: Array, network: Network, kinds: Sequence[Collective], algorithm: str = ""
-) -> Stack:
+) -> TierStack:
     """Groups whose members stand as `counts` (tiers, groups) says; by one algorithm only if named."""
     whole = np.maximum(np.rint(np.asarray(counts, float)), 1.0)
-    return Stack(
+    return TierStack(
         members=np.prod(whole, axis=0),
         kinds={kind: _candidates(kind, whole, network.tiers, algorithm) for kind in kinds},
     )
 
 
-def stack_s(kind: Collective, size_bytes: Num, stack: Stack) -> Array:
+def stack_s(kind: Collective, size_bytes: Num, stack: TierStack) -> Array:
     """Seconds of one collective; sizes are (..., groups). A group of one, or nothing, is free."""
     found, size = stack.kinds[kind], np.asarray(size_bytes, float)
     tall = size[..., None, :] if size.ndim else size
@@ -82,7 +82,7 @@ def stack_s(kind: Collective, size_bytes: Num, stack: Stack) -> Array:
 
 def _candidates(
     kind: Collective, counts: Array, tiers: Sequence[Tier], algorithm: str
-) -> Candidates:
+) -> CollectiveCandidates:
     gathers: Collective = "all-gather" if kind == "all-reduce" else kind
     options = [_options(gathers, t, c, algorithm) for t, c in zip(tiers, counts, strict=True)]
     tops = options
@@ -95,14 +95,16 @@ def _candidates(
         costs.append(_together(kind, counts, chosen, heads))
         names.append(_joined(counts, heads if kind == "all-reduce" else chosen))
     shape = (len(costs), counts.shape[1])
-    return Candidates(
+    return CollectiveCandidates(
         latency_s=np.stack([np.broadcast_to(c.latency_s, shape[1:]) for c in costs]),
         s_per_byte=np.stack([np.broadcast_to(c.s_per_byte, shape[1:]) for c in costs]),
         names=np.stack(names),
     )
 
 
-def _options(kind: Collective, tier: Tier, count: Array, algorithm: str) -> tuple[Option, Option]:
+def _options(
+    kind: Collective, tier: Tier, count: Array, algorithm: str
+) -> tuple[TierOption, TierOption]:
     """The algorithm of least latency and that of least time per byte, on distinct counts, gathered."""
     distinct, inverse = np.unique(count, return_inverse=True)
     if over_systems(tier):  # every group is on a system of its own
@@ -124,9 +126,9 @@ def _options(kind: Collective, tier: Tier, count: Array, algorithm: str) -> tupl
     rows = np.arange(len(distinct))
     labels = np.array([a.name for a in able])
 
-    def option(index: NDArray[np.intp]) -> Option:
+    def option(index: NDArray[np.intp]) -> TierOption:
         cost = Cost(latency_s=latency[index, rows][inverse], s_per_byte=load[index, rows][inverse])
-        return Option(cost=cost, names=np.where(distinct > 1, labels[index], "")[inverse])
+        return TierOption(cost=cost, names=np.where(distinct > 1, labels[index], "")[inverse])
 
     return option(quick), option(fast)
 
@@ -144,7 +146,9 @@ def _share(kind: Collective, tier: Tier) -> Num:
             return 1.0
 
 
-def _together(kind: Collective, counts: Array, chosen: list[Option], heads: list[Option]) -> Cost:
+def _together(
+    kind: Collective, counts: Array, chosen: list[TierOption], heads: list[TierOption]
+) -> Cost:
     """The tiers of one candidate as one cost."""
     if kind == "all-reduce":
         return _all_reduce(counts, chosen, heads)
@@ -163,19 +167,19 @@ def _together(kind: Collective, counts: Array, chosen: list[Option], heads: list
     return Cost(latency_s=latency, s_per_byte=np.max(loads, axis=0))
 
 
-def _all_reduce(counts: Array, chosen: list[Option], heads: list[Option]) -> Cost:
+def _all_reduce(counts: Array, chosen: list[TierOption], heads: list[TierOption]) -> Cost:
     """Scatters outward, an all-reduce on the outermost tier that the group touches, gathers back."""
     beyond = np.cumprod(counts[::-1], axis=0)[::-1] / counts
     below = np.cumprod(counts, axis=0) / counts
     latency, load = np.zeros(counts.shape[1]), np.zeros(counts.shape[1])
     for i, (gather, head) in enumerate(zip(chosen, heads, strict=True)):
-        cost = where(beyond[i] <= 1.0, head.cost, gather.cost.times(2.0))
+        cost = choose_cost(beyond[i] <= 1.0, head.cost, gather.cost.times(2.0))
         latency = latency + cost.latency_s
         load = np.maximum(load, cost.s_per_byte / below[i])
     return Cost(latency_s=latency, s_per_byte=load)
 
 
-def _joined(counts: Array, options: list[Option]) -> NDArray[np.str_]:
+def _joined(counts: Array, options: list[TierOption]) -> NDArray[np.str_]:
     """Algorithms of the tiers that one group touches, from the innermost out; of a batch none is told."""
     if counts.shape[1] != 1:
         return np.full(counts.shape[1], "")

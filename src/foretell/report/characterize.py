@@ -6,7 +6,7 @@ from foretell.lab.characterize.predict import HELD
 from foretell.lab.characterize.table import SHARES, measured_of
 
 if TYPE_CHECKING:
-    from foretell.lab.characterize.run import Characterized, Row
+    from foretell.lab.characterize.run import CharacterizeResult, PointRow
 
 DEFAULT_WORDS = (
     "pp1", "tp1", "flash", "no-fused", "recompute=none", "gradients=fp32", "framework=pytorch-eager",
@@ -14,7 +14,7 @@ DEFAULT_WORDS = (
 """Words of a plan that say what is usual here."""
 
 
-def characterized_text(found: "Characterized") -> str:
+def characterized_text(found: "CharacterizeResult") -> str:
     """A line for each point, the largest disagreements of each, and where the results are."""
     lines = []
     errors = []
@@ -38,7 +38,7 @@ def _mean_of_middle(errors: list[float]) -> float:
     return 0.5 * (ordered[half - 1] + ordered[half])
 
 
-def _lines(row: "Row") -> list[str]:
+def _lines(row: "PointRow") -> list[str]:
     point, guess = row.point, row.predicted
     plan = " ".join(w for w in str(point.plan).split() if w not in DEFAULT_WORDS)
     head = f"{point.model}: {point.processes} processes, {point.global_batch} x {point.seq_len}, {plan}"
@@ -59,7 +59,7 @@ def _lines(row: "Row") -> list[str]:
     return lines
 
 
-def _held(row: "Row", told: dict[str, Any]) -> list[str]:
+def _held(row: "PointRow", told: dict[str, Any]) -> list[str]:
     """Memory of the first rank, and whether the messages are those predicted."""
     first = told["held_bytes"][0]
     text = ", ".join(f"{name} {first[name] / 2**20:.1f}" for name in HELD)

@@ -19,8 +19,8 @@ from foretell.report.svg import (
     log_ticks,
     polyline,
     ring,
-    shown,
     text,
+    tick_text,
     ticks,
     x_ticks,
     y_ticks,
@@ -61,7 +61,7 @@ def line_chart(title: str, x_title: str, y_title: str, lines: Sequence[Line]) ->
     up, y_axis = _from_zero(max(tops))
     parts = [
         *axis_titles(BOX, x_title, y_title),
-        *x_ticks(BOX, across, [(x, shown(x)) for x in inside]),
+        *x_ticks(BOX, across, [(x, tick_text(x)) for x in inside]),
         *y_axis,
     ]
     for i, one in enumerate(lines):
@@ -104,7 +104,7 @@ def _stack(
         if 0.0 < top < sum(stack.values()):
             yield line((middle - width / 2, up(top)), (middle + width / 2, up(top)), "#ffffff")
         base = top
-    yield text(middle, up(base) - 6, shown(base), size=11, anchor="middle")
+    yield text(middle, up(base) - 6, tick_text(base), size=11, anchor="middle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ def pareto_chart(title: str, x_title: str, y_title: str, marks: Sequence[Mark]) 
     groups = list(dict.fromkeys(mark.group for mark in marks))
     parts = [
         *axis_titles(BOX, x_title, y_title),
-        *x_ticks(BOX, across, [(x, shown(x)) for x in round_xs]),
+        *x_ticks(BOX, across, [(x, tick_text(x)) for x in round_xs]),
         *y_axis,
         polyline([(across(x), up(y)) for x, y in front], PALE, width=1.0, dash="5 4"),
     ]
@@ -157,7 +157,7 @@ def _from_zero(most: float) -> tuple[Scale, list[str]]:
     """An upward axis from zero to a round number above `most`, and its ticks."""
     at = ticks(0.0, most)
     up = Scale(low=0.0, high=at[-1], start=BOX.bottom, end=BOX.top)
-    return up, list(y_ticks(BOX, up, [(y, shown(y)) for y in at]))
+    return up, list(y_ticks(BOX, up, [(y, tick_text(y)) for y in at]))
 
 
 def _picture(title: str, parts: Sequence[str], names: Sequence[str]) -> Picture:

@@ -22,7 +22,7 @@ from foretell.report.svg import (
     ticks,
     y_ticks,
 )
-from foretell.simulation.memory_answer import MemoryAnswer, of_stage, thinned
+from foretell.simulation.memory_answer import MemoryAnswer, of_stage, thin_line
 from foretell.simulation.memory_timeline import StageLine
 
 Array = NDArray[np.float64]
@@ -44,7 +44,7 @@ LIMIT = "#b8433f"
 
 def memory_picture(found: MemoryAnswer) -> Picture:
     """The picture."""
-    stages = chosen(found.step.stages, found.step.fullest)
+    stages = shown_stages(found.step.stages, found.step.fullest)
     told = found.estimate
     title = f"Memory of one step: {told.model} on {told.gpus} x {told.system}"
     names = [n for n in HELD if any(n in stage.line.held_bytes for stage in stages)]
@@ -65,7 +65,7 @@ def memory_picture(found: MemoryAnswer) -> Picture:
     return Picture(title=title, width=WIDTH, height=height, parts=tuple(parts))
 
 
-def chosen(stages: Sequence[StageLine], fullest: StageLine) -> list[StageLine]:
+def shown_stages(stages: Sequence[StageLine], fullest: StageLine) -> list[StageLine]:
     """The stages that are shown, in order."""
     if len(stages) <= MOST_STAGES:
         return list(stages)
@@ -94,7 +94,7 @@ def _panel(found: MemoryAnswer, stage: StageLine, box: Box, most: float) -> Iter
     yield from y_ticks(
         box, y, [(t * GIB, f"{t:g}") for t in ticks(0.0, most / GIB) if t * GIB <= most]
     )
-    held = thinned(stage.line)
+    held = thin_line(stage.line)
     yield from _areas(held.moments_s, held.held_bytes, x, y)
     for at in np.linspace(0.0, step_s, 6).tolist():
         yield text(x(at), box.bottom + 18, f"{at:.3g} s", anchor="middle")

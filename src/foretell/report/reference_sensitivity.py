@@ -16,7 +16,7 @@ MOST_GPUS = 16384
 """The study ends here."""
 
 
-def checked(out: str, gpus: str) -> tuple[Path, tuple[int, ...]]:
+def check_inputs(out: str, gpus: str) -> tuple[Path, tuple[int, ...]]:
     """The folder, made where there is none, and the GPU counts; BadInput with all that is wrong."""
     problems = []
     words = [word.strip() for word in gpus.split(",")]

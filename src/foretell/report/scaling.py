@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from foretell.report.console import table
 from foretell.report.estimate import bullets, gib
 from foretell.studies.scaling.evaluate import BANDWIDTHS
-from foretell.studies.scaling.published import Compared, median_error
-from foretell.studies.scaling.records import Curve, Point, Scaling
-from foretell.studies.scaling.study import Study
+from foretell.studies.scaling.published import PublishedFigure, median_error
+from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint
+from foretell.studies.scaling.study import ScalingStudy
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -54,7 +54,7 @@ def points_table(curves: Sequence[Curve]) -> "Table":
     return made
 
 
-def _cells(point: Point) -> list[str]:
+def _cells(point: ScalingPoint) -> list[str]:
     if point.step_s is None:
         return [str(point.gpus), *[""] * (len(COLUMNS) - 1), point.fits, point.reason or ""]
     seconds = (
@@ -91,12 +91,12 @@ def bandwidth_table(curves: Sequence[Curve]) -> "Table":
     return made
 
 
-def _largest(curve: Curve) -> Point | None:
+def _largest(curve: Curve) -> ScalingPoint | None:
     """The point on the most GPUs that fits."""
     return next((p for p in reversed(curve.points) if p.fits != "no"), None)
 
 
-def study_text(found: Study) -> "RenderableType":
+def study_text(found: ScalingStudy) -> "RenderableType":
     """The study in short: efficiencies, where strategies stop, and measurements beside predictions."""
     from rich.console import Group
     from rich.text import Text
@@ -120,7 +120,7 @@ def efficiency_table(found: Scaling) -> "Table":
     return made
 
 
-def compared_table(rows: Sequence[Compared]) -> "Table":
+def compared_table(rows: Sequence[PublishedFigure]) -> "Table":
     """Measured and predicted, with the median error of each quantity below."""
     numbers = ("GPUs", "measured", "predicted", "error")
     made = table("run", "quantity", *numbers, right=numbers)

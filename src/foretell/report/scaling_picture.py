@@ -15,13 +15,13 @@ from foretell.report.svg import (
     legend,
     line,
     polyline,
-    shown,
     text,
+    tick_text,
     x_ticks,
     y_ticks,
 )
-from foretell.studies.scaling.records import Curve, Point, Scaling
-from foretell.studies.scaling.study import Study
+from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint
+from foretell.studies.scaling.study import ScalingStudy
 
 WIDE, HIGH, BAR = 300.0, 210.0, 22.0
 """Pixels of a panel: across, of its curves, of one of its bars."""
@@ -48,7 +48,7 @@ def scaling_picture(found: Scaling) -> Picture:
     return _panels(title, [(model, found.of(model)) for model in found.models])
 
 
-def study_picture(found: Study) -> Picture:
+def study_picture(found: ScalingStudy) -> Picture:
     """Panels of the six sizes, then of the systems."""
     data, systems = found.data_parallel, found.model_parallel
     panels = [(f"{model}, {data.system}", data.of(model)) for model in data.models]
@@ -127,7 +127,7 @@ def _bars(curves: Sequence[Curve], x: float, y: float) -> Iterator[str]:
             hint = f"{name}: {1e3 * seconds:,.1f} ms"
             yield bar(start, row, wide, 15.0, colour, hint=hint)
             start += wide
-        told = f"{shown(1e3 * (point.step_s or 0.0))} ms"
+        told = f"{tick_text(1e3 * (point.step_s or 0.0))} ms"
         yield text(start + 4.0, row + 12.0, told, size=11)
     if last:
         words = f"parts of a step on {max(p.gpus for _, p in last)} GPUs"
@@ -135,5 +135,5 @@ def _bars(curves: Sequence[Curve], x: float, y: float) -> Iterator[str]:
     yield line((x, y - 6.0), (x + WIDE, y - 6.0), FRAME, width=0.3)
 
 
-def _largest(curve: Curve) -> Point | None:
+def _largest(curve: Curve) -> ScalingPoint | None:
     return next((p for p in reversed(curve.points) if p.fits != "no"), None)

@@ -121,7 +121,7 @@ def _groups(name: str, groups: Mapping[str, Mapping[str, Any]]) -> "Table":
     for label, score in groups.items():
         cells = [f"{score['rows']:,}", percent(score["median_ape"])]
         if told:
-            cells += [signed(score["median_error"]), percent(score["inside_p90"])]
+            cells += [signed_percent(score["median_error"]), percent(score["inside_p90"])]
         made.add_row(label, *cells)
     return made
 
@@ -137,6 +137,6 @@ def flat(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
     return found
 
 
-def signed(share: float | None) -> str:
+def signed_percent(share: float | None) -> str:
     """A share in percent with its sign, or a dash."""
     return "-" if share is None else f"{share:+.1%}"

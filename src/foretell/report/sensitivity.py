@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from foretell.report.console import table
 from foretell.report.estimate import bullets
-from foretell.studies.sensitivity.records import Moved, Sensitivities, WhatIf, strength
+from foretell.studies.sensitivity.records import NumberEffect, Sensitivities, WhatIf, strength
 from foretell.units import format as show
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def sensitivity_text(found: Sensitivities) -> "RenderableType":
     return Group(*parts, Text(), bullets("Assumed", list(found.assumptions)))
 
 
-def elasticity_table(found: Sensitivities, numbers: list[Moved]) -> "Table":
+def elasticity_table(found: Sensitivities, numbers: list[NumberEffect]) -> "Table":
     """d ln(result) / d ln(number)."""
     names = [SHORT[name] for name in found.results]
     made = table("Elasticities", "now", *names, right=tuple(names))
@@ -67,7 +67,7 @@ def elasticity_table(found: Sensitivities, numbers: list[Moved]) -> "Table":
     return made
 
 
-def what_if_table(found: Sensitivities, numbers: list[Moved]) -> "Table":
+def what_if_table(found: Sensitivities, numbers: list[NumberEffect]) -> "Table":
     """Changes of the results with each number better and worse."""
     by = f"{found.factor:g}"
     names = [f"{SHORT[n]} {sign}" for sign in (f"x{by}", f"/{by}") for n in found.results]

@@ -31,7 +31,11 @@ def serve_text(found: ServeAnswer) -> "RenderableType":
         Text(CONVENTIONS, "dim"),
         Text(),
         rates(found),
-        *([Text(), bullets("Played", played(found.simulation))] if found.simulation else []),
+        *(
+            [Text(), bullets("Played", simulation_lines(found.simulation))]
+            if found.simulation
+            else []
+        ),
         Text(),
         step_table(found),
     ]
@@ -41,7 +45,7 @@ def serve_text(found: ServeAnswer) -> "RenderableType":
     return Group(*parts)
 
 
-def played(facts: dict[str, Any]) -> list[str]:
+def simulation_lines(facts: dict[str, Any]) -> list[str]:
     """What only a play of requests tells."""
     mean, most = 100 * facts["kv_occupancy_mean"], 100 * facts["kv_occupancy_max"]
     told = [

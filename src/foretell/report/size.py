@@ -34,7 +34,7 @@ def size_text(found: Sizing) -> "RenderableType":
         f"{best.ttft_ms:,.0f} ms and {best.tpot_ms:.1f} ms; "
         f"{100 * best.headroom:.0f} % headroom\n",
         ("90%:  ", "dim"),
-        sure(found),
+        interval_text(found),
     )
     parts: list[RenderableType] = [head, Text(), options_table(found), Text(), front_table(found)]
     said = [
@@ -45,7 +45,7 @@ def size_text(found: Sizing) -> "RenderableType":
     return Group(*parts, Text(), bullets("Assumed", said))
 
 
-def sure(found: Sizing) -> str:
+def interval_text(found: Sizing) -> str:
     """Where the chips for this rate, the latencies and the price lie in nine cases of ten."""
 
     def ends(name: str, form: str) -> str:

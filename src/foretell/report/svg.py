@@ -202,7 +202,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [base**k for k in range(first, max(last, first + 1) + 1)]
 
 
-def shown(value: float) -> str:
+def tick_text(value: float) -> str:
     """A tick in few characters."""
     for size, sign in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * (10 if sign == "k" else 1):

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foretell.lab.characterize.traces.beside import Row
 from foretell.lab.characterize.traces.breakdown import PARTS, CollectiveTime, StepBreakdown
 from foretell.lab.characterize.traces.ranks import Imbalance
-from foretell.lab.characterize.traces.run import Traced
+from foretell.lab.characterize.traces.run import TraceReport
+from foretell.lab.characterize.traces.share_rows import ShareRow
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, headline
 
@@ -26,7 +26,7 @@ MEANING = (
 )
 
 
-def traced_text(found: Traced) -> "RenderableType":
+def traced_text(found: TraceReport) -> "RenderableType":
     """Steps, families, collectives, ranks, and the prediction beside the busiest rank."""
     from rich.console import Group
     from rich.text import Text
@@ -97,7 +97,7 @@ def range_table(steps: Sequence[StepBreakdown]) -> "Table":
     return made
 
 
-def collective_table(found: Traced) -> "Table":
+def collective_table(found: TraceReport) -> "Table":
     """Collectives of a mean step of each rank."""
     numbers = ("rank", "ranks", "calls", "ms", "exposed", "hidden", "MB", "GB/s", "bus GB/s")
     made = table("Communication", *numbers, right=numbers)
@@ -145,7 +145,7 @@ def imbalance_table(rows: Sequence[Imbalance]) -> "Table":
     return made
 
 
-def row_table(title: str, rows: Sequence[Row], many: int) -> "Table":
+def row_table(title: str, rows: Sequence[ShareRow], many: int) -> "Table":
     """Measured beside predicted."""
     numbers = ("measured ms", "predicted ms", "difference", "ratio")
     shown = title if len(rows) == many else f"{title} ({len(rows)} of {many})"

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.lab.characterize.traces.columns import Columns, take_own
+from foretell.lab.characterize.traces.columns import EventColumns, take_own
 from foretell.lab.characterize.traces.intervals import Times, covered_ns, first_come, union
 from foretell.lab.characterize.traces.own import own_ranks
-from foretell.lab.characterize.traces.rank_trace import RankTrace, Step
-from foretell.lab.characterize.traces.run import Traced
+from foretell.lab.characterize.traces.rank_trace import RankTrace, TracedStep
+from foretell.lab.characterize.traces.run import TraceReport
 from foretell.report.svg import COLOURS, FRAME, PALE, Picture, bar, legend, line, text, ticks
 from foretell.simulation.step import played_step, rank_stride
 from foretell.simulation.trace import trace_events
@@ -40,7 +40,7 @@ class Lane:
     """Share of each cell that each of them fills; (labels, cells)."""
 
 
-def traced_picture(found: Traced) -> Picture:
+def traced_picture(found: TraceReport) -> Picture:
     """The first step of the busiest rank, and the predicted step below it."""
     trace = next(t for t in found.traces if t.rank == found.busiest)
     asked = found.of(found.busiest)[0].step
@@ -77,16 +77,16 @@ def _played(answer: StepEstimate, rank: int) -> RankTrace:
     if answer.scenario is None:  # made by hand
         raise ValueError("an estimate without its question")
     laid, played = played_step(answer.scenario, answer.plan)
-    ranks: dict[int, Columns] = {}
+    ranks: dict[int, EventColumns] = {}
     for event in trace_events(laid, played, "ops" if laid.plan.pp == 1 else "auto"):
         if event["ph"] == "X":
-            take_own(ranks.setdefault(event["pid"], Columns()), event)
+            take_own(ranks.setdefault(event["pid"], EventColumns()), event)
     job = {"step_s": played.step_s, "plan": str(laid.plan)}
     stage = rank // rank_stride(laid.plan) % laid.plan.pp
     return own_ranks(Path("predicted"), ranks, job)[stage]
 
 
-def _lanes(trace: RankTrace, step: Step, longest: int) -> Iterator[Lane]:
+def _lanes(trace: RankTrace, step: TracedStep, longest: int) -> Iterator[Lane]:
     """Compute, communication, copies and the host of one rank."""
     work, sent, copies = trace.work, trace.sent, trace.copies
     families = [work.families[k] for k in work.family]
@@ -103,7 +103,7 @@ def _lanes(trace: RankTrace, step: Step, longest: int) -> Iterator[Lane]:
 
 
 def _lane(
-    name: str, starts: Times, ends: Times, labels: Sequence[str], step: Step, longest: int
+    name: str, starts: Times, ends: Times, labels: Sequence[str], step: TracedStep, longest: int
 ) -> Lane:
     """Spans as cells: how much of each is whose."""
     inside = (ends > step.start_ns) & (starts < step.end_ns)

@@ -46,7 +46,7 @@ def bubble_s(times: RankTimes, pipe: Pipe) -> Array:
     return np.asarray(np.maximum(longest - FILLED * n * longer, 0.0))
 
 
-def pairs(pipe: Pipe) -> Array:
+def longest_pairs(pipe: Pipe) -> Array:
     """Pairs along the longest path."""
     return np.asarray(pipe.micro_batches - 0.5 * pipe.pp - 2.0)
 
@@ -134,7 +134,7 @@ DUALPIPE = Schedule(
     splits_backward=True,
     bubble_s=bubble_s,
     apart_s=bubble_s,
-    pairs=pairs,
+    pairs=longest_pairs,
     in_flight=in_flight,
     tasks=tasks,
     rules=(

@@ -2,7 +2,7 @@
 
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
-from foretell.sharding.rules import RULES, Cuts, Mask, Rule, broken
+from foretell.sharding.rules import RULES, Cuts, Mask, Rule, broken_rules
 from foretell.specs.plan import USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.scenario import Scenario
 
@@ -37,4 +37,4 @@ ALL_RULES: tuple[Rule, ...] = (
 
 def all_broken(scenario: Scenario, plan: Plan, plans: Plans) -> list[tuple[str, str]]:
     """Names and sentences of all rules that one plan (and its batch of one) breaks."""
-    return broken(scenario, plan, plans, ALL_RULES)
+    return broken_rules(scenario, plan, plans, ALL_RULES)

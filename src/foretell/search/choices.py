@@ -23,7 +23,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class PlanChoice:
     """One structural field of a plan."""
 
     name: str
@@ -54,32 +54,34 @@ def _offloads(scenario: Scenario, base: Plan) -> tuple[str, ...]:
     return ("optimizer", "activations") if scenario.system.chip.host_bytes_per_s else ()
 
 
-CHOICES: tuple[Choice, ...] = (
-    Choice(name="tp_mode", values=_tensor_modes, matters=lambda p: p.tp > 1),
-    Choice(
+CHOICES: tuple[PlanChoice, ...] = (
+    PlanChoice(name="tp_mode", values=_tensor_modes, matters=lambda p: p.tp > 1),
+    PlanChoice(
         name="tp_overlap",
         values=_overlaps,
         matters=lambda p: (p.tp > 1) & (p.sp > 0) & (p.base.tp_mode == "1d"),
     ),
-    Choice(
+    PlanChoice(
         name="cp_mode",
         values=lambda s, b: ("ring", "allgather", "ulysses"),
         matters=lambda p: p.cp > 1,
     ),
-    Choice(
+    PlanChoice(
         name="schedule",
         values=lambda s, b: ("1f1b", "gpipe", "zb-h1", "zb-v", "dualpipe"),
         matters=lambda p: p.pp > 1,
     ),
-    Choice(name="dispatch", values=lambda s, b: ("alltoall", "dedup"), matters=lambda p: p.ep > 1),
-    Choice(name="ep_overlap", values=lambda s, b: ("off", "on"), matters=lambda p: p.ep > 1),
-    Choice(name="reshard", values=lambda s, b: (True, False), matters=lambda p: p.zero == 3),
-    Choice(
+    PlanChoice(
+        name="dispatch", values=lambda s, b: ("alltoall", "dedup"), matters=lambda p: p.ep > 1
+    ),
+    PlanChoice(name="ep_overlap", values=lambda s, b: ("off", "on"), matters=lambda p: p.ep > 1),
+    PlanChoice(name="reshard", values=lambda s, b: (True, False), matters=lambda p: p.zero == 3),
+    PlanChoice(
         name="shard",
         values=_near_ranks,
         matters=lambda p: (p.zero >= 1) & (p.dp * p.cp > p.base.shard),
     ),
-    Choice(
+    PlanChoice(
         name="offload",
         values=_offloads,
         matters=lambda p: p.tp > 0,

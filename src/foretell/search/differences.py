@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import fields
 from typing import Any
 
-from foretell.records import Told, as_json, dataclass
+from foretell.records import JsonRecord, as_json, dataclass
 from foretell.search.explain import ends
 from foretell.specs.plan import Plan
 from foretell.specs.result import Leaf, StepEstimate
@@ -47,7 +47,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison(Told):
+class Comparison(JsonRecord):
     """Two plans of one question."""
 
     a: StepEstimate

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from foretell.kernels.fusion import kind_of
 from foretell.kernels.op_times import traffic_factor
-from foretell.records import Told, as_json
+from foretell.records import JsonRecord, as_json
 from foretell.search.search import rank
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
     SOFTWARE,
     TWICE,
-    Batch,
     Elasticity,
     Number,
     Sensitivity,
+    SystemBatch,
     batch_of_systems,
     elasticities,
     numbers_of,
@@ -130,7 +130,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation(Told):
+class Explanation(JsonRecord):
     """One plan, explained."""
 
     estimate: StepEstimate
@@ -221,7 +221,7 @@ def ends(tree: Leaf) -> dict[str, Leaf]:
 
 
 def _time_shares(
-    estimate: StepEstimate, batch: Batch, numbers: Sequence[Number]
+    estimate: StepEstimate, batch: SystemBatch, numbers: Sequence[Number]
 ) -> tuple[Share, ...]:
     """Ends of the time tree, each with its bound."""
     trees = [ends(_tree_at(batch, k)) for k in range(len(batch.plans))]
@@ -245,14 +245,14 @@ def _time_shares(
     return tuple(sorted(found, key=lambda s: -s.value))
 
 
-def _tree_at(batch: Batch, k: int) -> Leaf:
+def _tree_at(batch: SystemBatch, k: int) -> Leaf:
     """The time tree of one system of a batch."""
     row = np.array([k])
     tables = select(batch.tables, row)
     return time_tree(batch.plans.take(row), tables, batch.rows.row(k), batch.scenario)
 
 
-def _op_shares(batch: Batch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
+def _op_shares(batch: SystemBatch, numbers: Sequence[Number]) -> tuple[OpShare, ...]:
     """Operations of the slowest stage on the system as it is, with the bound of each."""
     tables, rows = batch.tables, batch.rows
     parts, times = tables.parts, tables.parts.times

@@ -13,7 +13,7 @@ def end_at_once() -> None:
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
+def hold_interrupts() -> Iterator[None]:
     """Processes that begin in here have interrupts held until they are ready for one."""
     if not hasattr(signal, "pthread_sigmask"):
         yield

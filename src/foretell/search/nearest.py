@@ -3,7 +3,7 @@
 import numpy as np
 
 from foretell.kernels.memory import CLOSE_SHARE
-from foretell.search.space import all_orders, enumerate_plans, spelled
+from foretell.search.space import all_orders, enumerate_plans, spell_order
 from foretell.specs.plan import Plan, recompute_code
 from foretell.specs.scenario import Scenario
 from foretell.training.step import evaluate
@@ -25,7 +25,7 @@ def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
     distance += 0.5 * np.abs(plans.zero - plan.zero)
     distance += 0.5 * (plans.recompute != recompute_code(plan.recompute))
     distance += 0.5 * (plans.sp != float(plan.sp))
-    order = all_orders(plan).index(spelled(plan.order, plan))
+    order = all_orders(plan).index(spell_order(plan.order, plan))
     distance += 0.5 * (plans.order != order)
     distance += 0.75 * (peak > CLOSE_SHARE * scenario.system.chip.memory_bytes)
     ok = np.flatnonzero(peak <= scenario.system.chip.memory_bytes)

@@ -35,7 +35,7 @@ CERTAIN = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class SystemWorkload:
     """One workload of one system."""
 
     workload: str
@@ -64,12 +64,12 @@ class Contender:
     """What it is called."""
     architecture: str
     """Generation of its chip."""
-    parts: tuple[Part, ...]
+    parts: tuple[SystemWorkload, ...]
     """Its workloads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class SystemDraws:
     """Cases of each system, one a column."""
 
     seconds: Array
@@ -78,7 +78,7 @@ class Drawn:
     """What it costs; (systems, draws)."""
 
 
-def draw(systems: Sequence[Contender], seed: int = 0, many: int = DRAWS) -> Drawn:
+def draw(systems: Sequence[Contender], seed: int = 0, many: int = DRAWS) -> SystemDraws:
     """Times and prices of all systems, errors that they share drawn once."""
     chance = _Chance(seed, many)
     seconds, usd = np.zeros((len(systems), many)), np.zeros((len(systems), many))
@@ -91,7 +91,7 @@ def draw(systems: Sequence[Contender], seed: int = 0, many: int = DRAWS) -> Draw
                 money += _two_sided(chance(key_of(path, system)), *_logs(ends))
             seconds[place] += part.share * part.seconds * factor
             usd[place] += part.share * part.usd * factor * np.exp(money)
-    return Drawn(seconds=seconds, usd=usd)
+    return SystemDraws(seconds=seconds, usd=usd)
 
 
 def beats(values: Array) -> Array:
@@ -164,11 +164,11 @@ def _surest(systems: Sequence[Contender]) -> dict[str, float]:
     return found
 
 
-def _width(part: Part) -> float:
+def _width(part: SystemWorkload) -> float:
     return 0.5 * (part.more - part.less)
 
 
-def _time(part: Part, system: Contender, surest: float, chance: _Chance) -> Array:
+def _time(part: SystemWorkload, system: Contender, surest: float, chance: _Chance) -> Array:
     """ln(time / expected) of one workload."""
     name, width = part.workload, _width(part)
     known = (surest / width) ** 2 if width > 0.0 else 0.0

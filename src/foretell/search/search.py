@@ -14,7 +14,7 @@ from foretell.errors import Infeasible, Problem
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.search.choices import bases_of, worth_trying
-from foretell.search.interrupts import end_at_once, interrupts_held
+from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.result import StepEstimate
@@ -107,7 +107,7 @@ def search_plans(
     start = time.perf_counter()
     capacity = float(scenario.system.chip.memory_bytes)
     rejected: Counter[str] = Counter()
-    kept: list[Kept] = []
+    kept: list[BatchBest] = []
     evaluated = feasible = 0
     smallest, smallest_bytes = None, np.inf
     spaces: dict[tuple[object, ...], Space] = {}
@@ -132,7 +132,7 @@ def search_plans(
         if peak[least] < smallest_bytes:
             smallest, smallest_bytes = plans.plan(least), float(peak[least])
         rows = rank(step, peak, capacity, top, plans.recompute)
-        kept.append(Kept(plans=plans.take(rows), step_s=step[rows], peak_bytes=peak[rows]))
+        kept.append(BatchBest(plans=plans.take(rows), step_s=step[rows], peak_bytes=peak[rows]))
     best = _best_of(kept, capacity, top)
     seconds = time.perf_counter() - start
     estimates = tuple(answer_of(scenario, plan, chosen=True) for plan in best)
@@ -150,7 +150,7 @@ def search_plans(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class BatchBest:
     """The best plans of one batch."""
 
     plans: Plans
@@ -161,7 +161,7 @@ class Kept:
     """What they hold."""
 
 
-def _best_of(kept: Sequence[Kept], capacity_bytes: float, top: int) -> list[Plan]:
+def _best_of(kept: Sequence[BatchBest], capacity_bytes: float, top: int) -> list[Plan]:
     """The best of all batches' best, in the same order as one batch has."""
     if not kept:
         return []
@@ -220,7 +220,7 @@ def _evaluate_parallel(
     done = 0
     # An interrupt ends the workers at once; left alone they would take up the next share.
     with ProcessPoolExecutor(workers, initializer=end_at_once) as pool:
-        with interrupts_held():
+        with hold_interrupts():
             futures = {pool.submit(evaluate, scenario, plans.take(s)): s for s in shares}
         for future in as_completed(futures):
             share = futures[future]

@@ -75,7 +75,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class SystemBatch:
     """One plan on many systems, evaluated; arrays begin with the systems."""
 
     scenario: Scenario
@@ -179,19 +179,19 @@ CLOCKED = ("chip.matrix_flop_per_s", "chip.vector_flop_per_s")
 """What goes with the clock of the cores."""
 
 
-def evaluate_systems(scenario: Scenario, plan: Plan, system: System, many: int) -> Batch:
+def evaluate_systems(scenario: Scenario, plan: Plan, system: System, many: int) -> SystemBatch:
     """One plan on `many` systems: `system` has arrays of that length in some of its numbers."""
     plans = batch_of([plan] * many)
     asked = replace(scenario, system=system)
     tables = tables_of(asked, plans, apart=True)
     # Inside, what a chip's number meets is (systems, stages).
     columns = replace(asked, system=replace(system, chip=_as_columns(system.chip)))
-    return Batch(
+    return SystemBatch(
         scenario=scenario, plans=plans, tables=tables, rows=evaluate_rows(columns, plans, tables)
     )
 
 
-def batch_of_systems(scenario: Scenario, plan: Plan, numbers: Sequence[Number]) -> Batch:
+def batch_of_systems(scenario: Scenario, plan: Plan, numbers: Sequence[Number]) -> SystemBatch:
     """The system as it is, then each number lower, higher and better: 1 + 3 x numbers rows."""
     many = 1 + 3 * len(numbers)
     system = scenario.system
@@ -210,7 +210,9 @@ def elasticities(values: Array, numbers: Sequence[Number]) -> Array:
     return np.asarray(np.log(ratio) / np.log((1.0 + STEP) / (1.0 - STEP)))
 
 
-def sensitivity_of(batch: Batch, numbers: Sequence[Number], result: str = "step_s") -> Sensitivity:
+def sensitivity_of(
+    batch: SystemBatch, numbers: Sequence[Number], result: str = "step_s"
+) -> Sensitivity:
     """Elasticities and what-ifs of one result of a batch of `batch_of_systems`."""
     values = batch.result(result)
     slopes, better = elasticities(values, numbers), values[3::3] / values[0]

@@ -32,7 +32,7 @@ from foretell.specs.plan import (
     Plan,
     Plans,
     batch_of,
-    joined,
+    join_plans,
     recompute_code,
 )
 from foretell.specs.plan_words import AXES
@@ -84,7 +84,7 @@ def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ())
     rejected: Counter[str] = Counter()
     for space in spaces:
         rejected.update(space.rejected)
-    return Space(plans=joined([space.plans for space in spaces]), rejected=dict(rejected))
+    return Space(plans=join_plans([space.plans for space in spaces]), rejected=dict(rejected))
 
 
 def space_key(base: Plan) -> tuple[object, ...]:
@@ -103,7 +103,7 @@ def _enumerate(scenario: Scenario, base: Plan, fixed: Collection[str], tp2: int)
     for four, orders in zip(
         degrees, distinct_orders(degrees, filled, scenario.job.gpus), strict=True
     ):
-        placed = [every.index(spelled(base.order, base))] if "order" in fixed else orders
+        placed = [every.index(spell_order(base.order, base))] if "order" in fixed else orders
         experts = expert_degrees(cuts, four, base, fixed)
         block, lost = _block(scenario, four, (experts, placed), base, fixed)
         columns.append(block)
@@ -288,11 +288,11 @@ def _sides(
 
 def all_orders(base: Plan) -> tuple[tuple[str, ...], ...]:
     """The orders that are searched, and the base's own where it is another."""
-    own = spelled(base.order, base)
+    own = spell_order(base.order, base)
     return ORDERS if own in ORDERS else (*ORDERS, own)
 
 
-def spelled(order: tuple[str, ...], base: Plan) -> tuple[str, ...]:
+def spell_order(order: tuple[str, ...], base: Plan) -> tuple[str, ...]:
     """The order as ORDERS spells it: a context-parallel group of one may stand anywhere."""
     if base.cp > 1:
         return order

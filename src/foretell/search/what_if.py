@@ -19,8 +19,8 @@ from foretell.search.sensitivity import (
     LESS,
     SOFTWARE,
     STEP,
-    Batch,
     Number,
+    SystemBatch,
     evaluate_systems,
     numbers_of,
 )
@@ -59,7 +59,7 @@ class Results:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class FixedPlan:
     """One plan on the system as it is and on those that differ in one number."""
 
     numbers: tuple[Number, ...]
@@ -100,7 +100,7 @@ def factor_of(number: Number, side: Side, by: float) -> float:
     return by if up == (side == "better") else 1.0 / by
 
 
-def held_results(scenario: Scenario, plan: Plan, by: float) -> Held:
+def held_results(scenario: Scenario, plan: Plan, by: float) -> FixedPlan:
     """The plan held on every changed system: one batch."""
     numbers = varied_numbers(scenario, plan)
     moved = tuple(n for n in numbers if n.path != CAPACITY)
@@ -130,14 +130,14 @@ def held_results(scenario: Scenario, plan: Plan, by: float) -> Held:
     for side in SIDES:
         factor = factor_of(_named(numbers, CAPACITY), side, by)
         changed[CAPACITY, side] = at(0, factor * capacity)
-    held = Held(numbers=numbers, now=at(0, capacity), slopes=slopes, changed=changed)
+    held = FixedPlan(numbers=numbers, now=at(0, capacity), slopes=slopes, changed=changed)
     return _with_software(held, by)
 
 
-def replanned(
+def replan_systems(
     scenario: Scenario,
     plan: Plan,
-    held: Held,
+    held: FixedPlan,
     by: float,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Results, dict[tuple[str, Side], Results]]:
@@ -179,7 +179,7 @@ def _better(found: Results | None, held: Results) -> Results:
     return found
 
 
-def _batch(scenario: Scenario, plan: Plan, numbers: Sequence[Number], by: float) -> Batch:
+def _batch(scenario: Scenario, plan: Plan, numbers: Sequence[Number], by: float) -> SystemBatch:
     """The system as it is, then each number a little lower and higher, better and worse."""
     many = 1 + ROWS * len(numbers)
     system = scenario.system
@@ -197,7 +197,7 @@ def _slope(values: Array, rows: Sequence[int]) -> float:
     return float(np.log(high / low) / np.log((1.0 + STEP) / (1.0 - STEP)))
 
 
-def _with_software(held: Held, by: float) -> Held:
+def _with_software(held: FixedPlan, by: float) -> FixedPlan:
     """All of the hardware as the fixed times of the software.
 
     With every rate (watts too) s times as high and every time, the software's included, s times as short a

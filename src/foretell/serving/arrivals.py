@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.memory import Memory
-from foretell.serving.steady import Loop, Steady, loop_of, met_together, start_s, steady, way_s
+from foretell.serving.steady import Loop, SteadyState, loop_of, met_together, start_s, steady, way_s
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.specs.deployment import Traffic
 
@@ -46,7 +46,7 @@ HIGHEST = 0.999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class QueueState:
     """What a request meets."""
 
     beside: Array
@@ -65,21 +65,21 @@ class Meeting:
 
 def with_rate(
     times: StepTimes, memory: Memory, traffic: Traffic, rate: float
-) -> tuple[Steady, float]:
+) -> tuple[SteadyState, float]:
     """The state under `rate` requests a second, and the number in flight by Little's law."""
     loop = loop_of(times, memory, replace(traffic, concurrency=1.0))
-    at, tpot = settled(times, loop, rate)
+    at, tpot = settle(times, loop, rate)
     full = (at.taken >= CROWDED) | (rate * (loop.answer - 1.0) * tpot >= CROWDED * loop.fit)
     if bool(np.any(full)):
-        return crowded(times, memory, traffic, rate)
+        return crowded_state(times, memory, traffic, rate)
     found = open_state(times, loop, (at, tpot), rate)
     spent = found.ttft_steady_s + (loop.answer - 1.0) * found.tpot_s
     return found, float(rate * spent)
 
 
-def crowded(
+def crowded_state(
     times: StepTimes, memory: Memory, traffic: Traffic, rate: float
-) -> tuple[Steady, float]:
+) -> tuple[SteadyState, float]:
     """The loop that answers as many: where nearly all places are taken, who comes waits for who goes.
 
     Above the rate that an instance can sustain the number in flight is held at four times what fits.
@@ -98,7 +98,9 @@ def crowded(
     return found, flight
 
 
-def open_state(times: StepTimes, loop: Loop, met_s: tuple["Meeting", Array], rate: float) -> Steady:
+def open_state(
+    times: StepTimes, loop: Loop, met_s: tuple["QueueState", Array], rate: float
+) -> SteadyState:
     """The state of an engine that keeps up, from what a request meets and its time per token."""
     p, d = times.profile, times.deployment
     at, tpot = met_s
@@ -118,7 +120,7 @@ def open_state(times: StepTimes, loop: Loop, met_s: tuple["Meeting", Array], rat
     queued = queued + queue_s(rate * inside / loop.fit, loop.fit, inside, 1.0)
     late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
     first = 0.5 * under_way + own_s + waits_s + late + way_s(p, loop.length) + queued
-    return Steady(
+    return SteadyState(
         batch=np.minimum(at.beside + 1.0, loop.fit),
         fit_batch=loop.fit,
         share=(loop.answer - 1.0) * tpot / inside,
@@ -138,14 +140,14 @@ def open_state(times: StepTimes, loop: Loop, met_s: tuple["Meeting", Array], rat
     )
 
 
-def settled(times: StepTimes, loop: Loop, rate: float) -> tuple[Meeting, Array]:
+def settle(times: StepTimes, loop: Loop, rate: float) -> tuple[QueueState, Array]:
     """What a request meets once the time per token and the batch agree, and that time."""
     d = times.deployment
-    at = met(times, loop, rate, np.zeros_like(loop.n), np.zeros_like(loop.n))
+    at = queue_state(times, loop, rate, np.zeros_like(loop.n), np.zeros_like(loop.n))
     tpot, last = at.step_s / (1.0 + d.accepted), None
     for _ in range(ROUNDS):
         beside = np.minimum(rate * (loop.answer - 1.0) * tpot, loop.fit)
-        at = met(times, loop, rate, beside, at.span_s / loop.chunks)
+        at = queue_state(times, loop, rate, beside, at.span_s / loop.chunks)
         token = at.step_s / (1.0 + d.accepted)
         here = tpot, token / (1.0 - np.minimum(at.taken, HIGHEST))
         tpot, last = nearer(*here, last), here
@@ -168,7 +170,9 @@ def nearer(value: Array, asked: Array, last: tuple[Array, Array] | None) -> Arra
     return np.asarray(value + (asked - value) / (1.0 - slope))
 
 
-def met(times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Array) -> Meeting:
+def queue_state(
+    times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Array
+) -> QueueState:
     """Steps with so many others decoding, where the last step with prompts took `before_s`."""
     d = times.deployment
     all_here = StepLoad(decoding=beside + 1.0, context_tokens=(beside + 1.0) * loop.context)
@@ -176,7 +180,9 @@ def met(times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Arra
     k = np.minimum(met_together(rate / d.pp, step, before_s), loop.most(beside))
     span = loop.chunks * times.seconds(reading(loop, k, beside))
     stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp
-    return Meeting(beside=beside, step_s=step, k=k, span_s=span, stall_s=stall, taken=rate * stall)
+    return QueueState(
+        beside=beside, step_s=step, k=k, span_s=span, stall_s=stall, taken=rate * stall
+    )
 
 
 def reading(loop: Loop, k: Array, beside: Array) -> StepLoad:

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.names import exists
-from foretell.kernels.calls import CallStack, stacked
+from foretell.kernels.calls import CallStack, call_stacks
 from foretell.kernels.families.base import DTYPES, attainable, engine_of
-from foretell.kernels.families.choose import Chosen, catalogue_surfaces, choose
+from foretell.kernels.families.choose import FamilyCoefficients, catalogue_surfaces, choose
 from foretell.kernels.families.experts import experts_seconds
 from foretell.kernels.families.transfer import SAME_UNITS
 from foretell.kernels.fusion import passes
 from foretell.kernels.power import (
     BITS,
     ChipPower,
-    Load,
+    OpLoad,
     chip_power,
     clock_of,
     clock_share,
@@ -72,7 +72,7 @@ residual in the norm's kernel, and write the cache in that of the rotation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class KernelCost:
     """What operations take on one rank of a chip with its usual power limit; (points,)."""
 
     seconds: Array
@@ -86,18 +86,18 @@ class Cost:
     memory_joules: Array
     """What the device memory spends."""
 
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
+    def __add__(self, other: "KernelCost") -> "KernelCost":
+        return KernelCost(
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         )
 
-    def times(self, many: Num) -> "Cost":
+    def times(self, many: Num) -> "KernelCost":
         """As often."""
-        return Cost(**{f.name: getattr(self, f.name) * many for f in fields(self)})
+        return KernelCost(**{f.name: getattr(self, f.name) * many for f in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class PowerLimitedCost:
     """The same under the chip's own power limit."""
 
     seconds: Array
@@ -106,10 +106,12 @@ class Held:
     """Beyond those of a chip that waits."""
 
 
-def nothing(width: int) -> Cost:
+def nothing(width: int) -> KernelCost:
     """No operations at so many points."""
     none = np.zeros(width)
-    return Cost(seconds=none, joules=none, clocked_s=none, core_joules=none, memory_joules=none)
+    return KernelCost(
+        seconds=none, joules=none, clocked_s=none, core_joules=none, memory_joules=none
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,7 @@ class Kernels:
     profile: EngineProfile
     """The engine."""
 
-    def chosen(self, family: str, dtype: str) -> Chosen:
+    def chosen(self, family: str, dtype: str) -> FamilyCoefficients:
         """Coefficients of a family as a step meets them."""
         found = choose(
             self.chip, family, dtype, self.profile.software, self._surfaces(family, dtype)
@@ -156,20 +158,20 @@ class Kernels:
 
     def cost(
         self, ops: Sequence[Op], counts: Sequence[float], width: int, phase: str = "token"
-    ) -> Cost:
+    ) -> KernelCost:
         """All operations, each `counts` times; `phase` tells which attention kernels run."""
         total = nothing(width)
         if not ops:
             return total
         many = np.array(counts)[:, None]
-        for stack in stacked(ops, width, lambda op: 0):
+        for stack in call_stacks(ops, width, lambda op: 0):
             each = self._stack(stack, ops, phase).times(many[stack.rows])
-            total = total + Cost(
+            total = total + KernelCost(
                 **{f.name: getattr(each, f.name).sum(axis=0) for f in fields(each)}
             )
         return total
 
-    def _stack(self, stack: CallStack, ops: Sequence[Op], phase: str) -> Cost:
+    def _stack(self, stack: CallStack, ops: Sequence[Op], phase: str) -> KernelCost:
         """Each call of a stack; (calls, points)."""
         family, sizes = stack.family, dict(stack.sizes)
         if family == "gemm":
@@ -210,7 +212,7 @@ class Kernels:
         seconds = np.where(some, seconds, 0.0)
         return self.spent(seconds, arithmetic, (stack.matrix_flop, stack.vector_flop), moved, dtype)
 
-    def _attention(self, stack: CallStack, ops: Sequence[Op], dtype: str, phase: str) -> Cost:
+    def _attention(self, stack: CallStack, ops: Sequence[Op], dtype: str, phase: str) -> KernelCost:
         """Attention by the kernels of its phase; latents by theirs."""
         latent = np.array([is_latent(op) for op in ops])
         sizes = dict(stack.sizes)
@@ -244,17 +246,17 @@ class Kernels:
         plain = passes(kind, fused=False)
         return plain.forward, plain.kernels
 
-    def engine(self, found: Chosen, dtype: str) -> Any:
+    def engine(self, found: FamilyCoefficients, dtype: str) -> Any:
         """The chip as kernels of a dtype see it."""
         engine = engine_of(self.chip, dtype)
         return attainable(engine, self.chip, found.kin) if found.foreign else engine
 
     def spent(
         self, seconds: Array, arithmetic_s: Num, flop: tuple[Num, Num], moved_bytes: Num, dtype: str
-    ) -> Cost:
+    ) -> KernelCost:
         """What operations of some seconds take; `flop` of matrix products and of the plain units."""
         power = usual_power(self.chip)
-        load = Load(
+        load = OpLoad(
             seconds=seconds,
             clock_share=clock_share(arithmetic_s, seconds),
             matrix_flop=flop[0],
@@ -265,7 +267,7 @@ class Kernels:
         core = core_joules(load, power.coefficients)
         memory = memory_joules(load, power.coefficients)
         most = np.maximum(np.asarray(power.limit_watts - power.base_watts) * seconds, 0.0)
-        return Cost(
+        return KernelCost(
             seconds=seconds,
             joules=np.asarray(np.minimum(core + memory, most)),
             clocked_s=seconds * load.clock_share,
@@ -273,7 +275,7 @@ class Kernels:
             memory_joules=memory,
         )
 
-    def held(self, cost: Cost, waiting_s: Num = 0.0) -> Held:
+    def held(self, cost: KernelCost, waiting_s: Num = 0.0) -> PowerLimitedCost:
         """Operations that follow each other under the chip's own limit, which may not be the usual one.
 
         Tables of kernels were taken under the usual limit; what another one makes of times and joules is
@@ -284,9 +286,9 @@ class Kernels:
         share = usual.limit_watts / np.maximum(self._usual_watts(), 1e-9)
         own = replace(usual, limit_watts=share * np.asarray(self.chip.tdp_watts, float))
         (before_s, before_j), (after_s, after_j) = (
-            stretched(cost, waiting_s, power) for power in (usual, own)
+            limit_power(cost, waiting_s, power) for power in (usual, own)
         )
-        return Held(
+        return PowerLimitedCost(
             seconds=cost.seconds * after_s / np.maximum(before_s, 1e-30),
             joules=cost.joules * after_j / np.maximum(before_j, 1e-30),
         )
@@ -294,7 +296,7 @@ class Kernels:
     def _usual_watts(self) -> Num:
         return usual_chip(self.chip).tdp_watts
 
-    def experts(self, dims: dict[str, Num], width: int) -> Cost:
+    def experts(self, dims: dict[str, Num], width: int) -> KernelCost:
         """One layer of routed experts on the most loaded rank."""
         dtype = kernel_format(self.deployment.experts, self.chip, experts=True)
         found = self.chosen("experts", dtype)
@@ -312,7 +314,7 @@ class Kernels:
         return self.spent(seconds, arithmetic, (work, 0.0), moved, dtype)
 
 
-def stretched(cost: Cost, waiting_s: Num, power: ChipPower) -> tuple[Array, Array]:
+def limit_power(cost: KernelCost, waiting_s: Num, power: ChipPower) -> tuple[Array, Array]:
     """Seconds and joules of operations under a limit, from those at the clock of short bursts."""
     clocked, still = cost.clocked_s, cost.seconds - cost.clocked_s
     clock, fall = clock_of(still + waiting_s, clocked, cost.core_joules, cost.memory_joules, power)

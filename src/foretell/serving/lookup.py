@@ -12,7 +12,7 @@ Axis = tuple[NDArray[np.intp], Array]
 """Lower point of each value, and how far it is on the way to the next."""
 
 
-def along(value: Num, points: Array) -> Axis:
+def axis_of(value: Num, points: Array) -> Axis:
     """Where values stand among the points of an axis; below the first point they are at it."""
     x = np.maximum(np.asarray(value, float), points[0])
     # Minimum rather than clip, which takes several times as long on few values.

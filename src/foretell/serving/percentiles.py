@@ -8,7 +8,7 @@ Its tokens are interrupted by as many prompts as happen to come: about a Poisson
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.serving.steady import Steady
+from foretell.serving.steady import SteadyState
 from foretell.specs.service import Percentiles
 
 Array = NDArray[np.float64]
@@ -19,7 +19,7 @@ LEVELS = (50.0, 90.0, 95.0, 99.0)
 """Percentiles given."""
 
 
-def first_token_s(found: Steady, started: float) -> Array:
+def first_token_s(found: SteadyState, started: float) -> Array:
     """Times to the first token of evenly chosen requests; their mean is the closed form's."""
     place = (np.arange(MANY) + 0.5) / MANY
     first = max(round(MANY * started), 1) if started > 0.0 else 0
@@ -37,7 +37,7 @@ def first_token_s(found: Steady, started: float) -> Array:
     return np.concatenate([np.maximum(steady, 0.3 * float(found.ttft_steady_s)), start])
 
 
-def token_s(found: Steady, answer: float) -> Array:
+def token_s(found: SteadyState, answer: float) -> Array:
     """Mean times per token of evenly chosen requests, the first token excluded."""
     extra = float(found.tpot_s - found.token_s)
     stall = float(found.stall_s)

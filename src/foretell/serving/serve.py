@@ -29,7 +29,7 @@ from foretell.serving.arrivals import with_rate
 from foretell.serving.formats import mixture_of
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
-from foretell.serving.steady import Steady, request_joules, steady
+from foretell.serving.steady import SteadyState, request_joules, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text
@@ -103,10 +103,10 @@ def serve_one(q: ServeQuestion) -> ServiceEstimate:
     state, flight = state_of(q, times, memory)
     if q.rate is not None:
         check_load(q, state)
-    return answered(q, times, memory, state, flight)
+    return service_estimate(q, times, memory, state, flight)
 
 
-def state_of(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[Steady, float]:
+def state_of(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[SteadyState, float]:
     """One instance under its share of the load, and the requests in flight there."""
     if q.rate is not None:
         return with_rate(times, memory, q.traffic, q.rate / q.replicas)
@@ -130,7 +130,7 @@ def check_memory(q: ServeQuestion, memory: Memory) -> None:
         raise Infeasible([_no(q, "isl", message, "shorter requests, or more chips")])
 
 
-def check_load(q: ServeQuestion, state: Steady) -> None:
+def check_load(q: ServeQuestion, state: SteadyState) -> None:
     """Raise where requests arrive faster than they can be answered."""
     able = float(state.requests_per_s) * q.replicas
     if q.rate is not None and q.rate > OVERLOAD * able and float(state.queued_s) > 0.0:
@@ -142,8 +142,8 @@ def _no(q: ServeQuestion, path: str, message: str, allowed: str) -> Problem:
     return Problem(path=path, value=deployment_text(q.deployment), message=message, allowed=allowed)
 
 
-def answered(
-    q: ServeQuestion, times: StepTimes, memory: Memory, state: Steady, flight: float
+def service_estimate(
+    q: ServeQuestion, times: StepTimes, memory: Memory, state: SteadyState, flight: float
 ) -> ServiceEstimate:
     """Everything that is told of one deployment."""
     mean = 0.5 * (1.0 + q.traffic.least)
@@ -225,7 +225,7 @@ def idle_joules(q: ServeQuestion, flight: float) -> float:
     return float(watts * q.deployment.gpus * idle)
 
 
-def decode_parts(times: StepTimes, state: Steady, context: float) -> dict[str, float]:
+def decode_parts(times: StepTimes, state: SteadyState, context: float) -> dict[str, float]:
     """A decode step of the steady batch by its parts, the host's included; seconds."""
     n = float(state.batch)
     load = StepLoad(decoding=n, context_tokens=n * context)
@@ -235,7 +235,7 @@ def decode_parts(times: StepTimes, state: Steady, context: float) -> dict[str, f
     return found | ({"host": rest} if rest > 0.0 else {})
 
 
-def limited_by(q: ServeQuestion, state: Steady, parts: dict[str, float], limit: float) -> str:
+def limited_by(q: ServeQuestion, state: SteadyState, parts: dict[str, float], limit: float) -> str:
     """What more of would help most: places in the batch, prompts, or the largest part of a step."""
     if float(state.queued_s) > 0.0 and float(state.batch) >= float(state.fit_batch):
         return "max_batch" if float(state.fit_batch) >= limit else "kv memory"
@@ -246,7 +246,7 @@ def limited_by(q: ServeQuestion, state: Steady, parts: dict[str, float], limit: 
 
 
 def costs(
-    q: ServeQuestion, state: Steady, prompt: float, answer: float
+    q: ServeQuestion, state: SteadyState, prompt: float, answer: float
 ) -> tuple[float | None, float | None]:
     """Dollars for a million tokens of prompts and of answers: the share of the time that steps with prompts
     take beyond decoding pays for the prompts."""
@@ -257,10 +257,10 @@ def costs(
     if q.rate is not None:
         served = min(q.rate / q.replicas, served)
     share = min(served * float(state.stall_s), 1.0)
-    return divided(rent * q.deployment.gpus, share, (served, prompt, answer))
+    return divide_rent(rent * q.deployment.gpus, share, (served, prompt, answer))
 
 
-def divided(
+def divide_rent(
     usd_per_hour: float, share: float, load: tuple[float, float, float]
 ) -> tuple[float, float]:
     """Dollars for a million tokens of prompts and of answers: a rent by the share of the time, or of the
@@ -293,7 +293,10 @@ def known_kind(q: ServeQuestion) -> bool:
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
     """Where the means may lie: the errors that the profile shows on groups left out of its fit."""
     tpot, ttft = expected_errors(q.profile.fit, known=known_chip(q), kind=known_kind(q))
-    return {"ttft_ms": around(1e3 * ttft_s, ttft), "tpot_ms": around(1e3 * tpot_s, tpot)}
+    return {
+        "ttft_ms": interval_around(1e3 * ttft_s, ttft),
+        "tpot_ms": interval_around(1e3 * tpot_s, tpot),
+    }
 
 
 def expected_errors(fit: Fit, *, known: bool, kind: bool = True) -> tuple[float, float]:
@@ -310,7 +313,7 @@ def expected_errors(fit: Fit, *, known: bool, kind: bool = True) -> tuple[float,
     )
 
 
-def around(value: float, error: float) -> Interval:
+def interval_around(value: float, error: float) -> Interval:
     """p50 and p90 of a value whose logarithm has this median error."""
     width = np.log1p(error)
     return {

@@ -18,23 +18,23 @@ from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
-from foretell.serving.requests.arrivals import Arrivals, Lengths, Shape, drawn
-from foretell.serving.requests.levels import Levels, levels
+from foretell.serving.requests.arrivals import Arrivals, Lengths, Shape, draw_requests
+from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import (
+    EngineRules,
     Fleet,
-    Played,
     Preemption,
+    RequestOutcomes,
     Requests,
     Routing,
-    Rules,
 )
 from foretell.serving.requests.run import play
 from foretell.serving.serve import (
     ServeQuestion,
-    answered,
     check_memory,
-    divided,
+    divide_rent,
     intervals,
+    service_estimate,
     state_of,
 )
 from foretell.serving.steps import step_times
@@ -101,7 +101,7 @@ def serve_simulated(
         room = f"{fleet.rules.kv_tokens:.0f} tokens"
         message = f"all {found.refused} requests are longer than the cache of {room}"
         raise Infeasible([Problem(path="isl", value=max(requests.isl), message=message)])
-    return told(q, found, played, fleet, memory)
+    return simulated_estimate(q, found, played, fleet, memory)
 
 
 def requests_of(q: ServeQuestion, how: Play) -> Requests:
@@ -118,7 +118,7 @@ def requests_of(q: ServeQuestion, how: Play) -> Requests:
         concurrency=flight,
         rate=q.rate or 1.0,
     )
-    found = drawn(arrivals, isl, osl, how.requests, how.seed)
+    found = draw_requests(arrivals, isl, osl, how.requests, how.seed)
     if not how.prefixes:
         return found
     names = np.random.default_rng(how.seed + 1).integers(0, how.prefixes, how.requests)
@@ -166,7 +166,7 @@ def fleet_of(
     return fleet, clock, clock_of(q, how.prefill, front)
 
 
-def clock_of(q: ServeQuestion, layout: Deployment, rules: Rules) -> SampledClock:
+def clock_of(q: ServeQuestion, layout: Deployment, rules: EngineRules) -> SampledClock:
     """Steps of a layout."""
     longer = (UNEVEN - 0.5) * float(np.asarray(q.traffic.osl))
     return _sampled(q.model, q.system, layout, q.profile, (rules.max_batch, longer))
@@ -184,14 +184,14 @@ def _sampled(
     return SampledClock(step_times(model, system, layout, profile), *sizes)
 
 
-def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) -> Rules:
+def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) -> EngineRules:
     """The engine's rules for one instance of a layout."""
     p: EngineProfile = q.profile
     longest = float(np.asarray(q.traffic.isl)) + float(np.asarray(q.traffic.osl))
     room = float(sequences_that_fit(memory, q.model, layout, p, longest))
     own_wait = p.dp_wait_steps if layout.dp > 1 else p.wait_steps
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
-    return Rules(
+    return EngineRules(
         max_batch=int((layout.max_batch or p.max_batch) * layout.dp),
         max_tokens=int((layout.max_tokens or p.max_tokens) * layout.dp),
         kv_tokens=room * (longest + 0.5 * PAGE),
@@ -210,19 +210,19 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     )
 
 
-def told(
-    q: ServeQuestion, found: Levels, played: Played, fleet: Fleet, memory: Memory
+def simulated_estimate(
+    q: ServeQuestion, found: ServiceLevels, played: RequestOutcomes, fleet: Fleet, memory: Memory
 ) -> ServiceEstimate:
     """The record of the closed form at the rate that was played, with the latencies of the play."""
     times = step_times(q.model, q.system, q.deployment, q.profile)
     state, flight = state_of(q, times, memory)
-    base = answered(q, times, memory, state, flight)
+    base = service_estimate(q, times, memory, state, flight)
     tokens = found.output_tokens_per_s
     if fleet.prefill is not None and base.usd_per_chip_hour:
         # Prompts have chips of their own, and pay for these.
         share = 1.0 - fleet.replicas * q.deployment.gpus / q.gpus
         load = (q.rate or found.requests_per_s, base.isl, base.osl)
-        paid = divided(base.usd_per_chip_hour * q.gpus, share, load)
+        paid = divide_rent(base.usd_per_chip_hour * q.gpus, share, load)
         base = replace(
             base, usd_per_million_input_tokens=paid[0], usd_per_million_output_tokens=paid[1]
         )
@@ -237,7 +237,7 @@ def told(
         output_tokens_per_s=tokens,
         output_tokens_per_s_per_gpu=tokens / q.gpus,
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
-        limited_by="arrivals: the queue grows" if grows(played) else base.limited_by,
+        limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
         simulation=simulation(found, played, fleet),
     )
@@ -249,7 +249,7 @@ def _percentiles(values: Mapping[str, float]) -> Percentiles:
     return Percentiles(**{name: values.get(name, 0.0) for name in names})
 
 
-def simulation(found: Levels, played: Played, fleet: Fleet) -> dict[str, Any]:
+def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> dict[str, Any]:
     """What only a play tells."""
     series = played.series
     held = np.array(series.held_tokens or [0.0])
@@ -266,13 +266,13 @@ def simulation(found: Levels, played: Played, fleet: Fleet) -> dict[str, Any]:
         "kv_occupancy_max": float(held.max() / fleet.rules.kv_tokens),
         "queue_mean": float(waiting.mean()),
         "queue_max": int(waiting.max()),
-        "queue_grows": grows(played),
+        "queue_grows": is_unstable(played),
         "duration_s": played.end_s,
-        "series": thinned(played),
+        "series": thin_series(played),
     }
 
 
-def grows(played: Played) -> bool:
+def is_unstable(played: RequestOutcomes) -> bool:
     """Whether requests wait longer the later they come, so that longer play would give longer waits.
 
     A queue without end grows straight: the last quarter waits 0.875 / 0.375 times as long as the second.
@@ -287,7 +287,7 @@ def grows(played: Played) -> bool:
     return bool(late > GROWING * early + GROWING_S)
 
 
-def thinned(played: Played, most: int = 200) -> dict[str, list[float]]:
+def thin_series(played: RequestOutcomes, most: int = 200) -> dict[str, list[float]]:
     """The series at no more than so many moments."""
     series = played.series
     step = max(len(series.at_s) // most, 1)

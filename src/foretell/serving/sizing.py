@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.records import Told, dataclass
+from foretell.records import JsonRecord, dataclass
 from foretell.serving.instances import instances
 from foretell.serving.memory import memory_of, sequences_that_fit
 from foretell.serving.steady import steady
@@ -44,7 +44,7 @@ SHORT_LIST = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ServiceTargets:
     """What a service must do."""
 
     rate: float
@@ -137,15 +137,15 @@ class Option:
 
     def name(self) -> str:
         """A line that tells it apart: 2 x tp8, or 3 x tp4 + 2 x tp8 for prompts."""
-        text = f"{self.replicas} x {named(self.instance.deployment)}"
+        text = f"{self.replicas} x {layout_words(self.instance.deployment)}"
         if self.prefill is None:
             return text
-        front = f"{self.prefill_replicas} x {named(self.prefill.deployment)}"
+        front = f"{self.prefill_replicas} x {layout_words(self.prefill.deployment)}"
         return f"{front} for prompts + {text} for answers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point(Told):
+class SizingPoint(JsonRecord):
     """One instance on the front of tokens/s of a user and of a chip."""
 
     option: Option
@@ -167,7 +167,7 @@ class Point(Told):
         }
 
 
-def named(d: Deployment) -> str:
+def layout_words(d: Deployment) -> str:
     """Degrees of a layout as plan words."""
     words = [
         f"{key}{value}"
@@ -177,7 +177,7 @@ def named(d: Deployment) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sized:
+class SizingSearch:
     """The answer of a search."""
 
     options: tuple[Option, ...]
@@ -188,9 +188,9 @@ class Sized:
     """Layouts x batch limits that were looked at."""
 
 
-def sized(
-    model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: Wanted
-) -> Sized:
+def search_layouts(
+    model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: ServiceTargets
+) -> SizingSearch:
     """Every layout and batch limit, together and apart."""
     table = [
         (times, found) for times, found in _instances(model, system, base, profile, wanted) if found
@@ -202,21 +202,21 @@ def sized(
     if wanted.osl > 1.0:
         options += _disaggregated(fronts, backs, model, system, wanted)
     options.sort(key=lambda o: place(o, wanted))
-    return Sized(
+    return SizingSearch(
         options=tuple(options),
         pareto=pareto(together, wanted),
         evaluated=len(together) + len(fronts) + len(backs),
     )
 
 
-def place(option: Option, wanted: Wanted) -> tuple[int, float, float]:
+def place(option: Option, wanted: ServiceTargets) -> tuple[int, float, float]:
     """Where an option stands: fewest chips, then most headroom (in percent, as shown), then soonest."""
     headroom = option.requests_per_s / wanted.rate - 1.0
     return option.gpus, -round(headroom, 2), option.tpot_ms + option.ttft_ms
 
 
 def _instances(
-    model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: Wanted
+    model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: ServiceTargets
 ) -> Iterable[tuple[StepTimes, list[Instance]]]:
     every = instances(model, system, base, profile, wanted.most_gpus)
     given = [d for d in every if all(getattr(d, name) == n for name, n in wanted.degrees)]
@@ -245,7 +245,7 @@ def _instances(
         )
 
 
-def _aggregated(instances: Sequence[Instance], wanted: Wanted) -> list[Option]:
+def _aggregated(instances: Sequence[Instance], wanted: ServiceTargets) -> list[Option]:
     """Of each layout the batch limit that needs the fewest replicas."""
     best: dict[Deployment, Instance] = {}
     for one in instances:
@@ -260,12 +260,12 @@ def _aggregated(instances: Sequence[Instance], wanted: Wanted) -> list[Option]:
     ]
 
 
-def replicas(instance: Instance, wanted: Wanted) -> int:
+def replicas(instance: Instance, wanted: ServiceTargets) -> int:
     """How many a rate takes, headroom included."""
     return max(math.ceil(wanted.rate * (1.0 + wanted.headroom) / instance.requests_per_s), 1)
 
 
-def _prompts(times: StepTimes, wanted: Wanted) -> list[Instance]:
+def _prompts(times: StepTimes, wanted: ServiceTargets) -> list[Instance]:
     """Instances for prompts alone, at every share of the time busy."""
     profile = times.profile
     latency = profile.latency_s + profile.latency_s_per_token * wanted.isl
@@ -289,7 +289,7 @@ def _prompts(times: StepTimes, wanted: Wanted) -> list[Instance]:
     return found
 
 
-def _answers(times: StepTimes, wanted: Wanted) -> list[Instance]:
+def _answers(times: StepTimes, wanted: ServiceTargets) -> list[Instance]:
     """Instances for answers alone."""
     memory = memory_of(times.model, times.system, times.deployment, times.profile)
     context = wanted.isl + 0.5 * wanted.osl
@@ -320,7 +320,7 @@ def _disaggregated(
     backs: Sequence[Instance],
     model: Model,
     system: System,
-    wanted: Wanted,
+    wanted: ServiceTargets,
 ) -> list[Option]:
     """Pairs of what does prompts best and what does answers best within the levels."""
     quick = [one for one in fronts if one.ttft_ms <= wanted.ttft_ms]
@@ -356,7 +356,7 @@ def _short(instances: Sequence[Instance]) -> list[Instance]:
     return sorted(best.values(), key=lambda i: -i.requests_per_s / i.deployment.gpus)[:SHORT_LIST]
 
 
-def pareto(instances: Sequence[Instance], wanted: Wanted) -> tuple[Option, ...]:
+def pareto(instances: Sequence[Instance], wanted: ServiceTargets) -> tuple[Option, ...]:
     """Instances that none beats in tokens/s of a user and of a chip at once, fastest for users first."""
     ordered = sorted(instances, key=lambda i: (i.tpot_ms, -i.requests_per_s / i.deployment.gpus))
     best, found = -1.0, []

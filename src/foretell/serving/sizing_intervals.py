@@ -15,9 +15,9 @@ from foretell.uncertainty.intervals import (
     Intervals,
     cause,
     cause_of_rent,
+    inverse_cause,
     request_cause,
     times,
-    turned,
 )
 
 PAID = ("usd_per_hour", "usd_per_million_input_tokens", "usd_per_million_output_tokens")
@@ -58,7 +58,9 @@ def rates_of(of: SizedNumbers) -> Intervals:
         "tpot_ms": times(of.tpot_ms, later),
         "requests_per_s": times(o.requests_per_s, rate),
         "output_tokens_per_s_per_gpu": times(o.tokens_per_s_per_gpu(of.osl), rate),
-        "output_tokens_per_s_per_user": times(1e3 / (of.tpot_ms or of.ttft_ms), turned(user)),
+        "output_tokens_per_s_per_user": times(
+            1e3 / (of.tpot_ms or of.ttft_ms), inverse_cause(user)
+        ),
         "headroom": {
             key: ((1.0 + of.headroom) * low - 1.0, (1.0 + of.headroom) * high - 1.0)
             for key, (low, high) in rate.items()
@@ -78,7 +80,7 @@ def money_of(
 def _rate_cause(o: Option, whole: Interval, first: Interval, later: Interval) -> Interval:
     """What is answered a second, as a cause: the least of prompts and answers where they are apart."""
     if o.prefill is None:
-        return turned(whole)
+        return inverse_cause(whole)
     front = o.prefill_replicas * o.prefill.requests_per_s / o.requests_per_s
     back = o.replicas * o.instance.requests_per_s / o.requests_per_s
     return {

@@ -15,7 +15,7 @@ POINTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Static:
+class StaticBatch:
     """One batch from its prompts to its last token."""
 
     ttft_s: Array
@@ -26,7 +26,7 @@ class Static:
     """All of it."""
 
 
-def static_batch(times: StepTimes, batch: Num, isl: Num, osl: Num) -> Static:
+def static_batch(times: StepTimes, batch: Num, isl: Num, osl: Num) -> StaticBatch:
     """A batch of equal sequences."""
     n, length = np.asarray(batch, float), np.asarray(isl, float)
     answer = np.asarray(osl, float)
@@ -37,7 +37,7 @@ def static_batch(times: StepTimes, batch: Num, isl: Num, osl: Num) -> Static:
         for share in shares
     ]
     tpot = np.mean(steps, axis=0)
-    return Static(ttft_s=ttft, tpot_s=tpot, e2e_s=ttft + np.maximum(answer - 1.0, 0.0) * tpot)
+    return StaticBatch(ttft_s=ttft, tpot_s=tpot, e2e_s=ttft + np.maximum(answer - 1.0, 0.0) * tpot)
 
 
 def offline_tokens_per_s(times: StepTimes, fit: Num, isl: Num, osl: Num) -> Array:

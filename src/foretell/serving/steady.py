@@ -46,7 +46,7 @@ HALVINGS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steady:
+class SteadyState:
     """A loop of requests in its steady state; arrays over whatever the traffic has."""
 
     batch: Array
@@ -160,7 +160,7 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class SteadyPoint:
     """One round of the fixed point."""
 
     k: Array
@@ -179,7 +179,7 @@ class Point:
     """Requests a second."""
 
 
-def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float) -> Point:
+def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float) -> SteadyPoint:
     """Times and rate with k prompts in a step and a share of the sequences decoding."""
     d = times.deployment
     step = times.seconds(loop.decoding(share))
@@ -200,19 +200,19 @@ def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float)
     able = d.pp * k / span
     share = np.minimum(answer_s / whole, able * answer_s / loop.n)
     tpot = answer_s / np.maximum(steps, 1e-9)
-    return Point(
+    return SteadyPoint(
         k=k, share=share, step_s=step, span_s=span, stall_s=stall, tpot_s=tpot,
         rate=loop.n / whole,
     )  # fmt: skip
 
 
-def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
+def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
     """The steady state of one instance under a fixed concurrency."""
     p, d = times.profile, times.deployment
     loop = loop_of(times, memory, traffic)
     own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
     waits = float(own_wait if d.wait_steps is None else d.wait_steps)
-    at = point_of(times, loop, together(loop, d, np.ones(())), np.ones(()), waits)
+    at = point_of(times, loop, prompts_together(loop, d, np.ones(())), np.ones(()), waits)
     for _ in range(ROUNDS):
         before = at.rate
         # Of those in flight the engine has what is not on its way to it or back.
@@ -221,7 +221,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
         loop = replace(loop, n=np.minimum(there, loop.fit))
         reading_s = at.span_s + waits * at.step_s
         came = met_together(at.rate / d.pp, at.step_s, reading_s)
-        wanted = np.maximum(came, together(loop, d, at.share))
+        wanted = np.maximum(came, prompts_together(loop, d, at.share))
         most = np.minimum(loop.most(loop.others(at.share)), loop.n)
         k = np.maximum(np.minimum(wanted, most), 1.0)
         at = point_of(times, loop, k, at.share, waits)
@@ -240,7 +240,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     beyond = beyond + np.minimum(queued, np.maximum(loop.asked - loop.fit, 0.0) / rate)
     start = start_s(times, loop) + beyond
     first = 1.0 / max(traffic.waves, 1.0)
-    return Steady(
+    return SteadyState(
         batch=np.minimum(loop.asked, loop.fit),
         fit_batch=loop.fit,
         share=at.share,
@@ -260,7 +260,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> Steady:
     )
 
 
-def line_s(times: StepTimes, loop: Loop, at: Point, whole_s: Array) -> Array:
+def line_s(times: StepTimes, loop: Loop, at: SteadyPoint, whole_s: Array) -> Array:
     """What prompts wait for each other where steps are nearly full of them; a request is `whole_s` without.
 
     The queue of m servers (serving/arrivals.py), m prompts to a step, where the wait makes its own load less:
@@ -283,24 +283,24 @@ def line_s(times: StepTimes, loop: Loop, at: Point, whole_s: Array) -> Array:
     return np.asarray(0.5 * (low + high))
 
 
-def able_per_s(d: Deployment, at: Point) -> Array:
+def able_per_s(d: Deployment, at: SteadyPoint) -> Array:
     """Prompts that can be read a second; a stage is free again when its share of the step is over."""
     return np.asarray(d.pp * at.k / at.span_s)
 
 
-def met_share(times: StepTimes, loop: Loop, at: Point) -> Array:
+def met_share(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """Share of the requests that find prompts of the c - 1 others under way, never their own."""
     busy = np.minimum(at.rate / able_per_s(times.deployment, at), 1.0)
     return np.asarray(busy * (1.0 - 1.0 / np.maximum(loop.asked, 1.0)))
 
 
-def under_way_s(times: StepTimes, loop: Loop, at: Point) -> Array:
+def under_way_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """The rest of the step that a request finds under way; none where it is alone."""
     rest = 0.5 * at.step_s * np.clip(loop.n - 1.0, 0.0, 1.0)
     return np.asarray(rest + 0.5 * met_share(times, loop, at) * at.span_s)
 
 
-def outside_s(times: StepTimes, loop: Loop, at: Point) -> Array:
+def outside_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """What a request spends beside its prompt, its answer and any queue: on its way in, and back."""
     p, d = times.profile, times.deployment
     late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
@@ -312,7 +312,7 @@ def way_s(p: EngineProfile, length: Array) -> Array:
     return np.asarray(p.latency_s + p.latency_s_per_token * length)
 
 
-def together(loop: Loop, d: Deployment, share: Array) -> Array:
+def prompts_together(loop: Loop, d: Deployment, share: Array) -> Array:
     """Prompts that go in together at least: as many as answers end, by chance, in one decode step."""
     ended = np.maximum(loop.n * share, 1e-9) / loop.answer * (1.0 + d.accepted) / d.pp
     found = np.minimum(ended / -np.expm1(-ended), np.minimum(loop.most(loop.others(share)), loop.n))
@@ -331,7 +331,7 @@ def met_together(rate: Num, step_s: Array, reading_s: Array) -> Array:
 
 
 def request_joules(
-    times: StepTimes, memory: Memory, traffic: Traffic, state: Steady
+    times: StepTimes, memory: Memory, traffic: Traffic, state: SteadyState
 ) -> tuple[Array, Array]:
     """Joules of all chips for one request's prompt, beyond the decoding beside it, and for its answer."""
     loop = loop_of(times, memory, traffic)

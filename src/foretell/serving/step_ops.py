@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from foretell.specs._base import changed
+from foretell.specs._base import with_fields
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import OpRole, Region
 
@@ -36,9 +36,9 @@ def low_rank(ops: Sequence[Op]) -> bool:
     return any(op.role is OpRole.QUERY_DOWN for op in ops)
 
 
-def joined(op: Op, ops: Sequence[Op]) -> Op:
+def join_low_ranks(op: Op, ops: Sequence[Op]) -> Op:
     """The two products into low ranks as one, as engines store their weights."""
     other = [one for one in ops if one.role is OpRole.LATENT_DOWN]
     if not other or not isinstance(op, Gemm) or not isinstance(other[0], Gemm):
         return op
-    return changed(op, n=op.n + other[0].n)
+    return with_fields(op, n=op.n + other[0].n)

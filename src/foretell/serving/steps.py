@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
-from foretell.serving.lookup import along, read
+from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.tables import (
     CONTEXTS,
@@ -29,7 +29,7 @@ from foretell.serving.tables import (
     PROMPTS,
     SEQUENCES,
     TOKENS,
-    Tables,
+    ServingTables,
     links_of,
     pipe_s,
     tables_of,
@@ -79,7 +79,7 @@ class StepTimes:
     """How."""
     profile: EngineProfile
     """By which engine."""
-    tables: Tables
+    tables: ServingTables
     """Seconds of the parts of a step."""
     send_s: tuple[float, float]
     """Passing activations to the next stage: seconds of a message, and of each token in it."""
@@ -128,22 +128,24 @@ class StepTimes:
         ranks = float(d.dp * d.cp)
         decode, prefill = self._places(on)
         found = {
-            "matrices": at(tables.token_s - tables.exchange_s, on.tokens)
-            + at(tables.encoder_s, on.read),
-            "exchanges": at(tables.exchange_s, on.tokens)
-            + at(tables.gather_s, on.stage)
+            "matrices": table_at(tables.token_s - tables.exchange_s, on.tokens)
+            + table_at(tables.encoder_s, on.read),
+            "exchanges": table_at(tables.exchange_s, on.tokens)
+            + table_at(tables.gather_s, on.stage)
             + self.ring_s * on.prompts * on.new * d.cp,
-            "experts": p.expert_factor * at(tables.experts_s, on.stage),
+            "experts": p.expert_factor * table_at(tables.experts_s, on.stage),
             "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
-            "head": at(tables.head_s, on.rows),
-            "gaps": self.gaps_s() * few(on.stage, TOKENS),
+            "head": table_at(tables.head_s, on.rows),
+            "gaps": self.gaps_s() * chance_of_any(on.stage, TOKENS),
         }
         if d.draft_tokens:
             # A draft is one layer and the head, once for each token that it proposes.
             own = on.sequences
-            body = at(tables.token_s, own) + p.expert_factor * at(tables.experts_s, own * ranks)
+            body = table_at(tables.token_s, own) + p.expert_factor * table_at(
+                tables.experts_s, own * ranks
+            )
             body = (body + decode(tables.decode_s)) / self.layers
-            found["draft"] = d.draft_tokens * (body + at(tables.head_s, own))
+            found["draft"] = d.draft_tokens * (body + table_at(tables.head_s, own))
         if d.pp > 1:
             found["stages"] = d.pp * (self.send_s[0] + self.send_s[1] * on.tokens)
         return found
@@ -153,8 +155,12 @@ class StepTimes:
         tables, one = self.tables, replace(self.deployment, dp=1, cp=1)
         on = spread(load, one, encoder=self.model.encoder is not None)
         decode, prefill = self._places(on)
-        spent = at(tables.token_joules, on.tokens) + at(tables.encoder_joules, on.read)
-        spent = spent + at(tables.experts_joules, on.stage) + at(tables.head_joules, on.rows)
+        spent = table_at(tables.token_joules, on.tokens) + table_at(tables.encoder_joules, on.read)
+        spent = (
+            spent
+            + table_at(tables.experts_joules, on.stage)
+            + table_at(tables.head_joules, on.rows)
+        )
         spent = spent + decode(tables.decode_joules) + prefill(tables.prefill_joules)
         base = chip_power(self.system.chip).base_watts * self.deployment.gpus
         # Stages have their part of the sequences each, one after the other; prompts pass them side by side.
@@ -164,11 +170,11 @@ class StepTimes:
             held = beside + (held - beside) / self.deployment.pp
         return np.asarray(spent + base * held)
 
-    def _places(self, on: "Spread") -> tuple[Reader, Reader]:
+    def _places(self, on: "FullestRank") -> tuple[Reader, Reader]:
         """Readers of the tables of decoding sequences and of prompts, where a load stands in them."""
-        spots = along(on.sequences, SEQUENCES), along(on.context, CONTEXTS)
-        steps = along(on.prompts, PROMPTS), along(on.new, LENGTHS), along(on.past, PASTS)
-        some, any_new = few(on.sequences, SEQUENCES), few(on.prompts, PROMPTS)
+        spots = axis_of(on.sequences, SEQUENCES), axis_of(on.context, CONTEXTS)
+        steps = axis_of(on.prompts, PROMPTS), axis_of(on.new, LENGTHS), axis_of(on.past, PASTS)
+        some, any_new = chance_of_any(on.sequences, SEQUENCES), chance_of_any(on.prompts, PROMPTS)
         return (
             lambda table: read(table, spots) * some,
             lambda table: read(table, steps) * any_new,
@@ -183,7 +189,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class FullestRank:
     """A load as the fullest rank of one stage has it."""
 
     sequences: Array
@@ -206,7 +212,7 @@ class Spread:
     """Tokens that an encoder reads."""
 
 
-def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> Spread:
+def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> FullestRank:
     """What of a load falls on the fullest rank: even shares, and whole sequences and prompts."""
     # Stages share the sequences among them, but one sequence passes every stage whole.
     n = least_one(load.decoding, float(d.pp))
@@ -217,7 +223,7 @@ def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> Spread:
     own = least_one(prompts, d.dp)
     drawn = n * (1.0 + d.draft_tokens)
     on_rank, own_new = least_one(drawn, ranks), own * each / d.cp
-    return Spread(
+    return FullestRank(
         sequences=least_one(n, ranks),
         context=np.asarray(load.context_tokens) / np.maximum(load.decoding, 1e-9),
         prompts=own,
@@ -231,12 +237,12 @@ def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> Spread:
     )
 
 
-def at(table: Array, tokens: Array) -> Array:
+def table_at(table: Array, tokens: Array) -> Array:
     """A table over tokens; nothing costs nothing."""
-    return np.asarray(read(table, (along(tokens, TOKENS),)) * few(tokens, TOKENS))
+    return np.asarray(read(table, (axis_of(tokens, TOKENS),)) * chance_of_any(tokens, TOKENS))
 
 
-def few(value: Array, points: Array) -> Array:
+def chance_of_any(value: Array, points: Array) -> Array:
     """0 of nothing, 1 from the first point on; between, the chance that there is one."""
     return np.asarray(np.clip(np.asarray(value, float) / points[0], 0.0, 1.0))
 

@@ -24,10 +24,10 @@ from foretell.network.library_records import Kind
 from foretell.network.placement import tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.records import dataclass
-from foretell.serving.kernels import Cost, Held, Kernels, nothing
-from foretell.serving.step_ops import is_alone, is_cross_keys, is_routed, joined, low_rank
+from foretell.serving.kernels import KernelCost, Kernels, PowerLimitedCost, nothing
+from foretell.serving.step_ops import is_alone, is_cross_keys, is_routed, join_low_ranks, low_rank
 from foretell.sharding.tensor import tensor_parallel
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
@@ -80,7 +80,7 @@ SAMPLING_PASSES = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
+class ServingTables:
     """Seconds of one rank at every point, the exchanges it waits for included."""
 
     token_s: Array
@@ -163,25 +163,27 @@ def links_of(system: System, deployment: Deployment, profile: EngineProfile) -> 
 @lru_cache(maxsize=256)
 def tables_of(
     model: Model, system: System, deployment: Deployment, profile: EngineProfile
-) -> Tables:
+) -> ServingTables:
     """All tables of a deployment."""
     kernels = Kernels(chip=system.chip, deployment=deployment, profile=profile)
     links = links_of(system, deployment, profile)
     stack = model.stack
     token, exchange = token_costs(model, stack, kernels, links)
     experts, routed_exchange = expert_costs(stack, kernels, links)
-    decode = alone(model, stack, kernels, "decode")
-    prefill = alone(model, stack, kernels, "prefill")
+    decode = sequence_cost(model, stack, kernels, "decode")
+    prefill = sequence_cost(model, stack, kernels, "prefill")
     head = head_costs(model, kernels, links)
     none = np.zeros_like(TOKENS)
-    encoder = Held(seconds=none, joules=none)
+    encoder = PowerLimitedCost(seconds=none, joules=none)
     if model.encoder is not None:
         encoder, _ = token_costs(model, model.encoder, kernels, links)
-        own = alone(model, model.encoder, kernels, "prefill")
-        prefill = Held(seconds=prefill.seconds + own.seconds, joules=prefill.joules + own.joules)
+        own = sequence_cost(model, model.encoder, kernels, "prefill")
+        prefill = PowerLimitedCost(
+            seconds=prefill.seconds + own.seconds, joules=prefill.joules + own.joules
+        )
     shape = (len(PROMPTS), len(LENGTHS), len(PASTS))
     square = (len(SEQUENCES), len(CONTEXTS))
-    return Tables(
+    return ServingTables(
         token_s=token.seconds,
         experts_s=experts.seconds,
         gather_s=routed_exchange,
@@ -216,7 +218,9 @@ def reduces_of(stack: Stack) -> float:
     )
 
 
-def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> tuple[Held, Array]:
+def token_costs(
+    model: Model, stack: Stack, kernels: Kernels, links: Links
+) -> tuple[PowerLimitedCost, Array]:
     """Operations on each token, the all-reduces behind them included; and these alone."""
     tp = float(kernels.deployment.tp)
     tokens = Tokens(
@@ -234,9 +238,9 @@ def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> t
             if op.role is OpRole.LATENT_DOWN and low_rank(graph.ops):
                 continue
             if op.role is OpRole.QUERY_DOWN:
-                op = joined(op, graph.ops)
+                op = join_low_ranks(op, graph.ops)
             if op.role is OpRole.ENTRY_NORM and isinstance(op, Pointwise) and layer.norms:
-                op, times = changed(op, elements=op.elements / layer.norms), many * layer.norms
+                op, times = with_fields(op, elements=op.elements / layer.norms), many * layer.norms
             else:
                 times = many
             ops.append(op)
@@ -247,12 +251,12 @@ def token_costs(model: Model, stack: Stack, kernels: Kernels, links: Links) -> t
                 size = 2.0 * np.asarray(edge.elements)[None, :]
                 exchange = exchange + many * collective_s("all-reduce", size, links.tensor)[0]
     cost = kernels.held(kernels.cost(ops, counts, len(TOKENS)), exchange)
-    return Held(
+    return PowerLimitedCost(
         seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus
     ), exchange
 
 
-def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Held, Array]:
+def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[PowerLimitedCost, Array]:
     """Routed experts of all layers for the tokens of the stage, and what they wait for."""
     d, none = kernels.deployment, np.zeros_like(TOKENS)
     total, hidden_s, exchange = nothing(len(TOKENS)), none, none
@@ -288,10 +292,12 @@ def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[Held, Ar
         hidden_s = hidden_s + many * np.minimum(beside.seconds, BESIDE_S)
         total = total + (one + beside).times(many)
     found = kernels.held(total, exchange)
-    return Held(seconds=found.seconds - hidden_s, joules=found.joules * d.gpus), exchange
+    return PowerLimitedCost(
+        seconds=found.seconds - hidden_s, joules=found.joules * d.gpus
+    ), exchange
 
 
-def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> Cost:
+def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> KernelCost:
     """Shared experts of one layer for the tokens of a rank, by the tokens of the stage."""
     d = kernels.deployment
     rows = np.maximum(TOKENS / (d.dp * d.cp), 1.0)
@@ -301,7 +307,7 @@ def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> Cost:
     return kernels.cost(ops, [1.0] * len(ops), len(TOKENS))
 
 
-def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Held:
+def sequence_cost(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> PowerLimitedCost:
     """What depends on sequences: attention, recurrences, products with cached latents."""
     d = kernels.deployment
     rotary = model.embedding.rotary
@@ -331,7 +337,7 @@ def alone(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> Held:
         counts += [many] * len(mine)
     width = np.size(tokens.batch)
     cost = kernels.held(kernels.cost(ops, counts, width, phase))
-    return Held(seconds=cost.seconds, joules=cost.joules * d.tp)
+    return PowerLimitedCost(seconds=cost.seconds, joules=cost.joules * d.tp)
 
 
 def without_window(layer: Layer) -> Layer:
@@ -343,7 +349,7 @@ def without_window(layer: Layer) -> Layer:
     return replace(layer, mixers=mixers)
 
 
-def head_costs(model: Model, kernels: Kernels, links: Links) -> Held:
+def head_costs(model: Model, kernels: Kernels, links: Links) -> PowerLimitedCost:
     """Table, final norm, scores over the vocabulary's parts, and the sampling of one token each."""
     tp, rows = float(kernels.deployment.tp), TOKENS
     width = float(model.embedding.width or model.stack.hidden)
@@ -366,7 +372,7 @@ def head_costs(model: Model, kernels: Kernels, links: Links) -> Held:
     if outputs:
         size = 2.0 * rows[None, :] * outputs
         seconds = seconds + collective_s("all-gather", size, links.tensor)[0]
-    return Held(seconds=seconds, joules=cost.joules * kernels.deployment.tp)
+    return PowerLimitedCost(seconds=seconds, joules=cost.joules * kernels.deployment.tp)
 
 
 def pipe_s(tokens: Num, model: Model, links: Links) -> Array:

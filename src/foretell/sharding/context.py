@@ -20,7 +20,7 @@ work that is not conserved over the ranks. Recurrences exchange heads for tokens
 import numpy as np
 
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.plan import ContextMode
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Lookup, Op, Pointwise, Scan
@@ -50,11 +50,11 @@ def context_parallel(graph: LayerGraph, cp: Num, mode: ContextMode) -> LayerGrap
         ops.append(op if whole else _cut(op, cp, mode))
         if mode == "ring" and isinstance(op, AttentionCore):
             ops.append(_merge(op, cp))
-    return changed(
+    return with_fields(
         graph,
         ops=tuple(ops),
         saved=tuple(_share(tensor, cp, gathers=gathers) for tensor in graph.saved),
-        edges=tuple(changed(edge, elements=edge.elements / cp) for edge in graph.edges),
+        edges=tuple(with_fields(edge, elements=edge.elements / cp) for edge in graph.edges),
         input_elements=graph.input_elements / cp,
     )
 
@@ -62,7 +62,7 @@ def context_parallel(graph: LayerGraph, cp: Num, mode: ContextMode) -> LayerGrap
 def _share(saved: Saved, cp: Num, *, gathers: bool) -> Saved:
     """One rank's part of a kept tensor; whole is what was built of weights, or of a gathered latent."""
     whole = saved.role is SavedRole.BUILT or (gathers and saved.role is SavedRole.EXPANDED)
-    return saved if whole else changed(saved, elements=saved.elements / cp)
+    return saved if whole else with_fields(saved, elements=saved.elements / cp)
 
 
 def _cut(op: Op, cp: Num, mode: ContextMode) -> Op:
@@ -71,11 +71,11 @@ def _cut(op: Op, cp: Num, mode: ContextMode) -> Op:
         return op
     match op:
         case Gemm():
-            return changed(op, m=op.m / cp)
+            return with_fields(op, m=op.m / cp)
         case Pointwise():
-            return changed(op, elements=op.elements / cp)
+            return with_fields(op, elements=op.elements / cp)
         case Lookup() | Scan():
-            return changed(op, tokens=op.tokens / cp)
+            return with_fields(op, tokens=op.tokens / cp)
         case AttentionCore():
             return _core(op, cp, mode)
     raise TypeError(f"{type(op).__name__} cannot be cut by tokens")
@@ -85,12 +85,12 @@ def _core(op: AttentionCore, cp: Num, mode: ContextMode) -> AttentionCore:
     """ring: cp blocks of 1/cp^2 of the pairs; gathered: 1/cp of the queries; ulysses: of the heads."""
     counted = None if op.counted is None else op.counted / cp
     if mode == "ulysses" and op.split == "heads":
-        return changed(op.cut(cp), counted=op.counted)
+        return with_fields(op.cut(cp), counted=op.counted)
     if mode == "ring":
-        blocks = changed(op, batch=op.batch * cp, q_len=op.q_len / cp, kv_len=op.kv_len / cp)
+        blocks = with_fields(op, batch=op.batch * cp, q_len=op.q_len / cp, kv_len=op.kv_len / cp)
         inner = None if counted is None else counted / cp
-        return changed(blocks, pairs=op.pairs / cp / cp, counted=inner)
-    return changed(op, q_len=op.q_len / cp, pairs=op.pairs / cp, counted=counted)
+        return with_fields(blocks, pairs=op.pairs / cp / cp, counted=inner)
+    return with_fields(op, q_len=op.q_len / cp, pairs=op.pairs / cp, counted=counted)
 
 
 def _merge(op: AttentionCore, cp: Num) -> Pointwise:

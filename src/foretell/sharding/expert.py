@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.plan import Plan
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op, Pointwise
@@ -35,7 +35,7 @@ PRODUCTS = (OpRole.UP, OpRole.DOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class ExpertSpread:
     """How the routed experts are spread; numbers or arrays over shapes."""
 
     tp: Num
@@ -67,10 +67,10 @@ class ExpertTraffic:
     """Experts of a token."""
 
 
-def spread_of(tp: Num, ep: Num, etp: Num, plan: Plan) -> Spread:
+def spread_of(tp: Num, ep: Num, etp: Num, plan: Plan) -> ExpertSpread:
     """The spread of a plan's choices."""
     dropped = plan.capacity > 0.0
-    return Spread(
+    return ExpertSpread(
         tp=tp,
         ep=ep,
         etp=etp,
@@ -79,9 +79,9 @@ def spread_of(tp: Num, ep: Num, etp: Num, plan: Plan) -> Spread:
     )
 
 
-def expert_parallel(graph: LayerGraph, spread: Spread) -> LayerGraph:
+def expert_parallel(graph: LayerGraph, spread: ExpertSpread) -> LayerGraph:
     """The layer with its routed experts on one rank; tensor parallelism leaves these alone afterwards."""
-    return changed(
+    return with_fields(
         graph,
         ops=tuple(_cut(op, spread) if op.region is Region.EXPERTS else op for op in graph.ops),
         saved=tuple(_saved(tensor, spread) for tensor in graph.saved),
@@ -94,7 +94,7 @@ def routed_parameters(op: Op) -> Num:
     return op.parameters if routed else 0.0
 
 
-def expert_traffic(graph: LayerGraph, spread: Spread) -> ExpertTraffic:
+def expert_traffic(graph: LayerGraph, spread: ExpertSpread) -> ExpertTraffic:
     """Dispatches of a part, before it is cut."""
     sorts = [op for op in graph.ops if op.role is OpRole.PERMUTE]
     sent = [op.elements for op in sorts if isinstance(op, Pointwise)]
@@ -124,7 +124,7 @@ def without_region(graph: LayerGraph) -> LayerGraph:
     if has_shared(graph.ops):
         return graph
     edges = tuple(edge for edge in graph.edges if edge.region is not Region.EXPERTS)
-    return changed(graph, edges=edges)
+    return with_fields(graph, edges=edges)
 
 
 def has_shared(ops: Sequence[Op]) -> bool:
@@ -132,50 +132,50 @@ def has_shared(ops: Sequence[Op]) -> bool:
     return any(op.region is Region.SHARED_EXPERTS for op in ops)
 
 
-def _cut(op: Op, s: Spread) -> Op:
+def _cut(op: Op, s: ExpertSpread) -> Op:
     """One rank's part of an operation of the routed experts; router and choice stay as they are."""
     cut = _CUTS.get(op.role)
     return op if cut is None else cut(op, s)
 
 
-def _product(op: Op, s: Spread) -> Op:
+def _product(op: Op, s: ExpertSpread) -> Op:
     """groups / ep; the rows of ep x etp ranks' tokens; etp in the place of tp cuts the width."""
     assert isinstance(op, Gemm)
     local = op.cut(s.pick(s.etp, s.tp))
     rows = s.pick(op.m * s.busiest * s.etp * s.ep / s.tp, op.m * s.even)
-    return changed(local, m=rows, groups=op.groups / s.ep, split="none")
+    return with_fields(local, m=rows, groups=op.groups / s.ep, split="none")
 
 
-def _activation(op: Op, s: Spread) -> Op:
+def _activation(op: Op, s: ExpertSpread) -> Op:
     """t k etp rows of width / etp: as many as tp leaves."""
     assert isinstance(op, Pointwise)
-    return changed(op, elements=op.elements / s.tp * s.pick(s.busiest, s.even), split="none")
+    return with_fields(op, elements=op.elements / s.tp * s.pick(s.busiest, s.even), split="none")
 
 
-def _sort(op: Op, s: Spread) -> Op:
+def _sort(op: Op, s: ExpertSpread) -> Op:
     """Own tokens by rank, then what has come by expert; all tokens once where tp cuts the experts."""
     assert isinstance(op, Pointwise)
     twice = op.elements / s.tp * (1.0 + s.busiest * s.etp)
-    return changed(op, elements=s.pick(twice, op.elements * s.even), split="none")
+    return with_fields(op, elements=s.pick(twice, op.elements * s.even), split="none")
 
 
-def _rows(op: Op, s: Spread) -> Op:
+def _rows(op: Op, s: ExpertSpread) -> Op:
     """What has come, where the experts are spread, else all of it."""
     assert isinstance(op, Pointwise)
     share = s.pick(s.busiest * s.etp / s.tp, s.even)
-    return changed(op, elements=op.elements * share, split="none")
+    return with_fields(op, elements=op.elements * share, split="none")
 
 
-def _latent(op: Op, s: Spread) -> Op:
+def _latent(op: Op, s: ExpertSpread) -> Op:
     """Own tokens where the experts are spread, else all of them."""
     parts = s.pick(s.tp, 1.0)
     if isinstance(op, Gemm):
-        return changed(op, m=op.m / parts)
+        return with_fields(op, m=op.m / parts)
     assert isinstance(op, Pointwise)
-    return changed(op, elements=op.elements / parts)
+    return with_fields(op, elements=op.elements / parts)
 
 
-_CUTS: dict[OpRole, Callable[[Op, Spread], Op]] = {
+_CUTS: dict[OpRole, Callable[[Op, ExpertSpread], Op]] = {
     **dict.fromkeys(PRODUCTS, _product),
     OpRole.PERMUTE: _sort,
     OpRole.UNPERMUTE: _sort,
@@ -186,7 +186,7 @@ _CUTS: dict[OpRole, Callable[[Op, Spread], Op]] = {
 }
 
 
-def _saved(tensor: Saved, s: Spread) -> Saved:
+def _saved(tensor: Saved, s: ExpertSpread) -> Saved:
     """Rows of the experts' inputs and results; both sides of their activation; the latent."""
     if tensor.region is not Region.EXPERTS:
         return tensor
@@ -199,4 +199,4 @@ def _saved(tensor: Saved, s: Spread) -> Saved:
             share = 1.0 / s.pick(s.tp, 1.0)
         case _:
             return tensor
-    return changed(tensor, elements=tensor.elements * share, split="none")
+    return with_fields(tensor, elements=tensor.elements * share, split="none")

@@ -10,9 +10,11 @@ sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one need
 is not kept.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
-from foretell.specs._base import changed
+from foretell.specs._base import with_fields
 from foretell.specs.plan import Adapters
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
@@ -42,7 +44,18 @@ ENTERED = {(OpRole.UP, Region.FEED_FORWARD), (OpRole.UP, Region.EXPERTS)}
 """Linear maps that read the entry of the feed-forward part."""
 
 
-def with_adapters(graph: LayerGraph, rank: int, where: Adapters = "all") -> LayerGraph:
+Maps = Callable[[Gemm], tuple[Gemm, ...]]
+"""The linear maps that are one product: each has an adapter of its own."""
+
+
+def whole(op: Gemm) -> tuple[Gemm, ...]:
+    """One adapter for a product, however many maps it joins."""
+    return (op,)
+
+
+def with_adapters(
+    graph: LayerGraph, rank: int, where: Adapters = "all", maps: Maps = whole
+) -> LayerGraph:
     """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it."""
     if rank == 0:
         return graph
@@ -52,11 +65,12 @@ def with_adapters(graph: LayerGraph, rank: int, where: Adapters = "all") -> Laye
         ops.append(op)
         if has_adapter(op, where):
             assert isinstance(op, Gemm)
-            ops += adapter(op, float(rank))
-            elements = op.groups * op.m * rank
-            name = f"{op.name}.lora"
-            saved.append(Saved(name=name, elements=elements, split="none", region=op.region))
-    return changed(graph, ops=tuple(ops), saved=tuple(saved))
+            for one in _chosen(maps(op), where):
+                ops += adapter(one, float(rank))
+                elements = op.groups * op.m * rank
+                name = f"{op.name}.lora"
+                saved.append(Saved(name=name, elements=elements, split="none", region=op.region))
+    return with_fields(graph, ops=tuple(ops), saved=tuple(saved))
 
 
 def _without_inputs(graph: LayerGraph, where: Adapters) -> list[Saved]:
@@ -71,15 +85,27 @@ def _without_inputs(graph: LayerGraph, where: Adapters) -> list[Saved]:
         if tensor.role is SavedRole.ENTRY and ENTERED & frozen:
             halves = np.asarray(tensor.elements) >= 2.0 * np.asarray(graph.input_elements)
             share = 0.5 if halves.all() else 0.0
-        found.append(changed(tensor, elements=tensor.elements * (1.0 - share)) if share else tensor)
+        found.append(
+            with_fields(tensor, elements=tensor.elements * (1.0 - share)) if share else tensor
+        )
     return found
+
+
+def _chosen(maps: tuple[Gemm, ...], where: Adapters) -> tuple[Gemm, ...]:
+    """Of queries, keys and values those that have adapters; of one product for all, the outputs that do."""
+    if where != "qv" or maps[0].role is not OpRole.QKV:
+        return maps
+    if len(maps) > 1:
+        return maps[0], maps[-1]
+    half = 0.5 * maps[0].n_kv
+    return (with_fields(maps[0], n=maps[0].n - half, n_kv=half, n_kv_min=0.5 * maps[0].n_kv_min),)
 
 
 def has_adapter(op: Op, where: Adapters = "all") -> bool:
     """Linear maps of the layers, or of their mixers."""
     if not isinstance(op, Gemm) or op.tied or op.region in WITHOUT or op.role in ROUTING:
         return False
-    if where == "qkv":
+    if where in ("qkv", "qv"):
         return op.role in QUERIES and op.region in ATTENTIONS
     return where == "all" or op.region in TOKEN_MIXERS
 
@@ -95,10 +121,10 @@ def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
         "tokens": ("tokens", "tokens"),
     }
     inputs, outputs = outside.get(op.split, ("none", "none"))
-    one = changed(op, bias=False, role=OpRole.ADAPTER, gated=False)
+    one = with_fields(op, bias=False, role=OpRole.ADAPTER, gated=False)
     return (
-        changed(one, name=f"{op.name}.lora_a", n=rank, split=down, n_kv=0.0, n_kv_min=0.0),
-        changed(one, name=f"{op.name}.lora_b", k=rank, split=up),
+        with_fields(one, name=f"{op.name}.lora_a", n=rank, split=down, n_kv=0.0, n_kv_min=0.0),
+        with_fields(one, name=f"{op.name}.lora_b", k=rank, split=up),
         Pointwise(
             name=f"{op.name}.lora.residual",
             elements=op.groups * op.m * op.n,
@@ -106,8 +132,9 @@ def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
             back_moves=0.0,
             back_flop=0.0,
             split=outputs,
-            role=OpRole.RESIDUAL,
+            role=OpRole.ADAPTER_SUM,
             region=op.region,
+            beside=op.role,
         ),
         Pointwise(
             name=f"{op.name}.lora_back.residual",
@@ -118,8 +145,9 @@ def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
             back_moves=3.0,
             back_flop=1.0,
             split=inputs,
-            role=OpRole.RESIDUAL,
+            role=OpRole.ADAPTER_SUM,
             region=op.region,
+            beside=op.role,
         ),
     )
 

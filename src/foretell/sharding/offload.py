@@ -31,7 +31,7 @@ BUFFERED = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class StateBytes:
     """What one rank of a stage has of each, wherever it lives; arrays are (plans, stages)."""
 
     weight_bytes: Num
@@ -55,7 +55,7 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exposed:
+class ExposedCopies:
     """Seconds of copies that nothing hides."""
 
     forward_s: Array
@@ -66,7 +66,7 @@ class Exposed:
     """In the update."""
 
 
-def host_copies(offload: str, held: Held, backward_gathers: bool = True) -> Copies:
+def host_copies(offload: str, held: StateBytes, backward_gathers: bool = True) -> Copies:
     """Bytes of the copies of one micro-batch's passes and of the update.
 
     `backward_gathers` is False where weights stay on the chip between the passes (no-reshard): they are
@@ -86,7 +86,7 @@ def host_copies(offload: str, held: Held, backward_gathers: bool = True) -> Copi
 
 def exposed_copies(
     copies: Copies, chip: Chip, forward_s: Num, backward_s: Num, update_s: Num
-) -> Exposed:
+) -> ExposedCopies:
     """What of the copies is longer than the pass they hide behind."""
     bytes_per_s = LINK_SHARE * chip.host_bytes_per_s
 
@@ -95,7 +95,7 @@ def exposed_copies(
         copy_s = np.divide(size, bytes_per_s, out=np.zeros_like(size), where=size > 0.0)
         return np.asarray(np.maximum(copy_s - behind_s, 0.0))
 
-    return Exposed(
+    return ExposedCopies(
         forward_s=beyond(copies.forward_bytes, forward_s),
         backward_s=beyond(copies.backward_bytes, backward_s),
         update_s=beyond(copies.update_bytes, update_s),

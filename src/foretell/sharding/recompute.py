@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import ALL_EXPERTS, TOKEN_MIXERS, OpRole, Region, SavedRole
@@ -47,7 +47,7 @@ HALVED = (SavedRole.KEY_VALUE, SavedRole.UP, SavedRole.NORM_INPUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class Recomputation:
     """What recomputing some modules of one layer does."""
 
     ops: tuple[float, ...]
@@ -60,18 +60,18 @@ class Again:
     """The layer with those edges alone whose messages are sent again."""
 
 
-def wide(tensor: Saved) -> float:
+def bytes_16bit(tensor: Saved) -> float:
     """Bytes per element of a saved tensor in 16 bits."""
     return tensor.bytes_per_element or 2.0
 
 
-def again(
+def recompute_layer(
     graph: LayerGraph,
     modules: Sequence[str],
     *,
     flash: bool,
-    width: Callable[[Saved], float] = wide,
-) -> Again:
+    width: Callable[[Saved], float] = bytes_16bit,
+) -> Recomputation:
     """A layer on one rank under selective recomputation of some modules; `width` in bytes per element."""
     kept: Num = 0.0
     dropped: Num = 0.0
@@ -84,7 +84,9 @@ def again(
         max((runs(op, module, flash=flash) for module in modules), default=0.0) for op in graph.ops
     )
     edges = tuple(edge for edge in graph.edges if MODULES.get(edge.region) in modules)
-    return Again(ops=ops, kept_bytes=kept, dropped_bytes=dropped, graph=changed(graph, edges=edges))
+    return Recomputation(
+        ops=ops, kept_bytes=kept, dropped_bytes=dropped, graph=with_fields(graph, edges=edges)
+    )
 
 
 def runs(op: Op, module: str, *, flash: bool) -> float:
@@ -169,6 +171,6 @@ def full_share(layers: Num, limit: Num) -> Array:
     return np.asarray(np.minimum(limit / many, 1.0))
 
 
-def blended(share: Num, recomputed: Num, plain: Num) -> Array:
+def blend_layers(share: Num, recomputed: Num, plain: Num) -> Array:
     """A sum over a stage's layers of which a share is computed again."""
     return np.asarray(share * recomputed + (1.0 - np.asarray(share)) * plain)

@@ -375,7 +375,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def broken(
+def broken_rules(
     scenario: Scenario, plan: Plan, plans: Plans, rules: tuple[Rule, ...] = RULES
 ) -> list[tuple[str, str]]:
     """Names and sentences of the rules that one plan (and its batch of one) breaks."""

@@ -11,7 +11,7 @@ gathers it again, hidden behind the data gradient.
 """
 
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.workload.graph import LayerGraph, Saved
 
 
@@ -36,7 +36,7 @@ def tensor_parallel(graph: LayerGraph, tp: Num, sp: Num) -> LayerGraph:
         op if op.split == "none" else op.cut(parts if op.split == "tokens" else tp)
         for op in graph.ops
     )
-    return changed(graph, ops=ops, saved=tuple(_cut_saved(s, tp, parts) for s in graph.saved))
+    return with_fields(graph, ops=ops, saved=tuple(_cut_saved(s, tp, parts) for s in graph.saved))
 
 
 def token_parts(tp: Num, sp: Num) -> Num:
@@ -60,4 +60,4 @@ def _cut_saved(saved: Saved, tp: Num, tokens: Num) -> Saved:
     if saved.split == "none":
         return saved
     parts = tokens if saved.split == "tokens" else tp
-    return changed(saved, elements=saved.elements / parts)
+    return with_fields(saved, elements=saved.elements / parts)

@@ -24,7 +24,7 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.sharding.context import context_parallel, context_traffic
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.workload.graph import LayerGraph
 from foretell.workload.ops import AttentionCore, Gemm, Lookup, Op, Pointwise
 
@@ -36,7 +36,7 @@ STATISTICS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class TensorGrid:
     """A grid of tensor-parallel ranks; numbers or arrays over shapes."""
 
     m1: Num
@@ -81,13 +81,13 @@ class GridTraffic:
     """Elements of other ranks' panels at a time: those at work and those on their way."""
 
 
-def grid_of(tp: Num, tp2: Num, panels: float) -> Grid:
+def grid_of(tp: Num, tp2: Num, panels: float) -> TensorGrid:
     """The grid of a plan's words."""
     m2 = np.maximum(tp2, 1.0)
-    return Grid(m1=tp / m2, m2=m2, panels=panels)
+    return TensorGrid(m1=tp / m2, m2=m2, panels=panels)
 
 
-def panel_count(inputs: Num, grid: Grid) -> Num:
+def panel_count(inputs: Num, grid: TensorGrid) -> Num:
     """Doublings of the longer side (every rank must own whole panels) that leave PANEL_WIDTH inputs each."""
     if grid.panels:
         return grid.panels
@@ -97,41 +97,47 @@ def panel_count(inputs: Num, grid: Grid) -> Num:
     return np.where(least > 1.0, least * 2.0**more, 1.0) + 0.0
 
 
-def grid_parallel(graph: LayerGraph, grid: Grid) -> LayerGraph:
+def grid_parallel(graph: LayerGraph, grid: TensorGrid) -> LayerGraph:
     """The layer on one rank of the grid. Its input and edges stay those of the whole grid."""
     rows = context_parallel(graph, grid.m2, "allgather")
     ops = tuple(_cut(op, whole, grid) for op, whole in zip(rows.ops, graph.ops, strict=True))
-    saved = tuple(changed(s, elements=s.elements / grid.m1, split="none") for s in rows.saved)
-    return changed(graph, ops=ops, saved=saved)
+    saved = tuple(with_fields(s, elements=s.elements / grid.m1, split="none") for s in rows.saved)
+    return with_fields(graph, ops=ops, saved=saved)
 
 
-def _cut(op: Op, whole: Op, grid: Grid) -> Op:
+def _cut(op: Op, whole: Op, grid: TensorGrid) -> Op:
     """One rank's part of an operation whose tokens are cut."""
     match op:
         case Gemm():
-            cut = op.cut(grid.m1) if op.split in ("col", "heads") else changed(op, n=op.n / grid.m1)
+            cut = (
+                op.cut(grid.m1)
+                if op.split in ("col", "heads")
+                else with_fields(op, n=op.n / grid.m1)
+            )
             panels = panel_count(op.k, grid)
-            return changed(cut, weight_parts=grid.m2, panels=panels, split="none")
+            return with_fields(cut, weight_parts=grid.m2, panels=panels, split="none")
         case AttentionCore():
             return op.cut(grid.m1)
         case Pointwise() if op.split == "width":
             return op.cut(grid.m1)
         case Pointwise():
-            return changed(op, elements=op.elements / grid.m1, weights=op.weights / grid.m1)
+            return with_fields(op, elements=op.elements / grid.m1, weights=op.weights / grid.m1)
         case Lookup():
             return _table(op, whole, grid)
     raise TypeError(f"{type(op).__name__} has no form on a grid")
 
 
-def _table(op: Lookup, whole: Op, grid: Grid) -> Lookup:
+def _table(op: Lookup, whole: Op, grid: TensorGrid) -> Lookup:
     """A token table is cut by rows over m2, which look up each other's tokens, and by width over m1."""
     assert isinstance(whole, Lookup)
     if whole.split != "row":
-        return changed(op, width=op.width / grid.m1)
-    return changed(whole, rows=op.rows / grid.m2, width=op.width / grid.m1, split="none")
+        return with_fields(op, width=op.width / grid.m1)
+    return with_fields(whole, rows=op.rows / grid.m2, width=op.width / grid.m1, split="none")
 
 
-def grid_traffic(graph: LayerGraph, local: LayerGraph, grid: Grid, hidden: float) -> GridTraffic:
+def grid_traffic(
+    graph: LayerGraph, local: LayerGraph, grid: TensorGrid, hidden: float
+) -> GridTraffic:
     """Messages of a part of width `hidden`, from its whole and from one rank's share."""
     products = tuple(
         PanelProduct(
@@ -161,7 +167,7 @@ def grid_traffic(graph: LayerGraph, local: LayerGraph, grid: Grid, hidden: float
     )
 
 
-def _held(products: tuple[PanelProduct, ...], grid: Grid) -> Num:
+def _held(products: tuple[PanelProduct, ...], grid: TensorGrid) -> Num:
     """Two panels of A where a row has others, and of B where a column has."""
     largest: Num = 0.0
     for p in products:

@@ -23,7 +23,7 @@ SMALL_SEGMENT, LARGE_SEGMENT, LARGE, ROUND_LARGE = 2 * 2**20, 20 * 2**20, 10 * 2
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class MemoryBlock:
     """A piece of a segment."""
 
     size: int
@@ -34,9 +34,9 @@ class Block:
     """Whether it is of the small pool."""
     taken: bool = True
     """Whether a tensor has it."""
-    before: "Block | None" = None
+    before: "MemoryBlock | None" = None
     """The piece before it in the segment."""
-    behind: "Block | None" = None
+    behind: "MemoryBlock | None" = None
     """The piece behind it."""
 
     @property
@@ -54,9 +54,9 @@ class Allocator:
     reserved_bytes: int = 0
     """What segments take."""
     _free: dict[bool, list[tuple[int, int]]] = field(default_factory=lambda: {True: [], False: []})
-    _blocks: dict[int, Block] = field(default_factory=dict)
+    _blocks: dict[int, MemoryBlock] = field(default_factory=dict)
 
-    def take(self, size: float) -> Block:
+    def take(self, size: float) -> MemoryBlock:
         """Memory for a tensor."""
         wanted = max(-(-int(size) // ROUND) * ROUND, ROUND)
         small = wanted <= SMALL
@@ -74,7 +74,7 @@ class Allocator:
         self.allocated_bytes += block.size
         return block
 
-    def give(self, block: Block) -> None:
+    def give(self, block: MemoryBlock) -> None:
         """A tensor's memory back; free neighbours become one block."""
         self.allocated_bytes -= block.size
         block.taken = False
@@ -93,12 +93,12 @@ class Allocator:
         blocks = sorted(self._blocks.items())
         return tuple((at, b.size, b.taken, b.before is None) for at, b in blocks)
 
-    def _new(self, size: int, place: int, small: bool) -> Block:
-        block = Block(size=size, place=place, small=small)
+    def _new(self, size: int, place: int, small: bool) -> MemoryBlock:
+        block = MemoryBlock(size=size, place=place, small=small)
         self._blocks[place] = block
         return block
 
-    def _split(self, block: Block, wanted: int) -> None:
+    def _split(self, block: MemoryBlock, wanted: int) -> None:
         rest = self._new(block.size - wanted, block.place + wanted, block.small)
         rest.taken, rest.before, rest.behind = False, block, block.behind
         if rest.behind is not None:
@@ -106,7 +106,7 @@ class Allocator:
         block.size, block.behind = wanted, rest
         insort(self._free[rest.small], rest.key)
 
-    def _join(self, block: Block, near: Block) -> None:
+    def _join(self, block: MemoryBlock, near: MemoryBlock) -> None:
         block.size += near.size
         if near is block.before:
             self._blocks[near.place] = self._blocks.pop(block.place)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from foretell.records import Told, dataclass
-from foretell.simulation.chance import PERCENTILES, Chance, Meeting, draw, job_steps
-from foretell.simulation.programs import Laid
+from foretell.records import JsonRecord, dataclass
+from foretell.simulation.chance import PERCENTILES, Chance, SyncGroups, draw, job_steps
+from foretell.simulation.programs import StepLayout
 from foretell.simulation.step import held_bytes, played_step, rank_stride
 from foretell.simulation.streams import PlayedStep, play_step
 from foretell.simulation.trace import write_trace
@@ -69,7 +69,7 @@ class StageOfStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation(Told):
+class Simulation(JsonRecord):
     """A step as events, beside the closed form."""
 
     estimate: StepEstimate
@@ -86,7 +86,7 @@ class Simulation(Told):
     """What was left to chance."""
     step_percentiles_s: dict[str, float] | None
     """Mean and percentiles of the whole job's step; none where nothing was left to chance."""
-    laid: Laid
+    laid: StepLayout
     """What was played."""
     played: PlayedStep
     """The events."""
@@ -162,7 +162,7 @@ def _none() -> Leaf:
     return Leaf(name="step", value=0.0, unit="s")
 
 
-def _stage(laid: Laid, played: PlayedStep, rank: int) -> StageOfStep:
+def _stage(laid: StepLayout, played: PlayedStep, rank: int) -> StageOfStep:
     spent = played.spent[rank]
     return StageOfStep(
         stage=rank,
@@ -174,14 +174,14 @@ def _stage(laid: Laid, played: PlayedStep, rank: int) -> StageOfStep:
     )
 
 
-def distribution(laid: Laid, chance: Chance) -> dict[str, float]:
+def distribution(laid: StepLayout, chance: Chance) -> dict[str, float]:
     """Mean and percentiles of a step of the whole job."""
     plan, program = laid.plan, laid.program
     meets = plan.tp * plan.cp
     replicas = plan.dp
     if plan.zero >= 3 and plan.dp > 1:
         meets, replicas = meets * plan.dp, 1
-    meeting = Meeting(ranks=meets, replicas=replicas)
+    meeting = SyncGroups(ranks=meets, replicas=replicas)
     vpp = 1 if laid.schedule.layout == "both" else len(program.ranks[0])
     pp, many = len(program.ranks), program.micro_batches
     tasks = tuple(len(laid.schedule.tasks(r, pp, vpp, many)) for r in range(pp))

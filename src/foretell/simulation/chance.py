@@ -49,7 +49,7 @@ class Chance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class SyncGroups:
     """Who waits for whom."""
 
     ranks: int
@@ -105,7 +105,7 @@ def _upper_tail() -> tuple[Array, Array]:
 
 
 def draw(
-    chance: Chance, meeting: Meeting, tasks: tuple[int, ...], rng: np.random.Generator
+    chance: Chance, meeting: SyncGroups, tasks: tuple[int, ...], rng: np.random.Generator
 ) -> Draw:
     """Factors of one repeat; `tasks` are the tasks of every rank."""
     spread = sqrt(np.log1p(chance.jitter**2))
@@ -120,7 +120,7 @@ def draw(
 
 
 def slow_stages(
-    chance: Chance, meeting: Meeting, stages: int, rng: np.random.Generator
+    chance: Chance, meeting: SyncGroups, stages: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """The stages with a slow chip in the replica that has most of them."""
     if chance.stragglers <= 0.0:

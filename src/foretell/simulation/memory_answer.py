@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.records import Told, dataclass
+from foretell.records import JsonRecord, dataclass
 from foretell.simulation.memory import MemoryLine
 from foretell.simulation.memory_timeline import StageLine, StepMemory
 from foretell.specs.result import Leaf, StepEstimate
@@ -17,7 +17,7 @@ MOST_MOMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAnswer(Told):
+class MemoryAnswer(JsonRecord):
     """One plan's memory over a step."""
 
     estimate: StepEstimate
@@ -70,7 +70,7 @@ def _flat(node: Leaf) -> list[Leaf]:
 
 def _stage(stage: StageLine, found: MemoryAnswer) -> dict[str, Any]:
     peak, when = stage.line.peak
-    few, closed = thinned(stage.line), of_stage(found, stage)
+    few, closed = thin_line(stage.line), of_stage(found, stage)
     allocated = stage.closed_bytes
     return {
         "stage": stage.stage,
@@ -89,7 +89,7 @@ def _stage(stage: StageLine, found: MemoryAnswer) -> dict[str, Any]:
     }
 
 
-def thinned(line: MemoryLine, most: int = MOST_MOMENTS) -> MemoryLine:
+def thin_line(line: MemoryLine, most: int = MOST_MOMENTS) -> MemoryLine:
     """The line with at most about so many moments: the first, the last, and of each part of the step the one
     that holds most, so that every peak stays."""
     many = len(line.moments_s)

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from foretell.kernels.memory import (
-    WORKSPACE_BYTES,
     allocator_share,
     framework_bytes,
     weight_bytes,
@@ -35,7 +34,7 @@ from foretell.simulation.memory import (
     memory_line,
     with_update,
 )
-from foretell.simulation.programs.dealing import dealt_of
+from foretell.simulation.programs.dealing import dealing_of
 from foretell.simulation.reservation import reserved_bytes
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
@@ -111,7 +110,7 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows, stages = evaluate_rows(scenario, plans, tables), stages_of_plans(plans, tables)
-    contents, row = dealt_of(scenario, plan, tables, rows)
+    contents, row = dealing_of(scenario, plan, tables, rows)
     step, tail_s = _played(plan, rows, stages, list(row))
     step_s = float(rows.step_s[0])
     stretch = step_s / (step.step_s + tail_s)
@@ -175,7 +174,7 @@ def _tensors(
         GATHERED: gathered,
         "gradient placeholders": empty,
         "messages": float(stages.message_bytes[0]),
-        "workspaces": WORKSPACE_BYTES,
+        "workspaces": tables.software.workspace_bytes,
     }
     chunks = tuple(chunk for chunk in layers) if plan.pp > 1 else (sum(layers, ()),)
     again = _again_first(plan, chunks)
@@ -200,7 +199,10 @@ def _tensors(
         ),
         made_bytes=(0.0, 0.0)
         if stages.late is None
-        else (late * float(stages.late.head[0, index]), late * float(stages.late.table[0, index])),
+        else (
+            late * float(stages.late.head[0, index]),
+            late * float(stages.late.last_weights(stages.trained)[0, index]),
+        ),
         most_kept_bytes=float(limit),
     )
 

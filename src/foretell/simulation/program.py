@@ -62,7 +62,7 @@ NOTHING = Pass(chip_s=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class DataCollective:
     """One data-parallel collective."""
 
     name: str
@@ -87,15 +87,15 @@ class Chunk:
     """Backward pass to the inputs; both parts of the backward pass where the schedule does not split it."""
     weight: Pass = NOTHING
     """Backward pass to the weights."""
-    gathers_first: tuple[Message, ...] = ()
+    gathers_first: tuple[DataCollective, ...] = ()
     """Weights that the first forward pass waits for: those of the update before (ZeRO 1 and 2)."""
-    gathers_forward: tuple[Message, ...] = ()
+    gathers_forward: tuple[DataCollective, ...] = ()
     """Weights that every forward pass waits for (ZeRO 3)."""
-    gathers_backward: tuple[Message, ...] = ()
+    gathers_backward: tuple[DataCollective, ...] = ()
     """Weights that every backward pass waits for (ZeRO 3)."""
-    reduces_each: tuple[Message, ...] = ()
+    reduces_each: tuple[DataCollective, ...] = ()
     """Gradients sent with every micro-batch."""
-    reduces_last: tuple[Message, ...] = ()
+    reduces_last: tuple[DataCollective, ...] = ()
     """Gradients sent with the last micro-batch."""
     copies_forward_s: float = 0.0
     """Copies to and from the host beside a forward pass."""
@@ -138,32 +138,36 @@ class Program:
     """The same for sends between ranks."""
 
 
-def cut(
+def cut_gradients(
     name: str, seconds: float, ends: Sequence[float], pieces: float, group: int = 0
-) -> tuple[Message, ...]:
+) -> tuple[DataCollective, ...]:
     """`seconds` of gradients in equal pieces, each ready at the end of a layer; `ends` are fractions."""
     if seconds <= 0.0:
         return ()
     many = max(1, min(round(pieces), len(ends)))
     last = [ends[max(round((i + 1) * len(ends) / many), 1) - 1] for i in range(many)]
     return tuple(
-        Message(name=f"{name} {i}", seconds=seconds / many, at=float(end), group=group)
+        DataCollective(name=f"{name} {i}", seconds=seconds / many, at=float(end), group=group)
         for i, end in enumerate(last)
     )
 
 
-def needed(messages: Sequence[Message]) -> tuple[Message, ...]:
+def weight_pieces(messages: Sequence[DataCollective]) -> tuple[DataCollective, ...]:
     """The same pieces as weights: each is due where the one before it ends, the first at the beginning."""
     due = [0.0, *(m.at for m in messages)]
     return tuple(replace(m, at=at) for m, at in zip(messages, due, strict=False))
 
 
-def held_back(messages: Sequence[Message], share: float, at: float) -> tuple[Message, ...]:
+def held_back(
+    messages: Sequence[DataCollective], share: float, at: float
+) -> tuple[DataCollective, ...]:
     """Pieces of which a share is sent at one moment while the rank stands still, the rest as they are."""
     total = sum(m.seconds for m in messages)
     if share <= 0.0 or total <= 0.0:
         return tuple(messages)
     name = f"{messages[0].name.rsplit(' ', 1)[0]} waited for"
-    whole = Message(name=name, seconds=share * total, at=at, group=messages[0].group, blocks=True)
+    whole = DataCollective(
+        name=name, seconds=share * total, at=at, group=messages[0].group, blocks=True
+    )
     rest = [replace(m, seconds=(1.0 - share) * m.seconds) for m in messages if share < 1.0]
     return (*rest, whole) if at > 0.0 else (whole, *rest)

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
-from foretell.simulation.program import EXCHANGES, Message
+from foretell.simulation.program import EXCHANGES, DataCollective
 
 SPENT = (
     "compute",
@@ -35,7 +35,7 @@ class Slice(NamedTuple):
     """When it ended."""
 
 
-class Sent(NamedTuple):
+class StageSend(NamedTuple):
     """An activation or gradient on its way to another rank."""
 
     start_s: float
@@ -69,18 +69,18 @@ class Rank:
         self.names: list[str] = []
         self.messages: list[Slice] = []
         self.last_end = 0.0
-        self.sends: list[Sent] = []
+        self.sends: list[StageSend] = []
         self.copies: list[Slice] = []
         self.launches: list[Slice] = []
         self.spent = dict.fromkeys(SPENT, 0.0)
         self.knots: dict[int, list[Knot]] = {}
         """Task of the order -> how far it was when, where it stopped for collectives."""
-        self.later: list[Message] = []
+        self.later: list[DataCollective] = []
         """Collectives that nothing overlaps."""
         self.ahead: deque[int] = deque()
         """Numbers of collectives that were asked for before the piece that needs them."""
 
-    def ask(self, message: Message) -> int:
+    def ask(self, message: DataCollective) -> int:
         """Put a collective behind those under way; its number."""
         self.queue.append([self.asked, message.seconds, message.group, self.now])
         self.names.append(message.name)

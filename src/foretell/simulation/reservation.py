@@ -9,7 +9,7 @@ one of a few.
 from collections.abc import Hashable, Sequence
 
 from foretell.schedules.base import Task
-from foretell.simulation.allocator import Allocator, Block
+from foretell.simulation.allocator import Allocator, MemoryBlock
 from foretell.simulation.memory import RankTensors, Tensor, task_changes
 
 
@@ -50,10 +50,10 @@ class _Device:
 
     def __init__(self, tensors: RankTensors) -> None:
         self.allocator = Allocator()
-        self.held: dict[tuple[Tensor, tuple[int, int, int]], tuple[Block, float]] = {}
+        self.held: dict[tuple[Tensor, tuple[int, int, int]], tuple[MemoryBlock, float]] = {}
         """A tensor with its chunk, micro-batch and layer -> its block, and what of it is left."""
         self._tensors = tensors
-        self._passing: Block | None = None
+        self._passing: MemoryBlock | None = None
         for size in tensors.always.values():
             self.allocator.take(size)
 

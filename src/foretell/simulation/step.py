@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.simulation.programs import Laid, lay_out
+from foretell.simulation.programs import StepLayout, lay_out
 from foretell.simulation.streams import PlayedStep, play_step
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
@@ -11,7 +11,7 @@ from foretell.specs.scenario import Scenario
 Array = NDArray[np.float64]
 
 
-def played_step(scenario: Scenario, plan: Plan) -> tuple[Laid, PlayedStep]:
+def played_step(scenario: Scenario, plan: Plan) -> tuple[StepLayout, PlayedStep]:
     """A plan's step, laid out and played without chance."""
     laid = lay_out(scenario, plan)
     return laid, play_step(laid.schedule, laid.program)
@@ -25,7 +25,7 @@ def rank_stride(plan: Plan) -> int:
     return stride
 
 
-def held_bytes(laid: Laid, played: PlayedStep, rank: int) -> tuple[Array, Array]:
+def held_bytes(laid: StepLayout, played: PlayedStep, rank: int) -> tuple[Array, Array]:
     """Moments, and bytes that a rank of a stage holds from each on.
 
     Activations follow the micro-batches in flight; all else is held from beginning to end.

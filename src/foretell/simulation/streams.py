@@ -22,8 +22,8 @@ from foretell.records import dataclass
 from foretell.schedules.base import Schedule, Task
 from foretell.simulation.contention import Contention
 from foretell.simulation.events import ChunkTimes, Player, Timeline, check_sizes
-from foretell.simulation.program import EXCHANGES, Chunk, Message, Pass, Program
-from foretell.simulation.rank import Knot, Rank, Sent, Slice
+from foretell.simulation.program import EXCHANGES, Chunk, DataCollective, Pass, Program
+from foretell.simulation.rank import Knot, Rank, Slice, StageSend
 
 Array = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ class PlayedStep:
     """Passes."""
     messages: tuple[tuple[Slice, ...], ...]
     """Data-parallel collectives."""
-    sends: tuple[tuple[Sent, ...], ...]
+    sends: tuple[tuple[StageSend, ...], ...]
     """Sends to other ranks."""
     copies: tuple[tuple[Slice, ...], ...]
     """Copies to and from the host."""
@@ -68,7 +68,7 @@ class _Point(NamedTuple):
     """Fraction of the task."""
     kind: int
     """READY, FIRST or GATHER."""
-    message: Message
+    message: DataCollective
     """The collective."""
     number: int = -1
     """Its number, where it was asked for already."""
@@ -331,7 +331,7 @@ class StepPlayer(Player):
                 when = self._send(one)
                 target, chunk = divmod(to, self.chunks)
                 begun = when - self.took_s
-                one.sends.append(Sent(begun, when, target, backward, chunk, micro_batch))
+                one.sends.append(StageSend(begun, when, target, backward, chunk, micro_batch))
             self.there[result] = when
         return [self.waits.pop(result) for result, *_ in made if result in self.waits]
 

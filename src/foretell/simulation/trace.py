@@ -17,7 +17,7 @@ import numpy as np
 
 from foretell.errors import BadInput, Problem
 from foretell.schedules.base import Task
-from foretell.simulation.programs import Laid
+from foretell.simulation.programs import StepLayout
 from foretell.simulation.rank import Slice
 from foretell.simulation.step import held_bytes, rank_stride
 from foretell.simulation.streams import PlayedStep
@@ -30,7 +30,7 @@ from foretell.simulation.trace_leaves import (
     STREAMS,
     WORDS,
     Leaves,
-    placed,
+    place_items,
 )
 
 Event = dict[str, Any]
@@ -45,7 +45,9 @@ COUNTS = 4_000
 """Values of a counter that are kept for each rank."""
 
 
-def write_trace(laid: Laid, played: PlayedStep, path: str | Path, detail: str = "auto") -> Path:
+def write_trace(
+    laid: StepLayout, played: PlayedStep, path: str | Path, detail: str = "auto"
+) -> Path:
     """Write a played step; gzipped where the name ends in .gz."""
     path = Path(path)
     events = trace_events(laid, played, detail)
@@ -64,7 +66,7 @@ def write_trace(laid: Laid, played: PlayedStep, path: str | Path, detail: str = 
     return path
 
 
-def _texts(laid: Laid, events: Iterator[Event], step_s: float) -> Iterator[str]:
+def _texts(laid: StepLayout, events: Iterator[Event], step_s: float) -> Iterator[str]:
     """The file in pieces: one event a line."""
     scenario, job = laid.scenario, laid.scenario.job
     about = {
@@ -86,7 +88,7 @@ def _texts(laid: Laid, events: Iterator[Event], step_s: float) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def trace_events(laid: Laid, played: PlayedStep, detail: str = "auto") -> Iterator[Event]:
+def trace_events(laid: StepLayout, played: PlayedStep, detail: str = "auto") -> Iterator[Event]:
     """Every event of the trace."""
     if detail not in DETAILS:
         allowed = ", ".join(DETAILS)
@@ -103,7 +105,7 @@ def trace_events(laid: Laid, played: PlayedStep, detail: str = "auto") -> Iterat
     yield from picture.flows()
 
 
-def _fair(laid: Laid, played: PlayedStep) -> str:
+def _fair(laid: StepLayout, played: PlayedStep) -> str:
     """The nearest detail that has no more than a fair number of slices."""
     for detail in ("ops", "layers"):
         leaves = Leaves(laid, detail)
@@ -126,7 +128,7 @@ def _us(seconds: float) -> float:
 class _Picture:
     """What the events are made from."""
 
-    laid: Laid
+    laid: StepLayout
     played: PlayedStep
     leaves: Leaves
 
@@ -154,7 +156,7 @@ class _Picture:
             args = _args(task)
             knots = played.knots[rank].get(at, [])
             start_s, end_s = float(line.start_s[rank][at]), float(line.end_s[rank][at])
-            for item, begin, end in placed(self.leaves.of(rank, task), start_s, end_s, knots):
+            for item, begin, end in place_items(self.leaves.of(rank, task), start_s, end_s, knots):
                 more = {**args, "family": item.family} if item.family else args
                 yield from _slice(pid, item.stream, Slice(item.name, begin, end), more)
         yield from _slice(pid, COMPUTE, played.updates[rank], {})

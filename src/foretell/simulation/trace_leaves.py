@@ -12,7 +12,7 @@ import numpy as np
 
 from foretell.schedules.base import Task
 from foretell.simulation.program import EXCHANGES, Pass
-from foretell.simulation.programs import Laid
+from foretell.simulation.programs import StepLayout
 from foretell.simulation.rank import Knot
 from foretell.workload.ops import Op
 
@@ -55,7 +55,7 @@ class Item(NamedTuple):
 class Leaves:
     """Shares of every task that there is, at one detail; each kind of task is taken apart once."""
 
-    def __init__(self, laid: Laid, detail: str) -> None:
+    def __init__(self, laid: StepLayout, detail: str) -> None:
         """Operations and their seconds by part."""
         self.laid, self.detail = laid, detail
         self.names = laid.tables.parts.names
@@ -164,7 +164,7 @@ def _woven(found: list[Item], families: Sequence[str], wait: Item) -> list[Item]
     return woven
 
 
-def placed(
+def place_items(
     items: Sequence[Item], start_s: float, end_s: float, knots: Sequence[Knot]
 ) -> list[tuple[Item, float, float]]:
     """Every item with its beginning and end; in several pieces where the task stopped inside it."""

@@ -5,7 +5,7 @@ from foretell.specs._base import NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class ElectricityGrid:
     """Electricity of one place, location based: what the grid there emits, whatever was bought."""
 
     aliases: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Fab:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embodied:
+class EmbodiedFactors:
     """What was emitted before anything runs."""
 
     fab_grams_per_kwh: NotNegative

@@ -32,12 +32,15 @@ PrecisionName = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"]
 Scaling = Literal["tensor", "row", "block"]
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
 Reduce = Literal["auto", "step", "micro-batch"]
-Adapters = Literal["all", "attention", "qkv"]
+Adapters = Literal["all", "attention", "qkv", "qv"]
+Autocast = Literal["auto", "on"]
+Compile = Literal["auto", "off", "on"]
 AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
 Dispatch = Literal["alltoall", "dedup"]
 TensorMode = Literal["1d", "summa"]
 TensorOverlap = Literal["auto", "off", "on"]
+Option = Literal["auto", "off", "on"]
 
 RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
@@ -108,7 +111,8 @@ class Plan:
     lora: int = 0
     """Rank of the adapters that are trained in place of the frozen weights; 0: all weights are trained."""
     adapters: Adapters = "all"
-    """Linear maps that have an adapter: all, those of the token mixers, queries keys and values alone."""
+    """Linear maps that have an adapter: all, those of the token mixers, queries keys and values alone,
+    queries and values alone."""
     shard: int = 0
     """Data-parallel ranks that ZeRO shares over, replicas beside them; 0: all of them."""
     secondary: int = 0
@@ -119,6 +123,16 @@ class Plan:
     """How often gradients are reduced; auto: each micro-batch with ZeRO 2 and 3, else each step."""
     bucket: int = 0
     """Millions of weights that data-parallel messages are joined to; 0: layers, or Megatron's buckets."""
+    prefetch: int = 0
+    """Millions of weights that ZeRO 3 gathers in one message, ahead of their use; 0: as the framework has it,
+    else a layer."""
+    grad_overlap: Option = "auto"
+    """Whether gradients are reduced behind the backward pass; auto: as the framework has it."""
+    param_overlap: Option = "auto"
+    """Whether weights are gathered behind the passes; auto: as the framework has it."""
+    graphs: Option = "auto"
+    """Whether passes are launched as CUDA graphs, which leave the host little to do; auto: as the framework
+    has it."""
     wire: str = "auto"
     """Dtype in which gradients are sent; auto: as they are kept."""
     gather: str = "auto"
@@ -138,6 +152,12 @@ class Plan:
     """Dtype of the optimizer's states."""
     order: tuple[str, ...] = AXES
     """Placement of the groups on the network, innermost first."""
+    autocast: Autocast = "auto"
+    """Whether PyTorch's autocast runs over weights in 16 bits too; auto: where weights are in 32 bits and
+    products in 16."""
+    compile: Compile = "auto"
+    """Whether torch.compile makes the kernels: selects the compiled form of the framework, or the other;
+    auto: as the framework's word says."""
     framework: str = GENERIC
     """Word for the training software, whose record a scenario carries: host, overlap, what it holds."""
 
@@ -151,7 +171,7 @@ class Plan:
         return plan_text(self)
 
 
-BY_SOFTWARE = ("flash", "fused", "attention", "gradients")
+BY_SOFTWARE: tuple[str, ...] = ("flash", "fused", "attention", "gradients")
 """Fields that software of the catalogue states, beside sp and recompute, which every text has: the text of a
 plan that names software has them all. A test holds the list to the catalogue."""
 
@@ -365,7 +385,7 @@ BATCH_FIELDS = (
 )  # fmt: skip
 
 
-def joined(batches: Sequence[Plans]) -> Plans:
+def join_plans(batches: Sequence[Plans]) -> Plans:
     """Batches of one base and the same orders, one after the other."""
     columns = {n: np.concatenate([getattr(b, n) for b in batches]) for n in BATCH_FIELDS}
     return Plans(**columns, orders=batches[0].orders, base=batches[0].base)

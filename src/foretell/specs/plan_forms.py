@@ -2,7 +2,7 @@
 
     recompute   none, selective, full, full:N (N layers of each stage), or modules joined by +
     offload     none, or what lives in the host's memory, joined by +
-    shard, secondary, lora, tp2, panels, bucket   whole numbers, 0 where there is none
+    shard, secondary, lora, tp2, panels, bucket, prefetch   whole numbers, 0 where there is none
     framework   NAME, NAME@RELEASE or NAME@DATE: which there are, the catalogue knows (catalog/software)
     tp_mode=sequence   read as tp by columns and rows, and context parallelism that gathers: the same thing
 
@@ -22,7 +22,7 @@ OFFLOADS = ("optimizer", "activations", "weights")
 GENERIC = "generic"
 """The software of a plan that names none."""
 _FRAMEWORK = re.compile(r"[a-z][a-z0-9.-]*(@[a-z0-9][a-z0-9.-]*)?")
-NUMBERS = ("shard", "secondary", "lora", "tp2", "panels", "bucket")
+NUMBERS = ("shard", "secondary", "lora", "tp2", "panels", "bucket", "prefetch")
 """Keys whose value is a whole number."""
 SEQUENCE_GRID = "sequence"
 """Value of tp_mode that is another spelling: `tp8 tp_mode=sequence tp2=2` is `tp4 cp2 cp_mode=allgather`."""
@@ -36,13 +36,13 @@ def recompute_form(value: str) -> str | None:
     if head == "full":
         digits = count.isascii() and count.isdigit() and len(count) < 7
         return f"full:{int(count)}" if digits and int(count) > 0 else None
-    chosen = joined(value, MODULES)
+    chosen = join_names(value, MODULES)
     return "selective" if chosen == "core" else chosen
 
 
 def offload_form(value: str) -> str | None:
     """The one spelling of what is offloaded, or None."""
-    return value if value == "none" else joined(value, OFFLOADS)
+    return value if value == "none" else join_names(value, OFFLOADS)
 
 
 def framework_form(value: str) -> str | None:
@@ -50,7 +50,7 @@ def framework_form(value: str) -> str | None:
     return value if len(value) <= 80 and _FRAMEWORK.fullmatch(value) else None
 
 
-def joined(value: str, names: tuple[str, ...]) -> str | None:
+def join_names(value: str, names: tuple[str, ...]) -> str | None:
     """Names joined by +, each once and in their own order; None where one is unknown or doubled."""
     given = value.split("+")
     if len(set(given)) != len(given) or not set(given) <= set(names):

@@ -4,7 +4,7 @@ from foretell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quirks:
+class CostQuirks:
     """Each switch puts one mistake back."""
 
     bumps_once: bool = False
@@ -15,5 +15,5 @@ class Quirks:
     """Google: the chance of a repair is added to the yield, which can pass 1."""
 
 
-RIGHT = Quirks()
+RIGHT = CostQuirks()
 """None of them."""

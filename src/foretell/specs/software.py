@@ -43,6 +43,8 @@ Multiple = Annotated[float, Ge(0), Le(1e3)]
 
 HOPPER_ON = ("hopper", "blackwell", "blackwell-ultra", "rubin")
 """Architectures that libraries of since 2024 have their own attention kernels for."""
+BLACKWELL_ON = ("blackwell", "blackwell-ultra", "rubin")
+"""Of these, the architectures after Hopper, whose matrix instructions are others."""
 PLAIN_LOSS_BYTES, NARROW_LOSS_BYTES = 12.0, 8.0
 """Bytes that plain kernels hold for each score, the score itself included: in 32 bits, and in 16."""
 EVERYWHERE = "all"
@@ -82,6 +84,8 @@ class Software:
     """Plan: attention library on Hopper and later; auto: the best for the chip."""
     attention_before: AttentionLibrary
     """Plan: attention library on earlier chips and on those of other makers."""
+    attention_blackwell: Literal["", AttentionLibrary] = ""
+    """Plan: attention library on Blackwell and later; empty: as on Hopper."""
     gradients: Literal["fp32", "bf16"]
     """Plan: dtype in which gradients are kept and reduced; bf16 is fp16 beside fp16 weights."""
     sequence_parallel: bool
@@ -128,8 +132,16 @@ class Software:
     """Share of tensor-parallel communication that is waited for."""
     data_exposed: Share
     """Share of data-parallel communication that is waited for though a pass could hide it."""
+    overlap_stage: Annotated[int, Ge(0), Le(3)] = 0
+    """ZeRO stage from which data-parallel messages are hidden whatever `data_exposed` says; 0: none."""
     gather_waits: bool = False
     """Whether weights are gathered after the update with nothing to hide it, though gradients are hidden."""
+    prefetch: Annotated[int, Ge(0), Le(10**9)] = 0
+    """Millions of weights that ZeRO 3 gathers in one message where a layer has more, module by module;
+    0: layers."""
+    host_shared_s: Seconds = 0.0
+    """What ZeRO 3 takes the host besides for a layer and micro-batch, both passes together: hooks that fetch
+    its modules and free them."""
     gather_copies: bool = False
     """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
     parameter is shared by itself)."""
@@ -170,6 +182,34 @@ class Software:
     """Whether rotary positions are products of complex numbers in 32 bits, which compilers leave alone."""
     norms_composed: bool = False
     """Whether plain RMS norms are made of several operations in 32 bits: PyTorch has one kernel since 2.9."""
+    modules: bool = False
+    """Whether layers are the modules of Hugging Face transformers: composed norms and rotary positions, a
+    residual stream in the dtype of the weights, casts by autocast (kernels/modules.py)."""
+    masks: Literal["windows", "always"] = "windows"
+    """Of these modules: when fused attention is given its mask as a tensor, and so computes every pair."""
+    loss_wide: bool = False
+    """Whether scores are widened to 32 bits for the loss though all weights are in 16."""
+    pads_vocabulary: bool = True
+    """Whether the vocabulary is filled up, so that products over it read whole loads."""
+    clips: bool = False
+    """Whether the norm of the gradients is taken and the gradients are scaled by it before every update."""
+    update_passes: Multiple = 1.0
+    """Time of the update over that of one fused kernel: PyTorch's foreach optimizers run one operation after
+    the other over all tensors."""
+    host_kernel_s: Seconds = 0.0
+    """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
+    host_kernel_backward_s: Seconds = 0.0
+    """What the host takes for each plain kernel of the backward pass, where `host_kernel_s` is given."""
+    host_ahead: bool = False
+    """Whether the host runs ahead while the chip is busy with the head, so that less of its time shows in the
+    layers' backward pass: nothing reads a result in between."""
+    stops_early: bool = False
+    """Whether a layer that is computed again stops where nothing behind is kept: in front of the last product
+    of a dense feed-forward part."""
+    host_update_s: Seconds = 0.0
+    """What the host takes to clip gradients however many tensors there are, and as much to update."""
+    host_tensor_s: Seconds = 0.0
+    """What the host takes for each trained tensor to clip its gradient, and as much to update it."""
     loss: Literal["fused", "kernel", "plain"] = "fused"
     """Cross-entropy: fused where other element-wise work is, one kernel in any case, or plain in any case."""
 
@@ -195,6 +235,13 @@ class Software:
     """With ZeRO 3 the shared weights are the master copy."""
     narrow: bool = False
     """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
+    tied_copies: Multiple = 0.0
+    """Gradients of a tied table beside the one that is kept, when the backward pass comes to its end."""
+    update_copies: Multiple = 0.0
+    """Copies of all gradients that the update makes on its way, where no buffer holds them."""
+    workspace_bytes: Annotated[float, Ge(0), Le(1e12)] = 0.25 * 2**30
+    """Workspaces that matrix and attention libraries keep allocated: 32 MiB for each of cuBLAS's streams and
+    as much again of cuDNN and Transformer Engine; what 30 runs on B200 hold beyond tensors is 0.24 GiB."""
     plain_share: Share = 0.1
     """What the allocator reserves beyond what tensors take, as a share of that, where modules are plain."""
 
@@ -224,6 +271,8 @@ class Software:
 
     def attention_on(self, architecture: str) -> AttentionLibrary:
         """The attention library on chips of an architecture."""
+        if architecture in BLACKWELL_ON and self.attention_blackwell:
+            return self.attention_blackwell
         return self.attention if architecture in HOPPER_ON else self.attention_before
 
     @property

@@ -129,11 +129,13 @@ class Axes(Faults):
         if len(self.problems) > before:
             return None
         low, high, log = ends[0], ends[1], scale == "log"
-        values = () if steps is None else spaced(low, high, steps, log=log, whole=whole)
+        values = () if steps is None else spaced_values(low, high, steps, log=log, whole=whole)
         return Axis(path=name, values=values, low=low, high=high, log=log, whole=whole)
 
 
-def spaced(low: float, high: float, steps: int, *, log: bool, whole: bool) -> tuple[Any, ...]:
+def spaced_values(
+    low: float, high: float, steps: int, *, log: bool, whole: bool
+) -> tuple[Any, ...]:
     """Values from low to high, ends included; whole numbers once each."""
     made = np.geomspace(low, high, steps) if log else np.linspace(low, high, steps)
     # Twelve digits: 8, 16, 32 rather than 15.999999999999998.

@@ -9,7 +9,7 @@ from foretell.specs.questions.cost import (
     SystemQuestion,
     TokenQuestion,
 )
-from foretell.specs.questions.flags import Field, fields_of
+from foretell.specs.questions.flags import QuestionField, fields_of
 from foretell.specs.questions.serving import ServingQuestion, SizeQuestion
 from foretell.specs.questions.training import RunConditions, TrainingQuestion
 from foretell.specs.study import Verb
@@ -27,7 +27,7 @@ RECORDS: Mapping[Verb, tuple[type, ...]] = {
 """The questions of each verb; of work that is paid for, its money, energy and carbon are columns."""
 
 
-def study_fields(*records: type) -> dict[str, Field]:
+def study_fields(*records: type) -> dict[str, QuestionField]:
     """The fields of questions that a study can give, by their names there."""
     return {
         field.called: field
@@ -42,7 +42,7 @@ FLAGS: Mapping[Verb, tuple[str, ...]] = {
     for verb, records in RECORDS.items()
 }
 """Flags of each verb that a study can give."""
-FIELDS: Mapping[str, Field] = {
+FIELDS: Mapping[str, QuestionField] = {
     name: field for records in RECORDS.values() for name, field in study_fields(*records).items()
 }
 """Every such flag."""

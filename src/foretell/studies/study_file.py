@@ -57,10 +57,10 @@ def read_study(given: str | Path | Mapping[str, Any], *, drawn: bool = False) ->
     ]
     if problems:
         raise BadInput(problems)
-    return _Reader(table, folder, problems, drawn).study()
+    return _StudyReader(table, folder, problems, drawn).study()
 
 
-class _Reader(Faults):
+class _StudyReader(Faults):
     """One reading: the tables, and what is wrong with them so far."""
 
     def __init__(

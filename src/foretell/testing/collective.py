@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from foretell.network.algorithms.base import NETWORK, Algorithm, Collective, Schedule
-from foretell.network.topologies.base import Graph, Topology
+from foretell.network.algorithms.base import NETWORK, Algorithm, Collective, MessageSchedule
+from foretell.network.topologies.base import LinkGraph, Topology
 from foretell.testing.topology import RELATIVE, claim, latencies_s, not_below
 
-Play = Callable[[Schedule, Graph, float], float]
+Play = Callable[[MessageSchedule, LinkGraph, float], float]
 """Seconds of a schedule on a graph for so many bytes."""
 Held = dict[int, dict[int, frozenset[int]]]
 """Rank -> chunk -> ranks whose data are in it."""
@@ -83,7 +83,7 @@ def check_play(algorithm: Algorithm, topology: Topology, closed_s: float, played
         claim(holds[said], about, f"play {played_s} is not {said} {closed_s}")
 
 
-def check_promise(schedule: Schedule) -> None:
+def check_promise(schedule: MessageSchedule) -> None:
     """Every rank ends with what the collective promises, and nothing is added twice."""
     held = _begin(schedule)
     for step in schedule.steps:
@@ -103,7 +103,7 @@ def check_promise(schedule: Schedule) -> None:
         claim(full, schedule.collective, f"rank {rank} ends with {set(got)} of chunk {chunk}")
 
 
-def _begin(schedule: Schedule) -> Held:
+def _begin(schedule: MessageSchedule) -> Held:
     """Who has what before the first step."""
     ranks = range(schedule.members)
     held: Held = {r: {} for r in (*ranks, NETWORK)}
@@ -118,7 +118,7 @@ def _begin(schedule: Schedule) -> Held:
     return held
 
 
-def _promised(schedule: Schedule) -> Iterable[tuple[int, int]]:
+def _promised(schedule: MessageSchedule) -> Iterable[tuple[int, int]]:
     """(rank, chunk) that must be complete at the end."""
     to_all = schedule.collective in ("all-gather", "all-reduce", "broadcast", "barrier")
     for chunk, owner in enumerate(schedule.owners):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from foretell.network.topologies.base import Cost, Graph, Pattern, Topology
+from foretell.network.topologies.base import Cost, LinkGraph, Pattern, Topology
 from foretell.specs._base import Num
 
 RELATIVE = 1e-9
@@ -103,7 +103,7 @@ def check_graph(topology: Topology) -> None:
     claim(np.isfinite(latencies_s(graph)[1]), topology, "some members are not joined")
 
 
-def latencies_s(graph: Graph) -> tuple[float, float]:
+def latencies_s(graph: LinkGraph) -> tuple[float, float]:
     """Smallest and largest latency between two members, over the way that has least of it."""
     ways: dict[int, list[tuple[int, float]]] = {}
     for link in graph.links:

@@ -7,7 +7,7 @@ import numpy as np
 
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.kernels.op_times import required_dtypes
-from foretell.network.assumptions import network_said
+from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import library_for
 from foretell.specs._base import Num
 from foretell.specs.ffn import Experts
@@ -49,7 +49,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
         breakdown=tree.time,
         memory=tree.memory,
         memory_by_stage=tree.stages,
-        assumptions=assumed(scenario, plan, tables.parts.notes),
+        assumptions=assumptions_of(scenario, plan, tables.parts.notes),
         overrides=dict(scenario.overrides),
         totals=totals,
         scenario=scenario,
@@ -83,9 +83,9 @@ def _number(value: Num) -> float:
     return float(np.ravel(value)[0])
 
 
-def assumed(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tuple[str, ...]:
+def assumptions_of(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tuple[str, ...]:
     """Every default or guess, as sentences."""
-    said = network_said(scenario.system, scenario.assumptions, scenario.overrides)
+    said = network_assumptions(scenario.system, scenario.assumptions, scenario.overrides)
     library = library_for(scenario.system)
     if library is not None:
         said.append(f"collectives as {library.id} runs them, by coefficients of catalog/fabrics")

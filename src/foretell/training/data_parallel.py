@@ -22,10 +22,12 @@ Index = NDArray[np.intp]
 
 COPY_SHARE = 0.8
 """Share of the memory bandwidth that copies reach."""
+MATRICES = 7.0
+"""Matrices of a layer that are modules of their own: queries, keys, values, output, gate, up and down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class GroupWeights:
     """Weights that one kind of data-parallel group holds together."""
 
     parameters: Array
@@ -42,7 +44,7 @@ class Share:
 
 def shares_of(
     plans: Plans, tables: Tables, stages: Stages, micro_batches: Array
-) -> tuple[Share, ...]:
+) -> tuple[GroupWeights, ...]:
     """What data parallelism shares: everything over dp x cp ranks, spread experts over edp."""
     # A micro-batch passes one of the copies of the weights that a rank may hold, and sends for that one.
     micro_batches = micro_batches / schedule_named(plans.base.schedule).weight_copies
@@ -51,7 +53,7 @@ def shares_of(
     trained = stages.trained if plans.base.lora else rest
     sharing = sharing_of(plans.base)
     traffic = data_parallel(ranks, plans.zero, micro_batches, sharing)
-    whole = Share(
+    whole = GroupWeights(
         parameters=rest, trained=trained, ranks=ranks, links=tables.data_links, traffic=traffic
     )
     if routed is None or tables.expert_links is None:
@@ -61,7 +63,9 @@ def shares_of(
     links = tables.expert_links
     # Adapters of experts are reduced with the others: they are small.
     learns = np.zeros_like(routed) if plans.base.lora else routed
-    experts = Share(parameters=routed, trained=learns, ranks=replicas, links=links, traffic=traffic)
+    experts = GroupWeights(
+        parameters=routed, trained=learns, ranks=replicas, links=links, traffic=traffic
+    )
     return whole, experts
 
 
@@ -72,7 +76,7 @@ def kinds_alike(plans: Plans, tables: Tables) -> tuple[Index, Index]:
     return distinct(tables.spot, tables.pair, grade)
 
 
-def sent_seconds(plans: Plans, tables: Tables, shares: tuple[Share, ...]) -> Array:
+def sent_seconds(plans: Plans, tables: Tables, shares: tuple[GroupWeights, ...]) -> Array:
     """Data-parallel messages of a step one after the other, hidden or not; (plans, stages)."""
     alike, found = kinds_alike(plans, tables), []
     for share in shares:
@@ -85,7 +89,7 @@ def sent_seconds(plans: Plans, tables: Tables, shares: tuple[Share, ...]) -> Arr
     return sum_of(found)
 
 
-def copy_seconds(scenario: Scenario, plans: Plans, share: Share) -> Array:
+def copy_seconds(scenario: Scenario, plans: Plans, share: GroupWeights) -> Array:
     """Gathered weights out of their message and gradients into theirs, in a step; (plans, stages).
 
     Each is read and written once: nothing hides it, since the products need the memory too.
@@ -132,7 +136,7 @@ class Messages:
 
 
 def data_messages(
-    plans: Plans, tables: Tables, share: Share, alike: tuple[Index, Index]
+    plans: Plans, tables: Tables, share: GroupWeights, alike: tuple[Index, Index]
 ) -> Messages:
     """Seconds of one message of each kind.
 
@@ -149,7 +153,8 @@ def data_messages(
         near = take(links.backward, spot)
     parameters, trained = gather(share.parameters, first), gather(share.trained, first)
     layers = gather(tables.stages.layers, tables.pair[first])
-    pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket))
+    window = float(base.prefetch or tables.software.prefetch)
+    pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket), window)
     gradient_bytes, weight_bytes = wire_bytes(base)
     gradient = trained * gradient_bytes / pieces
     # Frozen weights are gathered only where every use gathers them.
@@ -188,16 +193,27 @@ def data_messages(
 
 
 def message_count(
-    ranks: Array, zero: Array, parameters: Array, layers: Array, bucket: float = 0.0
+    ranks: Array,
+    zero: Array,
+    parameters: Array,
+    layers: Array,
+    bucket: float = 0.0,
+    window: float = 0.0,
 ) -> Array:
     """Messages that a stage's gradients travel in: layers, or buckets where those are fewer.
 
     A bucket holds max(40 million, 1 million x ranks) weights, as Megatron-Core has it; ZeRO 3 gathers and
     scatters layer by layer. `bucket`, in millions, is what a plan says in the place of both: DeepSpeed joins
-    what it gathers and reduces until a bucket is full (stage3_prefetch_bucket_size, reduce_bucket_size).
+    what it reduces until a bucket is full (reduce_bucket_size). With ZeRO 3 it gathers module by module, of
+    small ones as many as `window` millions hold (stage3_prefetch_bucket_size), so that a large layer travels
+    in several messages, at most one for each of its matrices.
     """
     usual = np.maximum(40e6, 1e6 * ranks)[:, None]
     said = np.asarray(bucket) > 0
     size = np.where(said, np.maximum(1e6 * bucket, 1.0), usual)
     buckets = np.where((zero[:, None] >= 3) & ~said, layers, parameters / size)
-    return np.maximum(np.minimum(layers, buckets), 1.0)
+    found = np.maximum(np.minimum(layers, buckets), 1.0)
+    if window == 0.0:
+        return found
+    modules = np.clip(parameters / (1e6 * window), 1.0, MATRICES * layers)
+    return np.where((zero[:, None] >= 3) & ~said, np.maximum(modules, 1.0), found)

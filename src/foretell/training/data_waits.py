@@ -14,13 +14,14 @@ from foretell.specs.chip import Chip
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import (
+    GroupWeights,
     Messages,
-    Share,
     copy_seconds,
     data_messages,
     kinds_alike,
     sum_of,
 )
+from foretell.training.exposure import exposure_of
 from foretell.training.tables import Stages, Tables
 
 Array = NDArray[np.float64]
@@ -59,7 +60,7 @@ class DataWaits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behind:
+class HidingPasses:
     """What one message of all weights hides behind; arrays are (plans, stages)."""
 
     pass_s: Array
@@ -79,7 +80,7 @@ def data_waits(
     plans: Plans,
     tables: Tables,
     stages: Stages,
-    shares: tuple[Share, ...],
+    shares: tuple[GroupWeights, ...],
     beside: tuple[Array, Array],
 ) -> DataWaits:
     """What a step waits for data parallelism; `beside` are the sends between stages and the sums of
@@ -94,10 +95,10 @@ def data_waits(
     alike = kinds_alike(plans, tables)
     messages = [data_messages(plans, tables, share, alike) for share in shares]
     software, traffic = scenario.software, shares[0].traffic
-    unhidden = 1.0 if software.gather_waits else software.data_exposed
-    forward = forward_pass(plans, stages, beside[0], unhidden)
-    backward = backward_pass(plans, stages, beside, software.data_exposed)
-    shown_s = Shown(
+    exposed = exposure_of(plans.base, software, plans.zero[:, None])
+    forward = forward_pass(plans, stages, beside[0], exposed.gathers)
+    backward = backward_pass(plans, stages, beside, exposed.reductions)
+    shown_s = ExposedMessages(
         chip=scenario.system.chip,
         spot=tables.spot,
         needs=tables.link_needs / LINK_SHARE,
@@ -105,14 +106,14 @@ def data_waits(
         tiers=[w.tier for w in stages.waits],
         messages=messages,
     )
-    reduced = shown_s.of("reduce", backward, software.data_exposed)
-    gathered = shown_s.of("gather", forward, unhidden)
+    reduced = shown_s.of("reduce", backward, exposed.together(messages))
+    gathered = shown_s.of("gather", forward, exposed.gathers)
     step_s = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
     again: Array | None = None
     if plans.base.reduce == "step":
         # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
         more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
-        again = shown_s.of("again", backward, software.data_exposed)
+        again = shown_s.of("again", backward, exposed.gathers_again)
         step_s = step_s + more * again
     step_s = step_s + traffic.gathers_forward[:, None] * gathered
     copies_s: Num = 0.0
@@ -127,7 +128,7 @@ def data_waits(
         return DataWaits(step_s=step_s, forward_s=0.0, backward_s=0.0)
     back_s: Num = 0.0
     if plans.base.reshard:
-        alone = backward_waits(plans, reduced, messages, software.data_exposed)
+        alone = backward_waits(plans, reduced, messages, exposed.reductions)
         back_s = alone if again is None else again
     each = three / schedule_named(plans.base.schedule).weight_copies
     # Weights are copied out of their messages in both passes, gradients into theirs backward.
@@ -138,17 +139,17 @@ def data_waits(
     )
 
 
-def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: float) -> Behind:
+def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: Num) -> HidingPasses:
     """What gathered weights hide behind: one forward pass, of every copy that a rank holds with ZeRO 3. A
     framework that shows all of them (`shown` 1) hides none."""
     waits = [w.forward_s for w in stages.waits]
-    found = Behind(pass_s=stages.forward_s, sums_s=None, waits_s=waits, sends_s=sends_s)
+    found = HidingPasses(pass_s=stages.forward_s, sums_s=None, waits_s=waits, sends_s=sends_s)
     return of_each(found, plans, plans.zero >= 3, shown)
 
 
 def backward_pass(
-    plans: Plans, stages: Stages, beside: tuple[Array, Array], shown: float
-) -> Behind:
+    plans: Plans, stages: Stages, beside: tuple[Array, Array], shown: Num
+) -> HidingPasses:
     """What reduced gradients hide behind: one backward pass.
 
     Messages of every micro-batch hide behind its sums too; where the pass to the weights runs apart, the
@@ -165,7 +166,7 @@ def backward_pass(
         waits, sends_s = [np.where(alone, 0.0, w) for w in waits], np.where(alone, 0.0, sends_s)
     each = each | (plans.zero >= 3)
     sums_s = each[:, None] * beside[1] if each.any() else None
-    found = Behind(pass_s=pass_s, sums_s=sums_s, waits_s=waits, sends_s=sends_s)
+    found = HidingPasses(pass_s=pass_s, sums_s=sums_s, waits_s=waits, sends_s=sends_s)
     return of_each(found, plans, each, shown)
 
 
@@ -174,15 +175,16 @@ def weights_apart(schedule: Schedule) -> bool:
     return schedule.splits_backward and schedule.weight_copies == 1.0
 
 
-def of_each(one: Behind, plans: Plans, each: NDArray[np.bool_], shown: float) -> Behind:
+def of_each(one: HidingPasses, plans: Plans, each: NDArray[np.bool_], shown: Num) -> HidingPasses:
     """The same where each micro-batch sends its own: beside the passes of as many micro-batches as there are
     copies of the weights, and meeting no exchange where a framework sends while no pass runs."""
     copies = schedule_named(plans.base.schedule).weight_copies
-    if copies == 1.0 and shown < 1.0:
+    whole = np.asarray(shown >= 1.0).reshape(-1)
+    if copies == 1.0 and not whole.any():
         return one
     many = np.where(each, copies, 1.0)[:, None]
-    meets = np.where(each & (shown >= 1.0), 0.0, many[:, 0])[:, None]
-    return Behind(
+    meets = np.where(each & whole, 0.0, many[:, 0])[:, None]
+    return HidingPasses(
         pass_s=many * one.pass_s,
         sums_s=None if one.sums_s is None else many * one.sums_s,
         waits_s=[meets * wait_s for wait_s in one.waits_s],
@@ -192,7 +194,7 @@ def of_each(one: Behind, plans: Plans, each: NDArray[np.bool_], shown: float) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ExposedMessages:
     """What of the messages of a batch of plans shows."""
 
     chip: Chip
@@ -208,7 +210,9 @@ class Shown:
     messages: list[Messages]
     """Messages of each kind of group."""
 
-    def of(self, kind: Literal["reduce", "gather", "again"], behind: Behind, shown: float) -> Array:
+    def of(
+        self, kind: Literal["reduce", "gather", "again"], behind: HidingPasses, shown: Num
+    ) -> Array:
         """What shows of all pieces of one kind behind a pass, of which a framework shows a share anyway;
         (plans, stages)."""
         ones = [getattr(m, f"{kind}_s") for m in self.messages]
@@ -230,7 +234,7 @@ class Shown:
         return np.asarray(beyond_s + contention_s(own_s, all_s, behind.pass_s))
 
 
-def backward_waits(plans: Plans, reduced: Array, messages: list[Messages], shown: float) -> Array:
+def backward_waits(plans: Plans, reduced: Array, messages: list[Messages], shown: Num) -> Array:
     """Of what a backward pass waits for, all but the gradients that are sent when it is through: the last
     piece, or every one where nothing is overlapped or the pass to the weights comes later;
     (plans, stages)."""
@@ -240,7 +244,7 @@ def backward_waits(plans: Plans, reduced: Array, messages: list[Messages], shown
         return np.asarray(reduced * again_s / np.maximum(all_s, 1e-30))
     for m in messages:
         late_s = m.reduce_s - m.again_s
-        if shown:
+        if np.any(shown):
             late_s = (shown * m.pieces + (1.0 - shown)) * late_s
         reduced = reduced - late_s
     return reduced

@@ -20,7 +20,7 @@ from foretell.sharding.data import wire_bytes
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.training.data_parallel import Share, sum_of
+from foretell.training.data_parallel import GroupWeights, sum_of
 from foretell.training.micro_batch import MicroBatch
 from foretell.training.tables import Stages, Tables, system_as_filled
 
@@ -71,7 +71,7 @@ def pair_savings(
 
 
 def mirror_seconds(
-    scenario: Scenario, plans: Plans, tables: Tables, shares: tuple[Share, ...]
+    scenario: Scenario, plans: Plans, tables: Tables, shares: tuple[GroupWeights, ...]
 ) -> Array:
     """Once a step, the gradients of the two copies become one: two halves there and back."""
     gradient_bytes, _ = wire_bytes(plans.base)

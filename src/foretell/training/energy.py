@@ -77,9 +77,12 @@ def sum_joules(tables: Tables, ledger: Ledger) -> Array:
 def model_joules(plans: Plans, tables: Tables, ledger: Ledger) -> Array:
     """Joules of one micro-batch's operations over the whole model, at the clock held; (plans,)."""
     parts, at, fall = tables.parts, tables.shape, ledger.core_fall[:, None]
-    again = 1.0 + repeated_share(plans, tables)
+    repeated = repeated_share(plans, tables)
+    again = 1.0 + repeated
     core = parts.forward.core_joules[at] * again + parts.backward.core_joules[at]
     memory = parts.forward.memory_joules[at] * again + parts.backward.memory_joules[at]
+    core = core - repeated * parts.stop.core_joules[at]
+    memory = memory - repeated * parts.stop.memory_joules[at]
     if parts.again is not None:
         listed = (plans.recompute == LISTED)[:, None] * layers_of(tables)
         core = core + listed * parts.again.core_joules[at]

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.sharding.recompute import again
+from foretell.sharding.recompute import recompute_layer
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plans, recompute_code
@@ -66,7 +66,7 @@ def modules_flop(model: Model, job: Job, recompute: str, flash: bool) -> float:
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
     total = 0.0
     for count, part in zip(counts, graph.kinds, strict=True):
-        runs = again(part, recompute_modules(recompute), flash=flash).ops
+        runs = recompute_layer(part, recompute_modules(recompute), flash=flash).ops
         flop = [run * _forward_flop((op,))[0] for op, run in zip(part.ops, runs, strict=True)]
         total += float(count) * sum(flop)
     return float(job.global_batch) * total

@@ -7,7 +7,7 @@ one of
     scores   every layer's tensors and the scores; no gradient yet
     last     the last layer's backward pass: every layer's tensors, gradients of the head and its own
     first    the first layer's: its own tensors, all gradients but the table's
-    update   all gradients, nothing else
+    update   all gradients, with those of a tied table that are added up; nothing else
 
 since between `last` and `first` each layer of a kind gives back and takes as much as the next.
 """
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory
+from foretell.kernels.modules import is_wide
 from foretell.schedules import schedule_named
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
@@ -64,7 +65,14 @@ def late_weights(
         layer=largest[key],
         table=(counts[:, :, -2] * (parameters[:, -2] - tied)[:, None])[key],
         layers=np.maximum(layers.sum(axis=2), 1.0)[key],
+        copies=(counts[:, :, -2] * (_copies(plans.base, software) * tied)[:, None])[key],
+        updated=software.update_copies,
     )
+
+
+def _copies(plan: Plan, software: Software) -> float:
+    """Gradients of a tied table beside the kept one: autocast's are casts, to which others can be added."""
+    return max(software.tied_copies - is_wide(plan, software), 0.0)
 
 
 def fullest_moment(
@@ -80,7 +88,7 @@ def fullest_moment(
             np.zeros_like(whole),
             bytes_each * (late.head + late.layer),
             whole - bytes_each * late.table,
-            whole,
+            whole + bytes_each * late.more(whole / bytes_each),
         ]
     )
     activations = np.stack([kept, kept, kept / late.layers, np.zeros_like(kept)])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
 from foretell.kernels.op_times import OpTimes, op_times
-from foretell.kernels.optimizer import Matrices, matrices_of, products_s
+from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
 from foretell.kernels.precision import is_linear, is_narrow, linear_format
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
@@ -48,6 +48,7 @@ from foretell.training.shapes import (
 )
 from foretell.workload.graph import Edge, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op
+from foretell.workload.roles import OpRole, Region
 
 Array = NDArray[np.float64]
 
@@ -55,6 +56,9 @@ CORE = ("attention", "scan")
 """Families that selective recomputation runs again, where what they keep is not fused away."""
 
 
+GRAPH_HOST_S, LAUNCH_HOST_S = 5e-5, 2e-4
+"""Host's time for a layer forward: launched from a list, and kernel by kernel (about fifteen of a compiled
+layer, docs/kernels.md); backward is twice as much."""
 APART = ("muon", "adafactor")
 """Optimizers that treat matrices apart."""
 
@@ -93,12 +97,18 @@ class Parts:
     """Backward pass, without recomputation."""
     core_s: Array
     """Forward time of attention cores and scans that keep their inside: what selective recomputes."""
+    stop: PassSeconds
+    """Of a layer's forward pass what computing it again leaves out."""
+    rerun_ops: Array
+    """Share of each operation that computing whole layers again runs; (operations,)."""
     attention_s: tuple[Array, Array]
     """Forward and backward time of all attention cores; empty without context parallelism."""
     parameters: Array
     """Weights on one rank."""
     trained: Array
     """Of these, weights with gradients: all, or the adapters'."""
+    tensors: Array
+    """Trained tensors that hold them; (parts,)."""
     matrices: Matrices | None
     """Matrices that the optimizer treats apart; None where it treats none."""
     products_s: Array | None
@@ -200,6 +210,7 @@ def recipe_of(plan: Plan) -> Plan:
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
+        autocast=plan.autocast,
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
         optimizer=plan.optimizer if plan.optimizer in APART else "adam",
         recompute=plan.recompute if named_modules(plan.recompute) else "none",
@@ -210,6 +221,7 @@ def recipe_of(plan: Plan) -> Plan:
         capacity=plan.capacity,
         dispatch=plan.dispatch,
         imbalance=plan.imbalance,
+        graphs=plan.graphs,
     )
 
 
@@ -222,6 +234,8 @@ def _one_part_table(
         flash=recipe.flash,
         fused=recipe.fused,
         precision=recipe.precision,
+        weights=recipe.weights,
+        autocast=recipe.autocast,
         scaling=recipe.scaling,
         lora=recipe.lora,
         adapters=recipe.adapters,
@@ -236,18 +250,43 @@ def _one_part_table(
     return _costed(one_shape(model, lengths, cut, software, shape), chip, recipe, software, arrays)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """Least time that the host takes for one layer of one micro-batch."""
+
+    forward_s: float
+    """Forward."""
+    backward_s: float
+    """Backward."""
+    routed_s: float
+    """Besides, each way, where it has routed experts."""
+
+
+def host_of(plan: Plan, software: Software) -> Host:
+    """As the software has it; as CUDA graphs, or without its own, where the plan says so."""
+    routed_s = software.host_dropped_s if plan.capacity else software.host_routed_s
+    forward_s, backward_s = software.host_forward_s, software.host_backward_s
+    if plan.graphs == "on" and not software.graphs:
+        forward_s, backward_s = min(forward_s, GRAPH_HOST_S), min(backward_s, 2.0 * GRAPH_HOST_S)
+        routed_s = 0.0
+    elif plan.graphs == "off" and software.graphs:
+        forward_s, backward_s = max(forward_s, LAUNCH_HOST_S), max(backward_s, 2.0 * LAUNCH_HOST_S)
+    return Host(forward_s=forward_s, backward_s=backward_s, routed_s=routed_s)
+
+
 def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: Shape) -> Parts:
     """Shapes on a chip."""
     width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
     times = op_times(shapes.stacks, len(flat), chip, base, software, np.asarray(shape.tp) > 1.0)
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
+    last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
-    routed = spread * (software.host_dropped_s if base.capacity else software.host_routed_s)
+    host = host_of(base, software)
     slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
-    forward_host_s = (layer * software.host_forward_s + routed) * slower
-    backward_host_s = (layer * software.host_backward_s + routed) * slower
+    forward_host_s = (layer * host.forward_s + spread * host.routed_s) * slower
+    backward_host_s = (layer * host.backward_s + spread * host.routed_s) * slower
     parameters = _sum_parts(ops, shapes.parameters)
     learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
     found = matrices_of(flat, width, base) if base.optimizer in APART else None
@@ -261,9 +300,12 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
         backward=_pass(ops, times, slice(len(flat), None), backward_host_s),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
+        stop=_stop(ops, times, last),
+        rerun_ops=1.0 - last[:, 0],
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
         trained=_sum_parts(ops, shapes.parameters * learns) if base.lora else parameters,
+        tensors=_tensors(ops, base, software),
         matrices=None
         if found is None
         else Matrices(
@@ -312,6 +354,28 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         shape=shape,
         notes=shapes.graph.notes,
         element_bytes=activation_bytes(base),
+    )
+
+
+def _stop(ops: tuple[tuple[Op, ...], ...], times: OpTimes, last: Array) -> PassSeconds:
+    """The forward kernels of the operations that are last in their part; the host's time stays."""
+    many = len(last)
+    names = ("seconds", "clocked_s", "core_joules", "memory_joules")
+    sums = {name: _sum_parts(ops, getattr(times, name)[:many] * last) for name in names}
+    return PassSeconds(**sums, host_s=np.zeros_like(sums["seconds"]))
+
+
+def _is_last(op: Op) -> bool:
+    """Whether nothing that a layer keeps stands behind an operation."""
+    return op.role is OpRole.DOWN and op.region is Region.FEED_FORWARD
+
+
+def _tensors(ops: tuple[tuple[Op, ...], ...], base: Plan, software: Software) -> Array:
+    """Trained tensors of each part."""
+    apart = software.maps_apart
+    return np.array(
+        [sum(tensors_of(o, apart=apart) for o in part if is_trained(o, base.lora)) for part in ops],
+        dtype=float,
     )
 
 

@@ -83,7 +83,7 @@ class Families:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PassCounts:
     """How often the slowest stage runs the operations of each part in one kind of pass of a step."""
 
     phase: Phase
@@ -104,18 +104,23 @@ class Run:
                 row += 1
 
 
-def runs_of(plans: Plans, tables: Tables, ledger: Ledger) -> list[Run]:
+def runs_of(plans: Plans, tables: Tables, ledger: Ledger) -> list[PassCounts]:
     """Every pass of the slowest stage; what selective recomputation repeats is not in it (core_s)."""
     return pass_runs(tables, part_runs(plans, tables, ledger).of(at_slowest(ledger)))
 
 
-def pass_runs(tables: Tables, many: PartRuns) -> list[Run]:
+def pass_runs(tables: Tables, many: PartRuns) -> list[PassCounts]:
     """Every pass of some stages."""
-    found = [Run(phase="forward", counts=many.once), Run(phase="backward", counts=many.once)]
+    found = [
+        PassCounts(phase="forward", counts=many.once),
+        PassCounts(phase="backward", counts=many.once),
+    ]
     if many.repeated.any():
-        found.append(Run(phase="recompute", counts=many.repeated))
+        found.append(
+            PassCounts(phase="recompute", counts=many.repeated, only=tables.parts.rerun_ops)
+        )
     if many.listed.any() and len(tables.parts.again_ops):
-        found.append(Run(phase="recompute", counts=many.listed, only=tables.parts.again_ops))
+        found.append(PassCounts(phase="recompute", counts=many.listed, only=tables.parts.again_ops))
     return found
 
 
@@ -134,7 +139,7 @@ class OpCosts:
     joules: Array
     """Energy beyond base watts."""
 
-    def add(self, run: Run, sums: tuple[Families, Families]) -> None:
+    def add(self, run: PassCounts, sums: tuple[Families, Families]) -> None:
         """Add every operation of a pass, times its count, to its family: arithmetic or memory."""
         half = int(run.phase == "backward")
         counts = np.repeat(run.counts, self.lengths)

@@ -73,7 +73,7 @@ CONDITIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class RunTerms:
     """What was asked of a run, read and checked."""
 
     tokens: float | None
@@ -86,7 +86,7 @@ class Conditions:
     """All that was given, as it was."""
 
 
-def conditions_of(question: RunConditions) -> Conditions | None:
+def conditions_of(question: RunConditions) -> RunTerms | None:
     """The conditions of a run, every problem at once; None where no tokens are given."""
     problems: list[Problem] = []
     tokens = question.tokens
@@ -110,7 +110,7 @@ def conditions_of(question: RunConditions) -> Conditions | None:
         raise BadInput(problems)
     if tokens is None:
         return None
-    return Conditions(
+    return RunTerms(
         tokens=wanted,
         checkpoint=cast(CheckpointWay, way),
         values=values,
@@ -118,7 +118,7 @@ def conditions_of(question: RunConditions) -> Conditions | None:
     )
 
 
-def asked_run(scenario: Scenario, asked: Conditions) -> Asked:
+def asked_run(scenario: Scenario, asked: RunTerms) -> Asked:
     """The conditions of a run of a scenario, with a sentence for each that was not given."""
     values = asked.values
     rate, link = values["failures_per_gpu_day"], float(scenario.system.chip.host_bytes_per_s)
@@ -157,7 +157,7 @@ def _number(
     return None
 
 
-def _defaults_said(scenario: Scenario, asked: Conditions) -> list[str]:
+def _defaults_said(scenario: Scenario, asked: RunTerms) -> list[str]:
     """A sentence for each condition that was not given."""
     active = float(count(scenario.model).active) / 1e9
     said = {

@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 
 from foretell.kernels.loss import narrow_loss, spared_loss_bytes
 from foretell.kernels.memory import (
-    WORKSPACE_BYTES,
     StageMemory,
     allocator_share,
     framework_bytes,
     weight_bytes,
 )
+from foretell.kernels.modules import is_wide
 from foretell.kernels.optimizer import state_bytes
 from foretell.kernels.precision import copy_bytes
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
 from foretell.schedules.rules import pipe_of
-from foretell.sharding.recompute import blended, full_share
+from foretell.sharding.recompute import blend_layers, full_share
 from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
-from foretell.training.data_parallel import Share, sum_of
+from foretell.training.data_parallel import GroupWeights, sum_of
 from foretell.training.late_gradients import fullest_moment, nothing_summed
 from foretell.training.layer_costs import Parts
 from foretell.training.tables import Stages, Tables, gather
@@ -39,11 +39,13 @@ from foretell.training.tables import Stages, Tables, gather
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+CAST_BYTES = 2.0
+"""Bytes of a weight that autocast has cast."""
 LISTED = float(len(RECOMPUTE))
 """Code of recomputation as the batch's base words it: full:N, or modules by name."""
 
 
-def kept_of(
+def kept_activations(
     plans: Plans,
     first: Index,
     shape: Index,
@@ -69,7 +71,7 @@ def kept_of(
     held = on_stages(counts, kept * is_layer)
     again = largest_here(counts, (whole - kept + gradient) * is_layer)
     if share is not None:
-        held = blended(share, on_stages(counts, least * is_layer), held)
+        held = blend_layers(share, on_stages(counts, least * is_layer), held)
         once_more = largest_here(counts, (whole - least + gradient) * is_layer)
         keeps_on = schedule_named(plans.base.schedule).splits_backward
         again = np.where((share >= 1.0) | ((share > 0.0) & keeps_on), once_more, again)
@@ -102,9 +104,15 @@ def head_of(
     """Bytes of the head for one micro-batch on each stage: inputs, scores and loss, and the empty gradient of
     its matrix; (combinations, stages)."""
     base = plans.base
-    whole, cut = spared_loss_bytes(software, fused=base.fused, narrow=narrow_loss(base))
+    whole, cut = spared_loss_bytes(software, fused=base.fused, narrow=narrow_loss(base, software))
     spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
     held = parts.kept_whole[shape, -1] - spared
+    if is_wide(base, software) and not base.lora:
+        # Casts of weights stay through the forward pass, of layers that are computed again too; the loss
+        # holds less then: the scores twice in 32 bits, and in 16.
+        casts = CAST_BYTES * (parts.counts * parts.linear[shape])[:, :-2].sum(axis=1)
+        more = np.maximum(casts - CAST_BYTES * parts.scores[shape], 0.0)
+        held = held + more * (plans.recompute[first] == 2.0)
     if software.placeholders and not base.lora:
         held = held + weight_bytes(base)[0] * parts.linear[shape, -1]
     return np.asarray(np.ceil(counts[:, :, -1]) * held[:, None])
@@ -142,7 +150,11 @@ def held_micro_batches(plans: Plans, tables: Tables, pipe: Pipe) -> Array:
 
 
 def stage_memory(
-    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...], flight: Array
+    scenario: Scenario,
+    plans: Plans,
+    stages: Stages,
+    shares: tuple[GroupWeights, ...],
+    flight: Array,
 ) -> StageMemory:
     """What one rank of each stage holds at its peak; (plans, stages)."""
     base, holds = plans.base, scenario.software
@@ -154,7 +166,7 @@ def stage_memory(
     weights = held_weights(scenario, plans, stages, shares)
     states = held_states(plans, stages, shares)
     activations = flight * stages.kept_bytes
-    buffers = buffer_bytes(plans, stages, flight)
+    buffers = buffer_bytes(plans, holds, stages, flight)
     groups = sum(
         (getattr(plans, name) > 1).astype(float) for name in ("tp", "pp", "dp", "cp", "ep")
     )
@@ -175,7 +187,7 @@ def stage_memory(
     return replace(memory, allocator=allocator_share(base, holds) * memory.allocated)
 
 
-def gathered_copies(plans: Plans, shares: tuple[Share, ...]) -> Array:
+def gathered_copies(plans: Plans, shares: tuple[GroupWeights, ...]) -> Array:
     """Weights that an update gathers beside the working ones, with this rank's part of them; (plans,
     stages)."""
     weight = weight_bytes(plans.base)[0] * (plans.zero == 1)[:, None]
@@ -218,14 +230,14 @@ def scores_waiting(plans: Plans, stages: Stages, flight: Array) -> Array:
     return np.asarray(waiting * stages.head_bytes)
 
 
-def buffer_bytes(plans: Plans, stages: Stages, flight: Array) -> Array:
+def buffer_bytes(plans: Plans, software: Software, stages: Stages, flight: Array) -> Array:
     """Scores or a layer computed again, whichever is more; gathered weights, messages, placeholders,
     workspaces; (plans, stages)."""
     base, weight = plans.base, weight_bytes(plans.base)[0]
     passing = (plans.zero >= 3) & base.reshard
     gathered = np.where(passing, 2.0 * weight * gathered_weights(base, stages), 0.0)
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
-    always = gathered + stages.message_bytes + WORKSPACE_BYTES
+    always = gathered + stages.message_bytes + software.workspace_bytes
     return np.asarray(passing_by(plans, stages, flight) + placeholders + always[:, None])
 
 
@@ -245,7 +257,7 @@ def gathered_weights(base: Plan, stages: Stages) -> Array:
 
 
 def held_weights(
-    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...]
+    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[GroupWeights, ...]
 ) -> Array:
     """Working weights and their copies; (plans, stages)."""
     base, holds = plans.base, scenario.software
@@ -260,7 +272,7 @@ def held_weights(
     return np.asarray(weights)
 
 
-def held_states(plans: Plans, stages: Stages, shares: tuple[Share, ...]) -> Array:
+def held_states(plans: Plans, stages: Stages, shares: tuple[GroupWeights, ...]) -> Array:
     """Master copy and states; (plans, stages)."""
     base, apart, state = plans.base, stages.matrices, weight_bytes(plans.base)[2]
     if apart is None:
@@ -273,6 +285,6 @@ def held_states(plans: Plans, stages: Stages, shares: tuple[Share, ...]) -> Arra
     )
 
 
-def parts_of(stages: Stages, shares: tuple[Share, ...]) -> list[tuple[Share, Array]]:
+def parts_of(stages: Stages, shares: tuple[GroupWeights, ...]) -> list[tuple[GroupWeights, Array]]:
     """Each kind of group with its part of the trained weights."""
     return [(s, s.trained / np.maximum(stages.trained, 1.0)) for s in shares]

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.sharding.offload import Exposed
+from foretell.sharding.offload import ExposedCopies
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.training.data_parallel import Share
+from foretell.training.data_parallel import GroupWeights
 from foretell.training.data_waits import DataWaits, data_waits
 from foretell.training.stages import send_seconds
 from foretell.training.tables import Stages, Tables
@@ -33,7 +33,7 @@ class MicroBatch:
     """All of it."""
     waits: DataWaits
     """What it waits for data parallelism."""
-    copies: Exposed | None = None
+    copies: ExposedCopies | None = None
     """What it waits for copies to and from the host; None where nothing is offloaded."""
 
     def passed_on_s(self, way: Literal["forward", "backward"]) -> Num:
@@ -47,7 +47,7 @@ def micro_batch(
     plans: Plans,
     tables: Tables,
     stages: Stages,
-    shared: tuple[tuple[Share, ...], Array],
+    shared: tuple[tuple[GroupWeights, ...], Array],
 ) -> MicroBatch:
     """One micro-batch of every plan; `shared` is what data parallelism shares, and the micro-batches."""
     sends_s, sums_s = send_seconds(plans, tables), sum_seconds(scenario, plans, stages, *shared)

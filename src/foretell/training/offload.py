@@ -6,7 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory, allocator_share
-from foretell.sharding.offload import Exposed, Held, exposed_copies, host_copies, on_chip
+from foretell.sharding.offload import (
+    ExposedCopies,
+    StateBytes,
+    exposed_copies,
+    host_copies,
+    on_chip,
+)
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.micro_batch import MicroBatch
@@ -17,13 +23,13 @@ Array = NDArray[np.float64]
 
 def offload_seconds(
     scenario: Scenario, plans: Plans, one: MicroBatch, memory: StageMemory, update_s: Array
-) -> Exposed:
+) -> ExposedCopies:
     """Copies to and from the host that nothing hides, of one micro-batch and of the update.
 
     They go on while a pass waits for data-parallel messages, which use other links.
     """
     stages = one.stages
-    there = Held(
+    there = StateBytes(
         weight_bytes=memory.weights, state_bytes=memory.states, kept_bytes=stages.kept_bytes
     )
     return exposed_copies(
@@ -35,13 +41,15 @@ def offload_seconds(
     )
 
 
-def copied_seconds(micro_batches: Array, copies: Exposed) -> Array:
+def copied_seconds(micro_batches: Array, copies: ExposedCopies) -> Array:
     """All copies of a step that nothing hides; (plans, stages)."""
     each_s = copies.forward_s + copies.backward_s
     return np.asarray(micro_batches[:, None] * each_s + copies.update_s)
 
 
-def offloaded(plans: Plans, tables: Tables, stages: Stages, memory: StageMemory) -> StageMemory:
+def offload_memory(
+    plans: Plans, tables: Tables, stages: Stages, memory: StageMemory
+) -> StageMemory:
     """What stays on the chip: of each offloaded thing two layers' worth, of activations what one micro-batch
     keeps."""
     base, layers = plans.base, np.maximum(gather(tables.stages.layers, tables.pair), 1.0)

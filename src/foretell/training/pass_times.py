@@ -14,7 +14,7 @@ from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.training.exchanges import tensor_launch_s
-from foretell.training.layer_costs import PassSeconds, beside_host
+from foretell.training.layer_costs import Parts, PassSeconds, beside_host
 from foretell.training.memory import LISTED, on_stages
 from foretell.training.tables import Tables, distinct, gather
 
@@ -50,13 +50,15 @@ def late_launches(plans: Plans, tables: Tables) -> list[Array]:
     """Microseconds that the host takes besides to start a layer of each plan, one column; none: no column.
 
     A framework may start layers later where stages stand on several nodes, the more so the more ranks a
-    layer is cut over (`Software.stage_rank_s`).
+    layer is cut over (`Software.stage_rank_s`), and with ZeRO 3, whose hooks fetch the modules of a layer one
+    by one (`Software.host_shared_s`).
     """
-    each_s = tables.software.stage_rank_s
-    if each_s == 0.0:
+    each_s, shared_s = tables.software.stage_rank_s, tables.software.host_shared_s
+    if each_s == shared_s == 0.0:
         return []
     apart = tables.pipe_counts[1:].max(axis=0, initial=1.0)[tables.spot] > 1.0
-    return [np.rint(1e6 * each_s * plans.tp * apart)]
+    hooked = (plans.zero >= 3) & (plans.dp * plans.cp > 1)
+    return [np.rint(1e6 * (each_s * plans.tp * apart + shared_s * hooked))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,16 @@ def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array])
         return spent.host_s[shape] + more_s / speed
 
     both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
+    if tables.software.host_ahead:
+        both = both[0], np.maximum(both[1] - lead_s(parts, shape, both) * is_layer, 0.0)
     return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
+
+
+def lead_s(parts: Parts, shape: Index, host_s: tuple[Array, Array]) -> Array:
+    """Of what the chip takes for the head beyond the host, each layer's share; (combinations, 1)."""
+    chip_s = parts.forward.seconds[shape, -1] + parts.backward.seconds[shape, -1]
+    ahead = np.maximum(chip_s - host_s[0][:, -1] - host_s[1][:, -1], 0.0)
+    return np.asarray(ahead / max(len(parts.order), 1))[:, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +145,8 @@ class HeldPasses:
     """Clock held, over that of short bursts; (combinations,)."""
     core_fall: Array
     """Factor on the cores' joules there; (combinations,)."""
+    rerun_s: Array
+    """Computing a layer again whole; zero for other parts; (combinations, parts)."""
 
 
 def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]) -> HeldPasses:
@@ -147,17 +160,18 @@ def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]
     is_layer = np.arange(len(tables.parts.names)) < tables.parts.kinds
     late = [column[few] for column in late]
     spent = pass_times(tables, tables.shape[own], tables.group[own], late)
-    clock, fall = clock_held(repeats_of(plans, own, tables) * is_layer, mode, spent)
-    forward, backward = part_seconds(mode, is_layer, spent, clock)
+    clock, fall = sustained_clock(repeats_of(plans, own, tables) * is_layer, mode, spent)
+    forward, backward, rerun = part_seconds(mode, is_layer, spent, clock)
     return HeldPasses(
         forward_s=gather(forward, key),
         backward_s=gather(backward, key),
         clock=clock[key],
         core_fall=fall[key],
+        rerun_s=gather(rerun, key),
     )
 
 
-def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Array]:
+def sustained_clock(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Array]:
     """Clock that a step holds under the power limit, and the factor on its cores' joules; (combinations,).
 
     From sums over the whole model of one micro-batch: what stretches when the clock falls, what does not
@@ -167,14 +181,21 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
     again = 1.0 + repeats
     many = parts.counts
 
-    def total(forward: Array, backward: Array) -> Array:
-        return np.asarray(((forward * again + backward) * many).sum(axis=1))
+    def total(forward: Array, backward: Array, stopped: Array) -> Array:
+        spent_s = forward * again + backward - stopped[shape] * repeats
+        return np.asarray((spent_s * many).sum(axis=1))
 
     names = ("clocked_s", "core_joules", "memory_joules")
     sums = [
-        total(getattr(parts.forward, n)[shape], getattr(parts.backward, n)[shape]) for n in names
+        total(
+            getattr(parts.forward, n)[shape],
+            getattr(parts.backward, n)[shape],
+            getattr(parts.stop, n),
+        )
+        for n in names
     ]
-    all_s = total(*spent.of(0.0))
+    forward_s, backward_s = spent.of(0.0)
+    all_s = total(forward_s, backward_s, parts.stop.seconds)
     if parts.again is not None:
         listed = mode[:, 0] == LISTED
         more = [(getattr(parts.again, n)[shape] * many).sum(axis=1) * listed for n in names]
@@ -186,8 +207,9 @@ def clock_held(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Array, Ar
 
 def part_seconds(
     mode: Array, is_layer: NDArray[np.bool_], spent: PassTimes, clock: Array
-) -> tuple[Array, Array]:
-    """Forward and backward time of each part for one micro-batch; (combinations, parts).
+) -> tuple[Array, Array, Array]:
+    """Forward and backward time of each part for one micro-batch, and that of layers computed again whole;
+    (combinations, parts).
 
     Full recomputation (mode 2) runs the layers' forward pass with its communication again, selective
     (mode 1) the attention core, a list of modules what it names; embedding and head are never recomputed.
@@ -196,9 +218,9 @@ def part_seconds(
     parts = spent.tables.parts
     slower = (spent.tables.pace / clock - 1.0)[:, None]
     forward, backward = spent.of(slower)
-    again = np.where(
-        mode == 2.0, forward * is_layer, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0)
-    )
+    stopped = parts.stop.seconds[spent.shape] + slower * parts.stop.clocked_s[spent.shape]
+    rerun = (forward - stopped) * is_layer
+    again = np.where(mode == 2.0, rerun, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0))
     if parts.again is not None:
         again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)
-    return forward, backward + again
+    return forward, backward + again, rerun

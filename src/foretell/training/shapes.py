@@ -9,21 +9,23 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.calls import CallStack, Written, stacked
+from foretell.kernels.calls import CallStack, call_stacks, maps_of
 from foretell.kernels.memory import KeptBytes, kept_bytes
+from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
 from foretell.kernels.precision import kept_width
 from foretell.records import dataclass
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
+    ExpertSpread,
     ExpertTraffic,
-    Spread,
     expert_parallel,
     expert_traffic,
     routed_parameters,
     spread_of,
 )
 from foretell.sharding.lora import backward_products, with_adapters
-from foretell.sharding.recompute import Again, again
+from foretell.sharding.lora import whole as whole_maps
+from foretell.sharding.recompute import Recomputation, recompute_layer
 from foretell.sharding.tensor import tensor_parallel, token_parts
 from foretell.sharding.tensor2d import (
     GridTraffic,
@@ -102,7 +104,7 @@ class Shapes:
     """Tensors that each part keeps on one rank."""
     kept: tuple[KeptBytes, ...]
     """What each part keeps."""
-    again: tuple[Again, ...]
+    again: tuple[Recomputation, ...]
     """What recomputing the plan's modules does to each part; empty where it names none."""
     tied: Num
     """Weights that the head borrows."""
@@ -139,10 +141,13 @@ def shapes_of(
         whole = tuple(context_parallel(part, shape.cp, base.cp_mode) for part in whole)
     spread = spread_of(shape.tp, shape.ep, shape.etp, base)
     grid = grid_of(shape.tp, shape.tp2, float(base.panels)) if base.tp_mode == "summa" else None
+    form = form_of(model, base, software)
     if grid is None:
-        local = tuple(_on_one_rank(part, shape, spread, base) for part in whole)
+        local = tuple(_on_one_rank(part, shape, spread, base, form) for part in whole)
     else:
         local = tuple(grid_parallel(part, grid) for part in whole)
+    if form is not None:
+        local = tuple(as_run(part, form, software) for part in local)
     modules = recompute_modules(base.recompute) if named_modules(base.recompute) else ()
     ends = len(whole) - 2
     ops = tuple(part.ops for part in local)
@@ -155,11 +160,11 @@ def shapes_of(
         graph=graph,
         whole=whole,
         ops=ops,
-        stacks=stacked(
+        stacks=call_stacks(
             flat,
             width,
             lambda op: backward_products(op, base.lora),
-            written=Written(apart=software.maps_apart, repeated=software.repeats_keys),
+            written=written_of(form, software),
         ),
         parameters=stack([op.parameters for op in flat], width),
         routed=stack([routed_parameters(op) * folded for op in flat], width),
@@ -171,10 +176,13 @@ def shapes_of(
             if grid is not None
         ),
         saved=tuple(part.saved for part in local),
-        kept=tuple(kept_bytes(part, input_parts, held, activation_bytes(base)) for part in local),
+        kept=tuple(
+            kept_bytes(part, input_parts, held, activation_bytes(base), stream_bytes(base, form))
+            for part in local
+        ),
         # Embedding and head are never computed again.
         again=tuple(
-            again(
+            recompute_layer(
                 part,
                 modules if i < ends else (),
                 flash=base.flash,
@@ -187,11 +195,14 @@ def shapes_of(
     )
 
 
-def _on_one_rank(part: LayerGraph, shape: Shape, spread: Spread, base: Plan) -> LayerGraph:
+def _on_one_rank(
+    part: LayerGraph, shape: Shape, spread: ExpertSpread, base: Plan, form: ModuleForm | None
+) -> LayerGraph:
     """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
     if shape.experts_spread or spread.even != 1.0:
         part = expert_parallel(part, spread)
-    part = with_adapters(part, base.lora, base.adapters)
+    apart = maps_of if form is not None and not form.joint else whole_maps
+    part = with_adapters(part, base.lora, base.adapters, apart)
     return tensor_parallel(part, shape.tp, shape.sp)
 
 

@@ -12,7 +12,7 @@ from foretell.training.memory import (
     LISTED,
     block_share,
     head_of,
-    kept_of,
+    kept_activations,
     message_bytes,
     on_stages,
     placeholders_of,
@@ -36,8 +36,8 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     share = block_share(plans, first, tables)
     passes = held_passes(plans, tables, first, late)
     forward, backward, clock = passes.forward_s, passes.backward_s, passes.clock
-    again = 0.0 if share is None else on_stages(counts, forward * is_layer) * share
-    kept, again_bytes = kept_of(plans, first, shape, parts, counts, share)
+    again = 0.0 if share is None else on_stages(counts, passes.rerun_s) * share
+    kept, again_bytes = kept_activations(plans, first, shape, parts, counts, share)
     parameters = gather(parts.parameters, shape)
     schedule = schedule_named(plans.base.schedule)
     # A tied head is the token table itself on a single stage, and a copy of it on another.

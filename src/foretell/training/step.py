@@ -51,7 +51,7 @@ from foretell.training.dualpipe import hidden_seconds, mirror_seconds
 from foretell.training.ledger import Ledger, StageSeconds
 from foretell.training.memory import held_micro_batches, stage_memory
 from foretell.training.micro_batch import micro_batch
-from foretell.training.offload import copied_seconds, offload_seconds, offloaded
+from foretell.training.offload import copied_seconds, offload_memory, offload_seconds
 from foretell.training.pace import set_pace
 from foretell.training.stages import stages_of_plans
 from foretell.training.tables import Tables, chunks, gather, largest_stage, select, tables_of
@@ -84,7 +84,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
     seconds = StageSeconds(
         passes=pipe.micro_batches[:, None] * one.whole_s,
         data_parallel=one.waits.step_s,
-        optimizer=update_seconds(scenario, plans, stages, shares),
+        optimizer=update_seconds(scenario, plans, tables, stages, shares),
     )
     memory = stage_memory(scenario, plans, stages, shares, held_micro_batches(plans, tables, pipe))
     if schedule_named(plans.base.schedule).layout == "both":
@@ -95,7 +95,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
         copies = offload_seconds(scenario, plans, one, memory, seconds.optimizer)
         one = replace(one, copies=copies)
         seconds = replace(seconds, offload=copied_seconds(pipe.micro_batches, copies))
-        memory = offloaded(plans, tables, stages, memory)
+        memory = offload_memory(plans, tables, stages, memory)
     multiplicity = gather(tables.stages.multiplicity, tables.pair)
     busy_s = seconds.total * (multiplicity > 0)
     slowest, bubble_s = set_pace(plans, tables, pipe, one, (seconds, busy_s))

@@ -118,6 +118,18 @@ class LateWeights:
     """Of the table, whose gradients come last."""
     layers: Array
     """How many layers there are."""
+    copies: Num = 0.0
+    """Of a tied table, whose gradients are made twice and added up: weights of the further copies."""
+    updated: float = 0.0
+    """Copies of all gradients that the update makes."""
+
+    def last_weights(self, trained: Array) -> Array:
+        """Weights of all gradients made at the end of a step, copies among them, of `trained` ones."""
+        return np.asarray(self.table + self.more(trained))
+
+    def more(self, trained: Array) -> Array:
+        """Weights of the copies alone."""
+        return np.asarray(np.maximum(self.copies, self.updated * trained))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,9 +338,9 @@ def distinct(*columns: Array | Index) -> tuple[Index, Index]:
         values = int(whole.max(initial=0)) + 1
         if span * values > most_values(len(key)):
             # Number both anew, so that the key stays short.
-            (key, span), (whole, values) = numbered(key), numbered(whole)
+            (key, span), (whole, values) = rank_values(key), rank_values(whole)
         key, span = key * values + whole, span * values
-    key, span = numbered(key)
+    key, span = rank_values(key)
     first = np.empty(span, dtype=np.intp)
     # Of rows alike the last one written stays: the first, going backwards.
     first[key[::-1]] = np.arange(len(key) - 1, -1, -1)
@@ -358,7 +370,7 @@ def most_values(rows: int) -> int:
     return 8 * rows + 4096
 
 
-def numbered(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def rank_values(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """Values replaced by their rank among those that occur, and how many occur."""
     top = int(values.max(initial=0)) + 1
     if top > most_values(len(values)):

@@ -3,13 +3,20 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.optimizer import accumulate_s, first_sum_s, optimizer_s, shared_products_s
+from foretell.kernels.optimizer import (
+    accumulate_s,
+    clip_s,
+    first_sum_s,
+    optimizer_s,
+    shared_products_s,
+)
 from foretell.schedules import schedule_named
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.training.data_parallel import Share, sum_of
+from foretell.training.data_parallel import GroupWeights, sum_of
+from foretell.training.layer_costs import beside_host
 from foretell.training.memory import parts_of
-from foretell.training.tables import Stages
+from foretell.training.tables import Stages, Tables, gather
 
 Array = NDArray[np.float64]
 
@@ -18,7 +25,7 @@ def sum_seconds(
     scenario: Scenario,
     plans: Plans,
     stages: Stages,
-    shares: tuple[Share, ...],
+    shares: tuple[GroupWeights, ...],
     micro_batches: Array,
 ) -> Array:
     """Adding one micro-batch's gradients to the sum, on one rank of each stage; (plans, stages)."""
@@ -38,9 +45,30 @@ def sum_seconds(
 
 
 def update_seconds(
-    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[Share, ...]
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    stages: Stages,
+    shares: tuple[GroupWeights, ...],
 ) -> Array:
-    """The optimizer's update on one rank of each stage; (plans, stages)."""
+    """The optimizer's update on one rank of each stage, with the clipping in front of it; (plans, stages)."""
+    update_s = fused_update(scenario, plans, stages, shares)
+    software, chip = scenario.software, scenario.system.chip
+    if not software.clips:
+        return update_s
+    updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
+    counts = gather(tables.stages.counts, tables.pair)
+    tensors = np.einsum("nsp,p->ns", counts, tables.parts.tensors)
+    host_s = software.host_update_s + software.host_tensor_s * tensors
+    host_s = host_s / np.reshape(chip.host_speed, (-1, 1))
+    clipped_s = clip_s(updated, chip, plans.base)
+    return beside_host(software.update_passes * update_s, host_s) + beside_host(clipped_s, host_s)
+
+
+def fused_update(
+    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[GroupWeights, ...]
+) -> Array:
+    """The optimizer's update by one kernel, on one rank of each stage; (plans, stages)."""
     updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
     chip, apart, all_s = scenario.system.chip, stages.matrices, stages.products_s
     casts_apart = scenario.software.casts_apart

@@ -60,12 +60,12 @@ def range_cause(value: float, low: float, high: float) -> Interval:
     return {"p50": (ends[0] ** NEAR, ends[1] ** NEAR), "p90": ends}
 
 
-def turned(of: Interval) -> Interval:
+def inverse_cause(of: Interval) -> Interval:
     """Of what falls with a cause."""
     return {key: (1.0 / high, 1.0 / low) for key, (low, high) in of.items()}
 
 
-def shared(of: Interval, share: float) -> Interval:
+def share_of_cause(of: Interval, share: float) -> Interval:
     """Of a sum of which a share goes with a cause."""
     return {
         key: (1.0 + share * (low - 1.0), 1.0 + share * (high - 1.0))
@@ -73,7 +73,7 @@ def shared(of: Interval, share: float) -> Interval:
     }
 
 
-def both(*causes: Interval) -> Interval:
+def combine_causes(*causes: Interval) -> Interval:
     """Independent causes together."""
     found = {}
     for key in LEVELS:
@@ -93,7 +93,7 @@ def of_estimate(result: StepEstimate) -> Intervals:
     step, peak = cause(result.step_s, result.interval), peak_of(result)
     causes: dict[str, Interval | None] = {"memory": None, "energy": None, "none": None}
     if result.interval is not None:
-        causes |= {"time": step, "rate": turned(step)}
+        causes |= {"time": step, "rate": inverse_cause(step)}
         if result.energy_joules is not None and result.scenario is not None:
             chip, gpus = result.scenario.system.chip, result.gpus
             causes["energy"] = energy_cause(result.energy_joules, result.step_s, step, chip, gpus)
@@ -157,16 +157,20 @@ def of_served(served: ServiceEstimate) -> Intervals:
         "tpot_ms": dict(served.interval["tpot_ms"]),
         "tpot_with_first_ms": times(served.tpot_with_first_ms.mean, request),
         "e2e_ms": times(served.e2e_ms.mean, request),
-        **{name: times(getattr(served, name), turned(busy)) for name in ANSWERED},
-        "output_tokens_per_s_per_user": times(served.output_tokens_per_s_per_user, turned(user)),
+        **{name: times(getattr(served, name), inverse_cause(busy)) for name in ANSWERED},
+        "output_tokens_per_s_per_user": times(
+            served.output_tokens_per_s_per_user, inverse_cause(user)
+        ),
     }
     for name in ("joules_per_token", "joules_per_input_token", "joules_per_output_token"):
-        found[name] = times(getattr(served, name), both(busy, draw))
-    found["tokens_per_joule"] = times(served.tokens_per_joule, turned(both(busy, draw)))
+        found[name] = times(getattr(served, name), combine_causes(busy, draw))
+    found["tokens_per_joule"] = times(
+        served.tokens_per_joule, inverse_cause(combine_causes(busy, draw))
+    )
     for name in ("usd_per_million_input_tokens", "usd_per_million_output_tokens"):
         usd = getattr(served, name)
         if usd is not None:
-            found[name] = times(usd, both(busy, rent))
+            found[name] = times(usd, combine_causes(busy, rent))
     return found
 
 
@@ -220,4 +224,4 @@ def energy_cause(joules: float, seconds: float, time: Interval, chip: Chip, gpus
     watts = joules / seconds / gpus
     share = min(float(power.base_watts) / watts, 1.0)
     draw = watts_cause(watts, float(power.limit_watts))
-    return both(shared(time, share), draw)
+    return combine_causes(share_of_cause(time, share), draw)

@@ -203,7 +203,7 @@ def cost_token(given: Given, limits: Limits) -> Answer:
 def _cost(ask: Callable[[Any], Any], question: Callable[..., Any], given: Given) -> Answer:
     """One cost, or a row for every combination of a sweep."""
     from foretell.economics.settings import combinations, parse_sweeps
-    from foretell.economics.sweeps import swept
+    from foretell.economics.sweeps import sweep_answers
 
     sweep = tuple(given.pop("sweep", ()))
     asked = question(**given)
@@ -214,7 +214,7 @@ def _cost(ask: Callable[[Any], Any], question: Callable[..., Any], given: Given)
     rows = len(combinations(parse_sweeps(sweep, flags)))
     if rows > MOST_ROWS:
         raise TooMuch([too_much("sweep", rows, f"at most {MOST_ROWS} rows")])
-    return swept(ask, asked, sweep)
+    return sweep_answers(ask, asked, sweep)
 
 
 def _by_argument(

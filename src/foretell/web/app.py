@@ -13,7 +13,7 @@ from foretell import __version__
 from foretell.errors import Problem
 from foretell.specs.questions import question_type
 from foretell.web import answers, figures, lists
-from foretell.web.fields import Text, body_model, figure_model, given
+from foretell.web.fields import Text, body_model, figure_model, flags_of
 from foretell.web.guard import Guard
 from foretell.web.limits import MOST, Limits
 from foretell.web.pool import Busy, Inline, Pool
@@ -118,7 +118,7 @@ def _kept_figure(name: str, verb: str, body: type[BaseModel], pools: list[Pool |
     from fastapi import Request
 
     async def endpoint(request: Request, question: body) -> Any:  # type: ignore[valid-type]
-        asked = given(question)
+        asked = flags_of(question)
         found = []
         for one in asked["questions"]:
             reply = await _reply(pools, verb, one, request)
@@ -146,7 +146,7 @@ def _add_cost(app: Any, pools: list[Pool | Inline]) -> None:
     body: Any = Annotated[Union[models], Field(discriminator="what")]  # noqa: UP007 - of a tuple
 
     async def endpoint(request: Request, question: body) -> Any:
-        asked = given(question)
+        asked = flags_of(question)
         return await _reply(pools, f"cost {asked.pop('what')}", asked, request)
 
     _add(app, "/api/cost", endpoint, "cost")
@@ -160,7 +160,7 @@ def _endpoint(verb: str, body: type[BaseModel], pools: list[Pool | Inline]) -> A
     from fastapi import Request
 
     async def endpoint(request: Request, question: body) -> Any:  # type: ignore[valid-type]
-        return await _reply(pools, verb, given(question), request)
+        return await _reply(pools, verb, flags_of(question), request)
 
     return endpoint
 

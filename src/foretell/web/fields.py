@@ -45,21 +45,21 @@ KINDS: Mapping[asked.Kind, Any] = {
 """What a kind of value is in JSON."""
 
 
-class Strict(BaseModel):
+class StrictBody(BaseModel):
     """A body in which an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=False, title=None)
 
 
-def body_model(verb: str, record: Any, more: Mapping[str, Any] | None = None) -> type[Strict]:
+def body_model(verb: str, record: Any, more: Mapping[str, Any] | None = None) -> type[StrictBody]:
     """The request body of a verb's question; `more` are fields that no other surface has."""
     fields = {field.called: _field(field) for field in asked.offered(record, "web")}
     title = "".join(word.title() for word in verb.replace("-", " ").split()) + "Question"
-    made: type[Strict] = create_model(title, __base__=Strict, **fields, **(more or {}))
+    made: type[StrictBody] = create_model(title, __base__=StrictBody, **fields, **(more or {}))
     return made
 
 
-def _field(field: asked.Field) -> Any:
+def _field(field: asked.QuestionField) -> Any:
     """Type and default of a field in JSON."""
     kind, said = KINDS[field.flag.kind], _said(field)
     if field.needed:
@@ -67,7 +67,7 @@ def _field(field: asked.Field) -> Any:
     return kind | None, Field(default=None, description=said)
 
 
-def _said(field: asked.Field) -> str:
+def _said(field: asked.QuestionField) -> str:
     """The help of a field, and what is taken without it."""
     said = field.flag.inline or field.flag.help
     usual = field.default is False or field.default == ""
@@ -76,7 +76,7 @@ def _said(field: asked.Field) -> str:
     return said
 
 
-def figure_model(verb: str, question: type[BaseModel], most: int) -> type[Strict]:
+def figure_model(verb: str, question: type[BaseModel], most: int) -> type[StrictBody]:
     """The request body of a figure of several questions."""
     title = "".join(word.title() for word in verb.replace("-", " ").split())
     many: Any = list[question]  # type: ignore[valid-type]
@@ -88,11 +88,11 @@ def figure_model(verb: str, question: type[BaseModel], most: int) -> type[Strict
         "names": (Annotated[list[Name], Field(max_length=most)] | None, None),
         "theme": (Literal["light", "dark"] | None, None),
     }
-    made: type[Strict] = create_model(title, __base__=Strict, **fields)
+    made: type[StrictBody] = create_model(title, __base__=StrictBody, **fields)
     return made
 
 
-def given(body: BaseModel) -> dict[str, Any]:
+def flags_of(body: BaseModel) -> dict[str, Any]:
     """The flags that a body has, less those that are null."""
     held = body.model_dump(exclude_unset=True)
     if "questions" in held:

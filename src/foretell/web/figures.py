@@ -15,7 +15,7 @@ MOST_QUESTIONS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class FigureKind:
     """One kind of figure."""
 
     verb: str
@@ -28,10 +28,12 @@ class Kind:
     """Whether it is made of answers that the server may have kept: of verbs that take long."""
 
 
-def drawn(name: str, given: Mapping[str, Any], limits: Limits) -> Answer:
+def draw_figure(name: str, given: Mapping[str, Any], limits: Limits) -> Answer:
     """The figure of a name, of `questions`, with `names` and in a `theme`."""
     kind = KINDS[name]
-    found = [answered(kind.ask or kind.verb, question, limits) for question in given["questions"]]
+    found = [
+        answer_question(kind.ask or kind.verb, question, limits) for question in given["questions"]
+    ]
     return of_answers(name, found, given)
 
 
@@ -46,7 +48,7 @@ def of_answers(name: str, found: Sequence[Answer], given: Mapping[str, Any]) -> 
     return made
 
 
-def answered(verb: str, question: Mapping[str, Any], limits: Limits) -> Answer:
+def answer_question(verb: str, question: Mapping[str, Any], limits: Limits) -> Answer:
     """The answer to one question; the answer no where that is it."""
     from foretell.inputs.question import as_texts
     from foretell.report.refusal import no_as_dict
@@ -222,29 +224,31 @@ PLACE = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "pl
 """Flags of a step."""
 _NOBODY = {"model": "", "system": "", "gpus": 0, "plan": ""}
 ASKED: Mapping[str, Callable[[dict[str, Any], Limits], Answer]] = {**verbs.VERBS, "played": _played}
-KINDS: Mapping[str, Kind] = {
-    "time": Kind(verb="estimate", draw=_time),
-    "memory": Kind(verb="estimate", draw=_memory),
-    "plans": Kind(verb="search", draw=_plans),
-    "shares": Kind(verb="explain", draw=_shares),
-    "memory-over-step": Kind(verb="memory", draw=_over_step),
-    "tornado": Kind(verb="sensitivity", draw=_tornado(0)),
-    "tornado-cost": Kind(verb="sensitivity", draw=_tornado(1)),
-    "tornado-energy": Kind(verb="sensitivity", draw=_tornado(2)),
-    "timeline": Kind(verb="simulate", draw=_timeline, ask="played"),
-    "pareto": Kind(verb="size", draw=_pareto),
-    "latencies": Kind(verb="serve", draw=_latencies),
-    "decode": Kind(verb="serve", draw=_decode),
-    "cost-run": Kind(verb="cost run", draw=_cost("breakdown")),
-    "cost-run-energy": Kind(verb="cost run", draw=_cost("energy")),
-    "cost-token": Kind(verb="cost token", draw=_cost("breakdown")),
-    "cost-token-energy": Kind(verb="cost token", draw=_cost("energy")),
-    "cost-system": Kind(verb="cost system", draw=_cost("breakdown")),
-    "cost-system-year": Kind(verb="cost system", draw=_cost("year")),
-    "bandwidths": Kind(verb="network", draw=_bandwidths),
-    "clusters": Kind(verb="compare", draw=_clusters("tokens_per_s"), kept=True),
-    "clusters-cost": Kind(verb="compare", draw=_clusters("usd_per_million_tokens"), kept=True),
-    "scaling": Kind(verb="scaling", draw=_curves("tokens_per_s_per_gpu"), kept=True),
-    "scaling-efficiency": Kind(verb="scaling", draw=_curves("efficiency"), kept=True),
+KINDS: Mapping[str, FigureKind] = {
+    "time": FigureKind(verb="estimate", draw=_time),
+    "memory": FigureKind(verb="estimate", draw=_memory),
+    "plans": FigureKind(verb="search", draw=_plans),
+    "shares": FigureKind(verb="explain", draw=_shares),
+    "memory-over-step": FigureKind(verb="memory", draw=_over_step),
+    "tornado": FigureKind(verb="sensitivity", draw=_tornado(0)),
+    "tornado-cost": FigureKind(verb="sensitivity", draw=_tornado(1)),
+    "tornado-energy": FigureKind(verb="sensitivity", draw=_tornado(2)),
+    "timeline": FigureKind(verb="simulate", draw=_timeline, ask="played"),
+    "pareto": FigureKind(verb="size", draw=_pareto),
+    "latencies": FigureKind(verb="serve", draw=_latencies),
+    "decode": FigureKind(verb="serve", draw=_decode),
+    "cost-run": FigureKind(verb="cost run", draw=_cost("breakdown")),
+    "cost-run-energy": FigureKind(verb="cost run", draw=_cost("energy")),
+    "cost-token": FigureKind(verb="cost token", draw=_cost("breakdown")),
+    "cost-token-energy": FigureKind(verb="cost token", draw=_cost("energy")),
+    "cost-system": FigureKind(verb="cost system", draw=_cost("breakdown")),
+    "cost-system-year": FigureKind(verb="cost system", draw=_cost("year")),
+    "bandwidths": FigureKind(verb="network", draw=_bandwidths),
+    "clusters": FigureKind(verb="compare", draw=_clusters("tokens_per_s"), kept=True),
+    "clusters-cost": FigureKind(
+        verb="compare", draw=_clusters("usd_per_million_tokens"), kept=True
+    ),
+    "scaling": FigureKind(verb="scaling", draw=_curves("tokens_per_s_per_gpu"), kept=True),
+    "scaling-efficiency": FigureKind(verb="scaling", draw=_curves("efficiency"), kept=True),
 }
 """Every figure of the page."""

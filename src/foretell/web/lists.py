@@ -15,7 +15,7 @@ def catalogue(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     return listing(str(given["kind"]).removesuffix("s"))
 
 
-def shown(given: Mapping[str, Any]) -> dict[str, Any]:
+def show_entry(given: Mapping[str, Any]) -> dict[str, Any]:
     """`foretell catalog show NAME`, of names of the catalogue alone."""
     from foretell.catalog.models import find_model
     from foretell.catalog.names import exists, find, nearest
@@ -32,7 +32,7 @@ def shown(given: Mapping[str, Any]) -> dict[str, Any]:
     raise BadInput([Problem(path="name", value=name, message=message, nearest=near)])
 
 
-def published(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+def published_rows(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every published step of the package's own table beside ours: rows of the accuracy page."""
     from foretell.lab.validate.stored_steps import kept_rows
 
@@ -42,10 +42,12 @@ def published(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 def published_figure(rows: Sequence[Mapping[str, Any]], find: str, theme: Theme) -> dict[str, Any]:
     """The same as a figure, of the rows that have all words of `find`."""
     from foretell.report.figures.look import template
-    from foretell.web.page_figures.lines import beside
+    from foretell.web.page_figures.lines import published_beside_ours
 
     words = find.lower().split()
-    made = beside([row for row in rows if all(word in row_text(row) for word in words)])
+    made = published_beside_ours(
+        [row for row in rows if all(word in row_text(row) for word in words)]
+    )
     made["layout"]["template"] = template(theme)
     return made
 
@@ -58,7 +60,7 @@ def row_text(row: Mapping[str, Any]) -> str:
 SEARCHED = ("table", "source", "model", "chip", "gpus", "global_batch", "seq_len", "plan")
 LISTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "catalog": catalogue,
-    "catalog show": shown,
-    "validate published": published,
+    "catalog show": show_entry,
+    "validate published": published_rows,
 }
 """Questions without flags, as a worker knows them."""

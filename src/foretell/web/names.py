@@ -51,7 +51,7 @@ def safe(given: Mapping[str, Any]) -> dict[str, Any]:
     problems: list[Problem] = []
     for path, name, value in _named(given):
         try:
-            checked(name, value)
+            check_name(name, value)
         except BadInput as error:
             problems += [replace(p, path=path_of(path, name, p.path)) for p in error.problems]
     for text in given.get("sweep") or ():
@@ -67,7 +67,7 @@ def without_wrong(given: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     flags, gone = dict(given), set()
     for path, name, value in _named(given):
         try:
-            checked(name, value)
+            check_name(name, value)
         except BadInput:
             flag, _, place = path.partition(".")
             gone.add(flag)
@@ -100,7 +100,7 @@ def path_of(path: str, name: str, within: str) -> str:
     return within if path == name else f"{path}.{within}"
 
 
-def checked(name: str, value: Any) -> None:
+def check_name(name: str, value: Any) -> None:
     """Raise BadInput where a flag has no name of the catalogue, nor an object that describes one."""
     match name:
         case _ if name in FILES:
@@ -155,7 +155,7 @@ def _swept(text: str) -> list[Problem]:
     problems: list[Problem] = []
     for value in values.split(","):
         try:
-            checked(name, value.strip())
+            check_name(name, value.strip())
         except BadInput as error:
             problems += [replace(p, path=f"sweep.{name}") for p in error.problems]
     return problems

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from foretell.errors import Problem
 from foretell.web.limits import ELSEWHERE, Limits, TooMuch
-from foretell.web.worker import Reply, answer, errors_reply, unpacked, work
+from foretell.web.worker import Reply, answer, errors_reply, unpack_reply, work
 
 KEPT_BYTES = 64 * 2**20
 """Answers that are kept, together."""
@@ -51,7 +51,7 @@ class Worker:
                 self._ready = True
             self._pipe.send_bytes(question.encode("ascii"))
             self._wait(self._limits.deadline_s)
-            return unpacked(self._pipe.recv_bytes())
+            return unpack_reply(self._pipe.recv_bytes())
         except TimeoutError:
             self.restart()
             most = f"{self._limits.deadline_s:g} s"

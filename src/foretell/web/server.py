@@ -21,7 +21,7 @@ def cores() -> int:
     return min(max(os.cpu_count() or 1, 2), MOST_CORES)
 
 
-def listening(host: str, port: int) -> sockets.socket:
+def listening_socket(host: str, port: int) -> sockets.socket:
     """A socket that listens; BadInput where the address is taken or is none."""
     try:
         family = sockets.getaddrinfo(host, port, type=sockets.SOCK_STREAM)[0][0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem, Shortfall
 from foretell.web.limits import MOST_CURVE_POINTS, MOST_POINTS, TooMuch, check_work, too_much
-from foretell.web.names import checked, path_of
+from foretell.web.names import check_name, path_of
 
 
 def safe_study(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def safe_study(given: Mapping[str, Any]) -> dict[str, Any]:
     problems: list[Problem] = []
     for path, name, value in _values(given):
         try:
-            checked(name, value)
+            check_name(name, value)
         except BadInput as error:
             # A chip that cannot be built is a point whose answer is no.
             wrong = [p for p in error.problems if not isinstance(p, Shortfall)]

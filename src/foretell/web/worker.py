@@ -31,19 +31,19 @@ def work(pipe: Connection, limits: Limits) -> None:
     while True:
         try:
             verb, given = json.loads(pipe.recv_bytes())
-            pipe.send_bytes(packed(answer(verb, given, limits)))
+            pipe.send_bytes(pack_reply(answer(verb, given, limits)))
         except (EOFError, OSError):  # the server has ended
             return
 
 
-def packed(reply: Reply) -> bytes:
+def pack_reply(reply: Reply) -> bytes:
     """A reply as bytes: status and content type in a line, then the content."""
     status, kind, content = reply
     return f"{status} {kind}\n".encode("ascii") + content
 
 
-def unpacked(message: bytes) -> Reply:
-    """The reply that `packed` made bytes of."""
+def unpack_reply(message: bytes) -> Reply:
+    """The reply that `pack_reply` made bytes of."""
     line, _, content = message.partition(b"\n")
     status, _, kind = line.decode("ascii").partition(" ")
     return int(status), kind, content
@@ -78,7 +78,7 @@ def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
     if verb in lists.LISTS:
         return json_reply(200, lists.LISTS[verb](given))
     if verb.startswith(FIGURE):
-        return json_reply(200, figures.drawn(verb.removeprefix(FIGURE), given, limits))
+        return json_reply(200, figures.draw_figure(verb.removeprefix(FIGURE), given, limits))
     flags = dict(given)
     check_work(flags)
     try:

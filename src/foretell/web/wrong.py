@@ -70,7 +70,7 @@ def _problem(path: str, error: Mapping[str, Any], known: Mapping[str, Any]) -> P
     elif error["type"] == "missing":
         message, value = "missing", None
     elif error["type"] in NOT_A_NUMBER:
-        message, near = NOT_A_NUMBER[error["type"]], units.meant(value)
+        message, near = NOT_A_NUMBER[error["type"]], units.plain_number(value)
     elif path in known:
         allowed = known[path].description
     return Problem(path=path, value=_short(value), message=message, allowed=allowed, nearest=near)

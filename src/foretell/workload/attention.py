@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from foretell.specs._base import Num
+from foretell.specs._base import Num, with_fields
 from foretell.specs.block import MapBlock, MapShape
 from foretell.specs.mixers import Attention
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, inside
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, with_region
 from foretell.workload.indexer import indexer_graph
 from foretell.workload.masks import keys_read, merged_keys, merged_pairs, visible_pairs
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Split
@@ -166,7 +166,7 @@ def _saved(mixer: Attention, tokens: Tokens, core: AttentionCore, name: str) -> 
     ]
     if mixer.qk_norm != "none":
         keys = rows * mixer.kv_heads * mixer.head_dim if mixer.owns_kv else 0.0
-        saved.append(kept("unnormed", count * q_width + keys))
+        saved.append(kept("unnormed", count * q_width + keys, SavedRole.UNNORMED))
     if mixer.output_gate != "none":
         gates = out_width if mixer.output_gate == "element" else mixer.heads
         saved.append(kept("gated", count * (gates + out_width)))
@@ -263,7 +263,7 @@ def _factored_projections(
             op = Pointwise(name=f"{shape.name}.held", elements=0.0, weights=held, split="none")
             made = LayerGraph(name=name, ops=(op,))
         graph = graph + made
-    return inside(graph, attention_region(cross=mixer.cross))
+    return with_region(graph, attention_region(cross=mixer.cross))
 
 
 def _between(mixer: Attention, tokens: Tokens, name: str) -> tuple[Op, ...]:
@@ -304,7 +304,8 @@ def _between(mixer: Attention, tokens: Tokens, name: str) -> tuple[Op, ...]:
         own = mixer.head_dim if mixer.owns_kv else 0
         weights = per * (mixer.head_dim + own if head else q_width + k_width)
         elements = count * (q_width + k_width)
-        ops.append(_norm(f"{name}.qk_norm", elements, float(weights), "width", region))
+        norm = _norm(f"{name}.qk_norm", elements, float(weights), "width", region)
+        ops.append(with_fields(norm, repeats=2.0 if mixer.owns_kv else 1.0))
     if mixer.output_gate != "none":
         ops.append(
             Pointwise(

@@ -31,7 +31,7 @@ from foretell.workload.ends import (
     scores_graph,
 )
 from foretell.workload.feedforward import dense_graph, experts_graph
-from foretell.workload.graph import Graph, LayerGraph, Phase, Saved, Tokens, inside
+from foretell.workload.graph import Graph, LayerGraph, Phase, Saved, Tokens, with_region
 from foretell.workload.latent import latent_graph
 from foretell.workload.mamba2 import mamba2_graph
 from foretell.workload.ops import Op, Pointwise
@@ -123,6 +123,7 @@ def layer_graph(layer: Layer, hidden: int, tokens: Tokens, name: str = "layer") 
             elements=count * hidden * steps,
             reads=2.0,
             back_moves=2.0,
+            repeats=float(max(steps, 1)),
             role=OpRole.RESIDUAL,
         ),
         *projection_ops(layer.projections, count),
@@ -164,7 +165,7 @@ def mixer_graph(mixer: Mixer, hidden: int, tokens: Tokens) -> LayerGraph:
         case Replacement():
             return replacement_graph(mixer, hidden, tokens)
         case MixerBlock():
-            graph: LayerGraph = inside(mixer.graph(hidden, tokens), Region.MIXER)
+            graph: LayerGraph = with_region(mixer.graph(hidden, tokens), Region.MIXER)
             return graph
 
 
@@ -207,7 +208,7 @@ def _feedforward(
     ffn: Dense | Experts | FeedForwardBlock, hidden: int, tokens: Tokens
 ) -> LayerGraph:
     if isinstance(ffn, FeedForwardBlock):
-        graph: LayerGraph = inside(ffn.graph(hidden, tokens), Region.FEED_FORWARD)
+        graph: LayerGraph = with_region(ffn.graph(hidden, tokens), Region.FEED_FORWARD)
         return graph
     if isinstance(ffn, Experts):
         return experts_graph(ffn, hidden, tokens)

@@ -1,6 +1,6 @@
 """The ends of a model as operations: tables before the first layer; norm, head and loss after the last."""
 
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.block import MapShape
 from foretell.specs.model import (
     Embedding,
@@ -9,7 +9,7 @@ from foretell.specs.model import (
     NormKind,
     Projection,
 )
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, inside
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, with_region
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
 from foretell.workload.roles import OpRole, Region, SavedRole
 
@@ -35,6 +35,7 @@ def norm_op(
         flop=5.0,
         back_flop=8.0,
         weights=norm_weights(kind, width) * repeats,
+        repeats=float(max(repeats, 1)),
         family="norm",
         role=role,
         region=region,
@@ -72,14 +73,16 @@ def embedding_graph(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerG
     """Tables, patches, projections and norm in front of a stack; or the block in their place."""
     count, region = tokens.count, Region.EMBEDDING
     if embedding.block is not None:
-        block: LayerGraph = inside(embedding.block.graph(embedding.vocab, hidden, tokens), region)
-        return changed(block, name="embedding", input_elements=count * hidden)
+        block: LayerGraph = with_region(
+            embedding.block.graph(embedding.vocab, hidden, tokens), region
+        )
+        return with_fields(block, name="embedding", input_elements=count * hidden)
     width = embedding.width or hidden
     ops: list[Op] = []
     saved: tuple[Saved, ...] = ()
     if embedding.vocab and embedding.factor is not None:
         shape = MapShape(name="embedding.tokens", inputs=embedding.vocab, outputs=width)
-        table: LayerGraph = inside(embedding.factor.table_graph(shape, count), region)
+        table: LayerGraph = with_region(embedding.factor.table_graph(shape, count), region)
         ops, saved = [*table.ops], table.saved
     elif embedding.vocab:
         ops.append(
@@ -174,7 +177,7 @@ def scores_graph(head: Head, width: int, rows: Num, *, training: bool, tied: boo
     kept: tuple[Saved, ...] = ()
     if head.factor is not None and not tied:
         shape = MapShape(name="head.map", inputs=width, outputs=head.outputs, bias=head.bias)
-        scores: LayerGraph = inside(head.factor.graph(shape, rows, "none"), region)
+        scores: LayerGraph = with_region(head.factor.graph(shape, rows, "none"), region)
         ops, kept = [*scores.ops], scores.saved
     else:
         ops.append(
@@ -251,7 +254,13 @@ def head_graph(model: Model, tokens: Tokens) -> LayerGraph:
         name="head",
         ops=tuple(ops),
         saved=(
-            Saved(name="head.in", elements=2.0 * count * hidden, split="tokens", region=region),
+            Saved(
+                name="head.in",
+                elements=2.0 * count * hidden,
+                split="tokens",
+                role=SavedRole.HEAD_INPUT,
+                region=region,
+            ),
         ),
         input_elements=count * hidden,
     )

@@ -1,9 +1,9 @@
 """Dense feed-forward parts and mixtures of experts as operations."""
 
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.block import MapBlock, MapShape
 from foretell.specs.ffn import Dense, Experts
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, inside
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, with_region
 from foretell.workload.ops import Gemm, Op, Pointwise
 from foretell.workload.roles import OpRole, Region, SavedRole
 
@@ -99,12 +99,12 @@ def _factored(ffn: Dense, factor: MapBlock, hidden: int, tokens: Tokens) -> Laye
     )
     middle = LayerGraph(
         name="ffn",
-        ops=(changed(act, split="tokens"),),
-        saved=tuple(changed(tensor, split="tokens") for tensor in saved),
+        ops=(with_fields(act, split="tokens"),),
+        saved=tuple(with_fields(tensor, split="tokens") for tensor in saved),
     )
     shape = MapShape(name="ffn.down", inputs=width, outputs=hidden, bias=ffn.down_bias, alone=True)
     whole: LayerGraph = graph + middle + factor.graph(shape, count, "tokens")
-    return inside(whole, region)
+    return with_region(whole, region)
 
 
 def experts_graph(ffn: Experts, hidden: int, tokens: Tokens) -> LayerGraph:

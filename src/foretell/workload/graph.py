@@ -4,7 +4,7 @@ from dataclasses import field
 from typing import Literal, TypeVar
 
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.workload.ops import Op
 from foretell.workload.roles import EdgeRole, Region, SavedRole
 
@@ -123,10 +123,10 @@ class Graph:
     """What is not timed, as sentences for the result."""
 
 
-def inside(graph: LayerGraph, region: Region) -> LayerGraph:
+def with_region(graph: LayerGraph, region: Region) -> LayerGraph:
     """The graph with all that names no region of its own in this one: how a block stands where it is used."""
 
-    return changed(
+    return with_fields(
         graph,
         ops=tuple(_placed(op, region) for op in graph.ops),
         saved=tuple(_placed(tensor, region) for tensor in graph.saved),
@@ -135,4 +135,4 @@ def inside(graph: LayerGraph, region: Region) -> LayerGraph:
 
 
 def _placed(part: Part, region: Region) -> Part:
-    return changed(part, region=region) if part.region is Region.NONE else part
+    return with_fields(part, region=region) if part.region is Region.NONE else part

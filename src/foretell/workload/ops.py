@@ -11,7 +11,7 @@ from typing import Literal, Protocol, Self
 import numpy as np
 
 from foretell.records import dataclass
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.workload.roles import OpRole, Region
 
 Split = Literal["none", "col", "row", "heads", "width", "tokens"]
@@ -158,13 +158,13 @@ class Gemm:
         heads: groups/parts; tokens: m/parts with all weights."""
         if self.split == "col":
             kv = np.maximum(self.n_kv / parts, self.n_kv_min)
-            return changed(self, n=(self.n - self.n_kv) / parts + kv, n_kv=kv)
+            return with_fields(self, n=(self.n - self.n_kv) / parts + kv, n_kv=kv)
         if self.split == "row":
-            return changed(self, k=self.k / parts)
+            return with_fields(self, k=self.k / parts)
         if self.split == "heads":
-            return changed(self, groups=self.groups / parts)
+            return with_fields(self, groups=self.groups / parts)
         if self.split == "tokens":
-            return changed(self, m=self.m / parts)
+            return with_fields(self, m=self.m / parts)
         return self
 
 
@@ -195,6 +195,8 @@ class AttentionCore:
     stored."""
     counted: Num | None = None
     """Pairs by the usual model-FLOP convention: the window's; none: the whole square."""
+    masked: Num = 0.0
+    """1 where fused attention reads its mask as a tensor, which skips no tile; 0: it knows the mask."""
     kv_rank: float = 0.0
     """Width per key and value that is read where heads share a latent (absorbed decode); 0: k and
     v."""
@@ -250,7 +252,7 @@ class AttentionCore:
         if self.split == "none":
             return self
         kv = np.maximum(self.kv_heads / parts, 1.0)
-        return changed(self, heads=self.heads / parts, kv_heads=kv)
+        return with_fields(self, heads=self.heads / parts, kv_heads=kv)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +285,10 @@ class Pointwise:
     """What it does."""
     region: Region = Region.NONE
     """The part of the model that it belongs to."""
+    repeats: float = 1.0
+    """Equal operations that it stands for."""
+    beside: OpRole = OpRole.OTHER
+    """Of an adapter's sums, what the map does that the adapter stands beside."""
 
     @property
     def parameters(self) -> Num:
@@ -310,7 +316,7 @@ class Pointwise:
         if self.split == "none":
             return self
         weights = self.weights / parts if self.cut_weights else self.weights
-        return changed(self, elements=self.elements / parts, weights=weights)
+        return with_fields(self, elements=self.elements / parts, weights=weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,7 +358,7 @@ class Lookup:
 
     def cut(self, parts: Num) -> "Lookup":
         """rows/parts; every rank writes all tokens."""
-        return changed(self, rows=self.rows / parts) if self.split == "row" else self
+        return with_fields(self, rows=self.rows / parts) if self.split == "row" else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,4 +424,6 @@ class Scan:
         """heads/parts with their weights; groups/parts, but no less than one where there are
         any."""
         groups = np.maximum(self.groups / parts, np.minimum(self.groups, 1.0))
-        return changed(self, heads=self.heads / parts, groups=groups, weights=self.weights / parts)
+        return with_fields(
+            self, heads=self.heads / parts, groups=groups, weights=self.weights / parts
+        )

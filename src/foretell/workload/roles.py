@@ -70,6 +70,8 @@ class OpRole(Enum):
     """Of weights alone: once a pass however many tokens there are, whole on every rank."""
     ADAPTER = "adapter"
     """One of the two products of a low-rank adapter."""
+    ADAPTER_SUM = "adapter-sum"
+    """The addition of an adapter's result, or of its data gradient, to that of the map beside it."""
 
 
 class Region(Enum):
@@ -114,6 +116,8 @@ class SavedRole(Enum):
     """Queries."""
     KEY_VALUE = "key-value"
     """Keys and values."""
+    UNNORMED = "unnormed"
+    """Queries and keys in front of their norms."""
     EXPANDED = "expanded"
     """Every head's keys and values out of a latent."""
     STATISTIC = "statistic"
@@ -132,6 +136,8 @@ class SavedRole(Enum):
     """Tokens in the narrower width in which the routed experts work."""
     BUILT = "built"
     """A map or a table that was built out of its factors: as large however many tokens there are."""
+    HEAD_INPUT = "head-input"
+    """What the last norm reads, and what it gives to the scores."""
     LOSS = "loss"
     """What cross-entropy keeps of every score."""
 

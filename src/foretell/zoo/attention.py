@@ -13,11 +13,11 @@ from foretell.zoo.layers import (
     Norm,
     Options,
     attend,
+    attention_mask,
     join_heads,
     linear,
     map_module,
     rotate,
-    seen,
     split_heads,
     visible,
 )
@@ -135,7 +135,7 @@ class SoftmaxAttention(Module):
         if spec.indexer is not None:
             return attend(*qkv, self.indexer(x, inputs, carry), fused)
         if spec.cross or spec.window is None:
-            mask, causal = seen(x, carry, causal=spec.causal, cross=spec.cross)
+            mask, causal = attention_mask(x, carry, causal=spec.causal, cross=spec.cross)
             return attend(*qkv, mask, fused, causal)
         mask = visible(
             x.shape[1], x.device, causal=spec.causal, window=spec.window, chunked=spec.chunked

@@ -153,7 +153,9 @@ def visible(
     return mask
 
 
-def seen(x: Tensor, carry: Carry, *, causal: bool, cross: bool) -> tuple[Tensor | None, bool]:
+def attention_mask(
+    x: Tensor, carry: Carry, *, causal: bool, cross: bool
+) -> tuple[Tensor | None, bool]:
     """(mask, causal) of a whole attention: which keys are tokens, and whether order decides alone.
 
     Padding stands behind the tokens, so that a causal attention's own never sees it.

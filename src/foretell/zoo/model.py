@@ -75,7 +75,7 @@ def feedforward_module(spec: Dense | Experts | FeedForwardBlock, hidden: int) ->
     return DenseFeedForward(spec, hidden)
 
 
-class Block(Module):
+class LayerModule(Module):
     """One layer. Norms go before the parts first, then behind them, then to the end of the
     layer; or, one for each part, behind its sum with the skip."""
 
@@ -132,7 +132,9 @@ class Layers(Module):
 
     def __init__(self, stack: Stack, options: Options) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Block(layer, stack.hidden, options) for layer in stack.layers)
+        self.blocks = nn.ModuleList(
+            LayerModule(layer, stack.hidden, options) for layer in stack.layers
+        )
         self.norm = Norm(stack.final_norm, stack.hidden)
         self.spare = spare(stack.extra_parameters)
 
@@ -189,7 +191,7 @@ class Inputs(Module):
         return self.norm(x)
 
 
-class Scores(Module):
+class ScoresHead(Module):
     """Maps before the scores, and the scores; their matrix may be the token table."""
 
     def __init__(self, spec: Head, width: int, table: nn.Embedding | None) -> None:
@@ -220,7 +222,7 @@ class PredictionBlock(Module):
         super().__init__()
         self.norms = nn.ModuleList(Norm(spec.norm_kind, hidden) for _ in range(spec.norms))
         self.maps = nn.ModuleList(projection(p) for p in spec.projections)
-        self.blocks = nn.ModuleList(Block(layer, hidden, options) for layer in spec.layers)
+        self.blocks = nn.ModuleList(LayerModule(layer, hidden, options) for layer in spec.layers)
         self.spare = spare(spec.own_tables + spec.extra_parameters)
 
     def forward(self, x: Tensor, embedded: Tensor, carry: Carry) -> Tensor:
@@ -239,7 +241,7 @@ class PredictionBlock(Module):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class ModelOutput:
     """What a forward pass gives."""
 
     scores: Tensor
@@ -273,7 +275,7 @@ class Transformer(Module):
             else None
         )
         width = model.embedding.width or hidden
-        self.scores = Scores(model.head, width, self.inputs.tokens)
+        self.scores = ScoresHead(model.head, width, self.inputs.tokens)
         block, repeats = model.prediction, model.prediction.repeats if model.prediction else 0
         self.predictions = nn.ModuleList(
             PredictionBlock(block, hidden, options) for _ in range(repeats) if block is not None
@@ -292,7 +294,7 @@ class Transformer(Module):
 
     def forward(
         self, x: Tensor, source: Tensor | None = None, present: Tensor | None = None
-    ) -> Output:
+    ) -> ModelOutput:
         """x: token ids or patches of the main stack; source: those of the encoder, where `present`."""
         carry = Carry()
         if self.encoder is not None:
@@ -300,7 +302,7 @@ class Transformer(Module):
             carry = self.encode(source, present)
         return self.decode(x, carry)
 
-    def decode(self, x: Tensor, carry: Carry) -> Output:
+    def decode(self, x: Tensor, carry: Carry) -> ModelOutput:
         """The main stack and the scores, with what `encode` gave where there is an encoder."""
         embedded = self.inputs(x)
         hidden = self.layers(self.drop(embedded), carry)
@@ -309,7 +311,7 @@ class Transformer(Module):
         for block in self.predictions:
             last = block(last, embedded, carry)
             predicted.append(self.scores(last))
-        return Output(
+        return ModelOutput(
             scores=self.scores(self.layers.norm(hidden)),
             predicted=tuple(predicted),
             index_scores=tuple(carry.index_scores),

@@ -8,7 +8,7 @@ import pytest
 from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families.base import attainable, engine_of
 from foretell.kernels.families.choose import catalogue_surfaces, choose
-from foretell.kernels.families.transfer import SAME_UNITS, placed
+from foretell.kernels.families.transfer import SAME_UNITS, same_units_first
 
 AITER = [
     ("mi300x", "fp8-block", 128, 7168, 2048, 13.59),
@@ -56,7 +56,7 @@ def test_what_their_own_tables_lack_comes_from_gpus_with_tables() -> None:
 
 def test_no_gpu_of_nvidia_takes_from_them() -> None:
     for chip in ("h100-sxm", "l40s", "a100-pcie-80gb", "rubin"):
-        for group in placed(catalogue_surfaces(), catalogue_chip(chip)):
+        for group in same_units_first(catalogue_surfaces(), catalogue_chip(chip)):
             assert not any(s.architecture in SAME_UNITS for s in group)
 
 

@@ -8,13 +8,18 @@ import pytest
 from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.families.choose import catalogue_surfaces, choose, family_named, of_kin
-from foretell.kernels.families.gemm import Gemm
+from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.spread import spread_of
 from foretell.specs.surface import Surface
 
 
 def made(
-    chip: str, architecture: str, dtype: str, software: str, record: Gemm, version: str = "1.0"
+    chip: str,
+    architecture: str,
+    dtype: str,
+    software: str,
+    record: GemmCoefficients,
+    version: str = "1.0",
 ) -> Surface:
     """A surface with given coefficients."""
     return Surface(
@@ -37,8 +42,8 @@ def made(
 
 
 KNOWN = [
-    made("h100-sxm", "hopper", "bf16", "trtllm", Gemm(compute=0.8)),
-    made("a100-sxm-80gb", "ampere", "bf16", "trtllm", Gemm(compute=0.4)),
+    made("h100-sxm", "hopper", "bf16", "trtllm", GemmCoefficients(compute=0.8)),
+    made("a100-sxm-80gb", "ampere", "bf16", "trtllm", GemmCoefficients(compute=0.4)),
 ]
 
 
@@ -67,7 +72,7 @@ def test_none_of_kin_where_the_chip_has_its_own_or_nothing_is_near() -> None:
 
 def test_the_version_asked_for_else_the_newest() -> None:
     many = [
-        made("h100-sxm", "hopper", "bf16", "vllm", Gemm(compute=c), version)
+        made("h100-sxm", "hopper", "bf16", "vllm", GemmCoefficients(compute=c), version)
         for c, version in ((0.5, "0.9.1"), (0.6, "0.22.0"), (0.7, "0.10.0"))
     ]
     chip = catalogue_chip("h100-sxm")
@@ -87,8 +92,8 @@ def test_what_is_near_is_carried_over() -> None:
 
 def test_a_library_brings_its_own_quantisation() -> None:
     known = [
-        made("gb200", "blackwell", "fp8", "vllm", Gemm(launch_s=5e-6, compute=0.5)),
-        made("h200-sxm", "hopper", "fp8", "trtllm", Gemm(launch_s=12e-6, compute=0.8)),
+        made("gb200", "blackwell", "fp8", "vllm", GemmCoefficients(launch_s=5e-6, compute=0.5)),
+        made("h200-sxm", "hopper", "fp8", "trtllm", GemmCoefficients(launch_s=12e-6, compute=0.8)),
     ]
     found = choose(catalogue_chip("b200-sxm"), "gemm", "fp8", ("trtllm",), known)
     assert found.record.launch_s == pytest.approx(12e-6)
@@ -97,7 +102,7 @@ def test_a_library_brings_its_own_quantisation() -> None:
 
 def test_without_any_surface_the_defaults_hold_and_the_interval_is_widest() -> None:
     found = choose(catalogue_chip("h100-sxm"), "gemm", "bf16", (), [])
-    assert (found.evidence, found.record) == ("datasheet", Gemm())
+    assert (found.evidence, found.record) == ("datasheet", GemmCoefficients())
     fitted = choose(catalogue_chip("h100-sxm"), "gemm", "bf16", (), KNOWN)
     assert spread_of(found)[-1] > spread_of(fitted)[-1]
 

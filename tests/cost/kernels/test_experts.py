@@ -13,7 +13,7 @@ from foretell.kernels.families.choose import choose
 from foretell.kernels.families.experts import (
     FAMILY,
     TILES,
-    Experts,
+    ExpertsCoefficients,
     NarrowExperts,
     experts_seconds,
     grouped_times,
@@ -41,7 +41,7 @@ ranks = st.sampled_from([1.0, 2.0, 4.0, 8.0])
 def test_not_below_its_roofline(shape, tokens, ep, tp, skew):
     hidden, inter, top_k, _ = shape
     given_dims = dims(shape, tokens, ep, tp, skew)
-    seconds = experts_seconds(given_dims, Experts(), ENGINE)
+    seconds = experts_seconds(given_dims, ExpertsCoefficients(), ENGINE)
     loads = loads_of(given_dims, TILES)
     flop = 6.0 * tokens * top_k / ep * hidden * inter / tp
     streamed = 3.0 * hidden * inter / tp * 2.0 * loads.distinct
@@ -95,7 +95,8 @@ def test_pinned_experts_get_every_token():
 @given(shapes, tokens_drawn, ranks)
 def test_more_tokens_cost_no_less_when_balanced(shape, tokens, ep):
     less, more = (
-        experts_seconds(dims(shape, n, ep), Experts(), ENGINE) for n in (tokens, tokens * 2)
+        experts_seconds(dims(shape, n, ep), ExpertsCoefficients(), ENGINE)
+        for n in (tokens, tokens * 2)
     )
     assert more >= less
 
@@ -104,30 +105,32 @@ def test_more_tokens_cost_no_less_when_balanced(shape, tokens, ep):
 def test_a_faster_chip_is_no_slower(shape, tokens, skew):
     given_dims = dims(shape, tokens, skew=skew)
     fast = replace(ENGINE, flop_per_s=2 * ENGINE.flop_per_s, bytes_per_s=2 * ENGINE.bytes_per_s)
-    assert experts_seconds(given_dims, Experts(), fast) <= experts_seconds(
-        given_dims, Experts(), ENGINE
+    assert experts_seconds(given_dims, ExpertsCoefficients(), fast) <= experts_seconds(
+        given_dims, ExpertsCoefficients(), ENGINE
     )
 
 
 def test_a_batch_is_its_rows():
     tokens = np.array([[1.0, 64.0, 4096.0], [3.0, 192.0, 12288.0]])
     batch = dims(SHAPES[1], tokens, ep=8.0, skew=1.01)
-    found = experts_seconds(batch, Experts(), ENGINE)
+    found = experts_seconds(batch, ExpertsCoefficients(), ENGINE)
     assert found.shape == tokens.shape
     for place, one in np.ndenumerate(tokens):
-        single = experts_seconds(dims(SHAPES[1], one, ep=8.0, skew=1.01), Experts(), ENGINE)
+        single = experts_seconds(
+            dims(SHAPES[1], one, ep=8.0, skew=1.01), ExpertsCoefficients(), ENGINE
+        )
         assert found[place] == single
 
 
 def test_nothing_costs_nothing():
-    assert experts_seconds(dims(tokens=0.0), Experts(), ENGINE) == 0.0
+    assert experts_seconds(dims(tokens=0.0), ExpertsCoefficients(), ENGINE) == 0.0
     none = {k: np.asarray(v) for k, v in {"groups": 8.0, "m": 0.0, "n": 64.0, "k": 64.0}.items()}
-    assert grouped_times(none, Experts(), ENGINE)[0] == 0.0
+    assert grouped_times(none, ExpertsCoefficients(), ENGINE)[0] == 0.0
 
 
 def test_rows_are_padded_to_whole_tiles():
     # Small tiles are made dear, so that rows fill tiles of 128.
-    wide = Experts(launch_s=1e-9, tile_power=1.0)
+    wide = ExpertsCoefficients(launch_s=1e-9, tile_power=1.0)
 
     def at(m):
         sizes = {"groups": 66.0, "m": m, "n": 1024.0, "k": 4096.0}
@@ -140,14 +143,14 @@ def test_rows_are_padded_to_whole_tiles():
 def test_narrow_tiles_read_large_weights_more_often():
     large = dims(SHAPES[0], 16384.0)
     narrow = experts_seconds(large, NarrowExperts(tile_power=0.01), ENGINE)
-    assert narrow > experts_seconds(large, Experts(tile_power=0.01), ENGINE)
+    assert narrow > experts_seconds(large, ExpertsCoefficients(tile_power=0.01), ENGINE)
 
 
 def test_one_product_in_costs_less_than_two():
     gated = dims(SHAPES[1], 4096.0)
     assert experts_seconds(
-        {**gated, "gated": np.asarray(0.0)}, Experts(), ENGINE
-    ) < experts_seconds(gated, Experts(), ENGINE)
+        {**gated, "gated": np.asarray(0.0)}, ExpertsCoefficients(), ENGINE
+    ) < experts_seconds(gated, ExpertsCoefficients(), ENGINE)
 
 
 def test_defaults_lie_within_their_bounds():
@@ -174,7 +177,7 @@ def test_a_chip_that_lists_no_cache_reads_weights_once() -> None:
     """TPUs keep a tile's weights in memory of their own: compute binds large groups there."""
     engine = engine_of(catalogue_chip("tpu-v6e"), "bf16")
     sizes = {"groups": 8.0, "m": 4096.0, "n": 28672.0, "k": 4096.0}
-    seconds = grouped_times(sizes, Experts(), engine)[0]
+    seconds = grouped_times(sizes, ExpertsCoefficients(), engine)[0]
     assert seconds < 2.0 * 2.0 * 8.0 * 4096.0 * 28672.0 * 4096.0 / engine.flop_per_s
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT
 from foretell.kernels.families.base import DTYPES, Engine, engine_of
-from foretell.kernels.families.gemm import FAMILY, Gemm, seconds
+from foretell.kernels.families.gemm import FAMILY, GemmCoefficients, seconds
 
 CHIPS = sorted(path.stem for path in (ROOT / "chips").glob("*.toml"))
 FORMATS = sorted(DTYPES)
@@ -19,28 +19,30 @@ CHIP, FORMAT = st.sampled_from(CHIPS), st.sampled_from(FORMATS)
 
 
 @st.composite
-def coefficients(draw: st.DrawFn) -> Gemm:
+def coefficients(draw: st.DrawFn) -> GemmCoefficients:
     """Any coefficients that a fit may end with."""
     share = {name: draw(st.floats(0.0, 1.0)) for name in FAMILY.bounds}
     bounds = FAMILY.bounds.items()
-    return Gemm(**{n: low * (high / low) ** share[n] for n, (low, high) in bounds})
+    return GemmCoefficients(**{n: low * (high / low) ** share[n] for n, (low, high) in bounds})
 
 
-def one(engine: Engine, record: Gemm, m: float, n: float, k: float, batch: float = 1.0) -> float:
+def one(
+    engine: Engine, record: GemmCoefficients, m: float, n: float, k: float, batch: float = 1.0
+) -> float:
     sizes = {"m": m, "n": n, "k": k, "batch": batch}
     return float(seconds({name: np.asarray(v) for name, v in sizes.items()}, record, engine))
 
 
 def test_bounds_name_every_coefficient_and_hold_the_defaults() -> None:
-    default = Gemm()
-    assert set(FAMILY.bounds) == {field.name for field in fields(Gemm)}
+    default = GemmCoefficients()
+    assert set(FAMILY.bounds) == {field.name for field in fields(GemmCoefficients)}
     for name, (low, high) in FAMILY.bounds.items():
         assert low <= getattr(default, name) <= high
 
 
 @given(chip=CHIP, dtype=FORMAT, record=coefficients(), m=SIZE, n=SIZE, k=SIZE)
 def test_never_faster_than_light(
-    chip: str, dtype: str, record: Gemm, m: float, n: float, k: float
+    chip: str, dtype: str, record: GemmCoefficients, m: float, n: float, k: float
 ) -> None:
     engine = engine_of(catalogue_chip(chip), dtype)
     form = engine.dtype
@@ -57,7 +59,9 @@ def test_longer_sums_take_longer(
     chip: str, dtype: str, m: float, n: float, k: float, more: int
 ) -> None:
     engine = engine_of(catalogue_chip(chip), dtype)
-    assert one(engine, Gemm(), m, n, k + more) >= one(engine, Gemm(), m, n, k) * (1 - 1e-9)
+    assert one(engine, GemmCoefficients(), m, n, k + more) >= one(
+        engine, GemmCoefficients(), m, n, k
+    ) * (1 - 1e-9)
 
 
 @given(chip=CHIP, dtype=FORMAT, m=SIZE, n=SIZE, k=SIZE, wide=st.booleans())
@@ -66,8 +70,12 @@ def test_twice_the_result_is_never_faster(
 ) -> None:
     # One more row or column can be, by the sums of one split less; the double of either cannot.
     engine = engine_of(catalogue_chip(chip), dtype)
-    larger = one(engine, Gemm(), m, 2 * n, k) if wide else one(engine, Gemm(), 2 * m, n, k)
-    assert larger >= one(engine, Gemm(), m, n, k) * (1 - 1e-9)
+    larger = (
+        one(engine, GemmCoefficients(), m, 2 * n, k)
+        if wide
+        else one(engine, GemmCoefficients(), 2 * m, n, k)
+    )
+    assert larger >= one(engine, GemmCoefficients(), m, n, k) * (1 - 1e-9)
 
 
 @given(chip=CHIP, dtype=FORMAT, m=SIZE, n=SIZE, k=SIZE, batch=st.integers(2, 64))
@@ -75,14 +83,16 @@ def test_a_batch_takes_at_least_as_long_as_one_product(
     chip: str, dtype: str, m: float, n: float, k: float, batch: int
 ) -> None:
     engine = engine_of(catalogue_chip(chip), dtype)
-    assert one(engine, Gemm(), m, n, k, batch) >= one(engine, Gemm(), m, n, k) * (1 - 1e-9)
+    assert one(engine, GemmCoefficients(), m, n, k, batch) >= one(
+        engine, GemmCoefficients(), m, n, k
+    ) * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp8", "nvfp4"])
 def test_arrays_are_the_same_as_one_by_one(dtype: str) -> None:
     rng = np.random.default_rng(1)
     m, n, k = (np.ceil(10 ** rng.uniform(0, 4.5, shape)) for shape in ((7, 1), (1, 5), (7, 5)))
-    engine, record = engine_of(catalogue_chip("b200-sxm"), dtype), Gemm()
+    engine, record = engine_of(catalogue_chip("b200-sxm"), dtype), GemmCoefficients()
     whole = seconds({"m": m, "n": n, "k": k}, record, engine)
     single = [
         one(engine, record, *(float(np.broadcast_to(v, (7, 5))[i, j]) for v in (m, n, k)))
@@ -95,17 +105,20 @@ def test_arrays_are_the_same_as_one_by_one(dtype: str) -> None:
 
 def test_coefficients_and_engines_may_be_arrays() -> None:
     engine = engine_of(catalogue_chip("h200-sxm"), "bf16")
-    slow = Gemm(compute=np.array([[0.8], [0.4]]), tail=np.array([[0.7], [0.1]]))
+    slow = GemmCoefficients(compute=np.array([[0.8], [0.4]]), tail=np.array([[0.7], [0.1]]))
     sizes = {"m": np.array([1.0, 4096.0]), "n": np.asarray(8192.0), "k": np.asarray(4096.0)}
     both = seconds(sizes, slow, engine)
     assert both.shape == (2, 2)
-    expected = one(engine, Gemm(compute=0.4, tail=0.1), 4096.0, 8192.0, 4096.0)
+    expected = one(engine, GemmCoefficients(compute=0.4, tail=0.1), 4096.0, 8192.0, 4096.0)
     assert both[1, 1] == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_wave_more_costs_more_than_its_share() -> None:
     # 132 cores hold 132 tiles: one tile more starts a second wave where nothing fills tails.
-    engine, whole = engine_of(catalogue_chip("h200-sxm"), "bf16"), Gemm(tail=0.01, tile=0.5)
+    engine, whole = (
+        engine_of(catalogue_chip("h200-sxm"), "bf16"),
+        GemmCoefficients(tail=0.01, tile=0.5),
+    )
     wide = 256.0 * 132
     before, after = (one(engine, whole, 128.0, n, 8192.0) for n in (wide, wide + 256.0))
     assert after / before > 1.15
@@ -115,7 +128,7 @@ def test_a_wave_more_costs_more_than_its_share() -> None:
 
 
 def test_a_lone_tile_is_split_over_the_cores() -> None:
-    engine, record = engine_of(catalogue_chip("h200-sxm"), "bf16"), Gemm()
+    engine, record = engine_of(catalogue_chip("h200-sxm"), "bf16"), GemmCoefficients()
     never = replace(record, split_s=1.0)
     assert one(engine, record, 16.0, 64.0, 16384.0) < 0.5 * one(engine, never, 16.0, 64.0, 16384.0)
     assert one(engine, record, 16.0, 64.0, 256.0) == one(engine, never, 16.0, 64.0, 256.0)
@@ -125,9 +138,9 @@ def test_a_lone_tile_is_split_over_the_cores() -> None:
 def test_defaults_are_sane_on_every_chip(chip: str) -> None:
     # Also where the catalogue does not know the cores (1) or the cache (0).
     engine = engine_of(catalogue_chip(chip), "bf16")
-    square = one(engine, Gemm(), 8192.0, 8192.0, 8192.0)
+    square = one(engine, GemmCoefficients(), 8192.0, 8192.0, 8192.0)
     ideal = max(2 * 8192.0**3 / engine.flop_per_s, 3 * 2 * 8192.0**2 / engine.bytes_per_s)
     assert 1.0 <= square / ideal < 2.5 or chip == "wse3"
-    thin = one(engine, Gemm(), 1.0, 16384.0, 16384.0)
+    thin = one(engine, GemmCoefficients(), 1.0, 16384.0, 16384.0)
     read_s = 2 * 16384.0**2 / engine.bytes_per_s
     assert 1.0 <= thin / read_s < 3.0 or thin < 5e-5

@@ -10,7 +10,7 @@ from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT, read_table
 from foretell.kernels.calls import load_elements
 from foretell.kernels.families.base import engine_of
-from foretell.kernels.families.gemm import Gemm, seconds
+from foretell.kernels.families.gemm import GemmCoefficients, seconds
 
 SIZE = st.integers(1, 20_000).map(float)
 MEASURED = (
@@ -31,16 +31,16 @@ MEASURED = (
 """bf16 on one H200 SXM, PyTorch 2.11.0, CUDA 13.0, 2026-11-15; rows of 8 bytes run as those of 4."""
 
 
-def h200_record() -> Gemm:
+def h200_record() -> GemmCoefficients:
     surfaces = read_table(ROOT / "kernels" / "h200-sxm-torch.toml")["surface"]
     found = next(s for s in surfaces if (s["family"], s["dtype"]) == ("gemm", "bf16"))
-    return Gemm(**found["coefficients"])
+    return GemmCoefficients(**found["coefficients"])
 
 
 def timed(chip: str, m: float, n: float, k: float, load: float) -> float:
     dims = {"m": m, "n": n, "k": k, "load": load}
     sizes = {name: np.asarray(value) for name, value in dims.items()}
-    return float(seconds(sizes, Gemm(), engine_of(catalogue_chip(chip), "bf16")))
+    return float(seconds(sizes, GemmCoefficients(), engine_of(catalogue_chip(chip), "bf16")))
 
 
 @given(m=SIZE, n=SIZE, k=SIZE, chip=st.sampled_from(["h100-sxm", "a100-sxm-80gb", "b200-sxm"]))

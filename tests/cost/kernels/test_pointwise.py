@@ -12,7 +12,7 @@ from foretell.kernels.families.pointwise import (
     COPY_LAUNCH_S,
     COPY_SHARE,
     STREAMING,
-    Pointwise,
+    PointwiseCoefficients,
     copy_seconds,
     pointwise_seconds,
 )
@@ -23,13 +23,15 @@ sizes = st.floats(0.0, 1e12)
 
 def seconds(read, written=0.0, flop=0.0, kernels=1.0, **more):
     named = {"bytes_read": read, "bytes_written": written, "flop": flop, "kernels": kernels, **more}
-    return pointwise_seconds({k: np.asarray(v) for k, v in named.items()}, Pointwise(), ENGINE)
+    return pointwise_seconds(
+        {k: np.asarray(v) for k, v in named.items()}, PointwiseCoefficients(), ENGINE
+    )
 
 
 @given(sizes, sizes)
 def test_not_faster_than_memory_but_for_what_the_cache_holds(read, written):
     floor = (read + written - ENGINE.l2_bytes) / ENGINE.bytes_per_s
-    assert seconds(read, written) >= max(floor, Pointwise().launch_s)
+    assert seconds(read, written) >= max(floor, PointwiseCoefficients().launch_s)
 
 
 @given(sizes, sizes)
@@ -41,7 +43,9 @@ def test_more_bytes_cost_no_less(first, second):
 
 def test_reading_and_writing_cost_alike_and_launches_add():
     assert seconds(1e9, 5e8) == seconds(5e8, 1e9)
-    assert seconds(1e9, kernels=3.0) - seconds(1e9) == pytest.approx(2 * Pointwise().launch_s)
+    assert seconds(1e9, kernels=3.0) - seconds(1e9) == pytest.approx(
+        2 * PointwiseCoefficients().launch_s
+    )
     assert seconds(0.0, kernels=0.0) == 0.0
 
 

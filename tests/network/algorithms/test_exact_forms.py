@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.network.algorithms import Collective, Schedule, find
+from foretell.network.algorithms import Collective, MessageSchedule, find
 from foretell.network.algorithms.base import gather_schedule
 from foretell.network.algorithms.bucket import gather_over
 from foretell.network.algorithms.direct import (
@@ -244,7 +244,7 @@ def test_uneven_all_to_all(topology: Topology, seed: int) -> None:
     n = int(topology.members)
     matrix = np.random.default_rng(seed).uniform(0.0, 1e7, (n, n))
     even = find("direct").schedule("all-to-all", topology)
-    schedule = Schedule(
+    schedule = MessageSchedule(
         collective="all-to-all",
         members=n,
         weights=tuple(matrix.ravel()),

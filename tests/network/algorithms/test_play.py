@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from foretell.errors import BadInput
 from foretell.network import algorithms
-from foretell.network.algorithms.base import Collective, Message, Schedule
+from foretell.network.algorithms.base import Collective, Message, MessageSchedule
 from foretell.network.algorithms.direct import gather_direct
 from foretell.network.algorithms.libraries import LIBRARIES, candidates
 from foretell.network.topologies import Topology, names, of_tier
-from foretell.specs._base import changed
+from foretell.specs._base import with_fields
 from foretell.testing.collective import check_algorithm, check_promise
 from tests.network.player import play
 from tests.network.topologies.groups import (
@@ -102,12 +102,12 @@ def test_perturbed_links_are_a_batch(name: str) -> None:
     """A batch may be of systems too: arrays of rates and latencies with one number of members."""
     rates, latencies = np.array([1e9, 2e9, 3e9]), np.array([1e-6, 2e-6, 3e-6])
     level = tier(name, 8)
-    batch = of_tier(changed(level, bandwidth_bytes_per_s=rates, latency_s=latencies), 8.0)
+    batch = of_tier(with_fields(level, bandwidth_bytes_per_s=rates, latency_s=latencies), 8.0)
     for collective in ASKED:
         for algorithm in algorithms.home(collective, batch):
             together = algorithm.cost(collective, batch).seconds(1e6) + np.zeros(3)
             for i in range(3):
-                one = changed(level, bandwidth_bytes_per_s=rates[i], latency_s=latencies[i])
+                one = with_fields(level, bandwidth_bytes_per_s=rates[i], latency_s=latencies[i])
                 alone = algorithm.cost(collective, of_tier(one, 8.0)).seconds(1e6)
                 assert together[i] == pytest.approx(float(alone), rel=1e-12), algorithm.name
 
@@ -135,7 +135,7 @@ def test_renaming_ranks_changes_nothing(order: list[int], name: str) -> None:
             continue
         schedule = algorithm.schedule(collective, topology)
         new = dict(enumerate(order)) | {-1: -1}
-        renamed = Schedule(
+        renamed = MessageSchedule(
             collective=schedule.collective,
             members=schedule.members,
             weights=schedule.weights,
@@ -203,7 +203,7 @@ def test_a_wrong_schedule_is_caught() -> None:
     for steps in broken:
         with pytest.raises(AssertionError):
             check_promise(
-                Schedule(
+                MessageSchedule(
                     collective="all-reduce",
                     members=4,
                     weights=ring.weights,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from foretell.network.topologies import Topology, of_tier
-from foretell.network.topologies.base import Axis
+from foretell.network.topologies.base import LineAxis
 from foretell.network.topologies.dragonfly import Dragonfly, Groups
 from foretell.network.topologies.dragonfly_plus import DragonflyPlus
 from foretell.network.topologies.fat_tree import FatTree
@@ -12,7 +12,7 @@ from foretell.network.topologies.grid import Grid
 from foretell.network.topologies.hybrid_cube_mesh import HybridCubeMesh
 from foretell.network.topologies.rail_clos import RailClos
 from foretell.network.topologies.switch import Switch
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.system import Tier
 
 ALPHA = 3e-6
@@ -23,7 +23,7 @@ def grid(*extents: float, wraps: str | bool = False, full: bool = False) -> Grid
     """A grid; `wraps` says for all axes, or axis by axis as in "yn", whether they close."""
     said = [wraps] * len(extents) if isinstance(wraps, bool) else [c == "y" for c in wraps]
     lines = [
-        Axis(extent=float(d), s_per_byte=1.0 / RATE, latency_s=ALPHA, wrap=w, full=full)
+        LineAxis(extent=float(d), s_per_byte=1.0 / RATE, latency_s=ALPHA, wrap=w, full=full)
         for d, w in zip(extents, said, strict=True)
     ]
     return Grid(lines=tuple(lines))
@@ -146,7 +146,7 @@ SMALL: dict[str, Topology] = {
     "fat tree, the last leaf half full": fat_tree(6.0, 4.0, 0.25),
     "fat tree of threes": fat_tree(6.0, 3.0, 0.25),
     "fat tree of threes, one over": fat_tree(7.0, 3.0, 0.25),
-    "fat tree that adds up": changed(fat_tree(8.0, 4.0, 0.25), in_network_reduction=True),
+    "fat tree that adds up": with_fields(fat_tree(8.0, 4.0, 0.25), in_network_reduction=True),
     "rails 4x2": rail_clos(4.0, 2.0),
     "rails 4x4": rail_clos(4.0, 4.0),
     "rails 1x4": rail_clos(1.0, 4.0),

@@ -9,9 +9,9 @@ from foretell import catalog
 from foretell.errors import BadInput
 from foretell.network.algorithms import find
 from foretell.network.topologies import Topology, names, of_tier
-from foretell.network.topologies.base import Cost, Graph
+from foretell.network.topologies.base import Cost, LinkGraph
 from foretell.network.topologies.dragonfly import Groups
-from foretell.network.topologies.grid import Grid, cut, near_cube
+from foretell.network.topologies.grid import Grid, group_extents, near_cube
 from foretell.network.topologies.switch import Switch
 from foretell.testing.topology import Factory, check_bounds, check_graph, check_topology
 from tests.network.player import Player
@@ -127,7 +127,7 @@ def test_names() -> None:
 
 
 def test_a_group_takes_axes_in_order_and_wraps_only_where_it_fills_them() -> None:
-    extents, fills = cut((4, 4, 2), np.array([2.0, 4.0, 8.0, 16.0, 32.0, 5.0]))
+    extents, fills = group_extents((4, 4, 2), np.array([2.0, 4.0, 8.0, 16.0, 32.0, 5.0]))
     assert np.stack(extents, 1).tolist() == [
         [2, 1, 1], [4, 1, 1], [4, 2, 1], [4, 4, 1], [4, 4, 2], [1, 1, 5]
     ]  # fmt: skip
@@ -186,9 +186,9 @@ class _NotFree(Switch):
 class _OneWay(Switch):
     """A star whose last link is missing."""
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         star = super().graph()
-        return Graph(members=star.members, links=star.links[:-1])
+        return LinkGraph(members=star.members, links=star.links[:-1])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ MODEL_TYPES = ("bart", "mbart", "marian", "pegasus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class BartKind:
     """Where these families differ."""
 
     why: str
@@ -25,10 +25,12 @@ class Kind:
 
 
 KINDS = {
-    "bart": Kind(why="BartConfig's defaults", offset=2, table_norm="layer"),
-    "mbart": Kind(why="MBartConfig's defaults", offset=2, table_norm="layer", final_norm="layer"),
-    "marian": Kind(why="MarianConfig's defaults"),
-    "pegasus": Kind(why="PegasusConfig's defaults", final_norm="layer"),
+    "bart": BartKind(why="BartConfig's defaults", offset=2, table_norm="layer"),
+    "mbart": BartKind(
+        why="MBartConfig's defaults", offset=2, table_norm="layer", final_norm="layer"
+    ),
+    "marian": BartKind(why="MarianConfig's defaults"),
+    "pegasus": BartKind(why="PegasusConfig's defaults", final_norm="layer"),
 }
 
 

@@ -11,7 +11,7 @@ MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "distilbert", "electra")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class EncoderShape:
     """The numbers of an encoder with learned positions."""
 
     hidden: int
@@ -30,7 +30,7 @@ def read(config: Config) -> Model:
     """Post-norm encoder with the head that `architectures` names (absent: masked tokens)."""
     small = config.family == "distilbert"
     hidden = config.need("dim" if small else "hidden_size", "hidden_size")
-    shape = Shape(
+    shape = EncoderShape(
         hidden=hidden,
         width=config.get("embedding_size", hidden, None, low=1)
         if config.family == "electra"
@@ -72,7 +72,7 @@ def read(config: Config) -> Model:
     )
 
 
-def _embedding(shape: Shape) -> Embedding:
+def _embedding(shape: EncoderShape) -> Embedding:
     """Token, position and segment tables, their norm; ELECTRA's are narrow and projected."""
     if shape.width == shape.hidden:
         return Embedding(
@@ -87,7 +87,7 @@ def _embedding(shape: Shape) -> Embedding:
     )
 
 
-def _head(config: Config, shape: Shape) -> Head:
+def _head(config: Config, shape: EncoderShape) -> Head:
     """Masked-token head (transform, norm, tied scores with bias), pre-training heads, or none."""
     kind = _architecture(config)
     hidden, width = shape.hidden, shape.width

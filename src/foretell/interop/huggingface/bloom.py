@@ -1,6 +1,6 @@
 """BLOOM."""
 
-from foretell.interop.huggingface.common import decoder, tied
+from foretell.interop.huggingface.common import decoder, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
@@ -29,7 +29,7 @@ def read(config: Config) -> Model:
         config,
         (layer,) * config.layers("num_hidden_layers", key="n_layer"),
         embedding=Embedding(vocab=vocab, norm="layer"),
-        head=Head(outputs=vocab, tied=tied(config, True, "BloomConfig's defaults")),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, True, "BloomConfig's defaults")),
         hidden=hidden,
         max_positions=config.get(
             "seq_length", 2048, "the length BLOOM was trained on", "max_position_embeddings", low=1

@@ -21,7 +21,7 @@ class Heads:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class HeadNames:
     """What a family calls the numbers of its heads."""
 
     heads: tuple[str, ...] = ("num_attention_heads",)
@@ -32,14 +32,14 @@ class Names:
     """Width of a head; empty where it is always hidden / heads."""
 
 
-COMMON_NAMES = Names()
+COMMON_NAMES = HeadNames()
 """The names that most families use."""
 
 
 def read_heads(
     config: Config,
     hidden: int,
-    names: Names = COMMON_NAMES,
+    names: HeadNames = COMMON_NAMES,
     *,
     kv_default: int | None = None,
     dim_default: int | None = None,
@@ -81,7 +81,7 @@ def positions(config: Config, *others: str, default: int = 2048) -> int:
     return config.get("max_position_embeddings", default, why, *others, low=1)
 
 
-def tied(config: Config, default: bool, why: str) -> bool:
+def tied_embeddings(config: Config, default: bool, why: str) -> bool:
     """Whether the scoring matrix is the token table."""
     return config.flag("tie_word_embeddings", default, why)
 
@@ -119,7 +119,7 @@ def plain_decoder(
         config,
         layers,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, why)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, why)),
         hidden=hidden,
         max_positions=positions(config, default=longest),
     )

@@ -1,8 +1,8 @@
 """DBRX."""
 
-from foretell.interop.huggingface.common import decoder, tied
+from foretell.interop.huggingface.common import decoder, tied_embeddings
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model
@@ -26,7 +26,7 @@ def read(config: Config) -> Model:
         kv_heads=shared,
         head_dim=config.divides(hidden, heads, ("d_model", "n_heads")),
     )
-    experts, top_k = routed(ffn, experts=("moe_num_experts",), top_k=("moe_top_k",))
+    experts, top_k = routed_experts(ffn, experts=("moe_num_experts",), top_k=("moe_top_k",))
     part = Experts(experts=experts, top_k=top_k, width=ffn.need("ffn_hidden_size"))
     vocab = config.need("vocab_size")
     layer = Layer(mixers=(attention,), ffn=part, norm_kind="layer-nobias")
@@ -34,7 +34,7 @@ def read(config: Config) -> Model:
         config,
         (layer,) * config.layers("num_hidden_layers", key="n_layers"),
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, "DbrxConfig's defaults")),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, "DbrxConfig's defaults")),
         hidden=hidden,
         max_positions=config.need("max_seq_len", "max_position_embeddings"),
         final_norm="layer-nobias",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from foretell.interop.huggingface.common import plain_decoder
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import leading_dense, routed
+from foretell.interop.huggingface.experts import leading_dense, routed_experts
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import LatentAttention
@@ -60,7 +60,7 @@ def deepseek_ffns(
     """Dense parts in front, then experts on every `moe_layer_freq`-th layer."""
     if not config.has("n_routed_experts"):
         return (Dense(width=config.need("intermediate_size")),) * depth
-    experts, top_k = routed(config, experts=("n_routed_experts",))
+    experts, top_k = routed_experts(config, experts=("n_routed_experts",))
     width = config.need("moe_intermediate_size")
     sparse = Experts(
         experts=experts,

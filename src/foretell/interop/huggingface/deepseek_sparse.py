@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.deepseek import deepseek_ffns, latent_attention
 from foretell.interop.huggingface.prediction import joined_block
@@ -38,7 +38,7 @@ def read(config: Config) -> Model:
         config,
         layers,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, why)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, why)),
         hidden=hidden,
         max_positions=positions(config, default=4096),
     )

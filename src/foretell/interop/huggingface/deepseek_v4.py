@@ -8,9 +8,9 @@ load it.
 from dataclasses import replace
 from typing import Literal
 
-from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.records import dataclass
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, Indexer
@@ -29,7 +29,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class DeepSeekShape:
     """What all layers share."""
 
     hidden: int
@@ -58,7 +58,7 @@ def read(config: Config) -> Model:
         embedding=Embedding(vocab=vocab),
         head=Head(
             outputs=vocab,
-            tied=tied(config, False, WHY),
+            tied=tied_embeddings(config, False, WHY),
             projections=(_collapse(shape),),
             extra_parameters=1,  # its scale
         ),
@@ -73,7 +73,7 @@ def read(config: Config) -> Model:
     return replace(model, prediction=_prediction(shape, last, repeats))
 
 
-def _shape(config: Config) -> Shape:
+def _shape(config: Config) -> DeepSeekShape:
     hidden, rank = config.need("hidden_size"), config.need("q_lora_rank")
     heads, groups = config.need("num_attention_heads"), config.need("o_groups")
     config.check(
@@ -84,9 +84,9 @@ def _shape(config: Config) -> Shape:
     config.check(
         config.get("num_key_value_heads", 1) == 1, ("num_key_value_heads",), "only 1 is known here"
     )
-    experts, top_k = routed(config, experts=("n_routed_experts",))
+    experts, top_k = routed_experts(config, experts=("n_routed_experts",))
     width = config.need("moe_intermediate_size")
-    return Shape(
+    return DeepSeekShape(
         hidden=hidden,
         streams=config.get("hc_mult", 4, WHY, low=1),
         attention=Attention(
@@ -136,7 +136,7 @@ def _ratios(config: Config, depth: int) -> tuple[int, ...]:
     return ratios + (0,) * (depth - len(ratios))
 
 
-def _layer(shape: Shape, ratio: int, *, hashed: bool) -> Layer:
+def _layer(shape: DeepSeekShape, ratio: int, *, hashed: bool) -> Layer:
     """Attention with its merging maps, experts, and the two hyper-connections of each half.
 
     Beside the ops: one sink per head, the norm of the single key, the run positions and norm of the
@@ -178,7 +178,7 @@ def _map(
     return Projection(name=name, inputs=inputs, outputs=outputs, part=part)
 
 
-def _collapse(shape: Shape) -> Projection:
+def _collapse(shape: DeepSeekShape) -> Projection:
     """Weights of the streams before the final norm."""
     return Projection(
         name="streams.collapse",
@@ -189,7 +189,7 @@ def _collapse(shape: Shape) -> Projection:
     )
 
 
-def _prediction(shape: Shape, ratio: int, repeats: int) -> TokenPrediction:
+def _prediction(shape: DeepSeekShape, ratio: int, repeats: int) -> TokenPrediction:
     """Separate maps for embedding and hidden state, a layer, the streams' collapse, three norms."""
     return TokenPrediction(
         layers=(_layer(shape, ratio, hashed=False),),

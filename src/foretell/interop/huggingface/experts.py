@@ -3,7 +3,7 @@
 from foretell.interop.huggingface.config import Config
 
 
-def routed(
+def routed_experts(
     config: Config,
     *,
     experts: tuple[str, ...] = ("num_local_experts", "num_experts", "n_routed_experts"),

@@ -1,6 +1,6 @@
 """Falcon 7B, 40B, 180B, 11B and the RefinedWeb models."""
 
-from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
@@ -46,7 +46,7 @@ def read(config: Config) -> Model:
         config,
         (layer,) * depth,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, True, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, True, WHY)),
         hidden=hidden,
         max_positions=positions(config, default=2048),
         final_norm="layer",

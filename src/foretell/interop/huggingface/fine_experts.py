@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import leading_dense, routed
+from foretell.interop.huggingface.experts import leading_dense, routed_experts
 from foretell.interop.huggingface.llamalike import (
     Bias,
     Traits,
@@ -38,7 +38,7 @@ DOTS, EXAONE, SOLAR = (
 )
 
 
-def behind(default: int, why: str) -> Marks:
+def marks_behind(default: int, why: str) -> Marks:
     """All layers behind the first `first_k_dense_replace`."""
 
     def marks(config: Config, depth: int) -> tuple[bool, ...]:
@@ -48,7 +48,7 @@ def behind(default: int, why: str) -> Marks:
     return marks
 
 
-def between(config: Config, depth: int) -> tuple[bool, ...]:
+def marks_between(config: Config, depth: int) -> tuple[bool, ...]:
     """ERNIE: every n-th layer from a start to an end."""
     start = config.get("moe_layer_start_index", 1, ERNIE)
     value = config.raw("moe_layer_end_index")
@@ -57,7 +57,7 @@ def between(config: Config, depth: int) -> tuple[bool, ...]:
     return tuple((i + 1) % every == 0 and start <= i <= end for i in range(depth))
 
 
-def lettered(config: Config, depth: int) -> tuple[int | None, ...]:
+def windows_by_letter(config: Config, depth: int) -> tuple[int | None, ...]:
     """EXAONE: `layer_types`, or `sliding_window_pattern` in letters (L: window, G: all keys)."""
     pattern = config.raw("sliding_window_pattern")
     if config.has("layer_types") or not isinstance(pattern, str):
@@ -74,7 +74,7 @@ def lettered(config: Config, depth: int) -> tuple[int | None, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fine:
+class FineExperts:
     """How one family names and places its experts."""
 
     traits: Traits
@@ -93,8 +93,8 @@ class Fine:
     """Layers with experts."""
 
 
-FAMILIES: dict[str, Fine] = {
-    "ernie4_5_moe": Fine(
+FAMILIES: dict[str, FineExperts] = {
+    "ernie4_5_moe": FineExperts(
         traits=Traits(
             why=ERNIE,
             qkv_bias=("use_bias", False),
@@ -107,9 +107,9 @@ FAMILIES: dict[str, Fine] = {
         top_k=("moe_k", "num_experts_per_tok"),
         shared="moe_num_shared_experts",
         shared_default=2,
-        marks=between,
+        marks=marks_between,
     ),
-    "bailing_moe": Fine(
+    "bailing_moe": FineExperts(
         traits=Traits(
             why=BAILING,
             qkv_bias=("use_qkv_bias", False),
@@ -119,9 +119,9 @@ FAMILIES: dict[str, Fine] = {
         experts=("num_experts",),
         shared="num_shared_experts",
         router_bias=False,
-        marks=behind(0, BAILING),
+        marks=marks_behind(0, BAILING),
     ),
-    "bailing_moe_v2": Fine(
+    "bailing_moe_v2": FineExperts(
         traits=Traits(
             why=BAILING_2,
             qkv_bias=("use_qkv_bias", False),
@@ -131,9 +131,9 @@ FAMILIES: dict[str, Fine] = {
         experts=("num_experts",),
         shared="num_shared_experts",
         router_bias=("moe_router_enable_expert_bias", True),
-        marks=behind(0, BAILING_2),
+        marks=marks_behind(0, BAILING_2),
     ),
-    "dots1": Fine(
+    "dots1": FineExperts(
         traits=Traits(
             why=DOTS,
             qkv_bias=("attention_bias", False),
@@ -144,9 +144,9 @@ FAMILIES: dict[str, Fine] = {
         ),
         experts=("n_routed_experts",),
         shared="n_shared_experts",
-        marks=behind(0, DOTS),
+        marks=marks_behind(0, DOTS),
     ),
-    "solar_open": Fine(
+    "solar_open": FineExperts(
         traits=Traits(
             why=SOLAR,
             qkv_bias=("attention_bias", False),
@@ -156,19 +156,19 @@ FAMILIES: dict[str, Fine] = {
         experts=("n_routed_experts",),
         shared="n_shared_experts",
         shared_default=1,
-        marks=behind(0, SOLAR),
+        marks=marks_behind(0, SOLAR),
     ),
-    "exaone_moe": Fine(
+    "exaone_moe": FineExperts(
         traits=Traits(
             why=EXAONE,
             qk_norm="head",
             kv_default=32,
-            windows=lettered,
+            windows=windows_by_letter,
         ),
         experts=("num_experts",),
         shared="num_shared_experts",
         shared_default=1,
-        marks=behind(1, EXAONE),
+        marks=marks_behind(1, EXAONE),
     ),
 }
 MODEL_TYPES = tuple(FAMILIES)
@@ -190,8 +190,8 @@ def read(config: Config) -> Model:
     return replace(model, prediction=block)
 
 
-def _experts(config: Config, fine: Fine) -> Experts:
-    experts, top_k = routed(config, experts=fine.experts, top_k=fine.top_k)
+def _experts(config: Config, fine: FineExperts) -> Experts:
+    experts, top_k = routed_experts(config, experts=fine.experts, top_k=fine.top_k)
     width = config.need("moe_intermediate_size")
     count = config.get(fine.shared, fine.shared_default, fine.traits.why)
     own = config.get("moe_shared_expert_intermediate_size", width, low=1)

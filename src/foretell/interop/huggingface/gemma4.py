@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface import towers
-from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
@@ -47,7 +47,7 @@ def _text(config: Config) -> Model:
         config,
         layers,
         embedding=_embedding(config, vocab, hidden, side * depth),
-        head=Head(outputs=vocab, tied=tied(config, True, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, True, WHY)),
         hidden=hidden,
         max_positions=positions(config, default=131072),
     )
@@ -121,7 +121,7 @@ def _layer(config: Config, mixer: Attention, hidden: int, *, side: int, sharing:
     norms = 5 if side else 4
     if not config.flag("enable_moe_block", False, WHY):
         return Layer(mixers=(mixer,), ffn=dense, norms=norms, projections=maps)
-    experts, top_k = routed(config, experts=("num_experts",), top_k=("top_k_experts",))
+    experts, top_k = routed_experts(config, experts=("num_experts",), top_k=("top_k_experts",))
     sparse = Experts(
         experts=experts,
         top_k=top_k,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import Names, decoder, read_heads
+from foretell.interop.huggingface.common import HeadNames, decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.llamalike import Traits, read_like
 from foretell.specs.ffn import Dense
@@ -18,7 +18,7 @@ TRAITS: dict[str, Traits] = {
     "glm": GLM,
     "glm4": replace(GLM, why="Glm4Config's defaults", norms=4),
 }
-CHATGLM_NAMES = Names(kv_heads=("multi_query_group_num",), head_dim=("kv_channels",))
+CHATGLM_NAMES = HeadNames(kv_heads=("multi_query_group_num",), head_dim=("kv_channels",))
 
 
 def read(config: Config) -> Model:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import leading_dense, routed
+from foretell.interop.huggingface.experts import leading_dense, routed_experts
 from foretell.interop.huggingface.llamalike import Traits, dense_ffn, read_like
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
@@ -48,7 +48,7 @@ def read(config: Config) -> Model:
 def _ffns(config: Config) -> tuple[Dense | Experts, ...]:
     depth = config.layers()
     width = config.need("moe_intermediate_size")
-    experts, top_k = routed(config, experts=("n_routed_experts", "num_local_experts"))
+    experts, top_k = routed_experts(config, experts=("n_routed_experts", "num_local_experts"))
     first = leading_dense(config, depth, 1, TRAITS.why)
     sparse = Experts(
         experts=experts,

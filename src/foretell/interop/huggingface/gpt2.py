@@ -1,6 +1,6 @@
 """GPT-2 and GPT-BigCode (StarCoder, SantaCoder)."""
 
-from foretell.interop.huggingface.common import decoder, tied
+from foretell.interop.huggingface.common import decoder, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
@@ -40,7 +40,7 @@ def read(config: Config) -> Model:
         config,
         (layer,) * config.layers("num_hidden_layers", key="n_layer"),
         embedding=Embedding(vocab=vocab, positions=length),
-        head=Head(outputs=vocab, tied=tied(config, True, why)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, True, why)),
         hidden=hidden,
         max_positions=length,
         final_norm="layer",

@@ -1,6 +1,6 @@
 """GPT-NeoX (Pythia, GPT-NeoX-20B) and GPT-Neo."""
 
-from foretell.interop.huggingface.common import decoder, tied
+from foretell.interop.huggingface.common import decoder, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
@@ -45,7 +45,7 @@ def _neox(config: Config) -> Model:
         config,
         (layer,) * config.layers(),
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, why)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, why)),
         hidden=hidden,
         max_positions=config.get("max_position_embeddings", 2048, why, low=1),
         final_norm="layer",
@@ -80,7 +80,7 @@ def _neo(config: Config) -> Model:
         config,
         layers,
         embedding=Embedding(vocab=vocab, positions=length),
-        head=Head(outputs=vocab, tied=tied(config, True, "GPTNeoConfig's defaults")),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, True, "GPTNeoConfig's defaults")),
         hidden=hidden,
         max_positions=length,
         final_norm="layer",

@@ -1,7 +1,7 @@
 """gpt-oss: biases everywhere, a sink per head, windows on every second layer."""
 
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.interop.huggingface.llamalike import Traits, all_but_every, read_like
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
@@ -22,7 +22,7 @@ def read(config: Config) -> Model:
         windows=all_but_every(2, 128, WHY),
         extra_per_layer=config.need("num_attention_heads"),
     )
-    experts, top_k = routed(
+    experts, top_k = routed_experts(
         config, experts=("num_local_experts",), top_k=("num_experts_per_tok", "experts_per_token")
     )
     ffn = Experts(

@@ -1,6 +1,6 @@
 """GPT-J and CodeGen."""
 
-from foretell.interop.huggingface.common import decoder, tied
+from foretell.interop.huggingface.common import decoder, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
@@ -33,7 +33,7 @@ def read(config: Config) -> Model:
         config,
         (layer,) * config.layers("num_hidden_layers", key="n_layer"),
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, why), bias=True),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, why), bias=True),
         hidden=hidden,
         max_positions=config.get("n_positions", 2048, why, "max_position_embeddings", low=1),
         final_norm="layer",

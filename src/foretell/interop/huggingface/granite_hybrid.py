@@ -1,8 +1,8 @@
 """Granite-4 hybrids: Mamba-2 or attention, then experts with a shared part, or the latter alone."""
 
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import decoder, positions, read_heads, tied_embeddings
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, Mamba2
 from foretell.specs.model import Embedding, Head, Layer, Model
@@ -33,7 +33,7 @@ def read(config: Config) -> Model:
         config,
         [made[kind] for kind in named],
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
         hidden=hidden,
         max_positions=positions(config, default=2048),
     )
@@ -79,7 +79,7 @@ def _ffn(config: Config) -> Dense | Experts:
     shared = config.get("shared_intermediate_size", 1024, WHY, low=1)
     if config.get("num_local_experts", 8, WHY) == 0:
         return Dense(width=shared)
-    experts, top_k = routed(config, experts=("num_local_experts",))
+    experts, top_k = routed_experts(config, experts=("num_local_experts",))
     return Experts(
         experts=experts, top_k=top_k, width=config.need("intermediate_size"), shared_width=shared
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Projection
@@ -43,7 +43,7 @@ def _recurring(config: Config, name: str, period: int, offset: int, depth: int) 
 
 def _ffns(config: Config) -> tuple[Dense, Experts]:
     width = config.need("intermediate_size")
-    experts, top_k = routed(config, experts=("num_experts",))
+    experts, top_k = routed_experts(config, experts=("num_experts",))
     return Dense(width=width), Experts(experts=experts, top_k=top_k, width=width)
 
 

@@ -8,10 +8,10 @@ attention, routed experts in a latent width, and a learned mix over the outputs 
 from dataclasses import replace
 
 from foretell.interop.huggingface import towers
-from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.deepseek import latent_attention
-from foretell.interop.huggingface.experts import leading_dense, routed
+from foretell.interop.huggingface.experts import leading_dense, routed_experts
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
@@ -46,7 +46,7 @@ def _text(config: Config) -> Model:
         config,
         layers,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY), extra_parameters=mixed),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY), extra_parameters=mixed),
         hidden=hidden,
         max_positions=positions(config, "model_max_length", default=1048576),
     )
@@ -85,7 +85,7 @@ def _mixers(config: Config, depth: int) -> tuple[Mixer, ...]:
 
 def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
     """Dense parts in front, then experts with a balance bias, in a latent width where given."""
-    experts, top_k = routed(
+    experts, top_k = routed_experts(
         config,
         experts=("num_experts", "n_routed_experts"),
         top_k=("num_experts_per_token", "num_experts_per_tok"),

@@ -2,7 +2,7 @@
 
 from foretell.interop.huggingface.common import decoder, positions, read_heads
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection
@@ -59,7 +59,7 @@ def _whole(config: Config, depth: int) -> tuple[bool, ...]:
 def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
     if config.family == "lfm2":
         return (Dense(width=_width(config)),) * depth
-    experts, top_k = routed(config, experts=("num_experts",))
+    experts, top_k = routed_experts(config, experts=("num_experts",))
     sparse = Experts(
         experts=experts,
         top_k=top_k,

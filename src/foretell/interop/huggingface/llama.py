@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import Names
+from foretell.interop.huggingface.common import HeadNames
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.llamalike import (
     Traits,
@@ -133,7 +133,7 @@ TRAITS: dict[str, Traits] = {
         why="the defaults of InternLM's own code",
         qkv_bias=("bias", True),
         o_bias=("bias", True),
-        names=Names(kv_heads=()),
+        names=HeadNames(kv_heads=()),
     ),
     "internlm2": Traits(
         why="the defaults of InternLM2's own code",
@@ -147,9 +147,9 @@ TRAITS: dict[str, Traits] = {
         mlp_bias=("bias", False),
     ),
     "baichuan": Traits(
-        why="the defaults of Baichuan's own code", names=Names(kv_heads=(), head_dim=())
+        why="the defaults of Baichuan's own code", names=HeadNames(kv_heads=(), head_dim=())
     ),
-    "xverse": Traits(why="the defaults of XVERSE's own code", names=Names(kv_heads=())),
+    "xverse": Traits(why="the defaults of XVERSE's own code", names=HeadNames(kv_heads=())),
     "orion": Traits(why="the defaults of Orion's own code", norm="layer"),
 }
 """model_type -> its traits. Families of the library are compared with its modules in the tests."""

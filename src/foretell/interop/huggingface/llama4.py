@@ -3,7 +3,7 @@
 from foretell.interop.huggingface import towers
 from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
@@ -76,7 +76,7 @@ def _mixers(config: Config, hidden: int, depth: int) -> tuple[Attention, ...]:
 def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
     """Experts with one shared expert of the same width, on every `interleave_moe_layer_step`-th
     layer."""
-    experts, top_k = routed(config, experts=("num_local_experts",))
+    experts, top_k = routed_experts(config, experts=("num_local_experts",))
     width = config.need("intermediate_size")
     sparse = Experts(experts=experts, top_k=top_k, width=width, shared_width=width)
     step = config.get("interleave_moe_layer_step", 1, WHY, low=1)

@@ -9,11 +9,11 @@ from typing import Literal
 
 from foretell.interop.huggingface.common import (
     COMMON_NAMES,
-    Names,
+    HeadNames,
     decoder,
     positions,
     read_heads,
-    tied,
+    tied_embeddings,
 )
 from foretell.interop.huggingface.config import Config
 from foretell.records import dataclass
@@ -72,7 +72,7 @@ class Traits:
     """Sliding windows."""
     extra_per_layer: int = 0
     """Further weights of each layer."""
-    names: Names = COMMON_NAMES
+    names: HeadNames = COMMON_NAMES
     """What the numbers of the heads are called."""
     layers_key: str = "num_hidden_layers"
     """What the number of layers is called."""
@@ -132,7 +132,11 @@ def read_like(
         config,
         layers,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, traits.tied, traits.why), bias=traits.head_bias),
+        head=Head(
+            outputs=vocab,
+            tied=tied_embeddings(config, traits.tied, traits.why),
+            bias=traits.head_bias,
+        ),
         hidden=hidden,
         max_positions=positions(config, default=4096),
         final_norm=traits.norm,

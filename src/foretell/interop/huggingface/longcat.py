@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import decoder, positions, tied
+from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.deepseek import latent_attention
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.model import Embedding, Head, Layer, Model
@@ -36,7 +36,7 @@ def read(config: Config) -> Model:
         config,
         pair * depth,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
         hidden=hidden,
         max_positions=positions(config, default=131072),
     )
@@ -48,7 +48,7 @@ def read(config: Config) -> Model:
 
 def _experts(config: Config, hidden: int) -> Experts:
     """Real experts with weights; the router also scores the others and biases all of them."""
-    experts, top_k = routed(
+    experts, top_k = routed_experts(
         config,
         experts=("n_routed_experts",),
         top_k=("moe_topk", "num_experts_per_tok"),

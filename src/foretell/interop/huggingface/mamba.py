@@ -1,6 +1,6 @@
 """Mamba-2: the library's form (mamba2) and the one of state-spaces' own code (d_model, ssm_cfg)."""
 
-from foretell.interop.huggingface.common import decoder, tied
+from foretell.interop.huggingface.common import decoder, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.specs.mixers import Mamba2
 from foretell.specs.model import Embedding, Head, Layer, Model
@@ -37,7 +37,9 @@ def read(config: Config) -> Model:
     )
     _rule(config, mixer, ("num_heads", "n_groups"))
     vocab = config.need("vocab_size")
-    return _model(config, mixer, hidden, config.layers(), vocab, tied(config, False, WHY))
+    return _model(
+        config, mixer, hidden, config.layers(), vocab, tied_embeddings(config, False, WHY)
+    )
 
 
 def _own(config: Config) -> Model:

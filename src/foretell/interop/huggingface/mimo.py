@@ -1,8 +1,8 @@
 """MiMo-V2-Flash: windowed layers with heads of their own and sinks, experts after a dense layer."""
 
-from foretell.interop.huggingface.common import Names, plain_decoder, read_heads
+from foretell.interop.huggingface.common import HeadNames, plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model
@@ -10,7 +10,7 @@ from foretell.specs.model import Layer, Model
 MODEL_TYPES = ("mimo_v2_flash",)
 
 WHY = "MiMoV2FlashConfig's defaults"
-WINDOWED = Names(
+WINDOWED = HeadNames(
     heads=("swa_num_attention_heads",),
     kv_heads=("swa_num_key_value_heads",),
     head_dim=("swa_head_dim",),
@@ -71,7 +71,7 @@ def _mixers(config: Config, hidden: int) -> tuple[Attention, Attention]:
 
 def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
     """Experts where `moe_layer_freq` is 1."""
-    experts, top_k = routed(config, experts=("n_routed_experts",))
+    experts, top_k = routed_experts(config, experts=("n_routed_experts",))
     width = config.need("moe_intermediate_size")
     sparse = Experts(
         experts=experts,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.interop.huggingface.llamalike import Traits, read_like
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model, Projection, TokenPrediction
@@ -20,7 +20,7 @@ def read(config: Config) -> Model:
     counted in the total.
     """
     width = config.get("shared_intermediate_size", 0)
-    experts, top_k = routed(config, experts=("num_local_experts",))
+    experts, top_k = routed_experts(config, experts=("num_local_experts",))
     ffn = Experts(
         experts=experts,
         top_k=top_k,

@@ -1,8 +1,8 @@
 """MiniMax-Text-01 and M1: linear (lightning) and softmax attention in turn, experts everywhere."""
 
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import decoder, positions, read_heads, tied_embeddings
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection
@@ -25,7 +25,7 @@ def read(config: Config) -> Model:
         Projection(name="lightning.gate", inputs=hidden, outputs=inner, split="col"),
         Projection(name="lightning.out", inputs=inner, outputs=hidden, split="row"),
     )
-    experts, top_k = routed(config, experts=("num_local_experts",))
+    experts, top_k = routed_experts(config, experts=("num_local_experts",))
     ffn = Experts(
         experts=experts,
         top_k=top_k,
@@ -40,7 +40,7 @@ def read(config: Config) -> Model:
         config,
         [whole if mark else linear for mark in _whole(config, depth)],
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
         hidden=hidden,
         max_positions=positions(config, default=131072),
     )

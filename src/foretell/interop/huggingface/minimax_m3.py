@@ -5,7 +5,7 @@ from dataclasses import replace
 from foretell.interop.huggingface import towers
 from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, Indexer
@@ -97,7 +97,7 @@ def _mixers(config: Config, hidden: int, depth: int) -> tuple[Attention, ...]:
 def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
     """Experts with shared ones where `mlp_layer_types` or `moe_layer_freq` says, everywhere else
     a dense part of its own width."""
-    experts, top_k = routed(config, experts=("num_local_experts", "num_experts"))
+    experts, top_k = routed_experts(config, experts=("num_local_experts", "num_experts"))
     shared = config.get("shared_intermediate_size", 3072, WHY)
     sparse = Experts(
         experts=experts,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.interop.huggingface.llamalike import Traits, every_layer, read_like
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
@@ -36,7 +36,7 @@ TRAITS: dict[str, Traits] = {
 def read(config: Config) -> Model:
     """One kind of layer: attention, router and gated experts of `intermediate_size`."""
     traits = TRAITS[config.family]
-    experts, top_k = routed(config)
+    experts, top_k = routed_experts(config)
     ffn = Experts(experts=experts, top_k=top_k, width=config.need("intermediate_size"))
     if config.family == "phimoe":
         traits = replace(traits, head_bias=config.flag("lm_head_bias", False, traits.why))

@@ -1,6 +1,6 @@
 """MPT."""
 
-from foretell.interop.huggingface.common import decoder, tied
+from foretell.interop.huggingface.common import decoder, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
@@ -44,7 +44,7 @@ def read(config: Config) -> Model:
         (Layer(mixers=(attention,), ffn=ffn, norm_kind=norm),)
         * config.layers("num_hidden_layers", key="n_layers"),
         embedding=Embedding(vocab=vocab, positions=length if learned else 0),
-        head=Head(outputs=vocab, tied=tied(config, True, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, True, WHY)),
         hidden=hidden,
         max_positions=length,
         final_norm=norm,

@@ -6,9 +6,9 @@ as in the published totals.
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import decoder, positions, read_heads, tied_embeddings
 from foretell.interop.huggingface.config import LAYERS_MOST, Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, Mamba2
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, TokenPrediction
@@ -48,7 +48,7 @@ def read(config: Config) -> Model:
         config,
         [made[kind] for kind in kinds],
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
         hidden=hidden,
         max_positions=positions(config, default=4096),
     )
@@ -134,7 +134,7 @@ def _attention(config: Config, hidden: int) -> Attention:
 
 def _experts(config: Config) -> Experts:
     """Ungated experts, in a latent width where given; the shared expert in the hidden one."""
-    experts, top_k = routed(config, experts=("n_routed_experts",))
+    experts, top_k = routed_experts(config, experts=("n_routed_experts",))
     shared = config.get("n_shared_experts", 1, WHY)
     return Experts(
         experts=experts,

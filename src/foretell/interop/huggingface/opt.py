@@ -1,6 +1,6 @@
 """OPT, the 350m included (post-norm, narrow embedding)."""
 
-from foretell.interop.huggingface.common import decoder, tied
+from foretell.interop.huggingface.common import decoder, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
@@ -52,7 +52,9 @@ def read(config: Config) -> Model:
             projections=(into,) if narrow else (),
         ),
         head=Head(
-            outputs=vocab, tied=tied(config, True, WHY), projections=(out,) if narrow else ()
+            outputs=vocab,
+            tied=tied_embeddings(config, True, WHY),
+            projections=(out,) if narrow else (),
         ),
         hidden=hidden,
         max_positions=length,

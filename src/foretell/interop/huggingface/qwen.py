@@ -1,6 +1,6 @@
 """Qwen, Qwen2, Qwen2.5 and Qwen3, dense."""
 
-from foretell.interop.huggingface.common import Names
+from foretell.interop.huggingface.common import HeadNames
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.llamalike import (
     Traits,
@@ -50,7 +50,7 @@ TRAITS: dict[str, Traits] = {
 }
 
 
-FIRST = Traits(why="the defaults of Qwen's own code", qkv_bias=True, names=Names(kv_heads=()))
+FIRST = Traits(why="the defaults of Qwen's own code", qkv_bias=True, names=HeadNames(kv_heads=()))
 
 
 def read(config: Config) -> Model:

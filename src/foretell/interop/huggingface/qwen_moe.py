@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed
+from foretell.interop.huggingface.experts import routed_experts
 from foretell.interop.huggingface.llamalike import Traits, dense_ffn, read_like
 from foretell.interop.huggingface.qwen import used_windows
 from foretell.specs.ffn import Dense, Experts
@@ -51,7 +51,7 @@ def on_marked(
     """Experts, with a gated shared one or none, on the layers that the sparse step marks; what the others
     have is read where there are such."""
     depth = config.layers()
-    experts, top_k = routed(config, experts=("num_experts", "num_local_experts"))
+    experts, top_k = routed_experts(config, experts=("num_experts", "num_local_experts"))
     width = config.need("shared_expert_intermediate_size", low=0) if shared else 0
     sparse = Experts(
         experts=experts,

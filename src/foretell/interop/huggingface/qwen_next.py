@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface import towers
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import decoder, positions, read_heads, tied_embeddings
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.interop.huggingface.prediction import joined_block
@@ -44,7 +44,7 @@ def _text(config: Config) -> Model:
         config,
         layers,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
         hidden=hidden,
         max_positions=positions(config, default=32768),
     )

@@ -92,7 +92,7 @@ SUFFIXES = (
 """Endings of a class name in `architectures`: what stands before is the family."""
 
 
-class Family(Protocol):
+class FamilyReader(Protocol):
     """A module of this package that reads one family."""
 
     MODEL_TYPES: tuple[str, ...]
@@ -117,7 +117,7 @@ def family_of(config: Config) -> tuple[str, str]:
     return config.model_type, "generic"
 
 
-def load(module: str) -> Family:
+def load(module: str) -> FamilyReader:
     """The module of a family."""
     return importlib.import_module(f"{__package__}.{module}")
 

@@ -3,9 +3,15 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface import towers
-from foretell.interop.huggingface.common import Names, decoder, positions, read_heads, tied
+from foretell.interop.huggingface.common import (
+    HeadNames,
+    decoder,
+    positions,
+    read_heads,
+    tied_embeddings,
+)
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import leading_dense, routed
+from foretell.interop.huggingface.experts import leading_dense, routed_experts
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
@@ -15,7 +21,7 @@ from foretell.specs.model import Embedding, Head, Layer, Model
 MODEL_TYPES = ("step3p5", "step3p7")
 
 WHY = "Step3p7TextConfig's defaults"
-NAMES = Names(kv_heads=("num_key_value_heads", "num_attention_groups"))
+NAMES = HeadNames(kv_heads=("num_key_value_heads", "num_attention_groups"))
 KINDS = ("full_attention", "sliding_attention")
 
 
@@ -47,7 +53,7 @@ def _text(config: Config) -> Model:
         config,
         layers,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied(config, False, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
         hidden=hidden,
         max_positions=positions(config, default=128000),
     )
@@ -114,7 +120,7 @@ def _mixers(config: Config, hidden: int) -> tuple[Attention, Attention]:
 def _ffns(config: Config, depth: int, dense: Dense) -> tuple[Dense | Experts, ...]:
     """Experts with a shared one on the layers that `moe_layers_enum` names, or behind the first
     `first_k_dense_replace` (3) layers."""
-    experts, top_k = routed(
+    experts, top_k = routed_experts(
         config,
         experts=("moe_num_experts", "num_experts", "n_routed_experts"),
         top_k=("moe_top_k", "num_experts_per_tok"),

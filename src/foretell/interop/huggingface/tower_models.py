@@ -50,13 +50,13 @@ def one_map(config: Config, tower: Config, text: int) -> int:
     return linear(tower.need("hidden_size", "d_model"), text, True)
 
 
-def normed(config: Config, tower: Config, text: int) -> int:
+def projector_gemma3(config: Config, tower: Config, text: int) -> int:
     """Gemma-3: a norm of the tower's width and one map without a bias."""
     wide = tower.need("hidden_size")
     return wide + linear(wide, text)
 
 
-def merged(config: Config, tower: Config, text: int) -> int:
+def projector_mistral3(config: Config, tower: Config, text: int) -> int:
     """Mistral-Small-3: a norm, neighbouring patches merged into one, two maps."""
     wide = tower.need("hidden_size")
     patches = config.get("spatial_merge_size", 2, towers.WHY, low=1) ** 2
@@ -65,14 +65,14 @@ def merged(config: Config, tower: Config, text: int) -> int:
     return wide + linear(wide * patches, wide) + maps
 
 
-def shuffled(config: Config, tower: Config, text: int) -> int:
+def projector_internvl(config: Config, tower: Config, text: int) -> int:
     """InternVL: pixels shuffled into channels, a layer norm of that width, two maps."""
     ratio = config.number("downsample_ratio", 0.5, towers.WHY, low=1e-3)
     wide = tower.need("hidden_size") * round(1.0 / ratio) ** 2
     return 2 * wide + linear(wide, text, True) + linear(text, text, True)
 
 
-def stacked(config: Config, tower: Config, text: int) -> int:
+def projector_idefics3(config: Config, tower: Config, text: int) -> int:
     """Idefics-3: `scale_factor` squared patches side by side, one map without a bias."""
     wide = tower.need("hidden_size") * config.get("scale_factor", 2, towers.WHY, low=1) ** 2
     return linear(wide, text)
@@ -102,18 +102,18 @@ class Wrapper:
 
 
 WRAPPERS: dict[str, Wrapper] = {
-    "gemma3": Wrapper(text="gemma3_text", tower="siglip_vision_model", projector=normed),
+    "gemma3": Wrapper(text="gemma3_text", tower="siglip_vision_model", projector=projector_gemma3),
     "paligemma": Wrapper(text="gemma", tower="siglip_vision_model", projector=one_map),
-    "mistral3": Wrapper(text="mistral", tower="pixtral", projector=merged),
+    "mistral3": Wrapper(text="mistral", tower="pixtral", projector=projector_mistral3),
     "llava": Wrapper(text="llama", tower="clip_vision_model", projector=two_maps),
     "llava_next": Wrapper(text="llama", tower="clip_vision_model", projector=newline),
     "llava_onevision": Wrapper(text="qwen2", tower="siglip_vision_model", projector=newline),
-    "internvl": Wrapper(text="qwen2", tower="internvl_vision", projector=shuffled),
+    "internvl": Wrapper(text="qwen2", tower="internvl_vision", projector=projector_internvl),
     "internvl_chat": Wrapper(
-        text="qwen2", tower="intern_vit_6b", projector=shuffled, text_key="llm_config"
+        text="qwen2", tower="intern_vit_6b", projector=projector_internvl, text_key="llm_config"
     ),
-    "idefics3": Wrapper(text="llama", tower="idefics3_vision", projector=stacked),
-    "smolvlm": Wrapper(text="llama", tower="smolvlm_vision", projector=stacked),
+    "idefics3": Wrapper(text="llama", tower="idefics3_vision", projector=projector_idefics3),
+    "smolvlm": Wrapper(text="llama", tower="smolvlm_vision", projector=projector_idefics3),
     "qwen2_audio": Wrapper(
         text="qwen2",
         tower="qwen2_audio_encoder",

@@ -14,7 +14,13 @@ from typing import Any
 
 from foretell.catalog.files import ROOT, read_table
 from foretell.kernels.families.base import DTYPES, PEAK_FALLBACK, Family
-from foretell.kernels.families.transfer import GENERATION, SAME_UNITS, carried, placed, twins_of
+from foretell.kernels.families.transfer import (
+    GENERATION,
+    SAME_UNITS,
+    same_units_first,
+    transfer_coefficients,
+    twins_of,
+)
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.result import Evidence
@@ -50,7 +56,7 @@ DTYPE_KIN: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class FamilyCoefficients:
     """Coefficients with what they stand on."""
 
     family: Family
@@ -109,7 +115,7 @@ def choose(
     software: Sequence[str] = (),
     surfaces: Sequence[Surface] | None = None,
     version: str = "",
-) -> Chosen:
+) -> FamilyCoefficients:
     """The coefficients of a family for a chip and dtype, under the first software named that has any.
 
     A version that was measured is taken, else the newest.
@@ -118,7 +124,7 @@ def choose(
     if surfaces is None and (best := measured_on(chip, family, dtype, software)) is not None:
         return _chosen(formula, best, "measured" if best.dtype == dtype else "transferred")
     known = catalogue_surfaces() if surfaces is None else surfaces
-    groups = placed([s for s in known if s.family == family], chip)
+    groups = same_units_first([s for s in known if s.family == family], chip)
     names = (dtype, *DTYPE_KIN.get(dtype, ()))
     for alike, name in product(groups, names):
         mine = [s for s in alike if s.dtype == name]
@@ -130,7 +136,7 @@ def choose(
             best = min(same, key=lambda s: _rank(s, software, version))
             return _chosen(formula, best, "fitted" if name == dtype else "transferred")
         twins = twins_of(mine, chip, software)
-        found = carried(formula, twins or own or mine, chip, dtype, software)
+        found = transfer_coefficients(formula, twins or own or mine, chip, dtype, software)
         if found is not None:
             record, kin = found
             known_kin = chip.architecture in GENERATION
@@ -138,11 +144,17 @@ def choose(
             alone = known_kin and not any(s.chip == chip.id for s in known)
             apart = all(s.architecture in SAME_UNITS for s in kin)
             line = tuple(s.chip for s in kin) if alone or apart else ()
-            return Chosen(family=formula, record=record, evidence=evidence, surfaces=kin, kin=line)
-    return Chosen(family=formula, record=formula.record(), evidence="datasheet", surfaces=())
+            return FamilyCoefficients(
+                family=formula, record=record, evidence=evidence, surfaces=kin, kin=line
+            )
+    return FamilyCoefficients(
+        family=formula, record=formula.record(), evidence="datasheet", surfaces=()
+    )
 
 
-def of_kin(chip: Chip, family: str, dtype: str, software: Sequence[str]) -> Chosen | None:
+def of_kin(
+    chip: Chip, family: str, dtype: str, software: Sequence[str]
+) -> FamilyCoefficients | None:
     """What the wanted software does on a chip of the same generation, where this one has none of its tables.
 
     Chips of one generation run one and the same kernels: as shares of their own peaks these are alike, where
@@ -179,7 +191,7 @@ def _rank(surface: Surface, wanted: Sequence[str], version: str) -> tuple[int, b
     return place, surface.version != version, numbers
 
 
-def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> Chosen:
+def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> FamilyCoefficients:
     """One surface as it is."""
     names = (
         formula.record.__dataclass_fields__
@@ -187,4 +199,6 @@ def _chosen(formula: Family, surface: Surface, evidence: Evidence) -> Chosen:
     record = formula.record(**{k: v for k, v in surface.coefficients.items() if k in names})
     near = evidence == "transferred" and surface.architecture in SAME_UNITS
     kin = (surface.chip,) if near else ()
-    return Chosen(family=formula, record=record, evidence=evidence, surfaces=(surface,), kin=kin)
+    return FamilyCoefficients(
+        family=formula, record=record, evidence=evidence, surfaces=(surface,), kin=kin
+    )

@@ -34,7 +34,7 @@ LAUNCHES = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Experts:
+class ExpertsCoefficients:
     """Coefficients of a mixture-of-experts layer."""
 
     launch_s: float = 18e-6
@@ -70,7 +70,7 @@ class Experts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NarrowExperts(Experts):
+class NarrowExperts(ExpertsCoefficients):
     """The same for software whose tiles have at most 64 rows."""
 
     tile_rows: float = 64.0
@@ -96,7 +96,7 @@ BOUNDS = {
 """Least and most of what a fit may move."""
 
 
-def experts_seconds(dims: Dims, c: Experts, engine: Engine) -> Array:
+def experts_seconds(dims: Dims, c: ExpertsCoefficients, engine: Engine) -> Array:
     """Seconds of the layer on the most loaded rank.
 
     dims: tokens (of all ranks that share the experts), hidden, inter (of a whole expert), experts, top_k,
@@ -127,7 +127,7 @@ def experts_seconds(dims: Dims, c: Experts, engine: Engine) -> Array:
     return np.asarray(np.where(tokens > 0.0, seconds, 0.0))
 
 
-def grouped_times(dims: Dims, c: Experts, engine: Engine) -> tuple[Array, Array]:
+def grouped_times(dims: Dims, c: ExpertsCoefficients, engine: Engine) -> tuple[Array, Array]:
     """Seconds of one grouped product, and what of them the matrix units alone would take.
 
     `groups` products of m x k by k x n, as training runs them, with the coefficients of the layer; its
@@ -150,13 +150,15 @@ def grouped_times(dims: Dims, c: Experts, engine: Engine) -> tuple[Array, Array]
     return np.where(some, seconds, 0.0), np.where(some, matrix, 0.0)
 
 
-def _products(n: Array, k: Array, loads: Loads, c: Experts, engine: Engine) -> Array:
+def _products(n: Array, k: Array, loads: Loads, c: ExpertsCoefficients, engine: Engine) -> Array:
     """Seconds of grouped products; n and k have axes (products, 1) after those of the loads."""
     memory, compute = _tiled(n, k, loads, c, engine)
     return np.asarray(p_norm(memory, compute, c.overlap).min(-1))
 
 
-def _tiled(n: Array, k: Array, loads: Loads, c: Experts, engine: Engine) -> tuple[Array, Array]:
+def _tiled(
+    n: Array, k: Array, loads: Loads, c: ExpertsCoefficients, engine: Engine
+) -> tuple[Array, Array]:
     """Seconds of the memory and of the matrix units with each size of tile, on the last axis."""
     bytes_per_s, cores = _last(engine.bytes_per_s), _last(engine.cores)
     form = engine.dtype
@@ -188,7 +190,7 @@ def _last(value: Num) -> Array:
 FAMILY = Family(
     name="experts",
     dims=("tokens", "hidden", "inter", "experts", "top_k", "ep", "tp", "skew"),
-    record=Experts,
+    record=ExpertsCoefficients,
     bounds=BOUNDS,
     seconds=experts_seconds,
 )

@@ -45,7 +45,7 @@ RAGGED_ROWS, RAGGED_COLUMNS = 128.0, 16.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gemm:
+class GemmCoefficients:
     """Coefficients of matrix products; shares are of the chip's own figures."""
 
     launch_s: Num = 2.5e-6
@@ -149,16 +149,16 @@ def _cores_s(
     return best(1.0, 0.0), np.minimum(best(once, sum_s), best(twice, sum_s))
 
 
-def start(architecture: str, software: str, dtype: str) -> Gemm:
+def start(architecture: str, software: str, dtype: str) -> GemmCoefficients:
     """Where a fit begins; block formats from ragged rows, which end in a lesser minimum from none."""
     del architecture, software
-    return Gemm(ragged=0.3) if dtype == "fp8-block" else Gemm()
+    return GemmCoefficients(ragged=0.3) if dtype == "fp8-block" else GemmCoefficients()
 
 
 FAMILY = Family(
     name="gemm",
     dims=("m", "n", "k", "batch"),
-    record=Gemm,
+    record=GemmCoefficients,
     bounds={
         "launch_s": (5e-7, 3e-5),
         "memory": (0.3, 1.0),

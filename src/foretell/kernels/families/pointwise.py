@@ -26,7 +26,7 @@ COPY_SHARE = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pointwise:
+class PointwiseCoefficients:
     """Coefficients of memory-bound kernels."""
 
     launch_s: float = 2e-6
@@ -43,7 +43,7 @@ class Pointwise:
     """Share of the plain units' peak that such kernels reach."""
 
 
-def pointwise_seconds(dims: Dims, c: Pointwise, engine: Engine) -> Array:
+def pointwise_seconds(dims: Dims, c: PointwiseCoefficients, engine: Engine) -> Array:
     """Seconds of kernels that read and write these bytes once.
 
     dims: bytes_read, bytes_written, flop, kernels (launches: 1 where all is fused, 0 where it is part of
@@ -73,7 +73,7 @@ def copy_seconds(copied_bytes: Num, host_bytes_per_s: Num, copies: Num = 1.0) ->
 FAMILY = Family(
     name="pointwise",
     dims=("bytes_read", "bytes_written", "flop", "kernels"),
-    record=Pointwise,
+    record=PointwiseCoefficients,
     bounds={
         "launch_s": (5e-7, 2e-4),
         "memory_share": (0.1, STREAMING),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from foretell.catalog.files import ROOT, read_table
-from foretell.kernels.families.choose import Chosen
+from foretell.kernels.families.choose import FamilyCoefficients
 
 WIDEST = (-0.6, -0.25, 0.0, 0.25, 0.6)
 """Of defaults on a chip of which nothing was measured: a factor of 1.8 either way holds nine in ten."""
@@ -26,7 +26,7 @@ def _carried() -> dict[str, tuple[float, ...]]:
     return {name: tuple(entry["residuals"]) for name, entry in table["family"].items()}
 
 
-def spread_of(chosen: Chosen) -> tuple[float, ...]:
+def spread_of(chosen: FamilyCoefficients) -> tuple[float, ...]:
     """5, 25, 50, 75 and 95 % quantiles of ln(measured / predicted)."""
     if chosen.evidence in ("measured", "fitted"):
         found = np.array([surface.residuals for surface in chosen.surfaces])

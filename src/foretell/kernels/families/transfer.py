@@ -64,7 +64,7 @@ def twins_of(surfaces: Sequence[Surface], chip: Chip, software: Sequence[str]) -
     return [s for s in near if s.software in names]
 
 
-def placed(surfaces: Sequence[Surface], chip: Chip) -> list[list[Surface]]:
+def same_units_first(surfaces: Sequence[Surface], chip: Chip) -> list[list[Surface]]:
     """Surfaces of the same kind of matrix units where there are any, then those of NVIDIA's GPUs."""
     units = SAME_UNITS.get(chip.architecture)
     own = [s for s in surfaces if units is not None and s.architecture == units]
@@ -77,7 +77,7 @@ def with_kin(software: Sequence[str]) -> list[str]:
     return [*software, *(SOFTWARE_KIN[name] for name in software if name in SOFTWARE_KIN)]
 
 
-def carried(
+def transfer_coefficients(
     formula: Family, surfaces: Sequence[Surface], chip: Chip, dtype: str, software: Sequence[str]
 ) -> tuple[Any, tuple[Surface, ...]] | None:
     """Coefficients from surfaces of one family and format, none of them the one wanted; None of none."""

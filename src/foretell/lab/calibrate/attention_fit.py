@@ -22,8 +22,8 @@ from foretell.lab.calibrate.kernel_files import read_kernels
 from foretell.lab.calibrate.surfaces import (
     KernelRows,
     fit,
-    judged,
     left_out,
+    surface_with_errors,
     write_surfaces,
 )
 from foretell.specs.surface import Surface
@@ -61,7 +61,7 @@ def physical(rows: KernelRows, engine: Engine) -> NDArray[np.bool_]:
     return np.asarray(~(shared & np.any(wild & shared)))
 
 
-def fitted(rows: KernelRows, engine: Engine) -> Any:
+def fit_attention(rows: KernelRows, engine: Engine) -> Any:
     """Coefficients of one group of rows."""
     every = max(1, len(rows.ids) // FITTED_ROWS)
     # A stride that shares no factor with the tables' order would still meet all sizes: rows are shuffled.
@@ -75,10 +75,10 @@ def surface(rows: KernelRows, source: str, when: str) -> Surface:
     engine = engine_of(chip, rows.dtype)
     rows = rows.take(physical(rows, engine))
     family = family_named(rows.family)
-    record = fitted(rows, engine)
+    record = fit_attention(rows, engine)
     inside = family.seconds(rows.dims, record, engine)
-    blind = left_out(family, rows, engine, fitter=lambda others: fitted(others, engine))
-    return judged(rows, record, (inside, blind), (chip.architecture, source, when))
+    blind = left_out(family, rows, engine, fitter=lambda others: fit_attention(others, engine))
+    return surface_with_errors(rows, record, (inside, blind), (chip.architecture, source, when))
 
 
 def surfaces_of(path: Path, when: str) -> list[Surface]:

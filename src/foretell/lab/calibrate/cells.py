@@ -11,7 +11,7 @@ LARGEST = 1e12
 """No size of a kernel and no time is above this: a larger cell is a slip, and would overflow."""
 
 
-class Columns(dict[str, list[str]]):
+class CellColumns(dict[str, list[str]]):
     """The columns of a table by name; one that is not there is bad input rather than a fault."""
 
     def __init__(self, name: str, columns: Iterable[tuple[str, list[str]]]) -> None:

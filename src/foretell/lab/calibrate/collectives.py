@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.lab.calibrate.collectives_rows import Row, read_rows, tables_of
+from foretell.lab.calibrate.collectives_rows import CollectiveRow, read_rows, tables_of
 from foretell.lab.calibrate.collectives_sites import (
-    Batch,
     Coefficients,
+    SiteRows,
     batches,
     catalogue_coefficients,
     predict,
@@ -39,9 +39,9 @@ from foretell.lab.calibrate.collectives_start import (
     SHARED,
     TRANSPORT_START,
     VERSIONED,
-    Free,
+    FreeCoefficient,
 )
-from foretell.network.library import Custom, Inside
+from foretell.network.library import Custom, InsideNode
 from foretell.records import dataclass
 
 Array = NDArray[np.float64]
@@ -55,7 +55,7 @@ SMALL_WEIGHT = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class LibraryFit:
     """Fitted coefficients with how well they fit."""
 
     coefficients: Coefficients
@@ -66,7 +66,7 @@ class Fit:
     """Median absolute error by link or `fabric/transport`: below 64 KiB, to 16 MiB, from 16 MiB on."""
 
 
-def fit(rows: Sequence[Row]) -> Fit:
+def fit(rows: Sequence[CollectiveRow]) -> LibraryFit:
     """Coefficients of every link and fabric that the rows are of; of others the start or the catalogue's."""
     told = [
         (i, row, site) for i, row in enumerate(rows) if not isinstance(site := site_of(row), str)
@@ -139,7 +139,7 @@ def _from_kin(now: Coefficients, fabric: str) -> Coefficients:
     return replace(now, between={**now.between, **begun})
 
 
-def _mean(field: str, links: Sequence[Inside | Custom]) -> float | tuple[float, ...]:
+def _mean(field: str, links: Sequence[InsideNode | Custom]) -> float | tuple[float, ...]:
     """Geometric mean of a field over links, leaving out what they do not have."""
     values = np.array([np.atleast_1d(getattr(link, field)) for link in links], float)
     logs = np.where(np.isfinite(values), np.log(values), np.nan)
@@ -149,7 +149,7 @@ def _mean(field: str, links: Sequence[Inside | Custom]) -> float | tuple[float, 
     return found if isinstance(getattr(links[0], field), tuple) else found[0]
 
 
-def _sent(part: Batch) -> Batch:
+def _sent(part: SiteRows) -> SiteRows:
     """The rows that send something."""
     keep = part.size_bytes > 0.0
     return replace(
@@ -161,7 +161,7 @@ def _sent(part: Batch) -> Batch:
     )
 
 
-def _inside_free(now: Coefficients, link: str) -> list[tuple[str, Free]]:
+def _inside_free(now: Coefficients, link: str) -> list[tuple[str, FreeCoefficient]]:
     """Free coefficients of a link: those of in-network reduction only where it has one."""
     held: set[str] = set()
     if link in IN_NETWORK_HELD or not np.isfinite(now.inside[link].in_network_base_s):
@@ -169,11 +169,11 @@ def _inside_free(now: Coefficients, link: str) -> list[tuple[str, Free]]:
     return [(f"inside:{link}", item) for item in INSIDE_FREE if item.name not in held]
 
 
-def _fabric_free(fabric: str, parts: Sequence[Batch]) -> list[tuple[str, Free]]:
+def _fabric_free(fabric: str, parts: Sequence[SiteRows]) -> list[tuple[str, FreeCoefficient]]:
     """Free coefficients of a fabric: shared by all its transports, by a family of them, or one's own."""
     names = sorted({part.site.transport for part in parts})
     shared, family, held = SHARED[fabric]
-    free: list[tuple[str, Free]] = []
+    free: list[tuple[str, FreeCoefficient]] = []
     for item in BETWEEN_FREE:
         if item.name in held:
             continue
@@ -186,13 +186,16 @@ def _fabric_free(fabric: str, parts: Sequence[Batch]) -> list[tuple[str, Free]]:
             free += [(f"between:{fabric}/{name}", item) for name in names]
     seen = {".".join(part.site.version.split(".")[:2]) for part in parts}
     return free + [
-        (f"version:{fabric}/{version}", Free(name="hop_factor", field="hop_factor", start=1.0))
+        (
+            f"version:{fabric}/{version}",
+            FreeCoefficient(name="hop_factor", field="hop_factor", start=1.0),
+        )
         for version in sorted(seen & set(VERSIONED.get(fabric, ())))
     ]
 
 
 def _solve(
-    start: Coefficients, free: Sequence[tuple[str, Free]], parts: Sequence[Batch]
+    start: Coefficients, free: Sequence[tuple[str, FreeCoefficient]], parts: Sequence[SiteRows]
 ) -> Coefficients:
     """The coefficients with those that are free moved to where the rows are met best."""
     from scipy.optimize import least_squares
@@ -205,7 +208,7 @@ def _solve(
             now = _with(now, target, item, value * float(np.exp(move)))
         return now
 
-    def residuals(some: Sequence[Batch], now: Coefficients) -> Array:
+    def residuals(some: Sequence[SiteRows], now: Coefficients) -> Array:
         return np.concatenate([_residuals(part, now) for part in some])
 
     def function(z: Array) -> Array:
@@ -245,12 +248,12 @@ def _solve(
     return at(z)
 
 
-def _residuals(part: Batch, now: Coefficients) -> Array:
+def _residuals(part: SiteRows, now: Coefficients) -> Array:
     found: Array = _weights(part) * np.log(predict(part, now) / part.measured_s) / SPREAD
     return found
 
 
-def _weights(part: Batch) -> Array:
+def _weights(part: SiteRows) -> Array:
     """Rows of one group and octave of sizes count as at most two, however densely a table samples."""
     octave = np.floor(np.log2(part.size_bytes))
     keys = np.column_stack([part.counts.T, octave])
@@ -271,7 +274,7 @@ def _targets(target: str, names: Sequence[str]) -> list[str]:
     return [target]
 
 
-def _touches(target: str, part: Batch) -> bool:
+def _touches(target: str, part: SiteRows) -> bool:
     kind, _, name = target.partition(":")
     if kind == "between":
         key = f"{part.site.fabric}/{part.site.transport}"
@@ -281,7 +284,7 @@ def _touches(target: str, part: Batch) -> bool:
     return True
 
 
-def _value(now: Coefficients, target: str, item: Free) -> float:
+def _value(now: Coefficients, target: str, item: FreeCoefficient) -> float:
     """A free coefficient's start."""
     kind, _, name = target.partition(":")
     if kind == "version":
@@ -292,7 +295,7 @@ def _value(now: Coefficients, target: str, item: Free) -> float:
     return float(held if item.place is None else held[item.place])
 
 
-def _with(now: Coefficients, target: str, item: Free, value: float) -> Coefficients:
+def _with(now: Coefficients, target: str, item: FreeCoefficient, value: float) -> Coefficients:
     """The coefficients with one of them changed, in every record that shares it."""
     kind, _, name = target.partition(":")
     if kind == "version":
@@ -312,7 +315,7 @@ def _with(now: Coefficients, target: str, item: Free, value: float) -> Coefficie
     return replace(now, **{kind: records})
 
 
-def _empty(now: Coefficients, parts: Sequence[Batch]) -> Coefficients:
+def _empty(now: Coefficients, parts: Sequence[SiteRows]) -> Coefficients:
     """Time per peer of an exchange of nothing: the median over the rows that send nothing."""
     found: dict[str, list[float]] = {}
     for part in parts:
@@ -330,7 +333,7 @@ def _empty(now: Coefficients, parts: Sequence[Batch]) -> Coefficients:
     return replace(now, between={**now.between, **moved})
 
 
-def _judged(now: Coefficients, parts: Sequence[Batch]) -> Fit:
+def _judged(now: Coefficients, parts: Sequence[SiteRows]) -> LibraryFit:
     """Rows and median absolute errors by link or `fabric/transport`."""
     pieces: dict[str, list[tuple[Array, Array]]] = {}
     for part in parts:
@@ -349,10 +352,10 @@ def _judged(now: Coefficients, parts: Sequence[Batch]) -> Fit:
         points[key] = len(size)
         low, middle, high = (float(np.median(error[e])) if e.any() else float("nan") for e in edges)
         errors[key] = (low, middle, high)
-    return Fit(coefficients=now, points=points, errors=errors)
+    return LibraryFit(coefficients=now, points=points, errors=errors)
 
 
-def read_all(folder: Path) -> list[Row]:
+def read_all(folder: Path) -> list[CollectiveRow]:
     """Every row of a folder of published data, and of the logs in print that were compiled by hand."""
     return [row for path in (*tables_of(folder), PRINTED) for row in read_rows(path)]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.files import read_table, toml_value
-from foretell.lab.calibrate.collectives import Fit
+from foretell.lab.calibrate.collectives import LibraryFit
 
 FIGURES = 4
 """Significant figures of a coefficient in a file."""
 
 
-def write_files(found: Fit, folder: Path) -> None:
+def write_files(found: LibraryFit, folder: Path) -> None:
     """Rewrite every file whose link or fabric was fitted."""
     for path in sorted(folder.glob("*.toml")):
         table = read_table(path)
@@ -37,7 +37,7 @@ def write_files(found: Fit, folder: Path) -> None:
                 path.write_text(dumps(table))
 
 
-def _figures(found: Fit, key: str) -> dict[str, Any]:
+def _figures(found: LibraryFit, key: str) -> dict[str, Any]:
     """Rows and residuals of a fit."""
     names = ("median_ape_below_64kib", "median_ape_64kib_to_16mib", "median_ape_from_16mib")
     errors = dict(zip(names, found.errors[key], strict=True))

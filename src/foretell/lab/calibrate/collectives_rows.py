@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from foretell.catalog.files import csv_rows, unzipped
+from foretell.catalog.files import csv_rows, read_bytes
 from foretell.errors import BadInput, Problem
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
@@ -44,7 +44,7 @@ KIB = 1024.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class CollectiveRow:
     """One measured collective."""
 
     id: str
@@ -77,7 +77,7 @@ class Row:
     """Why the row cannot be used; empty where it can."""
 
 
-def read_rows(path: Path, chip: str = "", software: str = "") -> list[Row]:
+def read_rows(path: Path, chip: str = "", software: str = "") -> list[CollectiveRow]:
     """Every row of a table; `chip` and `software` override what the file's name says."""
     names, rows = csv_rows(_text(path), str(path))
     columns = set(names)
@@ -105,7 +105,7 @@ def read_rows(path: Path, chip: str = "", software: str = "") -> list[Row]:
 
 def _text(path: Path) -> str:
     try:
-        return unzipped(path).decode()
+        return read_bytes(path).decode()
     except (OSError, EOFError, UnicodeDecodeError) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise BadInput([Problem(path=str(path), value=None, message=message)]) from None
@@ -127,10 +127,10 @@ Given = tuple[str, str, str, str]
 Cells = Mapping[str, str]
 
 
-def _safe(make: "object", cells: Cells, number: str, given: Given) -> Row:
+def _safe(make: "object", cells: Cells, number: str, given: Given) -> CollectiveRow:
     """The row, or one that says what is wrong with its cells."""
     try:
-        row: Row = make(cells, number, given)  # type: ignore[operator]
+        row: CollectiveRow = make(cells, number, given)  # type: ignore[operator]
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         row = _row(cells, number, given, problem=f"a cell cannot be read: {error}")
     if not row.problem and row.kind is None:
@@ -145,7 +145,7 @@ def _safe(make: "object", cells: Cells, number: str, given: Given) -> Row:
     return row
 
 
-def _row(cells: Cells, number: str, given: Given, **values: object) -> Row:
+def _row(cells: Cells, number: str, given: Given, **values: object) -> CollectiveRow:
     name, chip, software, version = given
     start: dict[str, object] = {
         "id": cells.get("id") or number,
@@ -162,10 +162,10 @@ def _row(cells: Cells, number: str, given: Given, **values: object) -> Row:
         "size_bytes": 0.0,
         "measured_s": 0.0,
     }
-    return Row(**{**start, **values})  # type: ignore[arg-type]
+    return CollectiveRow(**{**start, **values})  # type: ignore[arg-type]
 
 
-def _nodes_row(cells: Cells, number: str, given: Given) -> Row:
+def _nodes_row(cells: Cells, number: str, given: Given) -> CollectiveRow:
     return _row(
         cells,
         number,
@@ -195,7 +195,7 @@ def _plain(text: str | None) -> str:
     return re.sub(r"\.0$", "", (text or "").strip())
 
 
-def _chip_row(cells: Cells, number: str, given: Given) -> Row:
+def _chip_row(cells: Cells, number: str, given: Given) -> CollectiveRow:
     dtype = cells.get("nccl_dtype") or cells.get("allreduce_dtype") or "half"
     custom = "allreduce_dtype" in cells
     count = cells.get("bytes") or ""
@@ -213,7 +213,7 @@ def _chip_row(cells: Cells, number: str, given: Given) -> Row:
     )
 
 
-def _simulator_row(cells: Cells, number: str, given: Given) -> Row:
+def _simulator_row(cells: Cells, number: str, given: Given) -> CollectiveRow:
     kilobytes = float(cells["size(kb)"])
     return _row(
         cells,
@@ -229,7 +229,7 @@ def _simulator_row(cells: Cells, number: str, given: Given) -> Row:
     )
 
 
-def _workers_row(cells: Cells, number: str, given: Given) -> Row:
+def _workers_row(cells: Cells, number: str, given: Given) -> CollectiveRow:
     members, per_node = int(float(cells["num_workers"])), int(float(cells["devices_per_node"]))
     return _row(
         cells,

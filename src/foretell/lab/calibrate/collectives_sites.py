@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
-from foretell.lab.calibrate.collectives_rows import Row
+from foretell.lab.calibrate.collectives_rows import CollectiveRow
 from foretell.network.library import (
-    Between,
+    BetweenNodes,
     Custom,
-    Inside,
+    InsideNode,
     Kind,
     Library,
     empty_s,
@@ -64,7 +64,7 @@ CHIP_WORDS = ("gb300", "gb200", "b300", "b200", "gh200", "h200", "h100", "h800",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Installation:
     """What the rows of one installation share."""
 
     tiers: tuple[Tier, ...]
@@ -87,11 +87,11 @@ class Site:
 class Coefficients:
     """Coefficients by link and by fabric/transport."""
 
-    inside: Mapping[str, Inside]
+    inside: Mapping[str, InsideNode]
     """By link generation."""
     custom: Mapping[str, Custom]
     """By link generation."""
-    between: Mapping[str, Between]
+    between: Mapping[str, BetweenNodes]
     """By `fabric/transport`."""
     hop_factor: Mapping[str, Mapping[str, float]]
     """Fabric -> library version -> factor on the tree's Simple hop."""
@@ -114,7 +114,7 @@ def catalogue_coefficients() -> Coefficients:
     )
 
 
-def site_of(row: Row) -> Site | str:
+def site_of(row: CollectiveRow) -> Installation | str:
     """The row's site, or why it cannot be told."""
     if row.problem:
         return row.problem
@@ -132,7 +132,7 @@ def _site(
     setup: str,
     size: int,
     far: bool,
-) -> Site | str:
+) -> Installation | str:
     if far and not fabric and not system:
         return "the table does not say what joins the nodes"
     wanted = fabric_named(fabric) if fabric else None
@@ -160,7 +160,7 @@ def _site(
         room = max(room, size)
     if size > room:
         return f"{size} members do not fit the node of {home.id}, which holds {room:g}"
-    return Site(
+    return Installation(
         tiers=tiers,
         inner=inner,
         link=link,
@@ -214,7 +214,7 @@ def _outer(tiers: tuple[Tier, ...], rate: float) -> tuple[Tier, ...]:
     return (*tiers[:inner], *far)
 
 
-def library_at(site: Site, coefficients: Coefficients, spans: bool) -> Library:
+def library_at(site: Installation, coefficients: Coefficients, spans: bool) -> Library:
     """The library of a site under some coefficients."""
     between = None
     if spans:
@@ -234,10 +234,10 @@ def library_at(site: Site, coefficients: Coefficients, spans: bool) -> Library:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class SiteRows:
     """Rows of one site and kind, as arrays."""
 
-    site: Site
+    site: Installation
     """The site."""
     kind: Kind
     """The collective."""
@@ -253,14 +253,14 @@ class Batch:
     """Whether any row leaves its node."""
 
 
-def batches(rows: Iterable[tuple[int, Row, Site]]) -> list[Batch]:
+def batches(rows: Iterable[tuple[int, CollectiveRow, Installation]]) -> list[SiteRows]:
     """Rows put together by site and kind."""
-    groups: dict[tuple[Site, Kind, bool], list[tuple[int, Row]]] = {}
+    groups: dict[tuple[Installation, Kind, bool], list[tuple[int, CollectiveRow]]] = {}
     for place, row, site in rows:
         assert row.kind is not None
         groups.setdefault((site, row.kind, row.nodes > 1), []).append((place, row))
     return [
-        Batch(
+        SiteRows(
             site=site,
             kind=kind,
             index=np.array([place for place, _ in group]),
@@ -273,7 +273,7 @@ def batches(rows: Iterable[tuple[int, Row, Site]]) -> list[Batch]:
     ]
 
 
-def _counts(row: Row, site: Site, spans: bool) -> list[float]:
+def _counts(row: CollectiveRow, site: Installation, spans: bool) -> list[float]:
     """Members per tier: each tier filled before the next; the last takes what is left."""
     found: list[float] = []
     for first, last, left in (
@@ -290,7 +290,7 @@ def _counts(row: Row, site: Site, spans: bool) -> list[float]:
     return found if spans else found[: site.inner]
 
 
-def predict(batch: Batch, coefficients: Coefficients) -> NDArray[np.float64]:
+def predict(batch: SiteRows, coefficients: Coefficients) -> NDArray[np.float64]:
     """Seconds of a batch's rows; of rows with nothing to send, the latency of the call."""
     library = library_at(batch.site, coefficients, batch.spans)
     tiers = batch.site.tiers if batch.spans else batch.site.tiers[: batch.site.inner]

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 
-from foretell.network.library import Between, Custom, Inside
+from foretell.network.library import BetweenNodes, Custom, InsideNode
 from foretell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Free:
+class FreeCoefficient:
     """One free coefficient."""
 
     name: str
@@ -31,7 +31,7 @@ class Free:
     """Fields that follow from it."""
 
 
-_NVLINK = Inside(
+_NVLINK = InsideNode(
     id="nvlink",
     reference_latency_s=2.5e-6,
     base_s=(4.5e-6, 5e-6, 8.4e-6),
@@ -49,7 +49,7 @@ _NVLINK = Inside(
     peer_chunk_bytes_per_s=6e9,
     exchange_efficiency=0.75,
 )
-INSIDE_START: Mapping[str, Inside] = {
+INSIDE_START: Mapping[str, InsideNode] = {
     "nvlink3": replace(_NVLINK, id="nvlink3"),
     "nvlink4": replace(_NVLINK, id="nvlink4", in_network_base_s=25e-6),
     "nvlink5": replace(_NVLINK, id="nvlink5", in_network_base_s=90e-6, in_network_share=0.49),
@@ -59,26 +59,26 @@ IN_NETWORK_HELD = ("nvlink5",)
 """Links whose reduction in the switches is not fitted: tables end at 512 MiB, where it begins to win. Logs in
 print have 482 GB/s of 900 on eight B200 (16 GiB) and 425 on 72 GB200 (4 GiB)."""
 INSIDE_FREE = (
-    Free(name="base_ll", field="base_s", place=0),
-    Free(name="base_ll128", field="base_s", place=1),
-    Free(name="base_simple", field="base_s", place=2),
-    Free(name="step_ll", field="step_s", place=0),
-    Free(name="step_ll128", field="step_s", place=1),
-    Free(name="step_simple", field="step_s", place=2),
-    Free(name="efficiency", field="efficiency", most=1.0),
-    Free(name="share_ll", field="protocol_share", place=0, most=1.0),
-    Free(name="share_ll128", field="protocol_share", place=1, most=1.0),
-    Free(name="ramp", field="ramp_s_per_root_byte"),
-    Free(name="overlap", field="overlap", most=1.0),
-    Free(name="copy_share", field="copy_share"),
-    Free(name="reduce_copy_share", field="reduce_copy_share"),
-    Free(name="in_network_base", field="in_network_base_s"),
-    Free(name="in_network_share", field="in_network_share", most=1.0),
-    Free(name="peer_base_ll", field="peer_base_s", place=0),
-    Free(name="peer_base_simple", field="peer_base_s", place=1),
-    Free(name="peer_step", field="peer_step_s"),
-    Free(name="peer_chunk", field="peer_chunk_bytes_per_s"),
-    Free(name="exchange_efficiency", field="exchange_efficiency", most=1.0),
+    FreeCoefficient(name="base_ll", field="base_s", place=0),
+    FreeCoefficient(name="base_ll128", field="base_s", place=1),
+    FreeCoefficient(name="base_simple", field="base_s", place=2),
+    FreeCoefficient(name="step_ll", field="step_s", place=0),
+    FreeCoefficient(name="step_ll128", field="step_s", place=1),
+    FreeCoefficient(name="step_simple", field="step_s", place=2),
+    FreeCoefficient(name="efficiency", field="efficiency", most=1.0),
+    FreeCoefficient(name="share_ll", field="protocol_share", place=0, most=1.0),
+    FreeCoefficient(name="share_ll128", field="protocol_share", place=1, most=1.0),
+    FreeCoefficient(name="ramp", field="ramp_s_per_root_byte"),
+    FreeCoefficient(name="overlap", field="overlap", most=1.0),
+    FreeCoefficient(name="copy_share", field="copy_share"),
+    FreeCoefficient(name="reduce_copy_share", field="reduce_copy_share"),
+    FreeCoefficient(name="in_network_base", field="in_network_base_s"),
+    FreeCoefficient(name="in_network_share", field="in_network_share", most=1.0),
+    FreeCoefficient(name="peer_base_ll", field="peer_base_s", place=0),
+    FreeCoefficient(name="peer_base_simple", field="peer_base_s", place=1),
+    FreeCoefficient(name="peer_step", field="peer_step_s"),
+    FreeCoefficient(name="peer_chunk", field="peer_chunk_bytes_per_s"),
+    FreeCoefficient(name="exchange_efficiency", field="exchange_efficiency", most=1.0),
 )
 _CUSTOM = Custom(base_s=(2.5e-6, 6e-6), step_s=0.1e-6, share=(0.6, 0.6), largest_bytes=64.0 * 2**20)
 CUSTOM_START: Mapping[str, Custom] = {
@@ -88,14 +88,14 @@ CUSTOM_START: Mapping[str, Custom] = {
     "nvlink5": _CUSTOM,
 }
 CUSTOM_FREE = (
-    Free(name="base_one", field="base_s", place=0),
-    Free(name="base_two", field="base_s", place=1),
-    Free(name="step", field="step_s"),
-    Free(name="share_one", field="share", place=0, most=1.0),
-    Free(name="share_two", field="share", place=1, most=1.0),
+    FreeCoefficient(name="base_one", field="base_s", place=0),
+    FreeCoefficient(name="base_two", field="base_s", place=1),
+    FreeCoefficient(name="step", field="step_s"),
+    FreeCoefficient(name="share_one", field="share", place=0, most=1.0),
+    FreeCoefficient(name="share_two", field="share", place=1, most=1.0),
 )
 
-_OFI = Between(
+_OFI = BetweenNodes(
     id="slingshot-11/ofi-tuned",
     reference_latency_s=5e-6,
     step_s=(6e-6, inf, 25e-6),
@@ -125,7 +125,7 @@ _SOCKETS = replace(
     exchange_efficiency=0.11,
     empty_peer_s=10e-6,
 )
-_VERBS = Between(
+_VERBS = BetweenNodes(
     id="infiniband/verbs",
     reference_latency_s=5e-6,
     step_s=(2.7e-6, 4e-6, 14e-6),
@@ -144,7 +144,7 @@ _VERBS = Between(
     exchange_efficiency=0.7,
     empty_peer_s=1e-6,
 )
-TRANSPORT_START: Mapping[str, Between] = {
+TRANSPORT_START: Mapping[str, BetweenNodes] = {
     "infiniband/verbs": _VERBS,
     "roce/verbs": replace(_VERBS, id="roce/verbs", efficiency=0.83),
     "efa/ofi": replace(
@@ -182,19 +182,19 @@ FAMILIES = {
 }
 """Transport -> the family that it shares some coefficients with."""
 BETWEEN_FREE = (
-    Free(name="step_ll", field="step_s", place=0),
-    Free(name="step_simple", field="step_s", place=2),
-    Free(name="inner_ll", field="inner_step_s", place=0),
-    Free(name="inner_simple", field="inner_step_s", place=2),
-    Free(name="hop_ll", field="hop_s", place=0),
-    Free(name="hop_simple", field="hop_s", place=2),
-    Free(name="chunk_ll", field="chunk_share", place=0),
-    Free(name="chunk_simple", field="chunk_share", place=2),
-    Free(name="hop_chunk", field="hop_chunk_share", place=0),
-    Free(name="largest_ll", field="chunk_bytes", place=0),
-    Free(name="largest_simple", field="chunk_bytes", place=2),
-    Free(name="efficiency", field="efficiency", most=1.0),
-    Free(
+    FreeCoefficient(name="step_ll", field="step_s", place=0),
+    FreeCoefficient(name="step_simple", field="step_s", place=2),
+    FreeCoefficient(name="inner_ll", field="inner_step_s", place=0),
+    FreeCoefficient(name="inner_simple", field="inner_step_s", place=2),
+    FreeCoefficient(name="hop_ll", field="hop_s", place=0),
+    FreeCoefficient(name="hop_simple", field="hop_s", place=2),
+    FreeCoefficient(name="chunk_ll", field="chunk_share", place=0),
+    FreeCoefficient(name="chunk_simple", field="chunk_share", place=2),
+    FreeCoefficient(name="hop_chunk", field="hop_chunk_share", place=0),
+    FreeCoefficient(name="largest_ll", field="chunk_bytes", place=0),
+    FreeCoefficient(name="largest_simple", field="chunk_bytes", place=2),
+    FreeCoefficient(name="efficiency", field="efficiency", most=1.0),
+    FreeCoefficient(
         name="tree_efficiency",
         field="tree_efficiency",
         place=2,
@@ -202,13 +202,13 @@ BETWEEN_FREE = (
         # LL sends four bytes for one between nodes, LL128 a flag for fifteen words (NCCL's tuning source).
         also=lambda value: {"tree_efficiency": (value / 4.0, 0.92 * value, value)},
     ),
-    Free(name="overlap", field="overlap", place=2, most=1.0),
-    Free(name="alone_share", field="alone_share", most=1.0),
-    Free(name="peer_base", field="peer_base_s"),
-    Free(name="peer_step_ll", field="peer_step_s", place=0),
-    Free(name="peer_step_simple", field="peer_step_s", place=1),
-    Free(name="peer_chunk", field="peer_chunk_share"),
-    Free(name="exchange_efficiency", field="exchange_efficiency", most=1.0),
+    FreeCoefficient(name="overlap", field="overlap", place=2, most=1.0),
+    FreeCoefficient(name="alone_share", field="alone_share", most=1.0),
+    FreeCoefficient(name="peer_base", field="peer_base_s"),
+    FreeCoefficient(name="peer_step_ll", field="peer_step_s", place=0),
+    FreeCoefficient(name="peer_step_simple", field="peer_step_s", place=1),
+    FreeCoefficient(name="peer_chunk", field="peer_chunk_share"),
+    FreeCoefficient(name="exchange_efficiency", field="exchange_efficiency", most=1.0),
 )
 SHARED: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str]]] = {
     "slingshot-11": (

@@ -14,7 +14,7 @@ import numpy as np
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT
 from foretell.kernels.families.base import Engine, Family, engine_of
-from foretell.kernels.families.experts import FAMILY, Experts, NarrowExperts
+from foretell.kernels.families.experts import FAMILY, ExpertsCoefficients, NarrowExperts
 from foretell.lab.calibrate.kernel_files import read_kernels
 from foretell.lab.calibrate.surfaces import KernelRows, errors, fit, surface_of, write_surfaces
 from foretell.specs.surface import Surface
@@ -25,7 +25,7 @@ SYSTEMS = {"a100-sxm-80gb": "a100_sxm"}
 """Systems whose name in the source is not the chip's id."""
 
 
-def thinned(rows: KernelRows, most: int = LOOKED_AT) -> KernelRows:
+def thin_rows(rows: KernelRows, most: int = LOOKED_AT) -> KernelRows:
     """Some of the rows, evenly picked."""
     if len(rows.ids) <= most:
         return rows
@@ -34,15 +34,15 @@ def thinned(rows: KernelRows, most: int = LOOKED_AT) -> KernelRows:
 
 def family_for(rows: KernelRows, engine: Engine) -> Family:
     """The family with the largest tile that meets the rows best: sizes of tiles are chosen, not fitted."""
-    few = thinned(rows, LOOKED_AT // 2)
-    families = [replace(FAMILY, record=record) for record in (Experts, NarrowExperts)]
+    few = thin_rows(rows, LOOKED_AT // 2)
+    families = [replace(FAMILY, record=record) for record in (ExpertsCoefficients, NarrowExperts)]
     return min(
         families,
         key=lambda f: sum(errors(f.seconds(few.dims, fit(f, few, engine), engine), few.measured_s)),
     )
 
 
-def fitted(rows: KernelRows, date: str) -> Surface:
+def fit_experts(rows: KernelRows, date: str) -> Surface:
     """The surface of some rows; its errors in the fit are those of all of them."""
     engine = engine_of(catalogue_chip(rows.chip), rows.dtype)
     family = family_for(rows, engine)
@@ -52,8 +52,8 @@ def fitted(rows: KernelRows, date: str) -> Surface:
         "NVIDIA aiconfigurator (github.com/ai-dynamo/aiconfigurator), "
         f"{system}/moe/{software}/{rows.version}"
     )
-    surface = surface_of(family, thinned(rows), engine, source, date)
-    record = Experts(**surface.coefficients)
+    surface = surface_of(family, thin_rows(rows), engine, source, date)
+    record = ExpertsCoefficients(**surface.coefficients)
     median, tail = errors(family.seconds(rows.dims, record, engine), rows.measured_s)
     return replace(
         surface, points=len(rows.ids), median_ape=round(median, 4), p90_ape=round(tail, 4)
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
     date = arguments[1] if len(arguments) > 1 else "2026-11-15"
     found = []
     for rows in tables(Path(arguments[0]) / "kernels"):
-        surface = fitted(rows, date)
+        surface = fit_experts(rows, date)
         found.append(surface)
         sys.stdout.write(
             f"{surface.chip} {surface.dtype} {surface.software} {surface.points} rows: "

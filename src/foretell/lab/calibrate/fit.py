@@ -22,10 +22,16 @@ from foretell.errors import BadInput, Problem
 from foretell.kernels.families import backward, prefill
 from foretell.kernels.families.base import Array, Engine, Family, engine_of
 from foretell.kernels.families.choose import family_named
-from foretell.kernels.power import BITS, Load, chip_power, clock_share, sustained
+from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, sustain_ops
 from foretell.lab.calibrate.measured_facts import Facts, facts_of
 from foretell.lab.calibrate.measured_rows import Group, Line, Measurements, groups_of, read
-from foretell.lab.calibrate.surfaces import KernelRows, fit, judged, left_out, write_surfaces
+from foretell.lab.calibrate.surfaces import (
+    KernelRows,
+    fit,
+    left_out,
+    surface_with_errors,
+    write_surfaces,
+)
 from foretell.records import dataclass
 from foretell.specs.surface import Surface
 
@@ -61,7 +67,7 @@ QUANTISED = ("quantise", "row_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class FittedSurface:
     """One surface with what it was fitted to."""
 
     group: Group
@@ -77,7 +83,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Long:
+class SustainedRuns:
     """Runs of seconds of one surface beside what the surface and the power limit say."""
 
     group: Group
@@ -98,9 +104,9 @@ class Calibration:
     """The file."""
     facts: Facts
     """The chip."""
-    fits: tuple[Fitted, ...]
+    fits: tuple[FittedSurface, ...]
     """Surfaces."""
-    long: tuple[Long, ...]
+    long: tuple[SustainedRuns, ...]
     """Runs of seconds."""
     skipped: tuple[tuple[str, int, str], ...]
     """What was not fitted: which, how many points, why."""
@@ -116,7 +122,7 @@ def calibrate(path: Path, chip: str) -> Calibration:
     measured = read(path)
     facts = facts_of(measured, chip)
     known = groups_of(measured, facts.chip.id)
-    groups = [undisturbed(group, facts) if measured.on_cpu else group for group in known]
+    groups = [quiet_points(group, facts) if measured.on_cpu else group for group in known]
     lost = [
         (_name(a.rows), len(a.lines) - len(b.lines)) for a, b in zip(known, groups, strict=True)
     ]
@@ -126,10 +132,10 @@ def calibrate(path: Path, chip: str) -> Calibration:
         what = f"too few points to fit: {counts}, and {LEAST_POINTS} of one family are needed"
         again = f"foretell calibrate measure --only gemm,attention,pointwise --out {path}"
         raise BadInput([Problem(path=str(path), value=None, message=what, allowed=again)])
-    fits: dict[int, Fitted] = {}
+    fits: dict[int, FittedSurface] = {}
     # Large groups first: small ones of the same family begin where these end.
     for i in sorted(range(len(enough)), key=lambda i: -len(enough[i].lines)):
-        fits[i] = fitted(enough[i], facts, tuple(fits.values()))
+        fits[i] = fit_group(enough[i], facts, tuple(fits.values()))
     ordered = tuple(fits[i] for i in range(len(enough)))
     few = [group for group in groups if len(group.lines) < LEAST_POINTS]
     skipped = [(_name(group.rows), len(group.lines), "too few points") for group in few]
@@ -160,7 +166,7 @@ def _untold(measured: Measurements, known: Sequence[Group]) -> list[tuple[str, i
     return found
 
 
-def undisturbed(group: Group, facts: Facts) -> Group:
+def quiet_points(group: Group, facts: Facts) -> Group:
     """A group without the points that others on the host made much slower; half of it stays at least.
 
     Others can only slow a point down, by whole slices of the scheduler's time: what lies that far above a
@@ -189,7 +195,7 @@ def engine_for(group: Group, facts: Facts) -> Engine:
     return replace(engine, l2_bytes=0.0) if group.rows.family == "pointwise" else engine
 
 
-def _kin(group: Group, done: Sequence[Fitted]) -> Fitted | None:
+def _kin(group: Group, done: Sequence[FittedSurface]) -> FittedSurface | None:
     """A larger group of the same family that a small one begins with, the same software first."""
     kin = [each for each in done if each.surface.family == group.rows.family]
     if len(group.lines) >= FEW or not kin:
@@ -197,7 +203,7 @@ def _kin(group: Group, done: Sequence[Fitted]) -> Fitted | None:
     return min(kin, key=lambda each: each.surface.software != group.rows.software)
 
 
-def begin(group: Group, facts: Facts, kin: Fitted | None) -> Any:
+def begin(group: Group, facts: Facts, kin: FittedSurface | None) -> Any:
     """Where a fit begins: at its kin, else at the library's tiles or the defaults."""
     rows, family = group.rows, family_named(group.rows.family)
     held = {name: family.bounds[name][0] for name in HELD[rows.family]}
@@ -232,7 +238,7 @@ def _felt(family: Family, rows: KernelRows, engine: Engine, start: Any, name: st
     return float(np.sqrt(np.mean(np.log(more / less) ** 2)))
 
 
-def fitted(group: Group, facts: Facts, done: Sequence[Fitted] = ()) -> Fitted:
+def fit_group(group: Group, facts: Facts, done: Sequence[FittedSurface] = ()) -> FittedSurface:
     """A surface fitted to a group, judged on sites left out; where there are few sites, on rows."""
     rows, engine = group.rows, engine_for(group, facts)
     if len(np.unique(rows.site)) < 3:
@@ -250,9 +256,9 @@ def fitted(group: Group, facts: Facts, done: Sequence[Fitted] = ()) -> Fitted:
     blind = left_out(family, rows, engine, fitter=fitter)
     when = str(facts_date(group.lines))
     where = (facts.chip.architecture, facts.source, when)
-    return Fitted(
+    return FittedSurface(
         group=group,
-        surface=judged(rows, record, (inside, blind), where),
+        surface=surface_with_errors(rows, record, (inside, blind), where),
         moved=tuple(family.bounds),
         inside_s=inside,
         blind_s=blind,
@@ -264,7 +270,9 @@ def facts_date(lines: Sequence[Line]) -> str:
     return max((str(line.get("at", "")) for line in lines), default="")[:10]
 
 
-def _long_runs(measured: Measurements, facts: Facts, fits: Sequence[Fitted]) -> list[Long]:
+def _long_runs(
+    measured: Measurements, facts: Facts, fits: Sequence[FittedSurface]
+) -> list[SustainedRuns]:
     """Runs of seconds by the surfaces that were fitted to bursts."""
     found = []
     for group in groups_of(measured, facts.chip.id, "sustained"):
@@ -274,7 +282,7 @@ def _long_runs(measured: Measurements, facts: Facts, fits: Sequence[Fitted]) -> 
     return found
 
 
-def _long(group: Group, facts: Facts, kin: Fitted) -> Long:
+def _long(group: Group, facts: Facts, kin: FittedSurface) -> SustainedRuns:
     rows, engine = group.rows, engine_for(group, facts)
     family = family_named(rows.family)
     record = family.record(**kin.surface.coefficients)
@@ -287,16 +295,18 @@ def _long(group: Group, facts: Facts, kin: Fitted) -> Long:
     else:
         arithmetic_s = np.zeros_like(burst_s)
     if not facts.limited:
-        return Long(group=group, burst_s=burst_s, predicted_s=burst_s, clock=np.ones_like(burst_s))
-    load = Load(
+        return SustainedRuns(
+            group=group, burst_s=burst_s, predicted_s=burst_s, clock=np.ones_like(burst_s)
+        )
+    load = OpLoad(
         seconds=burst_s,
         clock_share=clock_share(arithmetic_s, burst_s),
         matrix_flop=flop,
         bits=BITS[engine.dtype.peak],
         memory_bytes=np.array([float(line.get("bytes", 0.0)) for line in group.lines]),
     )
-    held = sustained(load, chip_power(facts.chip), axis=None)
-    return Long(group=group, burst_s=burst_s, predicted_s=held.seconds, clock=held.clock)
+    held = sustain_ops(load, chip_power(facts.chip), axis=None)
+    return SustainedRuns(group=group, burst_s=burst_s, predicted_s=held.seconds, clock=held.clock)
 
 
 def main(arguments: Sequence[str]) -> int:

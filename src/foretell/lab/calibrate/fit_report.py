@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from foretell.kernels.families.base import Array
-from foretell.lab.calibrate.fit import Calibration, Fitted, Long
+from foretell.lab.calibrate.fit import Calibration, FittedSurface, SustainedRuns
 
 LARGE_FLOP = 1e11
 """Operations from which a product counts as large, in what long runs say of each pass."""
@@ -56,7 +56,7 @@ def facts_dict(found: Calibration) -> dict[str, Any]:
     return flat
 
 
-def surface_dict(each: Fitted) -> dict[str, Any]:
+def surface_dict(each: FittedSurface) -> dict[str, Any]:
     """A surface with which of its coefficients the points told."""
     s = each.surface
     names = (
@@ -71,7 +71,7 @@ def surface_dict(each: Fitted) -> dict[str, Any]:
     }
 
 
-def pass_rows(each: Fitted) -> Iterator[dict[str, Any]]:
+def pass_rows(each: FittedSurface) -> Iterator[dict[str, Any]]:
     """Errors of one surface by pass."""
     rows = each.group.rows
     for name in dict.fromkeys(str(line["pass"]) for line in each.group.lines):
@@ -100,7 +100,7 @@ def _errors(prefix: str, ratio: Array) -> dict[str, float | None]:
     }
 
 
-def long_rows(each: Long) -> Iterator[dict[str, Any]]:
+def long_rows(each: SustainedRuns) -> Iterator[dict[str, Any]]:
     """Runs of seconds by pass: how much slower than a burst, and what the power limit's pass says."""
     rows = each.group.rows
     for name in dict.fromkeys(str(line["pass"]) for line in each.group.lines):

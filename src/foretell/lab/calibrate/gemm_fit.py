@@ -21,7 +21,7 @@ SOURCE = "NVIDIA aiconfigurator (github.com/ai-dynamo/aiconfigurator), {}/gemm/{
 """Where the tables come from: system, software and version."""
 
 
-def fitted(path: Path, when: str) -> list[Surface]:
+def fit_gemm(path: Path, when: str) -> list[Surface]:
     """The surfaces of one table, one a format."""
     surfaces = []
     for rows in read_kernels(path).groups:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     out = Path(arguments[1]) if len(arguments) > 1 else ROOT / "kernels" / "gemm.toml"
     surfaces: list[Surface] = []
     for path in sorted(Path(arguments[0]).glob("*_gemm_*.csv*")):
-        for s in fitted(path, date.today().isoformat()):
+        for s in fit_gemm(path, date.today().isoformat()):
             surfaces.append(s)
             sys.stdout.write(
                 f"{s.chip:16} {s.dtype:10} {s.software:7} {s.version:10} {s.points:6}"

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from foretell.catalog.files import unzipped
+from foretell.catalog.files import read_bytes
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput, Problem
-from foretell.lab.calibrate.cells import Columns
+from foretell.lab.calibrate.cells import CellColumns
 from foretell.lab.calibrate.surfaces import KernelRows
 from foretell.records import dataclass
 
@@ -94,7 +94,7 @@ def _reader(module: str) -> Reader:
 def columns_of(path: Path) -> tuple[Table, int]:
     """The columns of a CSV table, plain or gzipped, and its rows."""
     try:
-        rows = list(csv.reader(io.StringIO(unzipped(path).decode())))
+        rows = list(csv.reader(io.StringIO(read_bytes(path).decode())))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise BadInput([Problem(path=str(path), value=None, message=message)]) from None
@@ -103,7 +103,7 @@ def columns_of(path: Path) -> tuple[Table, int]:
     head, body = rows[0], [row for row in rows[1:] if row]
     body = [row + [""] * (len(head) - len(row)) for row in body]
     columns = ((name, [row[i] for row in body]) for i, name in enumerate(head))
-    return Columns(path.name, columns), len(body)
+    return CellColumns(path.name, columns), len(body)
 
 
 def from_name(name: str) -> tuple[str, str, str]:

@@ -115,13 +115,13 @@ def _new(measured: Measurements, chip: str, seen: str) -> Facts:
         "name": seen or chip,
         "vendor": _vendor(seen),
         "architecture": _architecture(measured),
-        "memory_bandwidth_bytes_per_s": told(bandwidth, "the most that any kernel moved"),
+        "memory_bandwidth_bytes_per_s": fact_entry(bandwidth, "the most that any kernel moved"),
     }
     table |= _sizes(measured, card)
     table["vector_flop_per_s"] = _vector(measured, card, rates, str(table["architecture"]))
     if link := _link(measured):
         note = f"the best copy from pinned memory over {COPY_SHARE:g}, the share that copies reach"
-        table["host_bytes_per_s"] = told(link / COPY_SHARE, note)
+        table["host_bytes_per_s"] = fact_entry(link / COPY_SHARE, note)
     table["matrix_flop_per_s"] = _peaks(rates, measured.on_cpu)
     problems: list[Problem] = []
     made = chip_from_table(table, "chip", problems)
@@ -138,7 +138,7 @@ def _new(measured: Measurements, chip: str, seen: str) -> Facts:
     )
 
 
-def told(value: float, note: str = "", status: str = "measured") -> dict[str, Any]:
+def fact_entry(value: float, note: str = "", status: str = "measured") -> dict[str, Any]:
     """A fact with where it comes from."""
     fact = {"value": float(f"{value:.5g}"), "source": status, "status": status}
     return {**fact, "note": note} if note else fact
@@ -166,12 +166,12 @@ def _rates(measured: Measurements) -> dict[str, float]:
 
 def _peaks(rates: Mapping[str, float], on_cpu: bool) -> dict[str, Any]:
     """Peaks by format; products in 16 bits are what plans run, so that there are always some."""
-    found = {name: told(rate, "the best product measured") for name, rate in rates.items()}
+    found = {name: fact_entry(rate, "the best product measured") for name, rate in rates.items()}
     if not {"bf16", "fp16"} & rates.keys():
         widest = "a CPU's fp32 rate" if on_cpu else "the fp32 rate"
         value = max(rates.values())
         for name in ("bf16", "fp16"):
-            found[name] = told(value, f"not measured: {widest} stands for it", "inferred")
+            found[name] = fact_entry(value, f"not measured: {widest} stands for it", "inferred")
     return found
 
 
@@ -210,21 +210,21 @@ def _sizes(measured: Measurements, card: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("memory_bytes", "cores", "l2_bytes", "sram_bytes_per_core"):
         if card.get(name):
-            found[name] = told(float(card[name]))
+            found[name] = fact_entry(float(card[name]))
     if card.get("max_sm_clock_hz"):
-        found["clock_hz"] = told(float(card["max_sm_clock_hz"]), "the highest it may take")
+        found["clock_hz"] = fact_entry(float(card["max_sm_clock_hz"]), "the highest it may take")
     host = measured.environment.get("host", {})
     if measured.on_cpu:
         threads = float(host.get("threads") or host.get("cores") or 1.0)
-        found["cores"] = told(threads, "threads that PyTorch ran")
+        found["cores"] = fact_entry(threads, "threads that PyTorch ran")
     if "memory_bytes" not in found:
         memory, note = _host_memory(str(host.get("cpu", "")))
-        found["memory_bytes"] = told(memory, note, "inferred")
+        found["memory_bytes"] = fact_entry(memory, note, "inferred")
     if card.get("power_limit_watts"):
-        found["tdp_watts"] = told(float(card["power_limit_watts"]), "the limit set")
+        found["tdp_watts"] = fact_entry(float(card["power_limit_watts"]), "the limit set")
     else:
         guess = CPU_WATTS if measured.on_cpu else CARD_WATTS
-        found["tdp_watts"] = told(guess, "a guess: nothing tells the power limit", "inferred")
+        found["tdp_watts"] = fact_entry(guess, "a guess: nothing tells the power limit", "inferred")
     return found
 
 
@@ -242,14 +242,14 @@ def _vector(
 ) -> dict[str, Any]:
     """Peak of the plain units: the fp32 products of a CPU; on a card lanes x clock, which is a guess."""
     if measured.on_cpu and "fp32" in rates:
-        return told(rates["fp32"], "the best fp32 product: the plain units run it")
+        return fact_entry(rates["fp32"], "the best fp32 product: the plain units run it")
     cores, clock = float(card.get("cores", 0.0)), float(card.get("max_sm_clock_hz", 0.0))
     if cores and clock:
         wide = 64.0 if card.get("capability") == "8.0" else LANES.get(architecture, 128.0)
         note = f"a guess: {wide:g} multiply-adds of a core each clock"
-        return told(2.0 * wide * cores * clock, note, "inferred")
+        return fact_entry(2.0 * wide * cores * clock, note, "inferred")
     note = "a guess: a twentieth of the best product's rate"
-    return told(max(rates.values()) / 20.0, note, "inferred")
+    return fact_entry(max(rates.values()) / 20.0, note, "inferred")
 
 
 def _vendor(name: str) -> str:

@@ -24,13 +24,13 @@ from foretell.kernels.op_times import coefficients
 from foretell.kernels.power import (
     ChipPower,
     Generation,
-    Load,
+    OpLoad,
     PowerCoefficients,
     chip_power,
     clock_share,
     core_joules,
     memory_joules,
-    sustained,
+    sustain_ops,
 )
 from foretell.lab.calibrate import power_measured as h200
 from foretell.lab.calibrate import power_published as b200
@@ -109,7 +109,7 @@ def _moved(start: PowerCoefficients, names: Sequence[str], logs: Array) -> Power
 
 
 def _few(rows: PowerRows) -> PowerRows:
-    long = settled(rows)
+    long = settled_rows(rows)
     return long.take(np.arange(0, len(long.watts), max(1, len(long.watts) // MOST)))
 
 
@@ -140,7 +140,7 @@ def held_rows(rows: PowerRows) -> NDArray[np.bool_]:
 def limited_seconds(rows: PowerRows, numbers: PowerCoefficients) -> Array:
     """Seconds of such products under the limit, from those of their bursts."""
     load = replace(rows.load, seconds=rows.burst_s, clock_share=1.0)
-    return sustained(load, power_of(rows.chip, numbers), axis=None).seconds
+    return sustain_ops(load, power_of(rows.chip, numbers), axis=None).seconds
 
 
 def _loop_gaps(numbers: PowerCoefficients) -> Array:
@@ -156,7 +156,7 @@ def loop_watts(numbers: PowerCoefficients) -> tuple[Array, Array]:
     """
     columns = np.array([loop[1:] for loop in h200.LOOPS], float).T
     tera_flop, bits, memory, cache, watts, clock = columns
-    load = Load(
+    load = OpLoad(
         seconds=1.0, clock_share=0.0, matrix_flop=1e12 * tera_flop, bits=bits,
         memory_bytes=1e12 * memory, cache_bytes=1e12 * cache,
     )  # fmt: skip
@@ -204,7 +204,7 @@ def fit_all(rows: Sequence[PowerRows]) -> dict[str, PowerCoefficients]:
         mine = [part for part in rows if part.chip == chip]
         if not mine:
             continue
-        numbers = carried(numbers, before, chip)
+        numbers = transfer_power(numbers, before, chip)
         if chip == "h200-sxm":
             numbers = fit_chip(mine, numbers, PULL, MOVED)
         else:
@@ -240,7 +240,7 @@ def floor_share(rows: Sequence[PowerRows]) -> float:
     return float(np.quantile(shares, FLOOR_QUANTILE))
 
 
-def carried(numbers: PowerCoefficients, before: str, after: str) -> PowerCoefficients:
+def transfer_power(numbers: PowerCoefficients, before: str, after: str) -> PowerCoefficients:
     """Coefficients of one chip for one of another architecture: the same shares of the limit at the peaks."""
     old, new = catalogue_chip(before), catalogue_chip(after)
     if old.architecture == new.architecture:
@@ -256,7 +256,7 @@ def carried(numbers: PowerCoefficients, before: str, after: str) -> PowerCoeffic
     )
 
 
-def settled(rows: PowerRows) -> PowerRows:
+def settled_rows(rows: PowerRows) -> PowerRows:
     """Rows whose loops were long enough for their watts to be told."""
     return rows.take(np.asarray(rows.load.seconds) >= SETTLED_S)
 
@@ -271,7 +271,7 @@ def generation_found(
     chip: str, numbers: PowerCoefficients, rows: Sequence[PowerRows], date: str
 ) -> Generation:
     """A fitted chip as the catalogue keeps it, with its residuals over settled rows."""
-    pairs = [(table_watts(part, numbers), part.watts) for part in map(settled, rows)]
+    pairs = [(table_watts(part, numbers), part.watts) for part in map(settled_rows, rows)]
     if chip == "h200-sxm":
         pairs.append(loop_watts(numbers))
     predicted, measured = (np.concatenate(column) for column in zip(*pairs, strict=True))

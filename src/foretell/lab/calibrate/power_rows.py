@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.families.base import DTYPES
-from foretell.kernels.power import BITS, Load, clock_share
+from foretell.kernels.power import BITS, OpLoad, clock_share
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 
@@ -50,7 +50,7 @@ class PowerRows:
     """Catalogue id."""
     dtype: str
     """Format of the products."""
-    load: Load
+    load: OpLoad
     """What they did, in the time they took."""
     watts: Array
     """Mean watts measured."""
@@ -68,7 +68,7 @@ class PowerRows:
             table=self.table,
             chip=self.chip,
             dtype=self.dtype,
-            load=Load(
+            load=OpLoad(
                 seconds=np.asarray(load.seconds)[keep],
                 clock_share=np.asarray(load.clock_share)[keep],
                 matrix_flop=np.asarray(load.matrix_flop)[keep],
@@ -126,7 +126,7 @@ def _rows(mine: Mapping[str, Array], what: tuple[str, Chip, str], burst: Array) 
         table=table,
         chip=chip.id,
         dtype=dtype,
-        load=Load(
+        load=OpLoad(
             seconds=seconds,
             clock_share=clock_share(clocked, np.where(np.isfinite(burst), burst, seconds)),
             matrix_flop=flop,

@@ -31,14 +31,14 @@ from foretell.catalog.models import catalogue_model, find_model
 from foretell.catalog.names import exists, find
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
-from foretell.lab.calibrate.serving_rows import Row
+from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.lab.calibrate.serving_rules import (
     attention_ranks,
-    drafted,
+    draft_tokens,
     formats_of,
     fraction_of,
     offline_limit,
-    scripted,
+    script_settings,
 )
 from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
@@ -81,15 +81,15 @@ LEAST_CACHE = 0.03
 """Share of a card that the cache of a run that was measured had at least."""
 
 
-class Unsupported(Exception):
+class UnsupportedRow(Exception):
     """Why a row is not predicted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ServingCase:
     """A row, understood."""
 
-    row: Row
+    row: ServingRow
     """The row."""
     model: Model
     """What is served."""
@@ -115,14 +115,14 @@ class Case:
         return mixture_of(self.model)
 
 
-def case_of(row: Row) -> Case:
+def case_of(row: ServingRow) -> ServingCase:
     """A row understood; Unsupported with the reason where it cannot be."""
     said: list[str] = []
     model = model_named(row.model)
     system = system_named(row.gpu)
     mixture = mixture_of(model)
     if not row.framework:
-        raise Unsupported("the engine is not told")
+        raise UnsupportedRow("the engine is not told")
     try:
         profile = profile_for(row.framework, system.chip, row.version, mixture=mixture)
     except BadInput:
@@ -136,8 +136,8 @@ def case_of(row: Row) -> Case:
     ep, pp = row.ep or (dp if row.dp is None else 1), row.pp or 1
     if tp * dp * pp > (row.n_gpus or tp * dp * pp) and tp in (dp, ep):
         tp = 1  # tables that print the ranks of a group twice: as tp and as dp
-    draft, accepted = drafted(row, model, profile, dp, said)
-    wait, together = scripted(row, model, profile, tp, said)
+    draft, accepted = draft_tokens(row, model, profile, dp, said)
+    wait, together = script_settings(row, model, profile, tp, said)
     deployment = Deployment(
         tp=tp,
         pp=pp,
@@ -153,23 +153,23 @@ def case_of(row: Row) -> Case:
         stream_interval=together,
     )
     if re.search(r"disagg|(?<![a-z0-9])\d+p\d+d(?![a-z0-9])", row.notes.lower()):
-        raise Unsupported(
+        raise UnsupportedRow(
             "prompts and answers on chips apart: the row does not tell how many of each"
         )
     if query_heads(model) % tp:
-        raise Unsupported(
+        raise UnsupportedRow(
             f"tp{tp} does not divide the heads: ranks of several workers in one number"
         )
     if deployment.stage % ep:
-        raise Unsupported(f"ep{ep} does not divide the {deployment.stage} chips of a stage")
+        raise UnsupportedRow(f"ep{ep} does not divide the {deployment.stage} chips of a stage")
     gpus = row.n_gpus or deployment.gpus
     if gpus % deployment.gpus:
-        raise Unsupported(f"{gpus} chips are not whole instances of {deployment.gpus}")
+        raise UnsupportedRow(f"{gpus} chips are not whole instances of {deployment.gpus}")
     if profile.architectures and system.chip.architecture not in profile.architectures:
         said.append(f"profile {profile.id} is of another chip generation")
     if not knows_kind(profile, mixture=mixture):
         said.append(f"profile {profile.id} is of {' and '.join(profile.families)} models")
-    return Case(
+    return ServingCase(
         row=row, model=model, system=system, deployment=deployment, profile=profile,
         replicas=gpus / deployment.gpus, said=tuple(said),
     )  # fmt: skip
@@ -181,7 +181,7 @@ def model_named(name: str) -> Model:
     plain = name.replace("(?)", "").strip()
     found = find_model(plain)
     if found is None:
-        raise Unsupported(f"the model {name} is not in the catalogue")
+        raise UnsupportedRow(f"the model {name} is not in the catalogue")
     return catalogue_model(found.id)
 
 
@@ -191,7 +191,7 @@ def system_named(gpu: str) -> System:
     for kind in ("chip", "system"):
         if gpu and exists(gpu, (kind,)):
             return named_system(find(gpu, (kind,)).id)
-    raise Unsupported(f"the chip {gpu or '(blank)'} is not in the catalogue")
+    raise UnsupportedRow(f"the chip {gpu or '(blank)'} is not in the catalogue")
 
 
 Figures = dict[str, float]
@@ -200,16 +200,16 @@ Columns = dict[str, Array]
 """The same of several rows."""
 
 
-def predicted(case: Case, profile: EngineProfile | None = None) -> Figures:
+def predict_case(case: ServingCase, profile: EngineProfile | None = None) -> Figures:
     """Our figures of a row; Unsupported with the reason where there are none."""
     found = predicted_all([case], lambda one: profile or one.profile)[0]
     if isinstance(found, str):
-        raise Unsupported(found)
+        raise UnsupportedRow(found)
     return found
 
 
 def predicted_all(
-    cases: Sequence[Case], profile: Callable[[Case], EngineProfile]
+    cases: Sequence[ServingCase], profile: Callable[[ServingCase], EngineProfile]
 ) -> list[Figures | str]:
     """Our figures of many rows, or the reason why there are none: those of one deployment at once."""
     found: list[Figures | str] = [""] * len(cases)
@@ -239,7 +239,7 @@ def predicted_all(
     return found
 
 
-def blank(row: Row) -> str:
+def blank(row: ServingRow) -> str:
     """What a row lacks to be predicted, in words; empty: nothing."""
     if row.kind in ("online_trace", "online_sharegpt"):
         return "the row does not tell its load: the arrivals are in a file of its own"
@@ -251,7 +251,7 @@ def blank(row: Row) -> str:
     return f"the row does not tell its {', '.join(missing)}" if missing else ""
 
 
-def figures_of(cases: Sequence[Case], engine: EngineProfile) -> Columns | str:
+def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns | str:
     """Figures of rows of one deployment, kind and engine."""
     first = cases[0]
     times = step_times(first.model, first.system, first.deployment, engine)
@@ -295,7 +295,7 @@ def in_ms(ttft_s: Array, tpot_s: Array, e2e_s: Array, tokens_per_s: Array) -> Co
     }  # fmt: skip
 
 
-def poisson_figures(cases: Sequence[Case], times: StepTimes, memory: Memory) -> Columns:
+def poisson_figures(cases: Sequence[ServingCase], times: StepTimes, memory: Memory) -> Columns:
     """Rows under a rate of requests, one after the other."""
     rows = []
     for case in cases:
@@ -310,7 +310,9 @@ def poisson_figures(cases: Sequence[Case], times: StepTimes, memory: Memory) -> 
     return in_ms(ttfts, tpots, spans, rates)
 
 
-def offline_batch(case: Case, engine: EngineProfile, memory: Memory, context: Array) -> Array:
+def offline_batch(
+    case: ServingCase, engine: EngineProfile, memory: Memory, context: Array
+) -> Array:
     """Sequences at once with an endless queue."""
     d = case.deployment
     room = sequences_that_fit(memory, case.model, d, engine, context)
@@ -318,7 +320,7 @@ def offline_batch(case: Case, engine: EngineProfile, memory: Memory, context: Ar
     return np.maximum(np.minimum(np.floor(room), most * d.dp), 1.0)
 
 
-def measured(row: Row) -> dict[str, float]:
+def measured_figures(row: ServingRow) -> dict[str, float]:
     """What a row has of the same metrics; throughput in total, else of one chip."""
     figures = {
         "ttft": row.ttft_ms,
@@ -331,7 +333,7 @@ def measured(row: Row) -> dict[str, float]:
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def in_their_unit(case: Case, figures: dict[str, float]) -> dict[str, float]:
+def in_their_unit(case: ServingCase, figures: dict[str, float]) -> dict[str, float]:
     """Throughput of one chip where a row has no other."""
     if case.row.tokens_per_s is None and "throughput" in figures:
         gpus = case.deployment.gpus * case.replicas

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from foretell.catalog.engines import profiles, usual
 from foretell.catalog.files import toml_value
 from foretell.lab.calibrate.serving_cases import (
-    Case,
-    Unsupported,
+    ServingCase,
+    UnsupportedRow,
     blank,
     case_of,
     in_their_unit,
-    measured,
+    measured_figures,
     predicted_all,
 )
-from foretell.lab.calibrate.serving_rows import Row
+from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.records import dataclass
 from foretell.specs.engine import EngineProfile, Fit
 
@@ -89,7 +89,7 @@ LOADED = ("online_concurrency", "online_serving")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
+class FitErrors:
     """ln(predicted / measured) of rows, and what they are of."""
 
     metric: tuple[str, ...]
@@ -105,22 +105,22 @@ class Errors:
         return float(np.median(np.abs(np.expm1(self.error[mine])))) if mine.any() else None
 
 
-def cases_of(rows: Sequence[Row]) -> list[Case]:
+def cases_of(rows: Sequence[ServingRow]) -> list[ServingCase]:
     """Rows that can be understood and have something to be held against."""
     found = []
     for row in rows:
         try:
             case = case_of(row)
-        except Unsupported:
+        except UnsupportedRow:
             continue
-        if measured(row):
+        if measured_figures(row):
             found.append(case)
     return found
 
 
-def targets(row: Row) -> dict[str, float]:
+def targets(row: ServingRow) -> dict[str, float]:
     """What a row is fitted to: first and further tokens; the whole, and rates under load, follow."""
-    told = measured(row)
+    told = measured_figures(row)
     if "ttft" in told and "tpot" in told:
         told.pop("e2e", None)
     if row.kind in LOADED and len(told) > 1:
@@ -128,7 +128,7 @@ def targets(row: Row) -> dict[str, float]:
     return told
 
 
-def errors_of(cases: Sequence[Case], profile: EngineProfile) -> Errors:
+def errors_of(cases: Sequence[ServingCase], profile: EngineProfile) -> FitErrors:
     """Errors of all rows under one profile."""
     names: list[str] = []
     errors: list[float] = []
@@ -143,12 +143,14 @@ def errors_of(cases: Sequence[Case], profile: EngineProfile) -> Errors:
                 names.append(name)
                 errors.append(float(np.log(ours[name] / value)))
                 places.append(place)
-    return Errors(metric=tuple(names), error=np.array(errors), case=np.array(places, dtype=np.intp))
+    return FitErrors(
+        metric=tuple(names), error=np.array(errors), case=np.array(places, dtype=np.intp)
+    )
 
 
 def fit_profile(
     start: EngineProfile,
-    cases: Sequence[Case],
+    cases: Sequence[ServingCase],
     names: Sequence[str],
     pull: float = PULL,
     weights: Array | None = None,
@@ -174,13 +176,13 @@ def fit_profile(
     return at(np.where(found.x < LEAST, 0.0, found.x))
 
 
-def loss_of(found: Errors) -> Array:
+def loss_of(found: FitErrors) -> Array:
     """Errors in their units; beyond one by the logarithm: a few strange rows do not turn a fit."""
     loss = found.error / np.array([UNIT[name] for name in found.metric])
     return np.asarray(np.sign(loss) * np.sqrt(np.log1p(loss**2)))
 
 
-def fit_all(rows: Sequence[Row]) -> dict[str, EngineProfile]:
+def fit_all(rows: Sequence[ServingRow]) -> dict[str, EngineProfile]:
     """Every profile fitted to its rows, with its errors and those with groups left out."""
     cases = cases_of(rows)
     found: dict[str, EngineProfile] = {}
@@ -196,17 +198,17 @@ def fit_all(rows: Sequence[Row]) -> dict[str, EngineProfile]:
             fitted,
             fit=Fit(
                 rows=len(mine),
-                tpot_ape=rounded(told.median("tpot")),
-                ttft_ape=rounded(told.median("ttft")),
-                throughput_ape=rounded(told.median("throughput") or told.median("e2e")),
-                left_out_tpot_ape=rounded(out.median("tpot")),
-                left_out_ttft_ape=rounded(out.median("ttft")),
+                tpot_ape=round_error(told.median("tpot")),
+                ttft_ape=round_error(told.median("ttft")),
+                throughput_ape=round_error(told.median("throughput") or told.median("e2e")),
+                left_out_tpot_ape=round_error(out.median("tpot")),
+                left_out_ttft_ape=round_error(out.median("ttft")),
             ),
         )
     return found
 
 
-def left_out_errors(mine: Sequence[Case], cases: Sequence[Case]) -> Errors:
+def left_out_errors(mine: Sequence[ServingCase], cases: Sequence[ServingCase]) -> FitErrors:
     """Errors of rows under load, each group without its own rows in the fit."""
     names: list[str] = []
     errors: list[float] = []
@@ -216,10 +218,10 @@ def left_out_errors(mine: Sequence[Case], cases: Sequence[Case]) -> Errors:
         told = errors_of(out, left_out_profile(out[0], group, loaded))
         names += told.metric
         errors += told.error.tolist()
-    return Errors(metric=tuple(names), error=np.array(errors), case=np.zeros(0, dtype=np.intp))
+    return FitErrors(metric=tuple(names), error=np.array(errors), case=np.zeros(0, dtype=np.intp))
 
 
-def left_out_profile(case: Case, group: str, loaded: Sequence[Case]) -> EngineProfile:
+def left_out_profile(case: ServingCase, group: str, loaded: Sequence[ServingCase]) -> EngineProfile:
     """A row's profile fitted without its group, to all other groups, each as one."""
     rest = [one for one in loaded if one.group != group]
     many = Counter(one.group for one in rest)
@@ -230,12 +232,12 @@ def left_out_profile(case: Case, group: str, loaded: Sequence[Case]) -> EnginePr
     return fit_profile(usual(case.profile), rest, LOOP, FIRM, np.array(weights))
 
 
-def rounded(value: float | None) -> float | None:
+def round_error(value: float | None) -> float | None:
     """Four digits are enough of an error."""
     return None if value is None else round(value, 4)
 
 
-def written(found: Mapping[str, EngineProfile]) -> str:
+def profiles_text(found: Mapping[str, EngineProfile]) -> str:
     """The profiles as the catalogue's file has them: what is not at its default."""
     lines = [
         "# Engine profiles: what of a step, of the memory and of the waiting belongs to a serving engine.",
@@ -260,5 +262,5 @@ def refit(tables: Sequence[Path], target: Path) -> dict[str, EngineProfile]:
     from foretell.lab.calibrate.serving_rows import read_rows
 
     found = fit_all([row for table in tables for row in read_rows(table)])
-    target.write_text(written(found))
+    target.write_text(profiles_text(found))
     return found

@@ -9,7 +9,7 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-from foretell.catalog.files import unzipped
+from foretell.catalog.files import read_bytes
 from foretell.errors import BadInput, Problem
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
@@ -25,7 +25,7 @@ LATENCIES = "static_batch_latency"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ServingRow:
     """One result as a table has it; None or an empty text is a blank cell, or one that is no number."""
 
     id: str
@@ -78,7 +78,7 @@ class Row:
     """Where it stands."""
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[ServingRow]:
     """Every row of a table, of either shape."""
     table = read_table(path)
     names = set(table[0]) if table else set()
@@ -95,7 +95,7 @@ def read_rows(path: Path) -> list[Row]:
 def read_table(path: Path) -> list[dict[str, str]]:
     """The cells of a CSV file, zipped or not."""
     try:
-        text = unzipped(Path(path)).decode("utf-8-sig")
+        text = read_bytes(Path(path)).decode("utf-8-sig")
         found = list(csv.DictReader(io.StringIO(text)))
     except FileNotFoundError:
         message = "there is no such file"
@@ -112,7 +112,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
     raise BadInput([Problem(path=str(path), value=None, message=message)])
 
 
-def _row(number: int, cells: Mapping[str, str]) -> Row:
+def _row(number: int, cells: Mapping[str, str]) -> ServingRow:
     def value(name: str) -> float | None:
         return number_of(cells.get(name, ""))
 
@@ -120,7 +120,7 @@ def _row(number: int, cells: Mapping[str, str]) -> Row:
         found = value(name)
         return None if found is None or found < 1 or found != int(found) else int(found)
 
-    return Row(
+    return ServingRow(
         id=cells.get("id") or str(number + 1),
         kind=cells["kind"],
         model=cells["model"],
@@ -148,11 +148,11 @@ def _row(number: int, cells: Mapping[str, str]) -> Row:
     )
 
 
-def _latency(number: int, cells: Mapping[str, str]) -> Row:
+def _latency(number: int, cells: Mapping[str, str]) -> ServingRow:
     """A row of a table of latencies; ids are model, degree and place."""
     seconds = number_of(cells["measured_e2e_s"])
     tp = number_of(cells.get("tp", "")) or 1.0
-    return Row(
+    return ServingRow(
         id=cells.get("id") or f"{cells['model']} tp{tp:g} #{number + 1}",
         kind=LATENCIES,
         model=cells["model"],

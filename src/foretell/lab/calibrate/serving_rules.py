@@ -6,7 +6,7 @@ Each rule is a published default: of a checkpoint, an engine or a public benchma
 import re
 
 from foretell.catalog.engines import numbers_of, wide_card
-from foretell.lab.calibrate.serving_rows import Row
+from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.serving.formats import mixture_of, stored_formats
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import Format
@@ -55,7 +55,7 @@ def precision_named(text: str) -> str:
 
 
 def formats_of(
-    row: Row, model: Model, system: System, profile: EngineProfile, said: list[str]
+    row: ServingRow, model: Model, system: System, profile: EngineProfile, said: list[str]
 ) -> tuple[Format, Format, Format]:
     """Formats of dense matrices, experts and cache."""
     precision = precision_named(row.precision)
@@ -75,8 +75,8 @@ def formats_of(
     return weights, experts, kv
 
 
-def drafted(
-    row: Row, model: Model, profile: EngineProfile, dp: int, said: list[str]
+def draft_tokens(
+    row: ServingRow, model: Model, profile: EngineProfile, dp: int, said: list[str]
 ) -> tuple[int, float]:
     """Tokens drafted a step and kept of them, where a row is known to predict several.
 
@@ -93,8 +93,8 @@ def drafted(
     return many, kept
 
 
-def scripted(
-    row: Row, model: Model, profile: EngineProfile, tp: int, said: list[str]
+def script_settings(
+    row: ServingRow, model: Model, profile: EngineProfile, tp: int, said: list[str]
 ) -> tuple[float | None, int]:
     """Steps that prompts wait for each other, and tokens sent together, by the benchmark's scripts."""
     if row.kind != "online_concurrency" or profile.engine != "trtllm" or not profile.since >= "1":
@@ -109,14 +109,14 @@ def scripted(
     return None, 1
 
 
-def fraction_of(row: Row) -> float | None:
+def fraction_of(row: ServingRow) -> float | None:
     """The fraction of memory that the notes tell."""
     found = MEMORY_NOTES.search(row.notes)
     return float(found.group(1)) if found else None
 
 
 def attention_ranks(
-    row: Row, model: Model, profile: EngineProfile, ranks: int, said: list[str]
+    row: ServingRow, model: Model, profile: EngineProfile, ranks: int, said: list[str]
 ) -> tuple[int, int]:
     """tp and dp of a row that has the chips of a stage in one number.
 
@@ -130,7 +130,7 @@ def attention_ranks(
     return 1, ranks
 
 
-def offline_limit(row: Row, engine: EngineProfile, chip: Chip) -> int:
+def offline_limit(row: ServingRow, engine: EngineProfile, chip: Chip) -> int:
     """Sequences at once in an offline maximum, where nothing is told: the tool's own default."""
     if engine.engine == "trtllm" and engine.since >= "1":
         return TUNED_BATCH

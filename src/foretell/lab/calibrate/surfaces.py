@@ -143,10 +143,10 @@ def surface_of(family: Family, rows: KernelRows, engine: Engine, source: str, da
     record = fit(family, rows, engine, start)
     blind = left_out(family, rows, engine, start=start)
     inside = family.seconds(rows.dims, record, engine)
-    return judged(rows, record, (inside, blind), (architecture, source, date))
+    return surface_with_errors(rows, record, (inside, blind), (architecture, source, date))
 
 
-def judged(
+def surface_with_errors(
     rows: KernelRows, record: Any, predicted: tuple[Array, Array], where: tuple[str, str, str]
 ) -> Surface:
     """A surface of coefficients with what they predict, of rows fitted and left out.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.lab.characterize.models import STYLES, Sizes, sizes_of
+from foretell.lab.characterize.models import STYLES, DecoderSizes, sizes_of
 from foretell.lab.characterize.plans import plan_of, plan_problems
 from foretell.records import as_json, dataclass
 from foretell.specs.plan import Plan, parse_plan
@@ -37,7 +37,7 @@ MOST_POINTS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RunnerSettings:
     """How points are run."""
 
     device: Device = "auto"
@@ -69,12 +69,12 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class JobPoint:
     """One training job to be measured."""
 
     model: str
     """The model's name."""
-    sizes: Sizes
+    sizes: DecoderSizes
     """Its sizes."""
     plan: Plan
     """What runs, all degrees filled in."""
@@ -102,10 +102,10 @@ class Point:
         return {**_plain(self), "plan": str(self.plan), "sizes": asdict(self.sizes)}
 
     @staticmethod
-    def of_dict(table: Mapping[str, Any]) -> "Point":
+    def of_dict(table: Mapping[str, Any]) -> "JobPoint":
         """Back from `to_dict`."""
-        return Point(
-            **{**table, "plan": parse_plan(table["plan"]), "sizes": Sizes(**table["sizes"])}
+        return JobPoint(
+            **{**table, "plan": parse_plan(table["plan"]), "sizes": DecoderSizes(**table["sizes"])}
         )
 
     @property
@@ -114,7 +114,7 @@ class Point:
         batch = f"{self.global_batch} x {self.seq_len}"
         return f"{self.model}, {self.processes} processes, {batch}, {self.plan}"
 
-    def key(self, settings: Settings) -> str:
+    def key(self, settings: RunnerSettings) -> str:
         """What a finished point is known by: itself and all that changes what is measured."""
         names = (
             "device",
@@ -136,21 +136,21 @@ def _plain(record: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class CharacterizeConfig:
     """A whole file."""
 
-    settings: Settings
+    settings: RunnerSettings
     """How."""
-    points: tuple[Point, ...]
+    points: tuple[JobPoint, ...]
     """What, in the file's order; no point twice."""
 
 
-def read_config(given: str | Path | Mapping[str, Any]) -> Config:
+def read_config(given: str | Path | Mapping[str, Any]) -> CharacterizeConfig:
     """The points of a file or of its table; BadInput with all that is wrong."""
     folder = Path.cwd()
     if not isinstance(given, Mapping):
         folder, given = Path(given).absolute().parent, _table(Path(given))
-    return _Reader(given, folder).config()
+    return _ConfigReader(given, folder).config()
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -165,15 +165,15 @@ def _table(path: Path) -> dict[str, Any]:
     raise BadInput([Problem(path="config", value=str(path), message=message)])
 
 
-class _Reader:
+class _ConfigReader:
     """One reading, and what is wrong so far."""
 
     def __init__(self, table: Mapping[str, Any], folder: Path) -> None:
         self.table, self.folder = table, folder
         self.problems: list[Problem] = []
-        self.known: dict[str, Sizes | None] = {}
+        self.known: dict[str, DecoderSizes | None] = {}
 
-    def config(self) -> Config:
+    def config(self) -> CharacterizeConfig:
         """The whole, or BadInput."""
         for name, value in self.table.items():
             if name not in TABLES:
@@ -190,7 +190,7 @@ class _Reader:
             self._bad("vary", None, "there is no point: [base], [vary] or [[point]] must name one")
         if self.problems:
             raise BadInput(self.problems)
-        return Config(settings=settings, points=tuple(dict.fromkeys(points)))
+        return CharacterizeConfig(settings=settings, points=tuple(dict.fromkeys(points)))
 
     def _bad(
         self, path: str, value: object, message: str, names: Sequence[str] | str | None = None
@@ -203,9 +203,9 @@ class _Reader:
             Problem(path=path, value=value, message=message, allowed=names, nearest=near)
         )
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> RunnerSettings:
         given = dict(self.table.get("run", {}))
-        named = {f.name: f.default for f in fields(Settings)}
+        named = {f.name: f.default for f in fields(RunnerSettings)}
         for name in [n for n in given if n not in named]:
             self._bad(f"run.{name}", given.pop(name), "no such key", list(named))
         for name, value in list(given.items()):
@@ -214,7 +214,7 @@ class _Reader:
         system = given.get("system", "")
         if system and (self.folder / system).is_file():
             given["system"] = str((self.folder / system).resolve())
-        return Settings(**given)
+        return RunnerSettings(**given)
 
     def _rows(self) -> list[tuple[str, dict[str, Any]]]:
         """Every combination of [vary] on [base], then the single points."""
@@ -238,7 +238,7 @@ class _Reader:
                 self._bad(f"point[{index}]", own, "is not a table")
         return rows
 
-    def _point(self, path: str, row: dict[str, Any]) -> Point | None:
+    def _point(self, path: str, row: dict[str, Any]) -> JobPoint | None:
         before = len(self.problems)
         for name, value in row.items():
             if name not in (*WHOLE, *TEXTS):
@@ -271,14 +271,14 @@ class _Reader:
         if len(self.problems) > before:
             return None
         names = ("model", "processes", "nodes", "micro_batches", "seq_len")
-        return Point(sizes=sizes, plan=plan, **{name: row[name] for name in names})
+        return JobPoint(sizes=sizes, plan=plan, **{name: row[name] for name in names})
 
-    def _model(self, path: str, name: str) -> Sizes | None:
+    def _model(self, path: str, name: str) -> DecoderSizes | None:
         if name not in self.known:
             self.known[name] = self._of_catalogue(path, name)
         return self.known[name]
 
-    def _of_catalogue(self, path: str, name: str) -> Sizes | None:
+    def _of_catalogue(self, path: str, name: str) -> DecoderSizes | None:
         from foretell.catalog import model
 
         try:
@@ -291,7 +291,7 @@ class _Reader:
             self._bad(f"{path}.model", name, message, "a table [model.NAME] of sizes")
         return found
 
-    def _sizes(self, path: str, table: Any) -> Sizes | None:
+    def _sizes(self, path: str, table: Any) -> DecoderSizes | None:
         before = len(self.problems)
         if not isinstance(table, Mapping):
             self._bad(path, table, "is not a table")
@@ -300,7 +300,7 @@ class _Reader:
         style = given.setdefault("style", "llama")
         if style == "gpt":
             given.setdefault("positions", 1024)
-        names = [f.name for f in fields(Sizes)]
+        names = [f.name for f in fields(DecoderSizes)]
         for name, value in given.items():
             if name not in names:
                 self._bad(f"{path}.{name}", value, "no such key", names)
@@ -313,7 +313,7 @@ class _Reader:
                 self._bad(f"{path}.{name}", None, "missing")
         if len(self.problems) > before:
             return None
-        sizes = Sizes(**given)
+        sizes = DecoderSizes(**given)
         if sizes.hidden % (2 * sizes.heads):
             self._bad(f"{path}.heads", sizes.heads, f"{sizes.hidden} is no even width for each")
         if sizes.heads % sizes.kv_heads:

@@ -14,12 +14,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from foretell.lab.characterize.config import Point
-from foretell.lab.characterize.groups import Groups
-from foretell.lab.characterize.modules import Block, Cut, Head, Table, turns_of
-from foretell.lab.characterize.recorder import Message, Recorder
-from foretell.lab.characterize.shards import Flat, Update, computing
-from foretell.lab.characterize.tensors import Kept
+from foretell.lab.characterize.config import JobPoint
+from foretell.lab.characterize.groups import RankGroups
+from foretell.lab.characterize.modules import LossHead, RunnerLayer, TensorCut, TokenTable, turns_of
+from foretell.lab.characterize.recorder import RecordedMessage, Recorder
+from foretell.lab.characterize.shards import FlatWeights, Update, computing
+from foretell.lab.characterize.tensors import TensorBytes
 from foretell.sharding.pipeline import chunk_sizes
 from foretell.specs.plan import Plan
 
@@ -32,7 +32,7 @@ class Piece:
     """table, block or head."""
     module: nn.Module
     """Its module."""
-    flat: Flat
+    flat: FlatWeights
     """Where its weights lie."""
     first: bool = False
     """Whether it is the first of its flat on the forward pass."""
@@ -41,7 +41,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Passed:
+class PieceActivations:
     """What a piece keeps of one micro-batch."""
 
     piece: Piece
@@ -57,13 +57,13 @@ class Passed:
 class Trainer:
     """A model on one rank, and its step."""
 
-    def __init__(self, point: Point, device: str, *, overlap: bool) -> None:
+    def __init__(self, point: JobPoint, device: str, *, overlap: bool) -> None:
         self.point, self.plan, self.device, self.overlap = point, point.plan, device, overlap
         # 32-bit products as they are, or by units that round their operands.
         torch.set_float32_matmul_precision("high" if self.plan.precision == "tf32" else "highest")
         self.recorder = Recorder(device)
-        self.groups = Groups(self.plan, self.recorder)
-        self.cut = Cut(self.groups)
+        self.groups = RankGroups(self.plan, self.recorder)
+        self.cut = TensorCut(self.groups)
         self.stage = self.groups.at["pp"]
         self.pieces, self.flats = self._built()
         self.update = Update(self.flats, self.plan)
@@ -75,31 +75,31 @@ class Trainer:
         self.targets = torch.randint(point.sizes.vocab, shape, generator=chance).to(device)
         form = computing(self.plan)
         self.turns = turns_of(point.sizes, point.seq_len, torch.empty(0, dtype=form, device=device))
-        self.kept: Kept | None = None
+        self.kept: TensorBytes | None = None
         self.waiting: list[tuple[Any, Tensor]] = []
         self.losses: list[Tensor] = []
 
     # ---- the model -------------------------------------------------------------------------------
 
-    def _built(self) -> tuple[list[Piece], list[Flat]]:
+    def _built(self) -> tuple[list[Piece], list[FlatWeights]]:
         """Pieces of this stage; the table lies with the first layer's weights, the head with the last's."""
         sizes, plan = self.point.sizes, self.plan
         dealt = chunk_sizes(sizes.layers, plan.pp)
         layers, before = int(dealt[self.stage]), int(dealt[: self.stage].sum())
-        units = [[("block", lambda: Block(sizes, self.cut))] for _ in range(layers)]
+        units = [[("block", lambda: RunnerLayer(sizes, self.cut))] for _ in range(layers)]
         if self.stage == 0:
-            units[0].insert(0, ("table", lambda: Table(sizes, self.cut)))
+            units[0].insert(0, ("table", lambda: TokenTable(sizes, self.cut)))
         if self.stage == plan.pp - 1:
-            units[-1].append(("head", lambda: Head(sizes, self.cut)))
+            units[-1].append(("head", lambda: LossHead(sizes, self.cut)))
         pieces: list[Piece] = []
-        flats: list[Flat] = []
+        flats: list[FlatWeights] = []
         first = before + (self.stage > 0)  # the table is piece 0 of the whole model
         for some in np.array_split(np.arange(layers), self._messages(units)):
             with torch.device("meta"):
                 made = [(name, make()) for i in some for name, make in units[i]]
             place = first + len(pieces)
             modules = {place + i: module for i, (_, module) in enumerate(made)}
-            flat = Flat(modules, self.groups, self.device)
+            flat = FlatWeights(modules, self.groups, self.device)
             flats.append(flat)
             here = [Piece(name=name, module=module, flat=flat) for name, module in made]
             here[0].first, here[-1].last = True, True
@@ -123,7 +123,7 @@ class Trainer:
 
     def step(self) -> None:
         """Every micro-batch forward and backward, then the update."""
-        held: dict[int, list[Passed]] = {}
+        held: dict[int, list[PieceActivations]] = {}
         many = self.point.micro_batches
         for does, index in order_of(self.plan, self.stage, many):
             if does == "F":
@@ -143,7 +143,7 @@ class Trainer:
             for flat in self.flats:
                 flat.need("weights")
 
-    def _forward(self, index: int) -> list[Passed]:
+    def _forward(self, index: int) -> list[PieceActivations]:
         x = self.ids[index] if self.stage == 0 else self._receive(forward=True)
         passed = []
         for number, piece in enumerate(self.pieces):
@@ -156,7 +156,7 @@ class Trainer:
             with self._counted(piece) as counted, torch.no_grad() if again else nullcontext():
                 y = self._run(piece, entry, index)
             kept = counted(entry) if counted is not None else 0
-            passed.append(Passed(piece, entry, None if again else y, kept))
+            passed.append(PieceActivations(piece, entry, None if again else y, kept))
             if piece.last:
                 piece.flat.release()
             x = y
@@ -172,7 +172,7 @@ class Trainer:
         share = 1.0 / (self.point.micro_batches * self.plan.dp)
         return piece.module(entry, self.targets[index]) * share
 
-    def _backward(self, passed: list[Passed], last: bool) -> None:
+    def _backward(self, passed: list[PieceActivations], last: bool) -> None:
         final = self.stage == self.plan.pp - 1
         if final:
             leaves = passed[-1].leaves
@@ -222,9 +222,9 @@ class Trainer:
         tokens = self.point.seq_len // self.plan.tp
         return self.plan.micro_batch, tokens, self.point.sizes.hidden
 
-    def _message(self, kind: str, forward: bool, x: Tensor) -> Message:
+    def _message(self, kind: str, forward: bool, x: Tensor) -> RecordedMessage:
         what = "activations" if forward else "activations back"
-        return Message(axis="pipeline", what=what, kind=kind, group=2, bytes=x.nbytes)
+        return RecordedMessage(axis="pipeline", what=what, kind=kind, group=2, bytes=x.nbytes)
 
     def _send(self, x: Tensor, *, forward: bool) -> None:
         """To the next stage, or back; without sequence parallelism every tensor-parallel rank its piece."""
@@ -266,7 +266,7 @@ class Trainer:
     def count_step(self) -> dict[str, float]:
         """One step in which everything that is kept for the backward passes is counted."""
         constants = [*self.turns, self.ids, self.targets, *(f.whole for f in self.flats)]
-        self.kept = Kept(constants)
+        self.kept = TensorBytes(constants)
         self.step()
         found = {
             "activations": float(self.kept.peak["block"]),
@@ -299,7 +299,7 @@ def order_of(plan: Plan, stage: int, micro_batches: int) -> list[tuple[str, int]
     return [(task.does, task.micro_batch) for task in tasks]
 
 
-def _pair_group(groups: Groups) -> tuple[Any, Any]:
+def _pair_group(groups: RankGroups) -> tuple[Any, Any]:
     """Communicators for sends onward and back: on one, each would wait behind the other."""
     if groups.plan.pp == 1:
         return None, None
@@ -307,7 +307,7 @@ def _pair_group(groups: Groups) -> tuple[Any, Any]:
     return dist.new_group(every), dist.new_group(every)
 
 
-def attending(plan: Plan, device: str) -> Any:
+def attention_context(plan: Plan, device: str) -> Any:
     """Attention by the library that the plan names; a CPU has one."""
     if device == "cpu":
         return nullcontext()

@@ -13,21 +13,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from foretell.lab.characterize.config import Settings
+from foretell.lab.characterize.config import RunnerSettings
 from foretell.records import dataclass
 
 POINTS, FAILED = "points", "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class LaunchTask:
     """What the processes of one launch are told."""
 
     out: str
     """The folder."""
     events: str
     """The file of lines for the supervisor."""
-    settings: Settings
+    settings: RunnerSettings
     """How."""
     points: tuple[Mapping[str, Any], ...]
     """`key` and `point` of each."""
@@ -43,13 +43,13 @@ class Task:
         write_whole(path, json.dumps(table))
 
     @staticmethod
-    def read(path: Path) -> "Task":
+    def read(path: Path) -> "LaunchTask":
         """Back from `write`."""
         table = json.loads(path.read_text())
-        return Task(
+        return LaunchTask(
             out=table["out"],
             events=table["events"],
-            settings=Settings(**table["settings"]),
+            settings=RunnerSettings(**table["settings"]),
             points=tuple(table["points"]),
         )
 
@@ -64,12 +64,12 @@ def write_whole(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-def finished(folder: Path, key: str) -> dict[str, Any] | None:
+def read_finished(folder: Path, key: str) -> dict[str, Any] | None:
     """A finished point, or None; a torn file is none."""
     return _table(folder / POINTS / f"{key}.json")
 
 
-def failed(folder: Path, key: str) -> dict[str, Any] | None:
+def read_failure(folder: Path, key: str) -> dict[str, Any] | None:
     """Why a point failed, or None."""
     return _table(folder / FAILED / f"{key}.json")
 

@@ -8,23 +8,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from foretell.lab.characterize.recorder import Message, Recorder
+from foretell.lab.characterize.recorder import RecordedMessage, Recorder
 from foretell.specs.plan import Plan
 
 NAMES = {"tp": "tensor", "dp": "data", "pp": "pipeline"}
 """Degrees of a plan, and the parallelism that each is."""
 
 
-def named(new: str, old: str) -> Any:
+def collective_function(new: str, old: str) -> Any:
     """A collective under its name of today, or under that of earlier versions."""
     return getattr(dist, new, None) or getattr(dist, old)
 
 
-all_gather = named("all_gather_single", "all_gather_into_tensor")
-reduce_scatter = named("reduce_scatter_single", "reduce_scatter_tensor")
+all_gather = collective_function("all_gather_single", "all_gather_into_tensor")
+reduce_scatter = collective_function("reduce_scatter_single", "reduce_scatter_tensor")
 
 
-class Groups:
+class RankGroups:
     """This rank's place in every group of a plan, and its messages."""
 
     def __init__(self, plan: Plan, recorder: Recorder) -> None:
@@ -61,10 +61,14 @@ class Groups:
             if handle is not None:
                 dist.destroy_process_group(handle)
 
-    def _message(self, axis: str, what: str, kind: str, size: int) -> Message:
-        return Message(axis=NAMES[axis], what=what, kind=kind, group=self.sizes[axis], bytes=size)
+    def _message(self, axis: str, what: str, kind: str, size: int) -> RecordedMessage:
+        return RecordedMessage(
+            axis=NAMES[axis], what=what, kind=kind, group=self.sizes[axis], bytes=size
+        )
 
-    def all_reduce(self, axis: str, what: str, x: torch.Tensor, largest: bool = False) -> Message:
+    def all_reduce(
+        self, axis: str, what: str, x: torch.Tensor, largest: bool = False
+    ) -> RecordedMessage:
         """Add up over an axis in place, or take the largest."""
         op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
         group = self.handles[axis]
@@ -74,7 +78,7 @@ class Groups:
 
     def reduce_scatter(
         self, axis: str, what: str, whole: torch.Tensor, part: torch.Tensor
-    ) -> Message:
+    ) -> RecordedMessage:
         """Add up over an axis; every rank keeps its part."""
         group = self.handles[axis]
         message = self._message(axis, what, "reduce-scatter", whole.nbytes)
@@ -84,14 +88,16 @@ class Groups:
             message, lambda: _quiet(reduce_scatter, part, whole, op, group=group)
         )
 
-    def all_gather(self, axis: str, what: str, part: torch.Tensor, whole: torch.Tensor) -> Message:
+    def all_gather(
+        self, axis: str, what: str, part: torch.Tensor, whole: torch.Tensor
+    ) -> RecordedMessage:
         """Every rank's part to all."""
         group = self.handles[axis]
         message = self._message(axis, what, "all-gather", whole.nbytes)
         message.holds = (whole, part)
         return self.recorder.start(message, lambda: _quiet(all_gather, whole, part, group=group))
 
-    def wait(self, message: Message) -> None:
+    def wait(self, message: RecordedMessage) -> None:
         """Wait for a message."""
         self.recorder.wait(message)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from foretell.lab.characterize.config import Point
+from foretell.lab.characterize.config import JobPoint
 from foretell.records import dataclass
 
 START_S, GRACE_S = 180.0, 5.0
@@ -25,7 +25,7 @@ Hears = Callable[[str, str, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class NodePlace:
     """This node among others."""
 
     node: int = 0
@@ -34,7 +34,7 @@ class Place:
     """host:port of the first; empty on a single node."""
 
 
-def command(point: Point, task: Path, place: Place) -> list[str]:
+def command(point: JobPoint, task: Path, place: NodePlace) -> list[str]:
     """A lone process, or torchrun."""
     worker = ["-m", MODULE, "--worker", str(task)]
     if point.processes == 1:

@@ -13,7 +13,7 @@ STYLES: tuple[Style, ...] = ("llama", "gpt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class DecoderSizes:
     """A decoder that the runner can build."""
 
     style: Style = "llama"
@@ -40,7 +40,7 @@ class Sizes:
         return self.hidden // self.heads
 
 
-def spec_of(sizes: Sizes, name: str) -> "Model":
+def spec_of(sizes: DecoderSizes, name: str) -> "Model":
     """The model as predictions take it."""
     from foretell.specs.model import Embedding, Head, Model, Stack
 
@@ -60,7 +60,7 @@ def spec_of(sizes: Sizes, name: str) -> "Model":
     )
 
 
-def _layer(sizes: Sizes) -> "Layer":
+def _layer(sizes: DecoderSizes) -> "Layer":
     from foretell.specs.ffn import Dense
     from foretell.specs.mixers import Attention
     from foretell.specs.model import Layer
@@ -85,7 +85,7 @@ def _layer(sizes: Sizes) -> "Layer":
     return Layer(mixers=(attention,), ffn=ffn, norm_kind="rms" if llama else "layer")
 
 
-def sizes_of(model: "Model") -> Sizes | None:
+def sizes_of(model: "Model") -> DecoderSizes | None:
     """The sizes of a model of the catalogue; None where it is more than the runner can build."""
     from foretell.specs.ffn import Dense
     from foretell.specs.mixers import Attention
@@ -95,7 +95,7 @@ def sizes_of(model: "Model") -> Sizes | None:
     if not isinstance(mixer, Attention) or not isinstance(ffn, Dense):
         return None
     positions = model.embedding.positions
-    sizes = Sizes(
+    sizes = DecoderSizes(
         style="gpt" if positions else "llama",
         hidden=model.stack.hidden,
         layers=len(model.stack.layers),

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from foretell.kernels.loss import narrow_loss
-from foretell.lab.calibrate.measure.modules import angles, rotated
-from foretell.lab.characterize.groups import Groups
-from foretell.lab.characterize.models import Sizes
+from foretell.lab.calibrate.measure.modules import angles, rotate_halves
+from foretell.lab.characterize.groups import RankGroups
+from foretell.lab.characterize.models import DecoderSizes
 from foretell.lab.characterize.shards import computing
 
 Angles = tuple[Tensor, Tensor]
 
 
-class Cut:
+class TensorCut:
     """The tensor-parallel ranks as modules see them."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: RankGroups) -> None:
         plan = groups.plan
         self.groups, self.parts, self.tokens = groups, plan.tp, plan.sp and plan.tp > 1
         self.rank = groups.at["tp"]
@@ -53,7 +53,7 @@ class _Enter(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     """Into a region without sequence parallelism: gradients are added up on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: Cut) -> Tensor:
+    def forward(ctx: Any, x: Tensor, cut: TensorCut) -> Tensor:
         """As it is."""
         ctx.cut = cut
         return x.view_as(x)
@@ -68,7 +68,7 @@ class _Leave(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     """Out of a region without sequence parallelism."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: Cut, what: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, cut: TensorCut, what: str) -> Tensor:
         """Added up."""
         return cut.reduced(x, what)
 
@@ -82,7 +82,7 @@ class _GatherLinear(torch.autograd.Function):  # type: ignore[misc, unused-ignor
     """Into a region with sequence parallelism: the gathered input is not kept but gathered again."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, cut: Cut) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, cut: TensorCut) -> Tensor:
         """Gather, multiply."""
         ctx.save_for_backward(x, weight)
         ctx.cut, ctx.biased = cut, bias is not None
@@ -135,7 +135,7 @@ class _LeaveTokens(torch.autograd.Function):  # type: ignore[misc, unused-ignore
     """Out of a region with sequence parallelism."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: Cut) -> Tensor:
+    def forward(ctx: Any, x: Tensor, cut: TensorCut) -> Tensor:
         """Added up, own tokens kept."""
         ctx.cut = cut
         return cut.scattered(x, "activations")
@@ -146,17 +146,17 @@ class _LeaveTokens(torch.autograd.Function):  # type: ignore[misc, unused-ignore
         return ctx.cut.gathered(slope, "activations back"), None
 
 
-def leave(x: Tensor, cut: Cut) -> Tensor:
+def leave(x: Tensor, cut: TensorCut) -> Tensor:
     """The end of a region."""
     if cut.parts == 1:
         return x
     return _LeaveTokens.apply(x, cut) if cut.tokens else _Leave.apply(x, cut, "activations")
 
 
-class Columns(nn.Module):  # type: ignore[misc, unused-ignore]
+class ColumnParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
     """A linear map cut by its outputs, at the start of a region."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool, cut: Cut) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool, cut: TensorCut) -> None:
         super().__init__()
         self.cut = cut
         self.weight = nn.Parameter(torch.empty(outputs // cut.parts, inputs))
@@ -171,10 +171,10 @@ class Columns(nn.Module):  # type: ignore[misc, unused-ignore]
         return linear(x, self.weight, self.bias)
 
 
-class Rows(nn.Module):  # type: ignore[misc, unused-ignore]
+class RowParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
     """A linear map cut by its inputs, at the end of a region."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool, cut: Cut) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool, cut: TensorCut) -> None:
         super().__init__()
         self.cut = cut
         self.weight = nn.Parameter(torch.empty(outputs, inputs // cut.parts))
@@ -210,7 +210,7 @@ class _Rms(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
         return dx.to(x.dtype), dw.to(weight.dtype), None
 
 
-class Rms(nn.Module):  # type: ignore[misc, unused-ignore]
+class RunnerRms(nn.Module):  # type: ignore[misc, unused-ignore]
     """RMS norm; PyTorch has one kernel for it on GPUs alone."""
 
     def __init__(self, width: int) -> None:
@@ -233,25 +233,27 @@ class LayerNorm(nn.LayerNorm):  # type: ignore[misc, unused-ignore]
         return functional.layer_norm(x, self.normalized_shape, weight, bias)
 
 
-def norm_of(sizes: Sizes) -> nn.Module:
+def norm_of(sizes: DecoderSizes) -> nn.Module:
     """The model's normalisation."""
-    return Rms(sizes.hidden) if sizes.style == "llama" else LayerNorm(sizes.hidden)
+    return RunnerRms(sizes.hidden) if sizes.style == "llama" else LayerNorm(sizes.hidden)
 
 
-class Block(nn.Module):  # type: ignore[misc, unused-ignore]
+class RunnerLayer(nn.Module):  # type: ignore[misc, unused-ignore]
     """One layer."""
 
-    def __init__(self, sizes: Sizes, cut: Cut) -> None:
+    def __init__(self, sizes: DecoderSizes, cut: TensorCut) -> None:
         super().__init__()
         self.llama = sizes.style == "llama"
         self.heads, self.kv_heads = sizes.heads // cut.parts, sizes.kv_heads // cut.parts
         self.width = sizes.head_dim
         bias, wide = not self.llama, (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
         self.first, self.second = norm_of(sizes), norm_of(sizes)
-        self.qkv = Columns(sizes.hidden, wide, bias, cut)
-        self.out = Rows(sizes.hidden, sizes.hidden, bias, cut)
-        self.up = Columns(sizes.hidden, sizes.ffn * (2 if self.llama else 1), bias, cut)
-        self.down = Rows(sizes.ffn, sizes.hidden, bias, cut)
+        self.qkv = ColumnParallelLinear(sizes.hidden, wide, bias, cut)
+        self.out = RowParallelLinear(sizes.hidden, sizes.hidden, bias, cut)
+        self.up = ColumnParallelLinear(
+            sizes.hidden, sizes.ffn * (2 if self.llama else 1), bias, cut
+        )
+        self.down = RowParallelLinear(sizes.ffn, sizes.hidden, bias, cut)
 
     def forward(self, x: Tensor, turns: Angles) -> Tensor:
         """(batch, tokens, hidden) -> the same."""
@@ -270,17 +272,17 @@ class Block(nn.Module):  # type: ignore[misc, unused-ignore]
         q, k, v = split.split((heads, kv, kv), dim=1)
         if self.llama:
             # Rotated queries and keys are new tensors. So are the values: the joint product can go.
-            q, k, v = rotated(q, turns), rotated(k, turns), v.contiguous()
+            q, k, v = rotate_halves(q, turns), rotate_halves(k, turns), v.contiguous()
         mixed = functional.scaled_dot_product_attention(
             q, k, v, is_causal=True, enable_gqa=heads != kv
         )
         return mixed.transpose(1, 2).reshape(batch, tokens, heads * self.width)
 
 
-class Table(nn.Module):  # type: ignore[misc, unused-ignore]
+class TokenTable(nn.Module):  # type: ignore[misc, unused-ignore]
     """Token ids to hidden states."""
 
-    def __init__(self, sizes: Sizes, cut: Cut) -> None:
+    def __init__(self, sizes: DecoderSizes, cut: TensorCut) -> None:
         super().__init__()
         self.cut, self.rows = cut, sizes.vocab // cut.parts
         self.form = computing(cut.groups.plan)
@@ -304,15 +306,15 @@ class Table(nn.Module):  # type: ignore[misc, unused-ignore]
         return x + self.positions[first : first + x.shape[1]].to(x.dtype)
 
 
-class Head(nn.Module):  # type: ignore[misc, unused-ignore]
+class LossHead(nn.Module):  # type: ignore[misc, unused-ignore]
     """Last norm, scores, mean cross-entropy: in 32 bits where weights or a copy are, else as the scores."""
 
-    def __init__(self, sizes: Sizes, cut: Cut) -> None:
+    def __init__(self, sizes: DecoderSizes, cut: TensorCut) -> None:
         super().__init__()
         self.cut, self.rows = cut, sizes.vocab // cut.parts
         self.wide = not narrow_loss(cut.groups.plan)
         self.norm = norm_of(sizes)
-        self.scores = Columns(sizes.hidden, sizes.vocab, False, cut)
+        self.scores = ColumnParallelLinear(sizes.hidden, sizes.vocab, False, cut)
 
     def forward(self, x: Tensor, targets: Tensor) -> Tensor:
         """The loss of a micro-batch."""
@@ -335,6 +337,6 @@ class Head(nn.Module):  # type: ignore[misc, unused-ignore]
         return (total.log() - _Leave.apply(found, cut, "loss")).mean()
 
 
-def turns_of(sizes: Sizes, seq_len: int, like: Tensor) -> Angles:
+def turns_of(sizes: DecoderSizes, seq_len: int, like: Tensor) -> Angles:
     """Cosines and sines of positions."""
     return angles(seq_len, sizes.head_dim, 0, like)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from foretell.errors import BadInput, Problem
-from foretell.lab.characterize.models import Sizes
+from foretell.lab.characterize.models import DecoderSizes
 from foretell.specs.plan import Plan, named_fields, parse_plan
 
 FRAMEWORK = "pytorch-eager"
@@ -61,7 +61,7 @@ def plan_of(text: str, processes: int, micro_batch: int | None) -> Plan:
     return replace(plan, **{n: v for n, v in told.items() if n not in named})  # type: ignore[arg-type]
 
 
-def plan_problems(plan: Plan, sizes: Sizes, processes: int, seq_len: int) -> list[Problem]:
+def plan_problems(plan: Plan, sizes: DecoderSizes, processes: int, seq_len: int) -> list[Problem]:
     """What the runner lacks for a plan, and what does not divide."""
     found = [
         Problem(

@@ -8,11 +8,11 @@ from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.kernels.memory import weight_bytes
-from foretell.lab.characterize.config import Point
+from foretell.lab.characterize.config import JobPoint
 from foretell.lab.characterize.models import spec_of
 from foretell.records import as_json, dataclass
 from foretell.simulation.programs.collectives import Collective, step_collectives
-from foretell.simulation.programs.dealing import dealt_of
+from foretell.simulation.programs.dealing import dealing_of
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
@@ -36,7 +36,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class PointPrediction:
     """A point as predicted."""
 
     step_s: float
@@ -63,7 +63,7 @@ class Prediction:
     to_dict = as_json(without=("shares_s", "stages"), more=("shares_s",))
 
 
-def predict(point: Point, system: str) -> Prediction:
+def predict(point: JobPoint, system: str) -> PointPrediction:
     """The point on a system, whether it fits or not."""
     try:
         found = estimate(
@@ -83,7 +83,7 @@ def predict(point: Point, system: str) -> Prediction:
     return _prediction(found, found.scenario, point)
 
 
-def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction:
+def _prediction(found: Estimate, scenario: Scenario, point: JobPoint) -> PointPrediction:
     plans = batch_of([point.plan])
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
@@ -98,7 +98,7 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
         "pipeline": sends_s + float(rows.bubble_s[0]),
     }
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
-    _, order = dealt_of(scenario, point.plan, tables, rows)
+    _, order = dealing_of(scenario, point.plan, tables, rows)
     held = [_held(rows.memory, row) for row in order]
     late = is_late(stages.late, plans, rows.micro_batches)
     shown = [
@@ -108,7 +108,7 @@ def _prediction(found: Estimate, scenario: Scenario, point: Point) -> Prediction
     sent = step_collectives(scenario, point.plan)
     interval = found.interval
     low, high = interval["p90"] if interval is not None else (found.step_s, found.step_s)
-    return Prediction(
+    return PointPrediction(
         step_s=found.step_s,
         shares_s=shares,
         low_s=float(low),

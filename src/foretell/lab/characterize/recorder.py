@@ -23,7 +23,7 @@ OTHER = "other"
 
 
 @dataclass(slots=True, kw_only=True)
-class Message:
+class RecordedMessage:
     """One message."""
 
     axis: str
@@ -47,12 +47,12 @@ class Message:
 
 
 @dataclass(slots=True)
-class Step:
+class RecordedStep:
     """Marks and messages of one step."""
 
     marks: list[tuple[str, Stamp]] = field(default_factory=list)
     """Labels and when each begins; the last mark is the end."""
-    messages: list[Message] = field(default_factory=list)
+    messages: list[RecordedMessage] = field(default_factory=list)
     """Messages whose wait ended in this step."""
 
 
@@ -65,8 +65,8 @@ class Recorder:
         # gloo has no streams: its messages run on a thread of their own, one after the other.
         self.thread = None if self.cuda else ThreadPoolExecutor(max_workers=1)
         self._stack: list[str] = [OTHER]
-        self.step = Step()
-        self.steps: list[Step] = []
+        self.step = RecordedStep()
+        self.steps: list[RecordedStep] = []
 
     def stamp(self) -> Stamp:
         """Now, on the computing stream."""
@@ -81,12 +81,12 @@ class Recorder:
         now = self.stamp()
         if self.step.marks:
             self.step.marks.append((OTHER, now))
-        self.step = Step(marks=[(OTHER, now)])
+        self.step = RecordedStep(marks=[(OTHER, now)])
         self.steps.append(self.step)
 
     def forget(self) -> None:
         """Steps so far were warm-up."""
-        self.step, self.steps = Step(), []
+        self.step, self.steps = RecordedStep(), []
 
     def mark(self, label: str) -> Stamp:
         """From now on, until the next mark."""
@@ -105,7 +105,7 @@ class Recorder:
             self._stack.pop()
             self.mark(self._stack[-1])
 
-    def start(self, message: Message, call: Callable[[], Any]) -> Message:
+    def start(self, message: RecordedMessage, call: Callable[[], Any]) -> RecordedMessage:
         """Start a message beside what computes."""
         if self.thread is not None:
             message.work = self.thread.submit(_timed, message, call)
@@ -118,7 +118,7 @@ class Recorder:
             message.busy.append(self.stamp())
         return message
 
-    def wait(self, message: Message) -> None:
+    def wait(self, message: RecordedMessage) -> None:
         """Let what computes wait for a message."""
         if message.exposed:
             return
@@ -132,7 +132,7 @@ class Recorder:
         message.work = message.holds = None
         self.step.messages.append(message)
 
-    def waiting(self, message: Message, call: Callable[[], Any]) -> Any:
+    def waiting(self, message: RecordedMessage, call: Callable[[], Any]) -> Any:
         """A send or receive, all of which is waited for."""
         with self.span(f"{message.axis}.{message.what}"):
             first = self.step.marks[-1][1]
@@ -163,7 +163,7 @@ class Recorder:
     def _seconds(self, first: Stamp, last: Stamp) -> float:
         return float(first.elapsed_time(last)) * 1e-3 if self.cuda else float(last - first)
 
-    def _by_kind(self, messages: list[Message]) -> list[dict[str, Any]]:
+    def _by_kind(self, messages: list[RecordedMessage]) -> list[dict[str, Any]]:
         found: dict[tuple[str, str, str, int], dict[str, Any]] = {}
         for m in messages:
             key = (m.axis, m.what, m.kind, m.group)
@@ -184,7 +184,7 @@ class Recorder:
         return list(found.values())
 
 
-def _timed(message: Message, call: Callable[[], Any]) -> None:
+def _timed(message: RecordedMessage, call: Callable[[], Any]) -> None:
     """A message on the thread of messages."""
     message.busy.append(time.perf_counter())
     call()

@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from foretell.errors import BadInput, Problem
 from foretell.lab.characterize import files, launch
-from foretell.lab.characterize.config import Config, Point, Settings, read_config
-from foretell.lab.characterize.files import FAILED, POINTS, Task, write_whole
-from foretell.lab.characterize.launch import Place
-from foretell.records import Told, dataclass
+from foretell.lab.characterize.config import (
+    CharacterizeConfig,
+    JobPoint,
+    RunnerSettings,
+    read_config,
+)
+from foretell.lab.characterize.files import FAILED, POINTS, LaunchTask, write_whole
+from foretell.lab.characterize.launch import NodePlace
+from foretell.records import JsonRecord, dataclass
 
 if TYPE_CHECKING:
-    from foretell.lab.characterize.predict import Prediction
+    from foretell.lab.characterize.predict import PointPrediction
 
 MOST_LOST = 3
 """Launches that may end between two points before the run is given up."""
@@ -30,14 +35,14 @@ Tell = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PointRow:
     """One point of the matrix."""
 
     key: str
     """What it is known by."""
-    point: Point
+    point: JobPoint
     """The point."""
-    predicted: "Prediction | None"
+    predicted: "PointPrediction | None"
     """What is predicted of it; None without a system."""
     status: Status
     """What came of it."""
@@ -48,14 +53,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Characterized(Told):
+class CharacterizeResult(JsonRecord):
     """What a run did."""
 
     out: str
     """The folder; empty where nothing was run."""
-    settings: Settings
+    settings: RunnerSettings
     """How."""
-    rows: tuple[Row, ...]
+    rows: tuple[PointRow, ...]
     """Every point."""
     parquet: str = ""
     """The table of all finished points; empty where none was written."""
@@ -83,9 +88,9 @@ def characterize(
     resume: bool = False,
     timeout: float | None = None,
     system: str | None = None,
-    place: Place | None = None,
+    place: NodePlace | None = None,
     tell: Tell | None = None,
-) -> Characterized:
+) -> CharacterizeResult:
     """Run every point of a file, or with `dry_run` say what would be run."""
     read = read_config(config)
     settings = read.settings
@@ -95,21 +100,21 @@ def characterize(
         settings = replace(settings, system=system)
     rows, note = _planned(replace(read, settings=settings))
     if dry_run:
-        return Characterized(out="", settings=settings, rows=rows, note=note)
-    here = place or Place()
+        return CharacterizeResult(out="", settings=settings, rows=rows, note=note)
+    here = place or NodePlace()
     folder = _folder(out, rows, resume, settings, here)
-    run = _Run(folder, settings, here, tell or (lambda done, many, text: None))
+    run = _MatrixRun(folder, settings, here, tell or (lambda done, many, text: None))
     run.all([row for row in rows if row.status == "planned"])
     return assemble(folder, settings, rows, note)
 
 
 def assemble(
-    folder: Path, settings: Settings, rows: Sequence[Row], note: str = ""
-) -> Characterized:
+    folder: Path, settings: RunnerSettings, rows: Sequence[PointRow], note: str = ""
+) -> CharacterizeResult:
     """What a folder holds of the matrix, and its table."""
     found = []
     for row in rows:
-        done, lost = files.finished(folder, row.key), files.failed(folder, row.key)
+        done, lost = files.read_finished(folder, row.key), files.read_failure(folder, row.key)
         if done is not None:
             row = replace(row, status="finished", measured=done, why="")
         elif lost is not None and row.status == "planned":
@@ -118,7 +123,7 @@ def assemble(
     from foretell.lab.characterize.table import write_parquet
 
     parquet, said = write_parquet(folder, found)
-    return Characterized(
+    return CharacterizeResult(
         out=str(folder),
         settings=settings,
         rows=tuple(found),
@@ -127,10 +132,10 @@ def assemble(
     )
 
 
-def _planned(config: Config) -> tuple[tuple[Row, ...], str]:
+def _planned(config: CharacterizeConfig) -> tuple[tuple[PointRow, ...], str]:
     """Every point with its prediction; what will not fit is left out."""
     settings, rows, note = config.settings, [], ""
-    predict: Callable[[Point, str], Prediction] | None = None
+    predict: Callable[[JobPoint, str], PointPrediction] | None = None
     if not settings.system:
         note = "no system is named: nothing is predicted"
     else:
@@ -146,20 +151,24 @@ def _planned(config: Config) -> tuple[tuple[Row, ...], str]:
             need, have = guess.peak_bytes / 2**30, guess.capacity_bytes / 2**30
             status, why = "left out", f"will not fit: {need:.2f} GiB of {have:.2f} GiB"
         rows.append(
-            Row(key=key, point=point, predicted=guess, status=status, why=why)  # type: ignore[arg-type]
+            PointRow(key=key, point=point, predicted=guess, status=status, why=why)  # type: ignore[arg-type]
         )
     return tuple(rows), note
 
 
 def _folder(
-    out: str | Path | None, rows: Sequence[Row], resume: bool, settings: Settings, place: Place
+    out: str | Path | None,
+    rows: Sequence[PointRow],
+    resume: bool,
+    settings: RunnerSettings,
+    place: NodePlace,
 ) -> Path:
     """The folder of results, ready to write to."""
     problems = []
     folder = Path(out) if out is not None else Path("characterization")
     if folder.exists() and not folder.is_dir():
         problems.append(Problem(path="out", value=str(folder), message="is not a folder"))
-    elif not resume and any(files.finished(folder, row.key) is not None for row in rows):
+    elif not resume and any(files.read_finished(folder, row.key) is not None for row in rows):
         message, allowed = "already holds points of this matrix", "--resume, or another folder"
         problems.append(Problem(path="out", value=str(folder), message=message, allowed=allowed))
     if find_spec("torch") is None:
@@ -185,19 +194,21 @@ def _folder(
     return folder
 
 
-class _Run:
+class _MatrixRun:
     """All launches of a run."""
 
-    def __init__(self, folder: Path, settings: Settings, place: Place, tell: Tell) -> None:
+    def __init__(
+        self, folder: Path, settings: RunnerSettings, place: NodePlace, tell: Tell
+    ) -> None:
         self.folder, self.settings, self.place, self.tell = folder, settings, place, tell
         self.done = self.many = self.lost = 0
 
-    def all(self, rows: Sequence[Row]) -> None:
+    def all(self, rows: Sequence[PointRow]) -> None:
         """Launch by launch, until every point is finished or failed."""
         if self.place.node > 0:
             self._follow(rows)
             return
-        todo = [row for row in rows if files.finished(self.folder, row.key) is None]
+        todo = [row for row in rows if files.read_finished(self.folder, row.key) is None]
         self.many, self.done = len(rows), len(rows) - len(todo)
         for row in todo:
             (self.folder / FAILED / f"{row.key}.json").unlink(missing_ok=True)
@@ -205,7 +216,7 @@ class _Run:
             self._launch(_alike(todo))
             todo = [row for row in todo if not self._settled(row)]
 
-    def _follow(self, rows: Sequence[Row]) -> None:
+    def _follow(self, rows: Sequence[PointRow]) -> None:
         """Another node than the first: take part in every launch; the first says which points there are."""
         todo = [row for row in rows if row.point.nodes > 1]
         while todo:
@@ -215,11 +226,13 @@ class _Run:
             if self.lost == before:
                 todo = [row for row in todo if row not in alike]
 
-    def _settled(self, row: Row) -> bool:
-        either = files.finished(self.folder, row.key) or files.failed(self.folder, row.key)
+    def _settled(self, row: PointRow) -> bool:
+        either = files.read_finished(self.folder, row.key) or files.read_failure(
+            self.folder, row.key
+        )
         return either is not None
 
-    def _launch(self, rows: Sequence[Row]) -> None:
+    def _launch(self, rows: Sequence[PointRow]) -> None:
         """One launch over some points; a fault is charged to the point it came at."""
         point, log = rows[0].point, self.folder / "log.txt"
         texts = {row.key: row.point.text for row in rows}
@@ -227,7 +240,7 @@ class _Run:
         with tempfile.TemporaryDirectory(prefix="characterize-") as name:
             events, task = Path(name) / "events.jsonl", Path(name) / "task.json"
             events.touch()
-            Task(
+            LaunchTask(
                 out=str(self.folder.resolve()),
                 events=str(events),
                 settings=self.settings,
@@ -275,10 +288,10 @@ class _Run:
         self.done += 1
 
 
-def _alike(rows: Sequence[Row]) -> list[Row]:
+def _alike(rows: Sequence[PointRow]) -> list[PointRow]:
     """Points that one launch can train: those with as many processes and nodes as the first."""
 
-    def shape(row: Row) -> tuple[int, int]:
+    def shape(row: PointRow) -> tuple[int, int]:
         return row.point.processes, row.point.nodes
 
     return [row for row in rows if shape(row) == shape(rows[0])]

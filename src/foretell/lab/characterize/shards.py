@@ -6,7 +6,7 @@
     2      whole    part       part     the same, gradients mu times
     3      part     part       part     all-gather of the weights 2 mu times, reduce-scatter mu times
 
-A `Flat` holds the weights of some neighbouring layers (stage 3: of one) and is what one message carries.
+A `FlatWeights` holds the weights of some neighbouring layers (stage 3: of one), what one message carries.
 Buffers are filled up to a multiple of the ranks.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from foretell.lab.characterize.groups import Groups
-from foretell.lab.characterize.recorder import Message
+from foretell.lab.characterize.groups import RankGroups
+from foretell.lab.characterize.recorder import RecordedMessage
 from foretell.specs.plan import Plan
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -27,10 +27,10 @@ def computing(plan: Plan) -> torch.dtype:
     return DTYPES.get(plan.precision, torch.float32)
 
 
-class Flat:
+class FlatWeights:
     """Weights of some pieces as one buffer, with their gradients' sum and the master copy."""
 
-    def __init__(self, pieces: Mapping[int, nn.Module], groups: Groups, device: str) -> None:
+    def __init__(self, pieces: Mapping[int, nn.Module], groups: RankGroups, device: str) -> None:
         """`pieces` by their place in the whole model, which their weights are drawn by."""
         plan = groups.plan
         self.plan, self.groups, self.ranks = plan, groups, plan.dp
@@ -80,8 +80,8 @@ class Flat:
             many = self.width if self.zero >= 2 else self.width * self.ranks
             self.total = torch.zeros(many, dtype=self.sum_form, device=device)
         self.fresh = True
-        self.sent: list[tuple[Message, Tensor | None, Tensor | None]] = []
-        self.arriving: Message | None = None
+        self.sent: list[tuple[RecordedMessage, Tensor | None, Tensor | None]] = []
+        self.arriving: RecordedMessage | None = None
         self.master: list[Tensor] = []
         if self.plan.master != "none":
             wide = DTYPES[self.plan.master]
@@ -243,17 +243,21 @@ class Flat:
 
 def is_cut(module: nn.Module, name: str) -> bool:
     """Whether tensor parallelism cuts a weight: matrices and table, and biases of what is cut by outputs."""
-    from foretell.lab.characterize.modules import Columns, Rows, Table
+    from foretell.lab.characterize.modules import (
+        ColumnParallelLinear,
+        RowParallelLinear,
+        TokenTable,
+    )
 
-    if isinstance(module, Columns):
+    if isinstance(module, ColumnParallelLinear):
         return True
-    return isinstance(module, Rows | Table) and name == "weight"
+    return isinstance(module, RowParallelLinear | TokenTable) and name == "weight"
 
 
 class Update:
     """AdamW over the flats: in one call, or flat by flat where gradients must be widened first."""
 
-    def __init__(self, flats: Sequence[Flat], plan: Plan) -> None:
+    def __init__(self, flats: Sequence[FlatWeights], plan: Plan) -> None:
         self.flats = flats
         narrow = plan.master != "none" and plan.gradients != plan.master
         batches = [[flat] for flat in flats] if narrow else [list(flats)]

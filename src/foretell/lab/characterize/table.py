@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretell.lab.characterize.config import Point
+from foretell.lab.characterize.config import JobPoint
 from foretell.lab.characterize.files import POINTS
 
 if TYPE_CHECKING:
-    from foretell.lab.characterize.run import Row
+    from foretell.lab.characterize.run import PointRow
 
 SHARES = ("forward", "backward", "optimizer", "data", "tensor", "pipeline", "other")
 """What a step is made of: passes and update without their waits, the waits by parallelism, the rest."""
@@ -35,7 +35,7 @@ def measured_of(table: Mapping[str, Any]) -> dict[str, Any]:
     rows = ranks[slow]["steps"]
     shares = [shares_of(row["shares_s"]) for row in rows]
     step_s = medians[slow]
-    tokens = Point.of_dict(table["point"]).tokens
+    tokens = JobPoint.of_dict(table["point"]).tokens
     peak = [rank["held_bytes"].get("max_allocated") for rank in ranks]
     return {
         "step_s": step_s,
@@ -48,7 +48,7 @@ def measured_of(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def summary(row: "Row") -> dict[str, Any]:
+def summary(row: "PointRow") -> dict[str, Any]:
     """One point as JSON."""
     point = row.point
     measured = None if row.measured is None else measured_of(row.measured)
@@ -72,7 +72,7 @@ def summary(row: "Row") -> dict[str, Any]:
     }
 
 
-def step_rows(row: "Row") -> list[dict[str, Any]]:
+def step_rows(row: "PointRow") -> list[dict[str, Any]]:
     """One row for each rank and step of a finished point."""
     table = row.measured
     assert table is not None
@@ -140,7 +140,7 @@ def _environment(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def write_parquet(folder: Path, rows: Sequence["Row"]) -> tuple[str, str]:
+def write_parquet(folder: Path, rows: Sequence["PointRow"]) -> tuple[str, str]:
     """The table of all finished points, written whole; its name, or why there is none."""
     done = [row for row in rows if row.measured is not None]
     if not done:

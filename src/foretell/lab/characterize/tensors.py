@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-class Kept:
+class TensorBytes:
     """Bytes held now and at most, by the kind of piece that keeps them."""
 
     def __init__(self, constants: Sequence[Tensor]) -> None:

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from foretell.lab.characterize.config import Point, Settings
-from foretell.lab.characterize.files import Task, write_whole
+from foretell.lab.characterize.config import JobPoint, RunnerSettings
+from foretell.lab.characterize.files import LaunchTask, write_whole
 
 SICK = 75
 """Exit code of a process whose point failed."""
@@ -33,7 +33,7 @@ MOST_STEPS = 2000
 """Steps of one point, however short they are."""
 
 
-class Line:
+class LineFile:
     """The file of lines that the supervisor reads."""
 
     def __init__(self, path: Path, rank: int) -> None:
@@ -59,11 +59,11 @@ def main(path: str) -> int:
     """Train what the task names; the exit code says whether all went well."""
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
     warnings.simplefilter("ignore")
-    task = Task.read(Path(path))
+    task = LaunchTask.read(Path(path))
     rank = int(os.environ.get("RANK", "0"))
-    line = Line(Path(task.events), rank)
+    line = LineFile(Path(task.events), rank)
     try:
-        world = World(task, line)
+        world = RunnerWorld(task, line)
     except Exception as error:  # noqa: BLE001 - whatever a backend throws: it is told
         line.tell("unable", why=_why(error))
         return SICK
@@ -91,14 +91,14 @@ def _why(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:1000]
 
 
-class World:
+class RunnerWorld:
     """This process among the others."""
 
-    def __init__(self, task: Task, line: Line) -> None:
+    def __init__(self, task: LaunchTask, line: LineFile) -> None:
         import torch
 
         self.torch, self.task, self.line, self.key = torch, task, line, ""
-        self.settings: Settings = task.settings
+        self.settings: RunnerSettings = task.settings
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self.rank = line.rank
@@ -163,7 +163,7 @@ class World:
             self.key = told["key"]
             self.line.tell("start", key=self.key)
             try:
-                found = self.measured(Point.of_dict(told["point"]))
+                found = self.measured(JobPoint.of_dict(told["point"]))
             except (RuntimeError, MemoryError) as error:
                 if self.world > 1 or not _why(error).startswith(NO_MEMORY):
                     raise
@@ -216,15 +216,15 @@ class World:
 
     # ---- one point -------------------------------------------------------------------------------
 
-    def measured(self, point: Point) -> dict[str, Any]:
+    def measured(self, point: JobPoint) -> dict[str, Any]:
         """Warm up, count what is held, time steps; on this rank."""
-        from foretell.lab.characterize.engine import Trainer, attending
+        from foretell.lab.characterize.engine import Trainer, attention_context
 
         torch = self.torch
         if self.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         trainer = Trainer(point, self.device, overlap=self.settings.overlap)
-        with attending(point.plan, self.device):
+        with attention_context(point.plan, self.device):
             trainer.step()
             held = trainer.count_step()
             steps = self._warm(trainer)

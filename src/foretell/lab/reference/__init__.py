@@ -7,7 +7,7 @@ published code does differently from what it means is kept, named and switchable
 
 from foretell.lab.reference.records import CHIPS, MODELS, STRATEGIES, Quirks, StudyChip, StudyModel
 from foretell.lab.reference.report import render, render_study
-from foretell.lab.reference.search import SearchResult, evaluate, search
+from foretell.lab.reference.search import ReferenceSearch, evaluate, search
 from foretell.lab.reference.study import StudyResult, study
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "MODELS",
     "STRATEGIES",
     "Quirks",
-    "SearchResult",
+    "ReferenceSearch",
     "StudyChip",
     "StudyModel",
     "StudyResult",

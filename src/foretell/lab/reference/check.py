@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.lab.reference.iteration import Question
+from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import (
     CHIPS,
     MODELS,
@@ -21,7 +21,7 @@ from foretell.lab.reference.records import (
     StudyModel,
 )
 from foretell.lab.reference.rows import PLAN_COLUMNS, Cell, plans_of
-from foretell.lab.reference.space import Candidates
+from foretell.lab.reference.space import ReferencePlans
 
 MAX_GPUS = 1 << 20
 """Largest job; beyond it ring latencies alone make the model meaningless, and products stay in
@@ -63,12 +63,12 @@ def check_search(
     global_batch: int,
     top: int,
     quirks: Quirks | None,
-) -> tuple[Question, int, int]:
+) -> tuple[ReferenceQuestion, int, int]:
     """The question, the GPU count and the number of plans wanted, or BadInput with all problems."""
     problems: list[Problem] = []
     found_model = _model(model, problems)
     found_chip = _chip(chip, problems)
-    found_strategy = named("strategy", strategy, STRATEGY_NAMES, problems)
+    found_strategy = find_word("strategy", strategy, STRATEGY_NAMES, problems)
     domain = whole("fast_domain", fast_domain, MAX_FAST_DOMAIN, problems)
     count = whole("gpus", gpus, MAX_GPUS, problems)
     batch = whole("global_batch", global_batch, MAX_GLOBAL_BATCH, problems)
@@ -78,7 +78,7 @@ def check_search(
         problems.append(_partial_domain(count, domain))
     if problems or found_model is None or found_chip is None or found_strategy is None:
         raise BadInput(problems)
-    question = Question(
+    question = ReferenceQuestion(
         model=found_model,
         strategy=found_strategy,
         chip=found_chip,
@@ -89,7 +89,7 @@ def check_search(
     return question, count, kept
 
 
-def check_plans(question: Question, rows: Sequence[Mapping[str, Cell]]) -> Candidates:
+def check_plans(question: ReferenceQuestion, rows: Sequence[Mapping[str, Cell]]) -> ReferencePlans:
     """The rows as plans, or BadInput with everything that cannot be in any of them."""
     problems: list[Problem] = []
     for i, row in enumerate(rows):
@@ -159,7 +159,7 @@ def _partial_domain(gpus: int, fast_domain: int) -> Problem:
     )
 
 
-def named(
+def find_word(
     path: str, word: object, table: Mapping[str, _Value], problems: list[Problem]
 ) -> _Value | None:
     """What the word names, case and punctuation forgiven; None and a problem where it names
@@ -188,7 +188,7 @@ def _plain(word: str) -> str:
 def _model(model: object, problems: list[Problem]) -> StudyModel | None:
     """A named model, or a record of whole positive sizes."""
     if not isinstance(model, StudyModel):
-        return named("model", model, MODEL_NAMES, problems)
+        return find_word("model", model, MODEL_NAMES, problems)
     for name in ("seq_len", "embed", "heads", "layers"):
         whole(f"model.{name}", getattr(model, name), MAX_GPUS, problems)
     return model
@@ -197,7 +197,7 @@ def _model(model: object, problems: list[Problem]) -> StudyModel | None:
 def _chip(chip: object, problems: list[Problem]) -> StudyChip | None:
     """A named chip, or a record of positive finite rates; only latencies may be zero."""
     if not isinstance(chip, StudyChip):
-        return named("chip", chip, CHIP_NAMES, problems)
+        return find_word("chip", chip, CHIP_NAMES, problems)
     for field in fields(chip):
         value = getattr(chip, field.name)
         if field.name == "name":

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from foretell.lab.reference.study import STUDY_CHIPS, STUDY_GPUS
-from foretell.lab.reference.tables import GPT, ORDER, SYSTEMS, VIT, Best, span, system_name
+from foretell.lab.reference.tables import GPT, ORDER, SYSTEMS, VIT, BestPlans, span, system_name
 from foretell.records import dataclass
 
 
@@ -36,20 +36,20 @@ def names(systems: Iterable[tuple[str, int]]) -> str:
     return ", ".join(system_name(*system) for system in systems) or "none"
 
 
-def firsts(best: Best, model: str, strategy: str, gpus: int) -> list[tuple[str, int]]:
+def systems_led(best: BestPlans, model: str, strategy: str, gpus: int) -> list[tuple[str, int]]:
     """Systems on which the strategy is first at this GPU count."""
     return [s for s in SYSTEMS if (w := best.winner(model, *s, gpus)) and w[1] == strategy]
 
 
 def gains(
-    best: Best, model: str, chip: str, domains: tuple[int, int], counts: Iterable[int]
+    best: BestPlans, model: str, chip: str, domains: tuple[int, int], counts: Iterable[int]
 ) -> list[float]:
     """How many times faster the larger fast domain is, best strategy on either side."""
     small, large = domains
     return [best.best(model, chip, small, n) / best.best(model, chip, large, n) for n in counts]
 
 
-def smallest(best: Best, model: str, strategy: str, chip: str) -> set[int]:
+def smallest(best: BestPlans, model: str, strategy: str, chip: str) -> set[int]:
     """Smallest GPU counts with a plan that fits, over the fast domains."""
     found = set()
     for name, domain in SYSTEMS:
@@ -60,7 +60,7 @@ def smallest(best: Best, model: str, strategy: str, chip: str) -> set[int]:
 
 
 def smallest_claim(
-    best: Best, name: str, model: str, expected: dict[str, dict[str, int]], statement: str
+    best: BestPlans, name: str, model: str, expected: dict[str, dict[str, int]], statement: str
 ) -> Claim:
     """Smallest feasible GPU counts of each strategy and chip."""
     parts, same = [], True
@@ -73,7 +73,7 @@ def smallest_claim(
     return Claim(name=name, statement=statement, ours=ours, holds=same)
 
 
-def one_d_costs(best: Best) -> dict[tuple[str, int, int], float]:
+def one_d_costs(best: BestPlans) -> dict[tuple[str, int, int], float]:
     """What staying with 1d costs GPT, as a share of the best strategy's days."""
     return {
         (chip, domain, n): value / best.best(GPT, chip, domain, n) - 1
@@ -82,10 +82,10 @@ def one_d_costs(best: Best) -> dict[tuple[str, int, int], float]:
     }
 
 
-def claim_c1(best: Best) -> Claim:
+def claim_c1(best: BestPlans) -> Claim:
     """Different transformers want different plans and systems."""
-    gpt = [len(firsts(best, GPT, s, 4096)) for s in ORDER]
-    vit = [len(firsts(best, VIT, s, 4096)) for s in ORDER]
+    gpt = [len(systems_led(best, GPT, s, 4096)) for s in ORDER]
+    vit = [len(systems_led(best, VIT, s, 4096)) for s in ORDER]
     gpt_gain = gains(best, GPT, "B200", (4, 64), [1024])[0]
     vit_gain = gains(best, VIT, "B200", (4, 64), [1024])[0]
     ours = (
@@ -101,7 +101,7 @@ def claim_c1(best: Best) -> Claim:
     )
 
 
-def claim_c2(best: Best) -> Claim:
+def claim_c2(best: BestPlans) -> Claim:
     """LLMs do well with 3D parallelism; the network matters at scale only."""
     cost = median(one_d_costs(best).values())
     early = gains(best, GPT, "B200", (4, 64), [n for n in STUDY_GPUS if 128 <= n <= 2048])
@@ -116,7 +116,7 @@ def claim_c2(best: Best) -> Claim:
     )
 
 
-def claim_c3(best: Best) -> Claim:
+def claim_c3(best: BestPlans) -> Claim:
     """Long sequences need 2-D tensor parallelism and depend on network and capacity."""
     one_d = [key for key in best.rows if key[:2] == (VIT, "1d")]
     gain = gains(best, VIT, "B200", (4, 64), [n for n in STUDY_GPUS if n >= 256])
@@ -130,6 +130,6 @@ def claim_c3(best: Best) -> Claim:
     )
 
 
-def abstract_claims(best: Best) -> list[Claim]:
+def abstract_claims(best: BestPlans) -> list[Claim]:
     """C1 to C3."""
     return [claim_c1(best), claim_c2(best), claim_c3(best)]

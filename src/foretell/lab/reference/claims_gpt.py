@@ -4,22 +4,22 @@ from statistics import median
 
 from foretell.lab.reference.claims import (
     Claim,
-    firsts,
     gains,
     names,
     one_d_costs,
     percent,
     smallest_claim,
+    systems_led,
 )
 from foretell.lab.reference.study import STUDY_GPUS
-from foretell.lab.reference.tables import GPT, Best, real, span, system_name, whole
+from foretell.lab.reference.tables import GPT, BestPlans, real, span, system_name, whole
 
 
-def claim_g1(best: Best) -> Claim:
+def claim_g1(best: BestPlans) -> Claim:
     """Which strategy is first for GPT."""
     small = [(c, d, n) for c, d, n in best.places(GPT) if n <= 4096]
     first = [p for p in small if (w := best.winner(GPT, *p)) and w[1] == "2d"]
-    at_8k, at_16k = firsts(best, GPT, "2d", 8192), firsts(best, GPT, "2d", 16384)
+    at_8k, at_16k = systems_led(best, GPT, "2d", 8192), systems_led(best, GPT, "2d", 16384)
     expected = [("A100", 4), ("A100", 8), ("H200", 4), ("H200", 8), ("B200", 4)]
     return Claim(
         name="G1",
@@ -31,7 +31,7 @@ def claim_g1(best: Best) -> Claim:
     )
 
 
-def claim_g2(best: Best) -> Claim:
+def claim_g2(best: BestPlans) -> Claim:
     """What 1d costs GPT."""
     costs = one_d_costs(best)
     b200 = [100 * v for (chip, _, n), v in costs.items() if chip == "B200" and n >= 256]
@@ -49,7 +49,7 @@ def claim_g2(best: Best) -> Claim:
     )
 
 
-def claim_g3(best: Best) -> Claim:
+def claim_g3(best: BestPlans) -> Claim:
     """Smallest GPT jobs."""
     others = {"A100": 512, "H200": 256, "B200": 128}
     return smallest_claim(
@@ -61,7 +61,7 @@ def claim_g3(best: Best) -> Claim:
     )
 
 
-def claim_g4(best: Best) -> Claim:
+def claim_g4(best: BestPlans) -> Claim:
     """What a larger domain gains GPT."""
     b200 = gains(best, GPT, "B200", (4, 64), [n for n in STUDY_GPUS if 128 <= n <= 2048])
     b200_late = gains(best, GPT, "B200", (4, 64), [4096, 8192, 16384])
@@ -83,7 +83,7 @@ def claim_g4(best: Best) -> Claim:
     )
 
 
-def claim_g5(best: Best) -> Claim:
+def claim_g5(best: BestPlans) -> Claim:
     """How well GPT scales, and what it loses."""
     told = []
     for chip in ("B200", "A100"):
@@ -105,7 +105,7 @@ def claim_g5(best: Best) -> Claim:
     )
 
 
-def claim_g6(best: Best) -> Claim:
+def claim_g6(best: BestPlans) -> Claim:
     """What a generation gains."""
     counts = [n for n in STUDY_GPUS if n >= 512]
 
@@ -123,7 +123,7 @@ def claim_g6(best: Best) -> Claim:
     )
 
 
-def claim_g7(best: Best) -> Claim:
+def claim_g7(best: BestPlans) -> Claim:
     """Which degrees win."""
     other = [key for key, row in best.rows.items() if row["mbs"] != 1]
     tps = [whole(row["tp"]) for key, row in best.rows.items() if key[:2] == (GPT, "1d")]
@@ -141,7 +141,7 @@ def claim_g7(best: Best) -> Claim:
     )
 
 
-def gpt_claims(best: Best) -> list[Claim]:
+def gpt_claims(best: BestPlans) -> list[Claim]:
     """G1 to G7."""
     return [
         claim_g1(best),

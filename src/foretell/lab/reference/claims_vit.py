@@ -2,17 +2,17 @@
 
 from foretell.lab.reference.claims import Claim, gains, smallest_claim
 from foretell.lab.reference.study import STUDY_CHIPS, STUDY_GPUS
-from foretell.lab.reference.tables import SYSTEMS, VIT, Best, real, span, whole
+from foretell.lab.reference.tables import SYSTEMS, VIT, BestPlans, real, span, whole
 
 
-def ratio(best: Best, chip: str, domain: int, gpus: int) -> float | None:
+def ratio(best: BestPlans, chip: str, domain: int, gpus: int) -> float | None:
     """SUMMA's days over seqp's for the ViT; None where one of them has no plan."""
     summa = best.days(VIT, "2d", chip, domain, gpus)
     seqp = best.days(VIT, "2d-seqp", chip, domain, gpus)
     return None if summa is None or seqp is None else summa / seqp
 
 
-def claim_v1(best: Best) -> list[Claim]:
+def claim_v1(best: BestPlans) -> list[Claim]:
     """SUMMA against seqp for the ViT."""
     small = [
         r
@@ -54,12 +54,12 @@ def counts_of(counts: list[int]) -> str:
     return ", ".join(str(count) for count in counts)
 
 
-def summa_wins(best: Best, chip: str, domain: int) -> list[int]:
+def summa_wins(best: BestPlans, chip: str, domain: int) -> list[int]:
     """GPU counts at which both strategies fit the ViT and SUMMA is faster."""
     return [n for n in STUDY_GPUS if (ratio(best, chip, domain, n) or 2.0) < 1]
 
 
-def claim_v2(best: Best) -> Claim:
+def claim_v2(best: BestPlans) -> Claim:
     """What a larger domain gains the ViT."""
     counts = [n for n in STUDY_GPUS if n >= 256]
     wide = [g for chip in STUDY_CHIPS for g in gains(best, VIT, chip, (4, 64), counts)]
@@ -72,7 +72,7 @@ def claim_v2(best: Best) -> Claim:
     )
 
 
-def claim_v3(best: Best) -> Claim:
+def claim_v3(best: BestPlans) -> Claim:
     """How well the ViT scales."""
     scaling = [best.best(VIT, *s, 1024) / best.best(VIT, *s, 16384) / 16 for s in SYSTEMS]
     rows = [(key, row) for key, row in best.rows.items() if key[0] == VIT]
@@ -100,7 +100,7 @@ def mode(values: list[int]) -> int:
     return max(sorted(set(values)), key=values.count)
 
 
-def claim_v4(best: Best) -> Claim:
+def claim_v4(best: BestPlans) -> Claim:
     """Smallest ViT jobs."""
     return smallest_claim(
         best,
@@ -114,6 +114,6 @@ def claim_v4(best: Best) -> Claim:
     )
 
 
-def vit_claims(best: Best) -> list[Claim]:
+def vit_claims(best: BestPlans) -> list[Claim]:
     """V1 to V4."""
     return [*claim_v1(best), claim_v2(best), claim_v3(best), claim_v4(best)]

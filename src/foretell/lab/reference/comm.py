@@ -16,7 +16,7 @@ Kind = Literal["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
+class TierLinks:
     """The two tiers as collectives see them: effective rates and latencies."""
 
     fast_bytes_per_s: float
@@ -35,9 +35,9 @@ class Links:
     """Which published quirks hold; (3) and (6) concern links."""
 
 
-def links_of(chip: StudyChip, fast_domain: int, quirks: Quirks) -> Links:
+def links_of(chip: StudyChip, fast_domain: int, quirks: Quirks) -> TierLinks:
     """The chip's tiers with the link efficiency applied to both."""
-    return Links(
+    return TierLinks(
         fast_bytes_per_s=chip.fast_bytes_per_s * chip.link_efficiency,
         slow_bytes_per_s=chip.slow_bytes_per_s * chip.link_efficiency,
         fast_latency_s=chip.fast_latency_s,
@@ -49,7 +49,7 @@ def links_of(chip: StudyChip, fast_domain: int, quirks: Quirks) -> Links:
 
 
 def collective_s(
-    links: Links, kind: Kind, volume_bytes: Floats, group: Ints, in_domain: Ints
+    links: TierLinks, kind: Kind, volume_bytes: Floats, group: Ints, in_domain: Ints
 ) -> Floats:
     """Seconds of a collective; zero for a group of one or no volume.
 
@@ -75,7 +75,7 @@ def collective_s(
     return np.where((group == 1) | (volume_bytes == 0), 0.0, seconds)
 
 
-def stage_hop_s(links: Links, volume_bytes: Floats, stages: Ints, in_domain: Ints) -> Floats:
+def stage_hop_s(links: TierLinks, volume_bytes: Floats, stages: Ints, in_domain: Ints) -> Floats:
     """Mean seconds of one hop between neighbouring stages, `in_domain` stages to a fast domain.
 
     One stage to a domain: a slow hop. Otherwise slow = pp/s - 1 hops of pp - 1 cross domains, which
@@ -96,7 +96,7 @@ def stage_hop_s(links: Links, volume_bytes: Floats, stages: Ints, in_domain: Int
 _RING: frozenset[Kind] = frozenset(("all_gather", "reduce_scatter", "all_reduce"))
 
 
-def _fast_rate(links: Links, in_domain: Ints) -> Floats:
+def _fast_rate(links: TierLinks, in_domain: Ints) -> Floats:
     """NVLink rate of one member among `in_domain` of them; constant as published (quirk 6)."""
     if links.quirks.constant_nvlink or links.fast_domain > WIRED_DOMAIN:
         return np.full(in_domain.shape, links.fast_bytes_per_s)

@@ -8,12 +8,12 @@ from foretell.lab.reference.records import CHIPS, MODELS, Quirks, StudyChip, Stu
 from foretell.lab.reference.report import days
 from foretell.lab.reference.rows import Row
 from foretell.lab.reference.search import evaluate, search
-from foretell.lab.reference.study import STUDY_FAST_DOMAINS, Task, run_task
+from foretell.lab.reference.study import STUDY_FAST_DOMAINS, SpaceTask, run_task
 from foretell.lab.reference.tables import (
     GPT,
     ORDER,
     VIT,
-    Best,
+    BestPlans,
     Key,
     days_cell,
     figure,
@@ -23,7 +23,7 @@ from foretell.lab.reference.tables import (
 )
 
 
-def claims_on_weaknesses(base: Best) -> list[Claim]:
+def claims_on_weaknesses(base: BestPlans) -> list[Claim]:
     """Counts that the weaknesses are backed with."""
     inside = sum(whole(row["nv_pp"]) > 1 for row in base.rows.values())
     summa = [row for key, row in base.rows.items() if key[:2] == (GPT, "2d")]
@@ -68,7 +68,7 @@ def claims_on_weaknesses(base: Best) -> list[Claim]:
     ]
 
 
-def _flops_claim(base: Best) -> Claim:
+def _flops_claim(base: BestPlans) -> Claim:
     """By how much the reported FLOP of the best plans on 4096 GPUs of B200-NVS8 are inflated."""
     told = []
     for model, strategy in ((GPT, "1d"), (VIT, "2d-seqp")):
@@ -93,7 +93,7 @@ def _flops_claim(base: Best) -> Claim:
 
 def dropped_token_plans() -> tuple[int, int]:
     """Plans that the ViT's seqp searches keep (ten each), and those whose tokens do not divide."""
-    tasks = [Task(model=VIT, strategy="2d-seqp", fast_domain=d) for d in STUDY_FAST_DOMAINS]
+    tasks = [SpaceTask(model=VIT, strategy="2d-seqp", fast_domain=d) for d in STUDY_FAST_DOMAINS]
     rows = [row for task in tasks for found in run_task(task).results for row in found.plans]
     tokens = MODELS[VIT].seq_len
     return len(rows), sum(tokens % whole(row["tp"]) != 0 for row in rows)
@@ -105,7 +105,7 @@ CORRECTIONS: dict[str, tuple[str, ...]] = {
     "all": Quirks.names(),
 }
 """Sets of quirks corrected together, by the name that tables show."""
-Corrected = dict[str, Best]
+Corrected = dict[str, BestPlans]
 """The study with each of those corrections."""
 
 SPOTS: tuple[tuple[str, int], ...] = (
@@ -115,7 +115,7 @@ SPOTS: tuple[tuple[str, int], ...] = (
 """Jobs on B200-NVS8 that tables show."""
 
 
-def quirk_days_table(base: Best, corrected: Corrected) -> str:
+def quirk_days_table(base: BestPlans, corrected: Corrected) -> str:
     """Days on B200-NVS8 as published and corrected, the fastest strategy of each cell in bold."""
     header = ["corrected", *(f"{model} @{gpus}" for model, gpus in SPOTS)]
     rows = [
@@ -125,7 +125,7 @@ def quirk_days_table(base: Best, corrected: Corrected) -> str:
     return markdown(header, rows)
 
 
-def quirk_effect_table(base: Best, corrected: Corrected) -> str:
+def quirk_effect_table(base: BestPlans, corrected: Corrected) -> str:
     """Over all searches: how many change, by how much, and which strategy is first how often."""
     header = ["corrected", "days change", "other plan", "newly fit", "median", "range"]
     header += ["GPT firsts", "ViT firsts"]
@@ -134,7 +134,7 @@ def quirk_effect_table(base: Best, corrected: Corrected) -> str:
     return markdown(header, [first, *rows])
 
 
-def _effect(base: Best, best: Best) -> list[str]:
+def _effect(base: BestPlans, best: BestPlans) -> list[str]:
     """Cells of one row of the effect table."""
     shared = [key for key in base.rows if key in best.rows]
     change = {key: _seconds(best.rows[key]) / _seconds(base.rows[key]) - 1 for key in shared}
@@ -151,7 +151,7 @@ def _effect(base: Best, best: Best) -> list[str]:
     ]
 
 
-def _firsts(best: Best, model: str) -> str:
+def _firsts(best: BestPlans, model: str) -> str:
     """Jobs that each strategy is first in: 1d / 2d / seqp."""
     winners = [found[1] for place in best.places(model) if (found := best.winner(model, *place))]
     return " / ".join(str(winners.count(strategy)) for strategy in ORDER)
@@ -169,7 +169,7 @@ def _plan(row: Row) -> list[object]:
     return [row[name] for name in names + places]
 
 
-def correction_claims(base: Best, corrected: Corrected) -> list[Claim]:
+def correction_claims(base: BestPlans, corrected: Corrected) -> list[Claim]:
     """Days that the summary gives for corrected quirks (1), (2) and (7)."""
     norm, hops = corrected["layernorm_2d_width"], corrected["free_slow_p2p"]
     two, shard = (
@@ -224,7 +224,7 @@ def correction_claims(base: Best, corrected: Corrected) -> list[Claim]:
     ]
 
 
-def _margin_claim(base: Best, shard: Best) -> Claim:
+def _margin_claim(base: BestPlans, shard: BestPlans) -> Claim:
     """What 1d then costs the ViT, against the others as published and corrected alike."""
     cases = (("B200", 8, 1024), ("B200", 8, 16384), ("B200", 64, 1024), ("A100", 4, 4096))
     margins: list[list[int]] = []
@@ -242,13 +242,13 @@ def _margin_claim(base: Best, shard: Best) -> Claim:
     )
 
 
-def _two_dims(best: Best, case: tuple[str, int, int]) -> float:
+def _two_dims(best: BestPlans, case: tuple[str, int, int]) -> float:
     """Days of the faster 2-D strategy of the ViT."""
     found = [best.days(VIT, strategy, *case) for strategy in ("2d", "2d-seqp")]
     return min(value for value in found if value is not None)
 
 
-def _days_claim(name: str, statement: str, cases: list[tuple[Best, Key, float]]) -> Claim:
+def _days_claim(name: str, statement: str, cases: list[tuple[BestPlans, Key, float]]) -> Claim:
     """Days beside those stated; they agree within one unit of the last digit stated."""
     ours = [best.days(*key) for best, key, _ in cases]
     holds = all(

@@ -29,7 +29,7 @@ from foretell.lab.reference.tables import (
     GPT,
     SYSTEMS,
     VIT,
-    Best,
+    BestPlans,
     best_of,
     days_cell,
     markdown,
@@ -43,7 +43,7 @@ Section = Callable[[], str]
 """Makes the text of one section."""
 
 
-def days_table(best: Best, model: str) -> str:
+def days_table(best: BestPlans, model: str) -> str:
     """Days at three GPU counts on the nine systems, 1d / 2d / seqp, the fastest in bold."""
     counts = (1024, 4096, 16384)
     header = ["system", *(f"{count} GPUs" for count in counts)]
@@ -63,7 +63,7 @@ def claims_table(claims: list[Claim]) -> str:
     return markdown(["", "said", "found", ""], rows)
 
 
-def quick_sections(base: Best) -> dict[str, Section]:
+def quick_sections(base: BestPlans) -> dict[str, Section]:
     """Sections that need the published study alone."""
     return {
         "gpt-days": partial(days_table, base, GPT),

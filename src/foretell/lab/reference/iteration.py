@@ -5,7 +5,7 @@ T0 = (t_f + t_b) mu nl + t_pp; bubble = (pp - 1) T0/mu; t = T0 + bubble + t_dp (
 
 import numpy as np
 
-from foretell.lab.reference.comm import Links, collective_s, links_of, stage_hop_s
+from foretell.lab.reference.comm import TierLinks, collective_s, links_of, stage_hop_s
 from foretell.lab.reference.layer import LayerCost, layer_bytes, layer_cost
 from foretell.lab.reference.ops import LayerBatch
 from foretell.lab.reference.records import (
@@ -17,12 +17,12 @@ from foretell.lab.reference.records import (
     StudyModel,
     with_quirks,
 )
-from foretell.lab.reference.space import Candidates, Space
+from foretell.lab.reference.space import ReferencePlans, ReferenceSpace
 from foretell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ReferenceQuestion:
     """What one search is about, apart from its GPU counts."""
 
     model: StudyModel
@@ -40,7 +40,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class ReferenceMemory:
     """Bytes on one GPU."""
 
     weight_bytes: Floats
@@ -78,7 +78,9 @@ class Times:
     """FLOP of one GPU as reported."""
 
 
-def memory_of(question: Question, plans: Candidates | Space) -> Memory:
+def memory_of(
+    question: ReferenceQuestion, plans: ReferencePlans | ReferenceSpace
+) -> ReferenceMemory:
     """Memory of plans or bases: wts = Wt nl, optimizer 6 wts/dp (/(dp m2) in seqp), acts nl min(pp,
     mu)."""
     first, owner = distinct(plans.b, plans.m1, plans.m2)
@@ -90,14 +92,14 @@ def memory_of(question: Question, plans: Candidates | Space) -> Memory:
     in_flight = np.minimum(plans.pp, _microbatches(question, plans))
     weights = held.weight_bytes[owner] * layers
     replicas = plans.dp * plans.m2 if question.strategy == "2d-seqp" else plans.dp
-    return Memory(
+    return ReferenceMemory(
         weight_bytes=weights,
         optimizer_bytes=6 * weights / replicas,
         activation_bytes=held.stored_bytes[owner] * layers * in_flight,
     )
 
 
-def times_of(question: Question, plans: Candidates, memory: Memory) -> Times:
+def times_of(question: ReferenceQuestion, plans: ReferencePlans, memory: ReferenceMemory) -> Times:
     """Times of every plan; each distinct layer (b, m1, m2, t1, t2, nb) is evaluated once."""
     model, quirks = question.model, question.quirks
     chip = with_quirks(question.chip, quirks)
@@ -134,9 +136,9 @@ def times_of(question: Question, plans: Candidates, memory: Memory) -> Times:
 
 
 def _data_comm_s(
-    question: Question,
-    plans: Candidates,
-    links: Links,
+    question: ReferenceQuestion,
+    plans: ReferencePlans,
+    links: TierLinks,
     cost: LayerCost,
     owner: Ints,
     weight_bytes: Floats,
@@ -156,7 +158,7 @@ def _data_comm_s(
     return gathers_s + scatters_s
 
 
-def _microbatches(question: Question, plans: Candidates | Space) -> Ints:
+def _microbatches(question: ReferenceQuestion, plans: ReferencePlans | ReferenceSpace) -> Ints:
     """mu = floor(G/(dp b))."""
     return question.global_batch // (plans.dp * plans.b)
 

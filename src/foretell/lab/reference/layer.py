@@ -6,8 +6,8 @@ the launch cost sits on the compute side, so a memory-bound op hides it.
 
 import numpy as np
 
-from foretell.lab.reference.comm import Links, collective_s
-from foretell.lab.reference.ops import LayerBatch, Op, Work, layer_ops
+from foretell.lab.reference.comm import TierLinks, collective_s
+from foretell.lab.reference.ops import DirectionWork, LayerBatch, ReferenceOp, layer_ops
 from foretell.lab.reference.records import Floats, Quirks, Strategy, StudyChip, StudyModel
 from foretell.records import dataclass
 
@@ -58,7 +58,7 @@ def layer_cost(
     strategy: Strategy,
     chip: StudyChip,
     layers: LayerBatch,
-    links: Links,
+    links: TierLinks,
 ) -> LayerCost:
     """Times of every layer of the batch on one chip."""
     quirks = links.quirks
@@ -100,7 +100,7 @@ def _summed(values: list[Floats | float], layers: LayerBatch) -> Floats:
 
 
 def _op_times(
-    op: Op, work: Work, chip: StudyChip, layers: LayerBatch, links: Links
+    op: ReferenceOp, work: DirectionWork, chip: StudyChip, layers: LayerBatch, links: TierLinks
 ) -> tuple[Floats, Floats, Floats]:
     """Compute, memory and exposed communication seconds of one op in one direction.
 

@@ -1,6 +1,6 @@
 """The fourteen ops of one layer: FLOP, bytes, stored activations, weights and collectives of each.
 
-Two bytes per element, one per dropout-mask element. Every function returns one `Op`, whose fields
+Two bytes per element, one per dropout-mask element. Every function returns one `ReferenceOp`, whose fields
 broadcast over the batch of layers. Names are those of the equations: b samples, l tokens, e width,
 h heads; m1 and m2 the tensor-parallel dimensions.
 """
@@ -50,7 +50,7 @@ class Comm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class DirectionWork:
     """One direction of one op."""
 
     flop: Floats
@@ -62,16 +62,16 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
+class ReferenceOp:
     """One op of the layer, forward and backward."""
 
     name: str
     """Name within the layer."""
     matrix: bool
     """Whether it runs at the matrix peak; the vector peak otherwise."""
-    forward: Work
+    forward: DirectionWork
     """Forward pass."""
-    backward: Work
+    backward: DirectionWork
     """Backward pass."""
     stored_bytes: Floats | float = 0.0
     """Activations kept for the backward pass."""
@@ -84,7 +84,7 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class LocalSizes:
     """Local sizes of a batch of layers, floored in int64 and then float64."""
 
     rows: Floats
@@ -113,13 +113,13 @@ class Sizes:
     """Width of SUMMA's LayerNorm: floor(l/m1) as published (quirk 1), e/m1 corrected."""
 
 
-def sizes_of(model: StudyModel, layers: LayerBatch, quirks: Quirks) -> Sizes:
+def sizes_of(model: StudyModel, layers: LayerBatch, quirks: Quirks) -> LocalSizes:
     """Local sizes; floors come before the multiplication by b, as published (quirk 5)."""
     query_len = _share(model.seq_len, layers.m2, quirks)
     samples = layers.b.astype(np.float64)
     embed_shard = (model.embed // layers.m1).astype(np.float64)
     wide = 4 * model.embed
-    return Sizes(
+    return LocalSizes(
         rows=samples * query_len,
         sharded_rows=samples * _share(model.seq_len, layers.m1 * layers.m2, quirks),
         samples=samples,
@@ -144,10 +144,10 @@ def _share(total: int, parts: Ints, quirks: Quirks) -> Floats:
     return total / parts.astype(np.float64)
 
 
-def bias(name: str, rows: Floats, width: Floats | float) -> Op:
+def bias(name: str, rows: Floats, width: Floats | float) -> ReferenceOp:
     """rF FLOP and (rF + F) w bytes in either direction."""
-    work = Work(flop=rows * width, moved_bytes=(rows * width + width) * ELEMENT_BYTES)
-    return Op(
+    work = DirectionWork(flop=rows * width, moved_bytes=(rows * width + width) * ELEMENT_BYTES)
+    return ReferenceOp(
         name=name,
         matrix=False,
         forward=work,
@@ -156,24 +156,26 @@ def bias(name: str, rows: Floats, width: Floats | float) -> Op:
     )
 
 
-def gelu(name: str, n: Floats) -> Op:
+def gelu(name: str, n: Floats) -> ReferenceOp:
     """8n and 13n FLOP, 2n and 3n elements moved, n stored."""
-    return Op(
+    return ReferenceOp(
         name=name,
         matrix=False,
-        forward=Work(flop=8 * n, moved_bytes=2 * n * ELEMENT_BYTES),
-        backward=Work(flop=13 * n, moved_bytes=3 * n * ELEMENT_BYTES),
+        forward=DirectionWork(flop=8 * n, moved_bytes=2 * n * ELEMENT_BYTES),
+        backward=DirectionWork(flop=13 * n, moved_bytes=3 * n * ELEMENT_BYTES),
         stored_bytes=n * ELEMENT_BYTES,
     )
 
 
-def dropout(name: str, n: Floats) -> Op:
+def dropout(name: str, n: Floats) -> ReferenceOp:
     """n FLOP, 2n elements and n mask bytes either way; the mask is stored."""
-    work = Work(flop=n, moved_bytes=2 * n * ELEMENT_BYTES + n * MASK_BYTES)
-    return Op(name=name, matrix=False, forward=work, backward=work, stored_bytes=n * MASK_BYTES)
+    work = DirectionWork(flop=n, moved_bytes=2 * n * ELEMENT_BYTES + n * MASK_BYTES)
+    return ReferenceOp(
+        name=name, matrix=False, forward=work, backward=work, stored_bytes=n * MASK_BYTES
+    )
 
 
-def layer_norm(name: str, strategy: Strategy, s: Sizes) -> Op:
+def layer_norm(name: str, strategy: Strategy, s: LocalSizes) -> ReferenceOp:
     """9n and 8n + 4r(x-1) FLOP on r rows of x; (2n + 2r + 2x) w and (5n + 2x) w bytes; n stored.
 
     1d and seqp: token-sharded rows of the full e; all-gather (forward) and reduce-scatter
@@ -193,15 +195,15 @@ def layer_norm(name: str, strategy: Strategy, s: Sizes) -> Op:
         forward_comm = Comm(kind="all_gather", axis=1, volume_bytes=volume)
         backward_comm = Comm(kind="reduce_scatter", axis=1, volume_bytes=volume)
     n = r * x
-    return Op(
+    return ReferenceOp(
         name=name,
         matrix=False,
-        forward=Work(
+        forward=DirectionWork(
             flop=9 * n,
             moved_bytes=(2 * n + 2 * r + 2 * x) * ELEMENT_BYTES,
             comms=(forward_comm,),
         ),
-        backward=Work(
+        backward=DirectionWork(
             flop=8 * n + 4 * r * (x - 1),
             moved_bytes=(5 * n + 2 * x) * ELEMENT_BYTES,
             comms=(backward_comm,),
@@ -211,7 +213,7 @@ def layer_norm(name: str, strategy: Strategy, s: Sizes) -> Op:
     )
 
 
-def column_linear(name: str, wide: float, s: Sizes, quirks: Quirks) -> Op:
+def column_linear(name: str, wide: float, s: LocalSizes, quirks: Quirks) -> ReferenceOp:
     """X[r, e] W[e, fo/m1] of 1d and seqp: reduce-scatter of the input gradient over m1.
 
     The input is stored gathered, as published (quirk 7); corrected, its m1 shard is stored and
@@ -226,7 +228,7 @@ def column_linear(name: str, wide: float, s: Sizes, quirks: Quirks) -> Op:
     return _linear(name, s.rows, (s.embed, np.floor(wide / s.m1)), stored, ((), comms))
 
 
-def row_linear(name: str, wide: float, s: Sizes) -> Op:
+def row_linear(name: str, wide: float, s: LocalSizes) -> ReferenceOp:
     """X[r, ei/m1] W[ei/m1, e] of 1d and seqp: reduce-scatter of the output over m1."""
     inner = np.floor(wide / s.m1)
     volume = s.rows * s.embed * ELEMENT_BYTES
@@ -240,15 +242,15 @@ def _linear(
     shape: tuple[Floats | float, Floats | float],
     stored_bytes: Floats,
     comms: tuple[tuple[Comm, ...], tuple[Comm, ...]],
-) -> Op:
+) -> ReferenceOp:
     """r fo(2ei - 1) FLOP forward, r ei(2fo - 1) + ei fo(2r - 1) backward; all matrices moved."""
     ei, fo = shape
     moved = (r * ei + r * fo + ei * fo) * ELEMENT_BYTES
-    return Op(
+    return ReferenceOp(
         name=name,
         matrix=True,
-        forward=Work(flop=r * fo * (2 * ei - 1), moved_bytes=moved, comms=comms[0]),
-        backward=Work(
+        forward=DirectionWork(flop=r * fo * (2 * ei - 1), moved_bytes=moved, comms=comms[0]),
+        backward=DirectionWork(
             flop=r * ei * (2 * fo - 1) + ei * fo * (2 * r - 1),
             moved_bytes=2 * moved,
             comms=comms[1],
@@ -258,7 +260,7 @@ def _linear(
     )
 
 
-def summa_linear(name: str, ei: float, fo: float, s: Sizes) -> Op:
+def summa_linear(name: str, ei: float, fo: float, s: LocalSizes) -> ReferenceOp:
     """Y[b l/m2, fo/m1] = X[b l/m2, ei/m1] W[ei/m2, fo/m1] in nb panels, output moved nb times.
 
     Forward: broadcast A = X over m1 and B = W over m2. Backward: both again, and a reduce of each.
@@ -271,11 +273,13 @@ def summa_linear(name: str, ei: float, fo: float, s: Sizes) -> Op:
     bcast_b = Comm(kind="broadcast", axis=2, volume_bytes=b)
     reduce_a = Comm(kind="reduce", axis=1, volume_bytes=a)
     reduce_b = Comm(kind="reduce", axis=2, volume_bytes=b)
-    return Op(
+    return ReferenceOp(
         name=name,
         matrix=True,
-        forward=Work(flop=2 * s.rows * fo_shard * ei, moved_bytes=moved, comms=(bcast_a, bcast_b)),
-        backward=Work(
+        forward=DirectionWork(
+            flop=2 * s.rows * fo_shard * ei, moved_bytes=moved, comms=(bcast_a, bcast_b)
+        ),
+        backward=DirectionWork(
             flop=s.rows * ei * (2 * fo_shard - 1) + ei * fo_shard * (2 * s.rows - 1),
             moved_bytes=2 * moved,
             comms=(bcast_b, reduce_a, bcast_a, reduce_b),
@@ -286,7 +290,7 @@ def summa_linear(name: str, ei: float, fo: float, s: Sizes) -> Op:
     )
 
 
-def flash_attention(model: StudyModel, s: Sizes, ratio: float, quirks: Quirks) -> Op:
+def flash_attention(model: StudyModel, s: LocalSizes, ratio: float, quirks: Quirks) -> ReferenceOp:
     """Fused attention over h/m1 heads, floor(l/m2) queries and l keys, recomputed in the backward
     pass.
 
@@ -314,13 +318,13 @@ def flash_attention(model: StudyModel, s: Sizes, ratio: float, quirks: Quirks) -
     stored = (4 * q + 2 * r) * ELEMENT_BYTES
     gather = Comm(kind="all_gather", axis=2, volume_bytes=2 * kv * ELEMENT_BYTES)
     scatter = Comm(kind="reduce_scatter", axis=2, volume_bytes=2 * kv * ELEMENT_BYTES)
-    return Op(
+    return ReferenceOp(
         name="flash",
         matrix=True,
-        forward=Work(
+        forward=DirectionWork(
             flop=forward, moved_bytes=(2 * q + 2 * kv + r) * ELEMENT_BYTES, comms=(gather,)
         ),
-        backward=Work(
+        backward=DirectionWork(
             flop=d_values + d_scores + ratio * soft_back + qk + ratio * soft,
             moved_bytes=(2 * kv + 2 * q) * ELEMENT_BYTES + stored,
             comms=(gather, scatter),
@@ -332,11 +336,11 @@ def flash_attention(model: StudyModel, s: Sizes, ratio: float, quirks: Quirks) -
 
 def layer_ops(
     model: StudyModel, strategy: Strategy, layers: LayerBatch, ratio: float, quirks: Quirks
-) -> list[Op]:
+) -> list[ReferenceOp]:
     """The fourteen ops of one layer, feed-forward first; `ratio` is matrix over vector peak."""
     s = sizes_of(model, layers, quirks)
 
-    def linear(name: str, ei: float, fo: float, *, column: bool) -> Op:
+    def linear(name: str, ei: float, fo: float, *, column: bool) -> ReferenceOp:
         if strategy == "2d":
             return summa_linear(name, ei, fo, s)
         return column_linear(name, fo, s, quirks) if column else row_linear(name, ei, s)
@@ -362,7 +366,9 @@ def layer_ops(
     ]
 
 
-def _residual_biases(strategy: Strategy, s: Sizes, quirks: Quirks) -> tuple[Op, Op]:
+def _residual_biases(
+    strategy: Strategy, s: LocalSizes, quirks: Quirks
+) -> tuple[ReferenceOp, ReferenceOp]:
     """Biases of fc2 and vproj, charged on other rows and widths in each strategy."""
     if strategy == "1d":
         rows = s.rows if quirks.full_bias_1d else s.sharded_rows

@@ -2,7 +2,7 @@
 
 from foretell.lab.reference.records import MODELS
 from foretell.lab.reference.rows import Row
-from foretell.lab.reference.search import SearchResult
+from foretell.lab.reference.search import ReferenceSearch
 from foretell.lab.reference.study import StudyResult
 
 SECONDS_PER_DAY = 86400.0
@@ -17,7 +17,7 @@ def days(row: Row) -> float | None:
     return model.samples / throughput / SECONDS_PER_DAY
 
 
-def render(result: SearchResult) -> str:
+def render(result: ReferenceSearch) -> str:
     """The plans as a table, fastest first, under one line that says what was searched."""
     head = (
         f"{result.model}, {result.strategy}, {result.gpus} x {result.chip} "

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from foretell.lab.reference.iteration import Memory, Question, Times
+from foretell.lab.reference.iteration import ReferenceMemory, ReferenceQuestion, Times
 from foretell.lab.reference.records import Ints, Strategy
-from foretell.lab.reference.space import Candidates
+from foretell.lab.reference.space import ReferencePlans
 
 Cell = str | int | float | None
 """One value of a row; None is an empty cell."""
@@ -29,7 +29,7 @@ seconds."""
 PLAN_COLUMNS: tuple[str, ...] = COLUMNS[COLUMNS.index("dp") : COLUMNS.index("t")]
 """Columns that describe a plan: degrees, microbatch, panels and placement."""
 
-_Arrays = TypeVar("_Arrays", Candidates, Memory, Times)
+_Arrays = TypeVar("_Arrays", ReferencePlans, ReferenceMemory, Times)
 
 
 def take(record: _Arrays, index: Ints) -> _Arrays:
@@ -37,7 +37,9 @@ def take(record: _Arrays, index: Ints) -> _Arrays:
     return type(record)(**{f.name: getattr(record, f.name)[index] for f in fields(record)})
 
 
-def rows_of(question: Question, plans: Candidates, memory: Memory, times: Times) -> list[Row]:
+def rows_of(
+    question: ReferenceQuestion, plans: ReferencePlans, memory: ReferenceMemory, times: Times
+) -> list[Row]:
     """One row per plan, ranked in the order given."""
     gpus = plans.gpus
     giga = {
@@ -81,7 +83,7 @@ def rows_of(question: Question, plans: Candidates, memory: Memory, times: Times)
     return rows
 
 
-def _degrees(question: Question, plans: Candidates, i: int) -> Row:
+def _degrees(question: ReferenceQuestion, plans: ReferencePlans, i: int) -> Row:
     """Degrees and placement of one plan: 1d fills tp and nv_tp, the others tp1, tp2, nv_tp1 and
     nv_tp2."""
     two_dims = question.strategy != "1d"
@@ -102,7 +104,7 @@ def _degrees(question: Question, plans: Candidates, i: int) -> Row:
     }
 
 
-def plans_of(rows: Sequence[Mapping[str, Cell]], strategy: Strategy) -> Candidates:
+def plans_of(rows: Sequence[Mapping[str, Cell]], strategy: Strategy) -> ReferencePlans:
     """The plans that rows describe; a column that is missing or empty is 1."""
 
     def column(name: str) -> Ints:
@@ -110,7 +112,7 @@ def plans_of(rows: Sequence[Mapping[str, Cell]], strategy: Strategy) -> Candidat
 
     one = np.ones(len(rows), dtype=np.int64)
     flat = strategy == "1d"
-    return Candidates(
+    return ReferencePlans(
         m1=column("tp" if flat else "tp1"),
         m2=one if flat else column("tp2"),
         pp=column("pp"),

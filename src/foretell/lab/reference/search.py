@@ -5,22 +5,28 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from foretell.lab.reference.check import check_plans, check_search
-from foretell.lab.reference.iteration import Memory, Question, Times, memory_of, times_of
+from foretell.lab.reference.iteration import (
+    ReferenceMemory,
+    ReferenceQuestion,
+    Times,
+    memory_of,
+    times_of,
+)
 from foretell.lab.reference.records import Ints, Quirks, StudyChip, StudyModel
 from foretell.lab.reference.rows import Cell, Row, rows_of, take
-from foretell.lab.reference.space import Candidates, Space, enumerate_space, expand
+from foretell.lab.reference.space import ReferencePlans, ReferenceSpace, enumerate_space, expand
 from foretell.records import as_json, dataclass
 
 CHUNK_ROWS = 1 << 19
 """Plans expanded and timed at once: enough to find nearly every repeated layer, small enough for
 memory."""
 
-Outcome = tuple[Candidates, Memory, Times]
+Outcome = tuple[ReferencePlans, ReferenceMemory, Times]
 """Plans with what they need and take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class ReferenceSearch:
     """The fastest plans that fit, and how many were looked at."""
 
     model: str
@@ -55,7 +61,7 @@ def search(
     global_batch: int = 4096,
     top: int = 10,
     quirks: Quirks | None = None,
-) -> SearchResult:
+) -> ReferenceSearch:
     """The `top` fastest plans of the published search; BadInput names everything that is wrong at
     once."""
     question, count, kept = check_search(
@@ -106,8 +112,8 @@ def evaluate(
 
 
 def search_space(
-    question: Question, space: Space, gpus: Sequence[int], top: int
-) -> list[SearchResult]:
+    question: ReferenceQuestion, space: ReferenceSpace, gpus: Sequence[int], top: int
+) -> list[ReferenceSearch]:
     """One result per GPU count, ascending; counts of one space share their layers.
 
     The space does not depend on the chip, so one can serve several questions.
@@ -121,7 +127,7 @@ def search_space(
         here = space.gpus == count
         parts = [chunk[count] for chunk in best if count in chunk]
         results.append(
-            SearchResult(
+            ReferenceSearch(
                 model=question.model.name,
                 strategy=question.strategy,
                 chip=question.chip.name,
@@ -136,14 +142,14 @@ def search_space(
     return results
 
 
-def _chunks(space: Space, bases: Ints) -> list[Ints]:
+def _chunks(space: ReferenceSpace, bases: Ints) -> list[Ints]:
     """The bases cut where their candidates pass a multiple of the chunk size."""
     ends = np.cumsum(space.candidates_per_base[bases])
     cuts = np.nonzero(np.diff(ends // CHUNK_ROWS))[0] + 1
     return np.split(bases, cuts) if len(bases) else []
 
 
-def _fastest(question: Question, plans: Candidates, top: int) -> dict[int, Outcome]:
+def _fastest(question: ReferenceQuestion, plans: ReferencePlans, top: int) -> dict[int, Outcome]:
     """The fastest plans of one chunk for each GPU count in it."""
     memory = memory_of(question, plans)
     times = times_of(question, plans, memory)
@@ -156,7 +162,7 @@ def _fastest(question: Question, plans: Candidates, top: int) -> dict[int, Outco
     return best
 
 
-def _merged(question: Question, parts: list[Outcome], top: int) -> list[Row]:
+def _merged(question: ReferenceQuestion, parts: list[Outcome], top: int) -> list[Row]:
     """Rows of the fastest over all chunks; the first enumerated wins a tie."""
     rows = [row for part in parts for row in rows_of(question, *part)]
     fastest = sorted(rows, key=_seconds)[:top]

@@ -21,7 +21,7 @@ BLOCK_CELLS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class ReferenceSpace:
     """All candidates of one model, strategy and fast domain, for one or more GPU counts.
 
     Base i has the placements `place_start[i] : place_start[i] + place_count[i]` and likewise
@@ -64,7 +64,7 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
+class ReferencePlans:
     """Plans to evaluate, one entry each."""
 
     m1: Ints
@@ -102,7 +102,7 @@ def divisors(number: int) -> Ints:
 
 def enumerate_space(
     model: StudyModel, strategy: Strategy, gpus: int, fast_domain: int, global_batch: int
-) -> Space:
+) -> ReferenceSpace:
     """Every candidate for one GPU count."""
     splits = _splits(model, strategy, gpus)
     batches = divisors(global_batch)
@@ -115,7 +115,7 @@ def enumerate_space(
         (batches * model.seq_len) % tokens_over[:, None] == 0
     )
     split, batch = np.nonzero(legal)
-    return Space(
+    return ReferenceSpace(
         gpus=n[split],
         m1=m1[split],
         m2=m2[split],
@@ -131,18 +131,18 @@ def enumerate_space(
     )
 
 
-def join(spaces: Sequence[Space]) -> Space:
+def join(spaces: Sequence[ReferenceSpace]) -> ReferenceSpace:
     """Spaces of ascending GPU counts as one; lists keep their place after those of the spaces
     before."""
     joined = {
         field.name: np.concatenate([getattr(space, field.name) for space in spaces])
-        for field in fields(Space)
+        for field in fields(ReferenceSpace)
     }
     sizes = [len(space.gpus) for space in spaces]
     for start, values in (("place_start", "places"), ("panel_start", "panels")):
         lengths = np.array([len(getattr(space, values)) for space in spaces], dtype=np.int64)
         joined[start] = joined[start] + np.repeat(np.cumsum(lengths) - lengths, sizes)
-    return Space(**joined)
+    return ReferenceSpace(**joined)
 
 
 def _splits(model: StudyModel, strategy: Strategy, gpus: int) -> Ints:
@@ -231,7 +231,7 @@ def _panel_list(embed: int, start: int) -> list[int]:
     return [nb for nb in doublings if nb < embed and embed % nb == 0 and embed // nb >= MIN_PANEL]
 
 
-def expand(space: Space, bases: Ints) -> Candidates:
+def expand(space: ReferenceSpace, bases: Ints) -> ReferencePlans:
     """Every placement and panel count of the bases given, in order."""
     per_base = space.candidates_per_base[bases]
     owner = np.repeat(np.arange(len(bases)), per_base)
@@ -239,7 +239,7 @@ def expand(space: Space, bases: Ints) -> Candidates:
     base = bases[owner]
     place_index, panel_index = np.divmod(within, space.panel_count[base])
     place = space.places[space.place_start[base] + place_index]
-    return Candidates(
+    return ReferencePlans(
         m1=space.m1[base],
         m2=space.m2[base],
         pp=space.pp[base],

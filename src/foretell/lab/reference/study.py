@@ -12,10 +12,10 @@ from pathlib import Path
 
 from foretell.errors import BadInput, Problem
 from foretell.lab.reference.check import check_quirks, whole
-from foretell.lab.reference.iteration import Question
+from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import CHIPS, MODELS, STRATEGIES, Quirks, Strategy
 from foretell.lab.reference.rows import COLUMNS, Cell, Row
-from foretell.lab.reference.search import SearchResult, search_space
+from foretell.lab.reference.search import ReferenceSearch, search_space
 from foretell.lab.reference.space import enumerate_space, join
 from foretell.records import dataclass
 
@@ -47,7 +47,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class SpaceTask:
     """One space, searched for several chips."""
 
     model: str
@@ -70,11 +70,11 @@ class Task:
 class TaskResult:
     """What one task found."""
 
-    task: Task
+    task: SpaceTask
     """The task."""
     enumerate_s: dict[int, float]
     """Seconds spent enumerating each GPU count."""
-    results: tuple[SearchResult, ...]
+    results: tuple[ReferenceSearch, ...]
     """One result per chip and GPU count."""
 
 
@@ -144,7 +144,7 @@ def run_study(
     """The study without files."""
     start = time.perf_counter()
     tasks = [
-        Task(model=m, strategy=s, fast_domain=d, top=top, quirks=quirks or AS_PUBLISHED)
+        SpaceTask(model=m, strategy=s, fast_domain=d, top=top, quirks=quirks or AS_PUBLISHED)
         for s in ("2d", "2d-seqp", "1d")  # the largest spaces first, so that no worker ends alone
         for d in reversed(STUDY_FAST_DOMAINS)
         for m in STUDY_MODELS
@@ -164,7 +164,7 @@ def run_study(
     )
 
 
-def run_tasks(tasks: Sequence[Task], workers: int) -> Iterator[TaskResult]:
+def run_tasks(tasks: Sequence[SpaceTask], workers: int) -> Iterator[TaskResult]:
     """Results as they come; one worker stays in this process."""
     if workers == 1 or len(tasks) <= 1:
         yield from map(run_task, tasks)
@@ -176,7 +176,7 @@ def run_tasks(tasks: Sequence[Task], workers: int) -> Iterator[TaskResult]:
             yield future.result()
 
 
-def run_task(task: Task) -> TaskResult:
+def run_task(task: SpaceTask) -> TaskResult:
     """Enumerate once, search for each chip."""
     model = MODELS[task.model]
     seconds: dict[int, float] = {}
@@ -188,9 +188,9 @@ def run_task(task: Task) -> TaskResult:
         )
         seconds[count] = time.perf_counter() - start
     space = join(spaces)
-    results: list[SearchResult] = []
+    results: list[ReferenceSearch] = []
     for chip in task.chips:
-        question = Question(
+        question = ReferenceQuestion(
             model=model,
             strategy=task.strategy,
             chip=CHIPS[chip],
@@ -202,7 +202,7 @@ def run_task(task: Task) -> TaskResult:
     return TaskResult(task=task, enumerate_s=seconds, results=tuple(results))
 
 
-def _study_order(result: SearchResult) -> tuple[int, ...]:
+def _study_order(result: ReferenceSearch) -> tuple[int, ...]:
     """Strategy, model, chip, domain, GPUs: the order of the published table."""
     return (
         [str(s) for s in STRATEGIES].index(result.strategy),

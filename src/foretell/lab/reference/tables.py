@@ -22,7 +22,7 @@ Key = tuple[str, str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
+class BestPlans:
     """The fastest plan of every search of one study that found any."""
 
     rows: dict[Key, Row]
@@ -57,10 +57,10 @@ class Best:
         ]
 
 
-def best_of(quirks: Quirks | None = None, workers: int = 2) -> Best:
+def best_of(quirks: Quirks | None = None, workers: int = 2) -> BestPlans:
     """Run the whole study and keep the fastest plan of each search."""
     rows = run_study(workers=workers, quirks=quirks, top=1).plans
-    return Best(rows={key_of(row): row for row in rows})
+    return BestPlans(rows={key_of(row): row for row in rows})
 
 
 def key_of(row: Row) -> Key:
@@ -109,7 +109,7 @@ def span(values: Iterable[float], form: Callable[[float], str] = "{:.2f}".format
     return low if low == high else f"{low}–{high}"
 
 
-def days_cell(best: Best, model: str, chip: str, domain: int, gpus: int) -> str:
+def days_cell(best: BestPlans, model: str, chip: str, domain: int, gpus: int) -> str:
     """Days of the three strategies, the fastest in bold."""
     winner = best.winner(model, chip, domain, gpus)
     cells = []

@@ -27,7 +27,7 @@ SETTINGS, MODEL, TOKENIZER = "settings.json", "model.toml", "tokenizer.json"
 CHECKPOINT, BEST, HISTORY = "checkpoint.pt", "best.pt", "history.jsonl"
 
 
-def written(path: Path, write: Callable[[Path], object]) -> None:
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """A file that is there whole or not at all."""
     beside = path.with_name(path.name + ".part")
     write(beside)
@@ -36,7 +36,7 @@ def written(path: Path, write: Callable[[Path], object]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """A text, whole or not at all."""
-    written(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
 def make_folder(folder: Path) -> None:
@@ -93,7 +93,7 @@ def save_tensors(path: Path, record: dict[str, Any]) -> None:
     """Tensors and plain values."""
     import torch
 
-    written(path, lambda beside: torch.save(record, beside))
+    write_whole(path, lambda beside: torch.save(record, beside))
 
 
 def load_tensors(path: Path, device: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ Form = Literal["auto", "build", "contract"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class TranslationSizes:
     """What a smaller model has in the place of its own; none: its own."""
 
     width: int | None = None
@@ -32,7 +32,7 @@ class Sizes:
     """Rows of the tables, and outputs."""
 
 
-def resized(model: Model, sizes: Sizes) -> Model:
+def resize_model(model: Model, sizes: TranslationSizes) -> Model:
     """The model with other sizes; shares of tensor chains stay, so that bonds follow."""
     if model.encoder is None:
         what = "is no encoder-decoder, and translation needs one"
@@ -71,21 +71,21 @@ def chains(record: Any, change: Callable[[TensorChain], TensorChain]) -> Any:
     )
 
 
-def _stack(stack: Stack, sizes: Sizes, width: int) -> Stack:
+def _stack(stack: Stack, sizes: TranslationSizes, width: int) -> Stack:
     many = sizes.layers or len(stack.layers)
     # Layers of a translation model are alike; more or fewer of them are copies of the first.
     layer = _layer(stack.layers[0], sizes, width)
     return replace(stack, hidden=width, layers=(layer,) * many)
 
 
-def _layer(layer: Layer, sizes: Sizes, width: int) -> Layer:
+def _layer(layer: Layer, sizes: TranslationSizes, width: int) -> Layer:
     feed = layer.ffn
     if isinstance(feed, Dense) and sizes.ffn is not None:
         feed = replace(feed, width=2 * sizes.ffn // 3 if feed.gated else sizes.ffn)
     return replace(layer, mixers=tuple(_mixer(m, sizes, width) for m in layer.mixers), ffn=feed)
 
 
-def _mixer(mixer: Mixer, sizes: Sizes, width: int) -> Mixer:
+def _mixer(mixer: Mixer, sizes: TranslationSizes, width: int) -> Mixer:
     if isinstance(mixer, GatedAttention):
         return replace(mixer, heads=sizes.heads or mixer.heads)
     if isinstance(mixer, Attention):

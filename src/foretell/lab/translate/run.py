@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell.lab.translate import folder as files
-from foretell.lab.translate.text import END, PAD, START, need_tokenizers, need_torch, padded
+from foretell.lab.translate.text import END, PAD, START, need_tokenizers, need_torch, pad_rows
 from foretell.lab.translate.train import chosen_device, present_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Translator:
     def _greedy(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
         import torch
 
-        source = torch.from_numpy(padded(sources)).long().to(self.device)
+        source = torch.from_numpy(pad_rows(sources)).long().to(self.device)
         with torch.no_grad():
             carry = self.module.encode(source, present_of(source))
             said = torch.full((len(sources), 1), START, device=self.device)

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Literal
 
 from foretell.errors import BadInput, Problem
-from foretell.lab.translate.models import Sizes
+from foretell.lab.translate.models import TranslationSizes
 from foretell.records import dataclass
 
 LATER = ("epochs", "steps", "patience", "checkpoint_every", "evaluate_every", "device")
@@ -13,7 +13,7 @@ LATER = ("epochs", "steps", "patience", "checkpoint_every", "evaluate_every", "d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class TranslationSettings:
     """What to train, on what, how; the numbers are the published ones."""
 
     source: str
@@ -22,7 +22,7 @@ class Settings:
     """File of target lines."""
     model: str = "anthe"
     """Catalogue id or file of an encoder-decoder."""
-    sizes: Sizes = field(default_factory=lambda: Sizes(vocab=32_000))
+    sizes: TranslationSizes = field(default_factory=lambda: TranslationSizes(vocab=32_000))
     """Other sizes than the model's own."""
     form: Literal["auto", "build", "contract"] = "auto"
     """Form of its tensor chains."""
@@ -56,7 +56,7 @@ class Settings:
     """Where to train."""
 
 
-def check(s: Settings) -> None:
+def check(s: TranslationSettings) -> None:
     """Every number in range, all problems at once."""
     problems: list[Problem] = []
 

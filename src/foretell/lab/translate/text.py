@@ -38,7 +38,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
+class EncodedPairs:
     """Pairs as ids: the source with its end, the target with start and end."""
 
     source: tuple[Ids, ...]
@@ -53,7 +53,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class TokenBatch:
     """Padded ids of some pairs."""
 
     source: Ids
@@ -155,7 +155,7 @@ def train_tokenizer(pairs: Sequence[Pair], vocab: int) -> "Tokenizer":
 
 def encode(
     tokenizer: "Tokenizer", pairs: Sequence[Pair], max_source: int, max_target: int
-) -> Encoded:
+) -> EncodedPairs:
     """Ids of the pairs whose sides are within the limits, end (and start) counted."""
     sides = [[e.ids for e in tokenizer.encode_batch([pair[i] for pair in pairs])] for i in (0, 1)]
     source: list[Ids] = []
@@ -165,10 +165,12 @@ def encode(
         if len(one) + 1 <= max_source and len(other) + 1 <= max_target:
             source.append(np.array([*one, END], dtype=np.int32))
             target.append(np.array([START, *other, END], dtype=np.int32))
-    return Encoded(source=tuple(source), target=tuple(target), too_long=len(pairs) - len(source))
+    return EncodedPairs(
+        source=tuple(source), target=tuple(target), too_long=len(pairs) - len(source)
+    )
 
 
-def batches(text: Encoded, size: int, seed: int | None) -> Iterator[Batch]:
+def batches(text: EncodedPairs, size: int, seed: int | None) -> Iterator[TokenBatch]:
     """All pairs in batches of about one length, in an order that the seed decides; none: by length."""
     rng = np.random.default_rng(seed)
     # Shuffled first, so that pairs of one length meet others each time.
@@ -179,13 +181,13 @@ def batches(text: Encoded, size: int, seed: int | None) -> Iterator[Batch]:
     if seed is not None:
         groups = [groups[i] for i in rng.permutation(len(groups))]
     for group in groups:
-        yield Batch(
-            source=padded([text.source[i] for i in group]),
-            target=padded([text.target[i] for i in group]),
+        yield TokenBatch(
+            source=pad_rows([text.source[i] for i in group]),
+            target=pad_rows([text.target[i] for i in group]),
         )
 
 
-def padded(rows: Sequence[Any]) -> Ids:
+def pad_rows(rows: Sequence[Any]) -> Ids:
     """Rows of ids side by side, as wide as the longest."""
     out = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int32)
     for line, row in zip(out, rows, strict=True):

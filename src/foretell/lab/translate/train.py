@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 from foretell.catalog.models import model as catalogue_model
 from foretell.interop.own_model import write_toml
 from foretell.lab.translate import folder as files
-from foretell.lab.translate.models import resized, with_form
-from foretell.lab.translate.settings import LATER, Settings, check
+from foretell.lab.translate.models import resize_model, with_form
+from foretell.lab.translate.settings import LATER, TranslationSettings, check
 from foretell.lab.translate.text import (
     PAD,
-    Batch,
-    Encoded,
+    EncodedPairs,
+    TokenBatch,
     batches,
     encode,
     need_tokenizers,
@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
+class RunProgress:
     """How far a run is; what a checkpoint holds beside tensors."""
 
     step: int = 0
@@ -68,7 +68,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class TrainingSummary:
     """What a run came to."""
 
     folder: str
@@ -104,8 +104,8 @@ class Trained:
 
 
 def train(
-    settings: Settings, out: Path, report: Report | None = None, say: Say | None = None
-) -> Trained:
+    settings: TranslationSettings, out: Path, report: Report | None = None, say: Say | None = None
+) -> TrainingSummary:
     """Train into a folder; where it has a run of the same settings, go on with that."""
     check(settings)
     need_torch()
@@ -125,7 +125,7 @@ def train(
         "blank": parts.blank,
         "too_long": text.too_long + held_out.too_long,
     }
-    run = Run(settings, out, model)
+    run = TranslationRun(settings, out, model)
     try:
         stopped = run.through(text, held_out, report, say or (lambda line: None))
     except KeyboardInterrupt:
@@ -135,7 +135,7 @@ def train(
 
 
 def _prepared(
-    settings: Settings,
+    settings: TranslationSettings,
     out: Path,
     pairs: list[tuple[str, str]],
     training: tuple[tuple[str, str], ...],
@@ -150,9 +150,9 @@ def _prepared(
             raise files.bad("out", str(out), what, "the same settings, or another folder")
         return files.read_model(out), files.read_tokenizer(out)
     vocab = settings.sizes.vocab
-    record = with_form(resized(catalogue_model(settings.model), settings.sizes), settings.form)
+    record = with_form(resize_model(catalogue_model(settings.model), settings.sizes), settings.form)
     tokenizer = train_tokenizer(training, vocab or record.embedding.vocab)
-    files.written(out / files.TOKENIZER, lambda beside: tokenizer.save(str(beside)))
+    files.write_whole(out / files.TOKENIZER, lambda beside: tokenizer.save(str(beside)))
     files.write_text(out / files.MODEL, write_toml(record))
     files.write_json(out / files.SETTINGS, asked)
     return record, tokenizer
@@ -165,10 +165,10 @@ def _digest(pairs: list[tuple[str, str]]) -> str:
     return found.hexdigest()
 
 
-class Run:
+class TranslationRun:
     """A run under way: module, optimizer and place."""
 
-    def __init__(self, settings: Settings, out: Path, model: Model) -> None:
+    def __init__(self, settings: TranslationSettings, out: Path, model: Model) -> None:
         import torch
 
         from foretell import zoo
@@ -180,7 +180,7 @@ class Run:
         self.optimizer = torch.optim.Adam(
             self.module.parameters(), lr=settings.rate, betas=(0.9, 0.98), eps=1e-9
         )
-        self.place, self._losses = Place(), list[tuple[float, int]]()
+        self.place, self._losses = RunProgress(), list[tuple[float, int]]()
         if (out / files.CHECKPOINT).exists():
             self._load()
 
@@ -206,7 +206,7 @@ class Run:
         try:
             self.module.load_state_dict(found["module"])
             self.optimizer.load_state_dict(found["optimizer"])
-            self.place = Place(**found["place"])
+            self.place = RunProgress(**found["place"])
             self._losses = [(float(a), int(b)) for a, b in found["losses"]]
             torch.set_rng_state(found["random"].cpu())
             if self.device == "cuda" and found["cuda_random"] is not None:
@@ -214,7 +214,9 @@ class Run:
         except (KeyError, TypeError, RuntimeError, ValueError) as error:
             raise files.bad("checkpoint", str(path), f"does not fit the run: {error}") from None
 
-    def through(self, text: Encoded, held_out: Encoded, report: Report | None, say: Say) -> str:
+    def through(
+        self, text: EncodedPairs, held_out: EncodedPairs, report: Report | None, say: Say
+    ) -> str:
         """Train until steps, epochs or patience end; gives which."""
         s, place = self.settings, self.place
         each = math.ceil(len(text) / s.batch)
@@ -242,11 +244,11 @@ class Run:
             return "patience"
         return "steps" if s.steps is not None and place.step >= s.steps else "epochs"
 
-    def _rest_of_epoch(self, text: Encoded) -> Iterator[Batch]:
+    def _rest_of_epoch(self, text: EncodedPairs) -> Iterator[TokenBatch]:
         order = self.settings.seed * 1_000_003 + self.place.epoch
         yield from islice(batches(text, self.settings.batch, order), self.place.batch, None)
 
-    def _step(self, batch: Batch) -> tuple[float, int]:
+    def _step(self, batch: TokenBatch) -> tuple[float, int]:
         """One step; (loss summed over tokens, tokens)."""
         start = time.perf_counter()
         self.module.train()
@@ -262,7 +264,7 @@ class Run:
         self.place.tokens += many
         return value, many
 
-    def _loss(self, batch: Batch) -> tuple[Any, int]:
+    def _loss(self, batch: TokenBatch) -> tuple[Any, int]:
         """Cross-entropy summed over the target's tokens, and how many these are."""
         import torch
         from torch.nn import functional
@@ -279,7 +281,7 @@ class Run:
         )
         return total, int((batch.target[:, 1:] != PAD).sum())
 
-    def _evaluated(self, held_out: Encoded, say: Say) -> None:
+    def _evaluated(self, held_out: EncodedPairs, say: Say) -> None:
         """Loss on the held-out lines; the best weights are kept."""
         place = self.place
         loss = self.held_out_loss(held_out)
@@ -306,7 +308,7 @@ class Run:
             f"perplexity {row['perplexity']:,.2f}"
         )
 
-    def held_out_loss(self, held_out: Encoded) -> float:
+    def held_out_loss(self, held_out: EncodedPairs) -> float:
         """Mean over all tokens of the held-out lines."""
         import torch
 
@@ -315,10 +317,10 @@ class Run:
             found = [self._loss(batch) for batch in batches(held_out, self.settings.batch, None)]
         return float(sum(float(total) for total, _ in found) / sum(many for _, many in found))
 
-    def told(self, lines: dict[str, int], stopped: str) -> Trained:
+    def told(self, lines: dict[str, int], stopped: str) -> TrainingSummary:
         """The answer."""
         place = self.place
-        return Trained(
+        return TrainingSummary(
             folder=str(self.out),
             model=self.record.id,
             parameters=sum(p.numel() for p in self.module.parameters()),

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
-from foretell.lab.calibrate.collectives_rows import Row, read_rows
+from foretell.lab.calibrate.collectives_rows import CollectiveRow, read_rows
 from foretell.lab.calibrate.collectives_sites import (
     Coefficients,
-    Site,
+    Installation,
     batches,
     catalogue_coefficients,
     predict,
@@ -49,7 +49,7 @@ def score_collectives(
     """
     rows = read_rows(Path(path), chip=chip, software=software)
     rows = [replace(row, fabric=row.fabric or fabric) for row in rows]
-    told: list[tuple[int, Row, Site]] = []
+    told: list[tuple[int, CollectiveRow, Installation]] = []
     unsupported: list[tuple[str, str]] = []
     for place, row in enumerate(rows):
         site = site_of(row)
@@ -70,28 +70,30 @@ def score_collectives(
     return _scores(rows, unsupported, predicted, leave_one_out)
 
 
-def label(row: Row) -> str:
+def label(row: CollectiveRow) -> str:
     """What a row's system is called: the machine, or the chip of a single-node table."""
     if row.system or not exists(row.chip):
         return row.system or row.chip
     return named_system(row.chip).chip.id
 
 
-def _without(name: str, rows: Sequence[Row]) -> Coefficients:
+def _without(name: str, rows: Sequence[CollectiveRow]) -> Coefficients:
     from foretell.lab.calibrate.collectives import fit
 
     return fit([row for row in rows if label(row) != name]).coefficients
 
 
 def _fill(
-    predicted: NDArray[np.float64], told: Sequence[tuple[int, Row, Site]], now: Coefficients
+    predicted: NDArray[np.float64],
+    told: Sequence[tuple[int, CollectiveRow, Installation]],
+    now: Coefficients,
 ) -> None:
     for batch in batches(told):
         predicted[batch.index] = predict(batch, now)
 
 
 def _scores(
-    rows: Sequence[Row],
+    rows: Sequence[CollectiveRow],
     unsupported: list[tuple[str, str]],
     predicted: NDArray[np.float64],
     left: str | None,

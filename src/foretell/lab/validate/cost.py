@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from foretell.catalog.files import csv_rows, unzipped
+from foretell.catalog.files import csv_rows, read_bytes
 from foretell.economics.actuary import (
     INTERFACE_SHARE,
     KINDS,
@@ -198,7 +198,7 @@ def _predicted(found: Mapping[str, Num], cells: Mapping[str, str], row_id: str) 
 def _read(path: Path) -> tuple[list[dict[str, str]], Sequence[str]]:
     """Rows and columns of a CSV table, gzipped or not."""
     try:
-        text = unzipped(path).decode("utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except (OSError, EOFError) as error:
         said = getattr(error, "strerror", None) or "is cut short"
         message = f"cannot be read: {said}"

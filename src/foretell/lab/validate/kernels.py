@@ -13,7 +13,7 @@ import numpy as np
 
 from foretell.catalog import chip as named_chip
 from foretell.kernels.families.base import Array, attainable, engine_of
-from foretell.kernels.families.choose import Chosen, catalogue_surfaces, choose
+from foretell.kernels.families.choose import FamilyCoefficients, catalogue_surfaces, choose
 from foretell.kernels.families.spread import spread_of
 from foretell.lab.calibrate.kernel_files import read_kernels
 from foretell.lab.calibrate.surfaces import KernelRows, left_out
@@ -67,7 +67,7 @@ def score_kernels(
     )
 
 
-def predict(rows: KernelRows, left: Left | None = None) -> tuple[Array, Chosen]:
+def predict(rows: KernelRows, left: Left | None = None) -> tuple[Array, FamilyCoefficients]:
     """Predicted seconds of measured kernels, and the coefficients they come from."""
     chosen = choose_for(rows, left)
     chip = named_chip(rows.chip)
@@ -78,7 +78,7 @@ def predict(rows: KernelRows, left: Left | None = None) -> tuple[Array, Chosen]:
     return chosen.family.seconds(rows.dims, chosen.record, engine), chosen
 
 
-def begin(rows: KernelRows, chosen: Chosen) -> Any:
+def begin(rows: KernelRows, chosen: FamilyCoefficients) -> Any:
     """Where a refit begins: at the family's start, with what the stored surface has chosen, not fitted."""
     family = chosen.family
     start = family.begin(named_chip(rows.chip).architecture, rows.software, rows.dtype)
@@ -88,7 +88,7 @@ def begin(rows: KernelRows, chosen: Chosen) -> Any:
     return replace(start, **held)
 
 
-def choose_for(rows: KernelRows, left: Left | None) -> Chosen:
+def choose_for(rows: KernelRows, left: Left | None) -> FamilyCoefficients:
     """The coefficients for a table, without those of its chip where that is left out."""
     known = catalogue_surfaces()
     if left == "chip":
@@ -112,7 +112,7 @@ def shapes(rows: KernelRows) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
     return np.where(wide, "llm", "other")
 
 
-def _outer(chosen: Chosen) -> Sequence[float]:
+def _outer(chosen: FamilyCoefficients) -> Sequence[float]:
     """5 and 95 % quantiles of ln(measured / predicted)."""
     spread = spread_of(chosen)
     return spread[0], spread[-1]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from foretell.lab.validate.memory_rows import read_memory_rows
-from foretell.lab.validate.training import told_of
-from foretell.lab.validate.training_rows import Row
+from foretell.lab.validate.training import prediction_of
+from foretell.lab.validate.training_rows import TrainingRow
 from foretell.records import dataclass
 from foretell.uncertainty.intervals import fit_of
 
@@ -19,7 +19,7 @@ BAND = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAnswer:
+class MemoryVerdict:
     """One run's memory beside its chip's."""
 
     id: str
@@ -46,7 +46,7 @@ class MemoryScores:
     """Rows of the file."""
     unsupported: tuple[tuple[str, str], ...]
     """Id and reason of every row that is not scored."""
-    answers: tuple[MemoryAnswer, ...]
+    answers: tuple[MemoryVerdict, ...]
     """Every scored row."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,18 +80,18 @@ def score_memory(path: Path) -> MemoryScores:
     return score_memory_rows(read_memory_rows(Path(path)))
 
 
-def score_memory_rows(rows: Sequence[Row]) -> MemoryScores:
+def score_memory_rows(rows: Sequence[TrainingRow]) -> MemoryScores:
     """Say of every row whether it fits."""
-    answers: list[MemoryAnswer] = []
+    answers: list[MemoryVerdict] = []
     unsupported: list[tuple[str, str]] = []
     for row in rows:
-        told = told_of(row)
+        told = prediction_of(row)
         if isinstance(told, str):
             unsupported.append((row.id, told))
             continue
         need, have = told.answer.peak_memory_bytes, told.answer.memory_capacity_bytes
         answers.append(
-            MemoryAnswer(
+            MemoryVerdict(
                 id=row.id,
                 fits=told.answer.fits != "no",
                 too_close=told.answer.fits == "too_close" or abs(need / have - 1.0) < BAND,

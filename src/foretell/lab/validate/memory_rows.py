@@ -11,7 +11,7 @@ from pathlib import Path
 
 from foretell.catalog.files import csv_rows
 from foretell.errors import BadInput, Problem
-from foretell.lab.validate.training_rows import NEEDED, Row, row_of, table_text
+from foretell.lab.validate.training_rows import NEEDED, TrainingRow, row_of, table_text
 
 OOM_NEEDED = ("layers", "hidden", "tp", "pp", "dp", "micro_batch")
 """Columns without which a file is no table of runs out of memory."""
@@ -30,7 +30,7 @@ FEWER_KV = 8
 """Key and value heads of the sweep's models with grouped attention."""
 
 
-def read_memory_rows(path: Path) -> list[Row]:
+def read_memory_rows(path: Path) -> list[TrainingRow]:
     """Rows of a table of training runs, or of runs that ran out of memory; BadInput for other tables."""
     have, rows = csv_rows(table_text(path), str(path))
     if all(name in have for name in NEEDED):
@@ -42,7 +42,7 @@ def read_memory_rows(path: Path) -> list[Row]:
     return [failed_row(cells, str(n)) for n, cells in enumerate(rows, start=1)]
 
 
-def failed_row(cells: Mapping[str, str | None], number: str) -> Row:
+def failed_row(cells: Mapping[str, str | None], number: str) -> TrainingRow:
     """A run of the sweep from its cells: batch from accumulation, kv_heads from the weights in print."""
     given = {name: text or "" for name, text in cells.items()}
     named = {
@@ -60,7 +60,7 @@ def failed_row(cells: Mapping[str, str | None], number: str) -> Row:
     return row_of({**SWEEP, **given, **named, **changes}, number)
 
 
-def _kv_heads(row: Row) -> int:
+def _kv_heads(row: TrainingRow) -> int:
     """As many as heads, or eight, by which reproduces the weights in print, tied or not."""
     heads, hidden = row.heads or 1, row.hidden or 1
     if row.params_b is None or heads % FEWER_KV:

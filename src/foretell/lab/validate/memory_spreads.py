@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from foretell.catalog.spreads import MEMORY_FILE
-from foretell.lab.validate.training import memory_of, told_of
+from foretell.lab.validate.training import memory_of, prediction_of
 from foretell.lab.validate.training_rows import read_rows
 from foretell.lab.validate.training_spreads import text_of
 
@@ -26,7 +26,7 @@ def main(path: str) -> None:
     """Predict every graded row of a table that has a peak, and write the file."""
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for row in read_rows(Path(path)):
-        told = told_of(row) if row.peak_mem_gb and row.quality != "C" else ""
+        told = prediction_of(row) if row.peak_mem_gb and row.quality != "C" else ""
         for pair in [] if isinstance(told, str) else memory_of(told):
             found[KIND, row.source, row.source].append(math.log(pair.measured / pair.predicted))
     MEMORY_FILE.write_text(text_of(found, HEAD))

@@ -3,6 +3,7 @@
 own_h200.csv    the runner's ladder of decoders, examples/characterize_h200.toml; NVIDIA H200 (700 W, driver
                 580.159.04), PyTorch 2.11.0 (CUDA 13.0), eager; medians of two seconds of steps
 own_wide.csv    the same in 32 bits, examples/characterize_wide.toml; medians of a second and a half
+own_transformers.csv   steps of Hugging Face transformers: own_transformers.py
 own_anthe.csv   Anthe and its baselines, tests/bench/bench_anthe.py on the same kind of card: medians of 15
                 steps with the fastest and the slowest, peaks of the allocator, bytes of the gradients
 
@@ -20,7 +21,7 @@ from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.catalog.models import model as catalogue
 from foretell.lab.characterize.config import read_config
-from foretell.lab.characterize.predict import Prediction, predict
+from foretell.lab.characterize.predict import PointPrediction, predict
 from foretell.lab.translate.models import with_form
 from foretell.lab.validate.published import Sections, with_written
 
@@ -42,23 +43,23 @@ Row = dict[str, str]
 Form = Literal["auto", "build", "contract"]
 
 
-def measured(name: str) -> list[Row]:
+def measured_rows(name: str) -> list[Row]:
     """The rows of one of the files."""
     with (HERE / name).open() as file:
         return list(csv.DictReader(file))
 
 
-def ladder(root: Path, name: str = "h200") -> list[tuple[Row, Prediction]]:
+def ladder(root: Path, name: str = "h200") -> list[tuple[Row, PointPrediction]]:
     """The runner's points, measured and predicted, in the order of the example (`h200` or `wide`)."""
     points = read_config(root / "examples" / f"characterize_{name}.toml").points
-    rows = measured(f"own_{name}.csv")
+    rows = measured_rows(f"own_{name}.csv")
     return [(row, predict(point, SYSTEM)) for row, point in zip(rows, points, strict=True)]
 
 
 def translation() -> list[tuple[Row, Estimate]]:
     """Steps of the translation models, measured and predicted."""
     found = []
-    for row in measured("own_anthe.csv"):
+    for row in measured_rows("own_anthe.csv"):
         model = catalogue(row["model"])
         if row["form"] != "auto":
             model = with_form(model, cast(Form, row["form"]))
@@ -165,4 +166,6 @@ SECTIONS: Sections = (
 
 def with_steps(root: Path) -> dict[Path, str]:
     """The pages of a repository as predictions are today; a page may have several sections."""
-    return with_written(root, SECTIONS, root)
+    from foretell.lab.validate.own_transformers import SECTIONS as TRANSFORMERS
+
+    return with_written(root, (*SECTIONS, *TRANSFORMERS), root)

@@ -16,8 +16,8 @@ from foretell.lab.validate.collectives import score_collectives
 from foretell.lab.validate.memory import score_memory, score_memory_rows
 from foretell.lab.validate.published import Sections, with_written
 from foretell.lab.validate.serving import score_serving
-from foretell.lab.validate.training import allocated, score_training
-from foretell.lab.validate.training_rows import Row, read_rows
+from foretell.lab.validate.training import is_allocated_peak, score_training
+from foretell.lab.validate.training_rows import TrainingRow, read_rows
 
 SERVED: tuple[tuple[str, str, str], ...] = (
     ("decode_step", "tpot", "single decode steps on one H200"),
@@ -77,7 +77,7 @@ def scoreboard(data: Path) -> str:
 def memory_text(data: Path) -> str:
     """Peaks that runs print beside ours, and what is said of runs that ran out of memory."""
     rows = {row.id: row for row in read_rows(data / "training" / "measured_runs.csv.gz")}
-    groups: dict[str, list[tuple[Row, float]]] = {}
+    groups: dict[str, list[tuple[TrainingRow, float]]] = {}
     for one in training_scores(data)["memory_predictions"]:
         row = rows[one["id"]]
         if row.quality == "C":  # a trend, not a figure
@@ -87,7 +87,7 @@ def memory_text(data: Path) -> str:
     lines = ["| runs | what they print | median error | signed |", "|---|---|---|---|"]
     for source, some in sorted(groups.items(), key=lambda group: -len(group[1])):
         errors = [error for _, error in some]
-        printed = "allocated" if allocated(some[0][0]) else "reserved"
+        printed = "allocated" if is_allocated_peak(some[0][0]) else "reserved"
         lines.append(
             f"| {len(some):,} of {source} | {printed} | {median(map(abs, errors)):.1%} | "
             f"{median(errors):+.1%} |"

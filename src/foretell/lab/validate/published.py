@@ -31,7 +31,7 @@ Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PublishedRun:
     """One published step beside ours."""
 
     table: str
@@ -62,14 +62,14 @@ class Run:
 
 
 @lru_cache(maxsize=1)
-def runs() -> tuple[Run, ...]:
+def runs() -> tuple[PublishedRun, ...]:
     """Every run of the file, predicted with its published plan."""
     file = tomllib.loads(FILE.read_text())
     shapes = file.get("shape", {})
     return tuple(_predict(table, run, shapes) for table in file["table"] for run in table["runs"])
 
 
-def _predict(table: Table, run: Table, shapes: Table) -> Run:
+def _predict(table: Table, run: Table, shapes: Table) -> PublishedRun:
     seq_len = int(run.get("seq_len") or table["seq_len"])
     model = str(run["model"])
     scenario = ask(
@@ -90,7 +90,7 @@ def _predict(table: Table, run: Table, shapes: Table) -> Run:
     if measured is None:
         rate = float(run["tokens_per_s_per_gpu"]) * scenario.job.gpus
         measured = scenario.job.tokens_per_step / rate
-    return Run(
+    return PublishedRun(
         table=str(table["title"]),
         source=str(table["source"]),
         model=model,
@@ -123,17 +123,17 @@ def shape_model(name: str, shape: Table, seq_len: int) -> Model:
     return dense(cells, bool(shape["gated"]), bool(shape["tied"]))
 
 
-def grouped(some: Iterable[Run]) -> dict[str, list[Run]]:
+def runs_by_table(some: Iterable[PublishedRun]) -> dict[str, list[PublishedRun]]:
     """Runs by their table."""
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[PublishedRun]] = {}
     for run in some:
         groups.setdefault(run.table, []).append(run)
     return groups
 
 
-def by_generation(some: Iterable[Run]) -> dict[str, list[Run]]:
+def by_generation(some: Iterable[PublishedRun]) -> dict[str, list[PublishedRun]]:
     """Runs by the generation of their chips, whose ids and sources the key counts; two sources or more."""
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[PublishedRun]] = {}
     for run in some:
         groups.setdefault(run.chip.split(":")[0], []).append(run)
     named = {}
@@ -145,7 +145,7 @@ def by_generation(some: Iterable[Run]) -> dict[str, list[Run]]:
     return named
 
 
-def accuracy_table(groups: Mapping[str, Sequence[Run]]) -> str:
+def accuracy_table(groups: Mapping[str, Sequence[PublishedRun]]) -> str:
     """A Markdown table: one line per group of runs."""
     lines = [
         "| published runs | runs | median error | from | to |",
@@ -162,10 +162,10 @@ def accuracy_table(groups: Mapping[str, Sequence[Run]]) -> str:
     return "\n".join(lines)
 
 
-def runs_text(some: Iterable[Run]) -> str:
+def runs_text(some: Iterable[PublishedRun]) -> str:
     """Every run as Markdown: a table for each published one, with its citation."""
     parts = []
-    for title, group in grouped(some).items():
+    for title, group in runs_by_table(some).items():
         parts += [f"### {title}", "", f"{group[0].source}.", ""]
         parts += [
             "| model | chips | batch x sequence | plan | in print | ours | error |",
@@ -182,7 +182,7 @@ def runs_text(some: Iterable[Run]) -> str:
     return "\n".join(parts).rstrip()
 
 
-def between(page: str, start: str, text: str) -> str:
+def replace_between(page: str, start: str, text: str) -> str:
     """The page with a text between a mark and the end that follows it; as it is where the mark is not."""
     if start not in page:
         return page
@@ -201,21 +201,21 @@ def with_written(root: Path, sections: Sections, given: Path) -> dict[Path, str]
     for name, section, write in sections:
         path = root / name
         page = pages.get(path) or path.read_text()
-        pages[path] = between(page, f"<!-- generated: {section} -->", write(given))
+        pages[path] = replace_between(page, f"<!-- generated: {section} -->", write(given))
     return pages
 
 
 def with_table(page: str) -> str:
     """The README with a fresh short table between its marks."""
-    return between(page, START, accuracy_table(by_generation(runs())))
+    return replace_between(page, START, accuracy_table(by_generation(runs())))
 
 
 def with_runs(page: str) -> str:
     """docs/accuracy.md with its tables of today."""
-    page = between(page, START, accuracy_table(grouped(runs())))
-    page = between(page, served.START, served.short_text(served.services()))
-    page = between(page, served.ROWS_START, served.long_text(served.services()))
-    return between(page, RUNS_START, runs_text(runs()))
+    page = replace_between(page, START, accuracy_table(runs_by_table(runs())))
+    page = replace_between(page, served.START, served.short_text(served.services()))
+    page = replace_between(page, served.ROWS_START, served.long_text(served.services()))
+    return replace_between(page, RUNS_START, runs_text(runs()))
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predicted
-from foretell.lab.calibrate.serving_rows import Row
+from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predict_case
+from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.records import dataclass
 
 FILE = Path(__file__).parent / "published_serving.toml"
@@ -33,14 +33,14 @@ START, ROWS_START = "<!-- generated: services -->", "<!-- generated: services-ro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class PublishedService:
     """One published figure beside ours."""
 
     table: str
     """Which table it stands in."""
     source: str
     """Where it is printed."""
-    row: Row
+    row: ServingRow
     """What was served, on what and how."""
     metric: str
     """throughput, ttft, tpot or e2e."""
@@ -59,36 +59,36 @@ class Service:
 
 
 @lru_cache(maxsize=1)
-def services() -> tuple[Service, ...]:
+def services() -> tuple[PublishedService, ...]:
     """Every row of the file, predicted."""
     tables = tomllib.loads(FILE.read_text())["table"]
     return tuple(_predict(table, cells) for table in tables for cells in table["rows"])
 
 
-def _predict(table: Mapping[str, Any], cells: Sequence[Any]) -> Service:
+def _predict(table: Mapping[str, Any], cells: Sequence[Any]) -> PublishedService:
     told = dict(zip(COLUMNS, cells, strict=True))
     printed = float(told.pop("printed"))
     row = _row(table, told, printed)
     case = case_of(row)
     metric = METRICS[table["metric"]]
-    return Service(
+    return PublishedService(
         table=str(table["title"]),
         source=str(table["source"]),
         row=row,
         metric=metric,
         printed=printed,
-        ours=in_their_unit(case, predicted(case))[metric],
+        ours=in_their_unit(case, predict_case(case))[metric],
         profile=case.profile.id,
     )
 
 
-def _row(table: Mapping[str, Any], told: Mapping[str, Any], printed: float) -> Row:
+def _row(table: Mapping[str, Any], told: Mapping[str, Any], printed: float) -> ServingRow:
     """The cells as a row of a table of services; no batch is an endless queue."""
     blank = dict.fromkeys(
         ("rate", "tokens_per_s", "tokens_per_s_per_gpu", "ttft_ms", "tpot_ms", "e2e_ms")
     )
     values = {**blank, table["metric"]: printed, **told, "batch": told["batch"] or None}
-    return Row(
+    return ServingRow(
         id=str(table["title"]),
         kind=str(table["kind"]),
         tp=int(table.get("chips_each", told["n_gpus"])),
@@ -101,19 +101,19 @@ def _row(table: Mapping[str, Any], told: Mapping[str, Any], printed: float) -> R
     )
 
 
-def grouped(some: Iterable[Service]) -> dict[str, list[Service]]:
+def services_by_table(some: Iterable[PublishedService]) -> dict[str, list[PublishedService]]:
     """Services by their table."""
-    groups: dict[str, list[Service]] = {}
+    groups: dict[str, list[PublishedService]] = {}
     for one in some:
         groups.setdefault(one.table, []).append(one)
     return groups
 
 
-def short_text(some: Iterable[Service]) -> str:
+def short_text(some: Iterable[PublishedService]) -> str:
     """A line for each table: rows, median error without and with its sign, least and most."""
     lines = ["| services in print | rows | median error | signed | from | to |"]
     lines.append("|---|---|---|---|---|---|")
-    for title, group in grouped(some).items():
+    for title, group in services_by_table(some).items():
         errors = [one.error for one in group]
         size = median(abs(e) for e in errors)
         lines.append(
@@ -123,10 +123,10 @@ def short_text(some: Iterable[Service]) -> str:
     return "\n".join(lines)
 
 
-def long_text(some: Iterable[Service]) -> str:
+def long_text(some: Iterable[PublishedService]) -> str:
     """Every row as Markdown: a table for each published one, with its citation."""
     parts: list[str] = []
-    for title, group in grouped(some).items():
+    for title, group in services_by_table(some).items():
         metric, unit = group[0].metric, UNITS.get(group[0].metric, "ms")
         parts += [f"### {title}", "", f"{group[0].source}.", ""]
         parts.append(
@@ -137,7 +137,7 @@ def long_text(some: Iterable[Service]) -> str:
     return "\n".join(parts).rstrip()
 
 
-def _line(one: Service) -> str:
+def _line(one: PublishedService) -> str:
     row = one.row
     batch = "queue" if row.batch is None else f"{row.batch:g}"
     return (

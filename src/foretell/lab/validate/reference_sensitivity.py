@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from foretell.inputs.question import ask, plan_of
-from foretell.lab.reference.iteration import Question
+from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import CHIPS, MODELS, Quirks, Strategy, StudyChip
 from foretell.lab.reference.report import days as published_days
 from foretell.lab.reference.search import search_space
@@ -39,7 +39,7 @@ BANDWIDTHS = tuple(1e12 * value for value in (0.5, 1, 2, 4, 8, 16))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class StudyWorkload:
     """One of the study's two models."""
 
     name: str
@@ -51,8 +51,8 @@ class Workload:
 
 
 WORKLOADS = (
-    Workload(name="gpt3_1T", ours="gpt3-1t", strategy="1d"),
-    Workload(name="vit_era5", ours="vit-era5", strategy="2d-seqp"),
+    StudyWorkload(name="gpt3_1T", ours="gpt3-1t", strategy="1d"),
+    StudyWorkload(name="vit_era5", ours="vit-era5", strategy="2d-seqp"),
 )
 CHANGES: Mapping[str, tuple[str, ...]] = {
     "memory capacity": ("hbm_bytes",),
@@ -112,14 +112,14 @@ def sensitivity_cells(
     return found
 
 
-def _reference(workload: Workload, count: int | None) -> Iterator[Cell]:
+def _reference(workload: StudyWorkload, count: int | None) -> Iterator[Cell]:
     """The published model, at one GPU count or (None) over the map."""
     gpus = count or GRID_GPUS
     model, base = MODELS[workload.name], CHIPS["B200"]
     space = join([enumerate_space(model, workload.strategy, gpus, FAST_DOMAIN, BATCH)])
 
     def cell(chip: StudyChip, change: str) -> Cell:
-        question = Question(
+        question = ReferenceQuestion(
             model=model,
             strategy=workload.strategy,
             chip=chip,
@@ -156,7 +156,7 @@ PLAN_COLUMNS = ("tp", "tp1", "tp2", "pp", "dp", "mbs")
 """Columns of a published plan that say how it splits."""
 
 
-def _ours(workload: Workload, count: int | None) -> Iterator[Cell]:
+def _ours(workload: StudyWorkload, count: int | None) -> Iterator[Cell]:
     """Our model on the same system; the memory's size changes which plans fit and nothing else."""
     gpus = count or GRID_GPUS
     scenario = our_scenario(workload, gpus)
@@ -172,7 +172,7 @@ def _ours(workload: Workload, count: int | None) -> Iterator[Cell]:
         yield from _best(workload, our_change(scenario, change), change, (capacity,))
 
 
-def our_scenario(workload: Workload, gpus: int) -> Scenario:
+def our_scenario(workload: StudyWorkload, gpus: int) -> Scenario:
     """The question to our model, on a DGX B200 with the study's numbers."""
     chip = CHIPS["B200"]
     return ask(
@@ -223,7 +223,7 @@ def _with_link(system: System, place: int) -> System:
 
 
 def _best(
-    workload: Workload, scenario: Scenario, change: str, capacities: Sequence[float]
+    workload: StudyWorkload, scenario: Scenario, change: str, capacities: Sequence[float]
 ) -> Iterator[Cell]:
     """The fastest plan that fits, for each size of the memory: all plans are evaluated once."""
     scenario, base = plan_of(scenario, None, ())

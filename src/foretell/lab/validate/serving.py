@@ -15,15 +15,15 @@ import numpy as np
 from foretell.catalog.engines import knows_kind, profiles
 from foretell.errors import ProblemsError
 from foretell.lab.calibrate.serving_cases import (
-    Case,
-    Unsupported,
+    ServingCase,
+    UnsupportedRow,
     case_of,
     in_their_unit,
-    measured,
+    measured_figures,
     predicted_all,
 )
 from foretell.lab.calibrate.serving_fit import LOADED, left_out_profile
-from foretell.lab.calibrate.serving_rows import Row, read_rows
+from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
 from foretell.lab.validate.scores import Prediction, Scores, score, scores_of
 from foretell.lab.validate.serving_simulation import PLAYED, played_figures
 from foretell.serving.serve import TO_P90, expected_errors
@@ -51,19 +51,21 @@ def score_serving(
 
 
 def score_rows(
-    rows: Sequence[Row], leave_one_out: Literal["group"] | None = None, simulate: bool = False
+    rows: Sequence[ServingRow],
+    leave_one_out: Literal["group"] | None = None,
+    simulate: bool = False,
 ) -> Scores:
     """The scoreboard of some rows."""
-    cases: list[Case] = []
+    cases: list[ServingCase] = []
     unsupported: list[tuple[str, str]] = []
     for row in rows:
-        found = understood(row)
+        found = read_case(row)
         if isinstance(found, str):
             unsupported.append((row.id, found))
         else:
             cases.append(found)
     profile_of = (lambda case: case.profile) if leave_one_out is None else left_out(cases)
-    told: list[tuple[Case, Prediction]] = []
+    told: list[tuple[ServingCase, Prediction]] = []
     closed: list[Prediction] = []
     for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):
         if simulate and case.row.kind in PLAYED and not isinstance(figures, str):
@@ -79,7 +81,9 @@ def score_rows(
     return board(len(rows), told, unsupported, leave_one_out, closed)
 
 
-def beside(told: Sequence[tuple[Case, Prediction]], closed: Sequence[Prediction]) -> dict[str, Any]:
+def errors_beside(
+    told: Sequence[tuple[ServingCase, Prediction]], closed: Sequence[Prediction]
+) -> dict[str, Any]:
     """Metric -> rows, and the median errors of the play and of the closed form on the same rows."""
     played = {(p.id, p.metric): p for _, p in told}
     found: dict[str, list[tuple[float, float]]] = {}
@@ -98,11 +102,11 @@ def beside(told: Sequence[tuple[Case, Prediction]], closed: Sequence[Prediction]
     }
 
 
-def understood(row: Row) -> Case | str:
+def read_case(row: ServingRow) -> ServingCase | str:
     """A row understood, or the reason why it is not; never an error."""
     try:
         return case_of(row)
-    except Unsupported as error:
+    except UnsupportedRow as error:
         return str(error)
     except ProblemsError as error:
         return "; ".join(f"{p.path}: {p.message}" for p in error.problems)
@@ -110,7 +114,7 @@ def understood(row: Row) -> Case | str:
         return f"fault: {type(error).__name__}: {error}"
 
 
-def left_out(cases: Sequence[Case]) -> Callable[[Case], EngineProfile]:
+def left_out(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProfile]:
     """Profiles of rows under load, each fitted without the row's group."""
     loaded = [case for case in cases if case.row.kind in LOADED]
     known: dict[tuple[str, str], EngineProfile] = {}
@@ -122,11 +126,11 @@ def left_out(cases: Sequence[Case]) -> Callable[[Case], EngineProfile]:
 
 
 def predictions_of(
-    case: Case, figures: dict[str, float], profile: EngineProfile
+    case: ServingCase, figures: dict[str, float], profile: EngineProfile
 ) -> list[Prediction]:
     """Our figures beside a row's, with the interval that the profile's errors tell."""
     found = []
-    for name, theirs in measured(case.row).items():
+    for name, theirs in measured_figures(case.row).items():
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:
             continue
@@ -163,7 +167,7 @@ def error_of(
 
 def board(
     rows: int,
-    told: Sequence[tuple[Case, Prediction]],
+    told: Sequence[tuple[ServingCase, Prediction]],
     unsupported: Sequence[tuple[str, str]],
     leave_one_out: str | None,
     closed: Sequence[Prediction] = (),
@@ -181,13 +185,13 @@ def board(
     facts = {
         "by_kind": by_kind(told),
         "moe_over_dense": over_dense(told),
-        **({"played": beside(told, closed)} if closed else {}),
+        **({"played": errors_beside(told, closed)} if closed else {}),
         "profiles": {
             name: {"engine": p.engine, "since": p.since, "until": p.until,
                    "architectures": list(p.architectures), "fit": fit_dict(p)}
             for name, p in profiles().items() if name in used
         },
-        "filled": filled(told),
+        "filled": count_filled(told),
     }  # fmt: skip
     scores = scores_of(
         rows,
@@ -200,7 +204,7 @@ def board(
     return replace(scores, scored=rows - len(unsupported))  # rows, of several figures each
 
 
-def by_kind(told: Sequence[tuple[Case, Prediction]]) -> dict[str, dict[str, Any]]:
+def by_kind(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, dict[str, Any]]:
     """Kind -> metric -> rows, median_ape and median_error."""
     found: dict[str, dict[str, list[float]]] = {}
     for case, p in told:
@@ -219,7 +223,7 @@ def by_kind(told: Sequence[tuple[Case, Prediction]]) -> dict[str, dict[str, Any]
     }
 
 
-def over_dense(told: Sequence[tuple[Case, Prediction]]) -> dict[str, float | None]:
+def over_dense(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, float | None]:
     """Kind and metric -> median error of mixtures of experts over that of dense models."""
     found: dict[str, dict[bool, list[float]]] = {}
     for case, p in told:
@@ -232,7 +236,7 @@ def over_dense(told: Sequence[tuple[Case, Prediction]]) -> dict[str, float | Non
     }
 
 
-def filled(told: Sequence[tuple[Case, Prediction]]) -> dict[str, int]:
+def count_filled(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, int]:
     """What was filled in blank cells, and how often."""
     count: dict[str, int] = {}
     for case in {case.row.id: case for case, _ in told}.values():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.lab.calibrate.serving_cases import LEAST_CACHE, SPREAD, Case, Figures
+from foretell.lab.calibrate.serving_cases import LEAST_CACHE, SPREAD, Figures, ServingCase
 from foretell.records import dataclass
 from foretell.serving.memory import Memory, memory_of
 from foretell.serving.requests.levels import levels
@@ -22,7 +22,7 @@ WAVES, LEAST, MOST = 10, 200, 4000
 it takes them, and at most."""
 
 
-def played_figures(case: Case, profile: EngineProfile) -> Figures:
+def played_figures(case: ServingCase, profile: EngineProfile) -> Figures:
     """A row's figures as its requests are played on one instance."""
     row, copies = case.row, case.replicas
     flight = max(round((row.batch or 1.0) / copies), 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foretell.lab.validate.published import Run
+    from foretell.lab.validate.published import PublishedRun
 
 FILE = Path(__file__).parent / "published_steps.json"
 DIGITS = 6
@@ -24,7 +24,7 @@ def kept_rows() -> list[dict[str, Any]]:
     return [{**row, "error": _error(row)} for row in rows]
 
 
-def kept_text(runs: Iterable["Run"]) -> str:
+def kept_text(runs: Iterable["PublishedRun"]) -> str:
     """What the file says of runs, a line for each."""
     rows = [{name: _short(value) for name, value in asdict(run).items()} for run in runs]
     return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"

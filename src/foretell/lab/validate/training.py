@@ -18,9 +18,9 @@ import numpy as np
 from foretell.catalog.software import fitted_values
 from foretell.errors import ProblemsError
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
-from foretell.lab.validate.training_model import Unsupported, model_of
-from foretell.lab.validate.training_plan import laid_out, seq_len_of
-from foretell.lab.validate.training_rows import Row, read_rows
+from foretell.lab.validate.training_model import UnsupportedRun, model_of
+from foretell.lab.validate.training_plan import layout_of, seq_len_of
+from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.lab.validate.training_system import system_of
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_choices
@@ -45,10 +45,10 @@ MANY = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RunPrediction:
     """One run, predicted."""
 
-    row: Row
+    row: TrainingRow
     """The row."""
     scenario: Scenario
     """What was asked."""
@@ -79,14 +79,16 @@ def score_training(
 
 
 def score_rows(
-    rows: Sequence[Row], leave_one_out: Literal["source"] | None = None, simulate: bool = False
+    rows: Sequence[TrainingRow],
+    leave_one_out: Literal["source"] | None = None,
+    simulate: bool = False,
 ) -> Scores:
     """The scoreboard of some rows."""
-    told: list[Told] = []
+    told: list[RunPrediction] = []
     unsupported: list[tuple[str, str]] = []
     memory: list[Prediction] = []
     for row in rows:
-        found = told_of(row, row.source if leave_one_out else "")
+        found = prediction_of(row, row.source if leave_one_out else "")
         memory += [] if isinstance(found, str) else memory_of(found)
         if not (row.step_s or row.rate):
             unsupported.append((row.id, NO_TARGET))
@@ -109,11 +111,11 @@ def score_rows(
     return replace(scores, facts={**summary(rows, told, scores, memory), **scores.facts})
 
 
-def told_of(row: Row, left_out: str = "") -> Told | str:
+def prediction_of(row: TrainingRow, left_out: str = "") -> RunPrediction | str:
     """A row predicted, or the reason why it is not; never an error."""
     try:
-        return predicted(row, left_out)
-    except Unsupported as error:
+        return predict_row(row, left_out)
+    except UnsupportedRun as error:
         return str(error)
     except ProblemsError as error:
         return "; ".join(f"{p.path}: {p.message}" for p in error.problems)
@@ -121,12 +123,12 @@ def told_of(row: Row, left_out: str = "") -> Told | str:
         return f"fault: {type(error).__name__}: {error}"
 
 
-def predicted(row: Row, left_out: str = "") -> Told:
+def predict_row(row: TrainingRow, left_out: str = "") -> RunPrediction:
     """A row predicted; Unsupported or ProblemsError with the reason where it cannot be."""
     seq_len, said = seq_len_of(row)
     model, more = model_of(row, seq_len)
     system, also = system_of(row)
-    laid = laid_out(row, system.chip, layers_of(model), left_out)
+    laid = layout_of(row, system.chip, layers_of(model), left_out)
     said = (*said, *more, *also, *laid.said)
     scenario = Scenario(
         model=model, system=system, job=laid.job, software=laid.software, assumptions=said
@@ -134,13 +136,13 @@ def predicted(row: Row, left_out: str = "") -> Told:
     check_choices(scenario, laid.plan)
     answer = answer_of(scenario, laid.plan, chosen=False)
     if not (np.isfinite(answer.step_s) and answer.step_s > 0.0):
-        raise Unsupported("the estimate has no finite step time")
-    return Told(
+        raise UnsupportedRun("the estimate has no finite step time")
+    return RunPrediction(
         row=row, scenario=scenario, plan=laid.plan, answer=answer, said=tuple(dict.fromkeys(said))
     )
 
 
-def simulated(told: Told) -> Told:
+def simulated(told: RunPrediction) -> RunPrediction:
     """A row with the step of the events, where something runs beside its passes."""
     if not overlaps(told.plan):
         return told
@@ -148,7 +150,9 @@ def simulated(told: Told) -> Told:
     return replace(told, answer=with_step(told.answer, played.step_s))
 
 
-def side_by_side(closed: Sequence[Told], played: Sequence[Told]) -> dict[str, Any]:
+def side_by_side(
+    closed: Sequence[RunPrediction], played: Sequence[RunPrediction]
+) -> dict[str, Any]:
     """Scores of the rows that were played: by the closed form, and by the events."""
     rows = [(c, e) for c, e in zip(closed, played, strict=True) if overlaps(c.plan)]
     labels = {"by_source": [source_label(c.row) for c, _ in rows]}
@@ -175,7 +179,7 @@ def layers_of(model: Model) -> int:
     return len(model.stack.layers)
 
 
-def step_of(told: Told) -> Prediction:
+def step_of(told: RunPrediction) -> Prediction:
     """A row's step time beside ours."""
     interval = (told.answer.interval or {}).get("p90")
     return Prediction(
@@ -188,13 +192,13 @@ def step_of(told: Told) -> Prediction:
     )
 
 
-def memory_of(told: Told) -> list[Prediction]:
+def memory_of(told: RunPrediction) -> list[Prediction]:
     """A row's peak memory beside ours, where the table has one."""
     if not told.row.peak_mem_gb:
         return []
     assert told.answer.memory is not None
     # A framework prints what its allocator has reserved, or what tensors took of that; never its own share.
-    without = ("allocator", "framework") if allocated(told.row) else ("framework",)
+    without = ("allocator", "framework") if is_allocated_peak(told.row) else ("framework",)
     parts = held_parts(told.answer.memory)
     held = {name: value for name, value in parts.items() if name not in without}
     low, high = peak_interval(told.scenario, told.plan, held)["p90"]
@@ -210,13 +214,13 @@ def memory_of(told: Told) -> list[Prediction]:
     ]
 
 
-def allocated(row: Row) -> bool:
+def is_allocated_peak(row: TrainingRow) -> bool:
     """Whether a table's peak is what tensors took, not what the allocator had reserved for them."""
     notes = row.notes.lower()
     return "peak_mem is allocated" in notes or "real reserved" in notes
 
 
-def source_label(row: Row) -> str:
+def source_label(row: TrainingRow) -> str:
     """The source a row counts for, or the name under which it stands beside it."""
     if row.quality == "C":
         return f"{row.source} [grade C]"
@@ -225,7 +229,7 @@ def source_label(row: Row) -> str:
     return row.source
 
 
-def labels_of(told: Sequence[Told]) -> dict[str, list[str]]:
+def labels_of(told: Sequence[RunPrediction]) -> dict[str, list[str]]:
     """What the scoreboard is grouped by."""
     return {
         "by_source": [source_label(t.row) for t in told],
@@ -238,7 +242,10 @@ def labels_of(told: Sequence[Told]) -> dict[str, list[str]]:
 
 
 def summary(
-    rows: Sequence[Row], told: Sequence[Told], scores: Scores, memory: Sequence[Prediction]
+    rows: Sequence[TrainingRow],
+    told: Sequence[RunPrediction],
+    scores: Scores,
+    memory: Sequence[Prediction],
 ) -> dict[str, Any]:
     """Figures over sources, support of the rows that have a target, fillings, memory."""
     graded = {k: v for k, v in scores.groups["by_source"].items() if not k.endswith("]")}

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from foretell.catalog.models import catalogue_model, find_model, model_entries, plain_key
 from foretell.errors import BadInput
-from foretell.lab.validate.training_rows import Row
+from foretell.lab.validate.training_rows import TrainingRow
 from foretell.records import dataclass
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention, Mixer
@@ -53,7 +53,7 @@ ROUNDED = 0.008
 """Weights in print are rounded by as much, in logarithm."""
 
 
-class Unsupported(Exception):
+class UnsupportedRun(Exception):
     """A row that cannot be predicted, with the reason."""
 
 
@@ -87,7 +87,7 @@ class Cells:
     """Tokens per sequence: rows of a table of learned positions."""
 
 
-def model_of(row: Row, seq_len: int) -> tuple[Model, tuple[str, ...]]:
+def model_of(row: TrainingRow, seq_len: int) -> tuple[Model, tuple[str, ...]]:
     """The model of a row, and a sentence for each cell that was filled; Unsupported with the reason."""
     return _model(
         Cells(
@@ -110,16 +110,18 @@ def model_of(row: Row, seq_len: int) -> tuple[Model, tuple[str, ...]]:
 @lru_cache(maxsize=1024)
 def _model(cells: Cells) -> tuple[Model, tuple[str, ...]]:
     if cells.layers is None or cells.hidden is None or cells.heads is None:
-        known = named(cells.name)
+        known = find_named_model(cells.name)
         if known is None:
-            raise Unsupported(
+            raise UnsupportedRun(
                 "the architecture is not in the table and the catalogue has no such model"
             )
         return known, (f"architecture: {known.id} of the catalogue",)
     if cells.experts or cells.family == "hybrid":
-        known = named(cells.name)
+        known = find_named_model(cells.name)
         if known is not None and agrees(known, cells):
-            return cut(known, cells.layers), (f"architecture: {known.id} of the catalogue",)
+            return first_layers(known, cells.layers), (
+                f"architecture: {known.id} of the catalogue",
+            )
     if cells.experts:
         return _with_experts(cells)
     model, said = _dense(cells)
@@ -130,7 +132,7 @@ def _model(cells: Cells) -> tuple[Model, tuple[str, ...]]:
 
 
 @lru_cache(maxsize=4096)
-def named(name: str) -> Model | None:
+def find_named_model(name: str) -> Model | None:
     """The catalogue's model of a name in a table, None where it has none."""
     plain = re.sub(r"[\s_]+", " ", NOISE.sub(" ", name)).strip()
     # Prediction blocks are trained only where the table says so.
@@ -167,7 +169,7 @@ def agrees(model: Model, cells: Cells) -> bool:
     )
 
 
-def cut(model: Model, layers: int) -> Model:
+def first_layers(model: Model, layers: int) -> Model:
     """The model with its first layers alone."""
     if layers == len(model.stack.layers):
         return model

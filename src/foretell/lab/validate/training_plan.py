@@ -19,14 +19,14 @@ import re
 
 from foretell.catalog.software import software as catalogued
 from foretell.catalog.software import software_names
-from foretell.lab.validate.training_model import Unsupported
+from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_recipes import (
     expert_ranks,
     expert_words,
-    recomputed,
+    recomputed_modules,
     whole_step,
 )
-from foretell.lab.validate.training_rows import Row
+from foretell.lab.validate.training_rows import TrainingRow
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.job import Job
@@ -55,7 +55,7 @@ FRAMEWORK_IDS = {"other": "generic", "pytorch": "pytorch-eager", "maxtext": "jax
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Laid:
+class RunLayout:
     """A run as a job and a plan."""
 
     job: Job
@@ -68,7 +68,7 @@ class Laid:
     """A sentence for each cell that was filled."""
 
 
-def seq_len_of(row: Row) -> tuple[int, tuple[str, ...]]:
+def seq_len_of(row: TrainingRow) -> tuple[int, tuple[str, ...]]:
     """Tokens per sequence, and what was filled."""
     if row.seq_len:
         return row.seq_len, ()
@@ -77,16 +77,16 @@ def seq_len_of(row: Row) -> tuple[int, tuple[str, ...]]:
     return length, (f"sequence length {length}: not printed",)
 
 
-def framework_of(row: Row, architecture: str) -> tuple[str, tuple[str, ...]]:
+def framework_of(row: TrainingRow, architecture: str) -> tuple[str, tuple[str, ...]]:
     """The word for a row's framework; compiled, eager and overlap settings are in its words."""
     name = FRAMEWORK_IDS.get(row.framework_id, row.framework_id)
     engine = re.search(r"\bTE\b|transformer.?engine", row.framework)
-    if name == "megatron" and (engine or architecture in HOPPER_ON):
-        name = "megatron-te"
+    if name == "megatron":
+        name = _megatron(row, modern=bool(engine) or architecture in HOPPER_ON)
     if name == "megatron-core" and whole_step(row, architecture):
         name = "megatron-graphs"
-    if name == "fsdp" and "compile" in row.framework.lower():
-        name = "fsdp-compiled"
+    if name == "fsdp":
+        name = _fsdp(row)
     since = re.search(r"202[5-9]", f"{row.framework} {row.source}")
     if name == "torchtitan" and architecture not in BLACKWELL_ON and not since:
         # Its loss has been compiled since 2025; runs that do not tell when they ran tell by their chips.
@@ -95,15 +95,35 @@ def framework_of(row: Row, architecture: str) -> tuple[str, tuple[str, ...]]:
         name = "flash-attn"
     if name == "generic" and architecture.startswith("trainium"):
         name = "neuronx"
-    if name in software_names():
+    if name.partition("@")[0] in software_names():
         return name, ()
     return GENERIC, (f"framework {name}: as any of today",)
 
 
-def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
+def _megatron(row: TrainingRow, *, modern: bool) -> str:
+    """Megatron-LM of before Transformer Engine, or as its scripts run it since, unless overlap is off."""
+    if not modern:
+        return "megatron@2022"
+    off = re.search(r"overlap[^;,.]{0,12}(disabled|off)|no overlap", row.notes.lower())
+    return "megatron-te" if off else "megatron"
+
+
+def _fsdp(row: TrainingRow) -> str:
+    """FSDP by its trainer and its year: DeepSpeed's ZeRO is of the same kind in the tables."""
+    told = row.framework.lower()
+    if "deepspeed" in told:
+        return "deepspeed"
+    if "compile" in told:
+        return "fsdp-compiled"
+    years = re.findall(r"20(?:19|2\d)", f"{row.framework} {row.source}")
+    late = "megatron-core" in told or (bool(years) and max(years) >= "2024")
+    return "fsdp" if late else "fsdp@2023"
+
+
+def layout_of(row: TrainingRow, chip: Chip, layers: int, left_out: str = "") -> RunLayout:
     """Job and plan of a row; Unsupported where its numbers contradict each other."""
     if not row.gpus:
-        raise Unsupported("the number of chips is blank")
+        raise UnsupportedRun("the number of chips is blank")
     seq_len, said = seq_len_of(row)
     word, more = framework_of(row, chip.architecture)
     software = catalogued(word, (left_out,) if left_out else ())
@@ -125,10 +145,10 @@ def laid_out(row: Row, chip: Chip, layers: int, left_out: str = "") -> Laid:
     once = ["reduce=step"] if (row.zero_stage or 0) >= 2 and pp > 1 else []
     plan = parse_plan(f"{degrees} {' '.join([*recipe, *once, *experts])}", row.gpus)
     job = Job(gpus=row.gpus, global_batch=global_batch, seq_len=seq_len)
-    return Laid(job=job, plan=plan, software=software, said=said)
+    return RunLayout(job=job, plan=plan, software=software, said=said)
 
 
-def _degrees(row: Row, chip: Chip) -> tuple[int, int, int, int, tuple[str, ...]]:
+def _degrees(row: TrainingRow, chip: Chip) -> tuple[int, int, int, int, tuple[str, ...]]:
     """tp, pp, cp and dp."""
     gpus = row.gpus or 1
     said: tuple[str, ...] = ()
@@ -137,7 +157,7 @@ def _degrees(row: Row, chip: Chip) -> tuple[int, int, int, int, tuple[str, ...]]
         tp, pp = _split(row, chip)
         said += (f"tp{tp} pp{pp}: no split is printed, the fewest ranks that hold the states",)
     if gpus % (tp * pp * cp):
-        raise Unsupported(f"tp x pp x cp = {tp * pp * cp} does not divide {gpus} chips")
+        raise UnsupportedRun(f"tp x pp x cp = {tp * pp * cp} does not divide {gpus} chips")
     dp = gpus // (tp * pp * cp)
     if row.dp != dp:
         what = "not printed" if row.dp is None else f"{row.dp} in print does not fit the chips"
@@ -145,7 +165,7 @@ def _degrees(row: Row, chip: Chip) -> tuple[int, int, int, int, tuple[str, ...]]
     return tp, pp, cp, dp, said
 
 
-def _split(row: Row, chip: Chip) -> tuple[int, int]:
+def _split(row: TrainingRow, chip: Chip) -> tuple[int, int]:
     """The fewest ranks that hold a model's states: tp within the fast domain first."""
     gpus = row.gpus or 1
     need = STATE_BYTES * (row.params_b or 0.0) * 1e9 / (STATE_SHARE * float(chip.memory_bytes))
@@ -163,7 +183,7 @@ def _split(row: Row, chip: Chip) -> tuple[int, int]:
     return tp, pp
 
 
-def _batches(row: Row, dp: int, pp: int, seq_len: int) -> tuple[int, int, tuple[str, ...]]:
+def _batches(row: TrainingRow, dp: int, pp: int, seq_len: int) -> tuple[int, int, tuple[str, ...]]:
     """Sequences per micro-batch and per step."""
     said: tuple[str, ...] = ()
     gpus = row.gpus or 1
@@ -192,7 +212,7 @@ def _batches(row: Row, dp: int, pp: int, seq_len: int) -> tuple[int, int, tuple[
 
 
 def _virtual(
-    row: Row, software: Software, pp: int, layers: int, micro_batches: float
+    row: TrainingRow, software: Software, pp: int, layers: int, micro_batches: float
 ) -> tuple[int, tuple[str, ...]]:
     """Virtual stages per rank."""
     if row.vpp:
@@ -209,7 +229,7 @@ def _virtual(
 
 
 def _recipe(
-    row: Row, word: str, software: Software, chip: Chip, tp: int, dp: int, stage_layers: int
+    row: TrainingRow, word: str, software: Software, chip: Chip, tp: int, dp: int, stage_layers: int
 ) -> tuple[list[str], tuple[str, ...]]:
     """Words for everything but the degrees."""
     words = [f"zero{row.zero_stage or 0}", f"framework={word}"]
@@ -241,13 +261,13 @@ def _recipe(
 
 
 def _recompute(
-    row: Row, word: str, software: Software, chip: Chip, stage_layers: int
+    row: TrainingRow, word: str, software: Software, chip: Chip, stage_layers: int
 ) -> tuple[str, tuple[str, ...]]:
     """What is computed again; PyTorch's selective saves every second product: half of the layers' work."""
     chosen: str = row.recompute
     said: tuple[str, ...] = ()
     if not chosen:
-        modules = recomputed(row, chip)
+        modules = recomputed_modules(row, chip)
         if modules is not None:
             return modules, (f"recompute {modules}: not printed, as the recipe",)
         chosen = software.recompute
@@ -270,7 +290,7 @@ def _recompute(
     return software.selective, (f"selective recomputation: {software.selective}",)
 
 
-def _repeated(row: Row) -> tuple[float, str]:
+def _repeated(row: TrainingRow) -> tuple[float, str]:
     """Share of the layers' forward work that is done again, and why: where hardware and model utilisation
     are both printed their ratio tells, 4/3 for all of it."""
     printed = re.search(r"HFU\s*=\s*([\d.]+)", row.notes)
@@ -280,7 +300,7 @@ def _repeated(row: Row) -> tuple[float, str]:
     return min(max(share, 0.0), 1.0), "what hardware and model utilisation tell"
 
 
-def _dtypes(row: Row, software: Software, chip: Chip) -> list[str]:
+def _dtypes(row: TrainingRow, software: Software, chip: Chip) -> list[str]:
     """Precision, and what weights, gradients and states are kept in; fp16 where the chip has no bf16."""
     half = "bf16" if "bf16" in chip.matrix_flop_per_s else "fp16"
     if row.precision_id == "bf16-pure":

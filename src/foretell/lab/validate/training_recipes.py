@@ -19,7 +19,7 @@ ep            no more than the ranks that a stage has
 
 import re
 
-from foretell.lab.validate.training_rows import Row
+from foretell.lab.validate.training_rows import TrainingRow
 from foretell.specs.chip import Chip
 from foretell.specs.software import Software
 
@@ -53,7 +53,7 @@ GRAPHS: Version = (26, 6, 0)
 """The release from which whole steps are graphs."""
 
 
-def release_of(row: Row) -> Version | None:
+def release_of(row: TrainingRow) -> Version | None:
     """The container's release that a row names."""
     found = RELEASE.search(row.notes)
     if found is None:
@@ -62,7 +62,7 @@ def release_of(row: Row) -> Version | None:
     return int(year), int(month), int(patch or 0)
 
 
-def expert_ranks(row: Row, ranks: int) -> tuple[int, tuple[str, ...]]:
+def expert_ranks(row: TrainingRow, ranks: int) -> tuple[int, tuple[str, ...]]:
     """ep, which the ranks of a stage bound."""
     asked = row.ep or 1
     if asked <= ranks:
@@ -71,14 +71,16 @@ def expert_ranks(row: Row, ranks: int) -> tuple[int, tuple[str, ...]]:
     return fits, (f"ep {fits}: {asked} in print are more than the ranks of a stage",)
 
 
-def whole_step(row: Row, architecture: str) -> bool:
+def whole_step(row: TrainingRow, architecture: str) -> bool:
     """Whether a recipe captures whole steps with their experts in CUDA graphs."""
     release = release_of(row) or NEVER
     known = bool(row.experts) and "bridge" in row.framework.lower() and release >= GRAPHS
     return known and row.precision_id in WHOLE_STEP and architecture in BLACKWELL
 
 
-def expert_words(row: Row, software: Software, chip: Chip, tp: int, ranks: int) -> list[str]:
+def expert_words(
+    row: TrainingRow, software: Software, chip: Chip, tp: int, ranks: int
+) -> list[str]:
     """Plan words of a run with experts; none of any other."""
     if not row.experts:
         return []
@@ -109,7 +111,7 @@ def expert_words(row: Row, software: Software, chip: Chip, tp: int, ranks: int) 
     return words + (["ep_overlap=on"] if late or graphs or large else [])
 
 
-def fused_dispatch(row: Row, architecture: str) -> bool:
+def fused_dispatch(row: TrainingRow, architecture: str) -> bool:
     """Whether a Megatron-Bridge recipe sends one copy to a node, its sorting fused."""
     if LATENT_FAMILIES.search(row.model):
         return True
@@ -120,7 +122,7 @@ def fused_dispatch(row: Row, architecture: str) -> bool:
     return (release_of(row) or NEVER) >= HYBRID_EP
 
 
-def recomputed(row: Row, chip: Chip) -> str | None:
+def recomputed_modules(row: TrainingRow, chip: Chip) -> str | None:
     """Modules that a Megatron-Bridge recipe computes again; None: nothing is known."""
     if not row.experts or "bridge" not in row.framework.lower():
         return None

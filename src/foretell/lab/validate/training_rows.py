@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from foretell.catalog.files import csv_rows, unzipped
+from foretell.catalog.files import csv_rows, read_bytes
 from foretell.errors import BadInput, Problem
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
@@ -32,7 +32,7 @@ NAMES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TrainingRow:
     """One run as a table has it; None or an empty text is a blank cell."""
 
     id: str
@@ -130,7 +130,7 @@ class Row:
         return "lora" in f"{self.model} {self.notes}".lower()
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[TrainingRow]:
     """Every row of a table, plain or gzipped; BadInput where it is none."""
     have, rows = csv_rows(table_text(path), str(path))
     missing = [name for name in NEEDED if name not in have]
@@ -143,7 +143,7 @@ def read_rows(path: Path) -> list[Row]:
 def table_text(path: Path) -> str:
     """The text of a CSV file, gzipped or not."""
     try:
-        return unzipped(path).decode("utf-8-sig")
+        return read_bytes(path).decode("utf-8-sig")
     except FileNotFoundError:
         message = "there is no such file"
     except (OSError, EOFError) as error:
@@ -153,10 +153,10 @@ def table_text(path: Path) -> str:
     raise BadInput([Problem(path=str(path), value=None, message=message)])
 
 
-def row_of(cells: Mapping[str, str | None], number: str = "1") -> Row:
+def row_of(cells: Mapping[str, str | None], number: str = "1") -> TrainingRow:
     """A record of one row's cells; what cannot be read as a number, or is below 0, is blank."""
     given: dict[str, Any] = {}
-    for field in fields(Row):
+    for field in fields(TrainingRow):
         text = (cells.get(NAMES.get(field.name, field.name)) or "").strip()
         if field.type in (int | None, "int | None"):
             given[field.name] = _whole(text)
@@ -165,7 +165,7 @@ def row_of(cells: Mapping[str, str | None], number: str = "1") -> Row:
         else:
             given[field.name] = text
     given["id"] = given["id"] or number
-    return Row(**given)
+    return TrainingRow(**given)
 
 
 def _number(text: str) -> float | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from foretell.catalog.files import toml_value
 from foretell.catalog.spreads import FILE, LEVELS
-from foretell.lab.validate.training import Told, source_label, told_of
+from foretell.lab.validate.training import RunPrediction, prediction_of, source_label
 from foretell.lab.validate.training_rows import read_rows
 from foretell.uncertainty.evidence import kind_of
 
@@ -23,7 +23,7 @@ HEAD = """# How far published runs were from their predictions: quantiles of ln(
 """
 
 
-def residuals(told: list[Told]) -> dict[tuple[str, str, str], list[float]]:
+def residuals(told: list[RunPrediction]) -> dict[tuple[str, str, str], list[float]]:
     """(kind, source, label) -> logarithms of measured over predicted."""
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for one in told:
@@ -55,7 +55,7 @@ def text_of(found: dict[tuple[str, str, str], list[float]], head: str = HEAD) ->
 
 def main(path: str) -> None:
     """Predict every graded row of a table and write the file."""
-    told = [told_of(row) for row in read_rows(Path(path)) if row.quality != "C"]
+    told = [prediction_of(row) for row in read_rows(Path(path)) if row.quality != "C"]
     FILE.write_text(text_of(residuals([one for one in told if not isinstance(one, str)])))
 
 

@@ -11,8 +11,8 @@ from math import prod
 from foretell.catalog.files import catalogue_table
 from foretell.catalog.names import exists, find, load
 from foretell.catalog.systems import named_system
-from foretell.lab.validate.training_model import Unsupported
-from foretell.lab.validate.training_rows import Row
+from foretell.lab.validate.training_model import UnsupportedRun
+from foretell.lab.validate.training_rows import TrainingRow
 from foretell.network.library_catalog import fabric_named, fabric_of, inner_tiers
 from foretell.specs.chip import Chip
 from foretell.specs.system import Network, System, Tier
@@ -23,10 +23,10 @@ SAME = 0.02
 """Rates that differ by less are equal."""
 
 
-def system_of(row: Row) -> tuple[System, tuple[str, ...]]:
+def system_of(row: TrainingRow) -> tuple[System, tuple[str, ...]]:
     """The system of a row, and what was filled; Unsupported where the catalogue lacks the chip."""
     if not row.chip_id or not exists(row.chip_id, ("chip",)):
-        raise Unsupported(f"the chip {row.chip_id or '(blank)'} is not in the catalogue")
+        raise UnsupportedRun(f"the chip {row.chip_id or '(blank)'} is not in the catalogue")
     chip = find(row.chip_id, ("chip",)).id
     if (
         chip == LATER

@@ -16,12 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.network.algorithms.base import Algorithm, Collective, Message, Schedule
+from foretell.network.algorithms.base import Algorithm, Collective, Message, MessageSchedule
 from foretell.network.topologies.base import Array, Topology
 from foretell.records import dataclass
 from foretell.specs._base import Num
 
-__all__ = ["Algorithm", "Collective", "Message", "Schedule", "fastest", "find", "home", "names"]
+__all__ = [
+    "Algorithm",
+    "Collective",
+    "Message",
+    "MessageSchedule",
+    "fastest",
+    "find",
+    "home",
+    "names",
+]
 
 
 @cache
@@ -64,7 +73,7 @@ def home(collective: Collective, topology: Topology) -> tuple[Algorithm, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class FastestAlgorithm:
     """The fastest of several algorithms, group by group."""
 
     seconds: Array
@@ -80,7 +89,7 @@ def fastest(
     topology: Topology,
     size_bytes: Num,
     among: Sequence[str] | None = None,
-) -> Choice:
+) -> FastestAlgorithm:
     """The fastest closed form of those at home on the topology, or of those among them named.
 
     `among` may be what a library has (`libraries.candidates`); what is not at home is passed over, but
@@ -101,7 +110,7 @@ def fastest(
         )
     times = [a.cost(collective, topology).seconds(size_bytes) for a in candidates]
     table = np.stack(np.broadcast_arrays(*times))
-    return Choice(
+    return FastestAlgorithm(
         seconds=np.min(table, 0),
         index=np.argmin(table, 0),
         names=tuple(a.name for a in candidates),

@@ -47,7 +47,7 @@ Step = tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class MessageSchedule:
     """Every message of one collective, step by step."""
 
     collective: Collective
@@ -85,7 +85,7 @@ class Algorithm:
     """What its closed form asks of a topology."""
     cost: Callable[[Collective, Topology], Cost]
     """Seconds as a function of S."""
-    schedule: Callable[[Collective, Topology], Schedule]
+    schedule: Callable[[Collective, Topology], MessageSchedule]
     """Its messages, for one group of whole numbers."""
     claim: Claim = "exact"
     """How the closed form stands to the play where all its patterns are exact."""
@@ -111,7 +111,7 @@ def whole(position: int) -> list[Item]:
 
 def gather_schedule(
     collective: Collective, gather: Gather, nodes: Sequence[int], *, flows: bool = False
-) -> Schedule:
+) -> MessageSchedule:
     """An all-gather over `nodes`; a reduce-scatter is the same backwards, an all-reduce is both."""
     number = {item: 2 * i + item[1] for i in range(len(nodes)) for item in whole(i)}
     forward = tuple(
@@ -128,7 +128,7 @@ def gather_schedule(
         "reduce-scatter": backwards(forward),
         "all-reduce": backwards(forward) + forward,
     }[collective]
-    return Schedule(
+    return MessageSchedule(
         collective=collective,
         members=len(nodes),
         weights=(0.5 / len(nodes),) * (2 * len(nodes)),
@@ -151,7 +151,7 @@ def backwards(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(reversed(turned))
 
 
-def side_by_side(parts: Sequence[tuple[float, Schedule]]) -> Schedule:
+def side_by_side(parts: Sequence[tuple[float, MessageSchedule]]) -> MessageSchedule:
     """Schedules of one collective at the same time, each for its share of the buffer."""
     weights: list[float] = []
     owners: list[int] = []
@@ -171,7 +171,7 @@ def side_by_side(parts: Sequence[tuple[float, Schedule]]) -> Schedule:
         weights += [share * w for w in schedule.weights]
         owners += schedule.owners
     head = parts[0][1]
-    return Schedule(
+    return MessageSchedule(
         collective=head.collective,
         members=head.members,
         weights=tuple(weights),
@@ -182,10 +182,10 @@ def side_by_side(parts: Sequence[tuple[float, Schedule]]) -> Schedule:
     )
 
 
-def blocks_schedule(members: int, steps: Iterable[Step]) -> Schedule:
+def blocks_schedule(members: int, steps: Iterable[Step]) -> MessageSchedule:
     """An all-to-all whose chunk s x n + d goes from s to d."""
     pairs = [(s, d) for s in range(members) for d in range(members)]
-    return Schedule(
+    return MessageSchedule(
         collective="all-to-all",
         members=members,
         weights=(1.0 / members,) * len(pairs),
@@ -197,9 +197,9 @@ def blocks_schedule(members: int, steps: Iterable[Step]) -> Schedule:
 
 def whole_schedule(
     collective: Collective, members: int, steps: Iterable[Step], *, flows: bool = False
-) -> Schedule:
+) -> MessageSchedule:
     """All of S as one chunk of rank 0's: broadcast, reduce, all-reduce, send and barrier."""
-    return Schedule(
+    return MessageSchedule(
         collective=collective,
         members=members,
         weights=(0.0 if collective == "barrier" else 1.0,),

@@ -13,7 +13,7 @@ from foretell.network.algorithms.base import (
     Collective,
     Gather,
     Message,
-    Schedule,
+    MessageSchedule,
     blocks_schedule,
     doublings,
     gather_schedule,
@@ -21,7 +21,7 @@ from foretell.network.algorithms.base import (
     whole,
     whole_schedule,
 )
-from foretell.network.topologies.base import FREE, Cost, Topology, where
+from foretell.network.topologies.base import FREE, Cost, Topology, choose_cost
 from foretell.specs._base import Num
 
 
@@ -49,7 +49,7 @@ def bruck_cost(collective: Collective, topology: Topology) -> Cost:
         distance = 2.0**k
         blocks = (bit_blocks if collective == "all-to-all" else near_blocks)(members, distance)
         step = topology.shift(distance).times(1.0, blocks / members)
-        cost = cost + where(distance < np.asarray(members), step, FREE)
+        cost = cost + choose_cost(distance < np.asarray(members), step, FREE)
     return cost.times(passes(collective))
 
 
@@ -59,7 +59,7 @@ def pat_cost(collective: Collective, topology: Topology) -> Cost:
     for k in doublings(members):
         distance = 2.0**k
         step = topology.shift(distance).times(1.0, far_blocks(members, distance) / members)
-        cost = cost + where(distance < np.asarray(members), step, FREE)
+        cost = cost + choose_cost(distance < np.asarray(members), step, FREE)
     return cost.times(passes(collective))
 
 
@@ -69,7 +69,7 @@ def barrier_cost(collective: Collective, topology: Topology) -> Cost:
     cost = FREE
     for k in doublings(topology.members):
         near = 2.0**k < np.asarray(topology.members)
-        cost = cost + where(near, topology.shift(2.0**k), FREE)
+        cost = cost + choose_cost(near, topology.shift(2.0**k), FREE)
     return Cost(latency_s=cost.latency_s)
 
 
@@ -105,7 +105,7 @@ def _distances(members: int) -> list[int]:
     return [2**k for k in doublings(members)]
 
 
-def bruck_schedule(collective: Collective, topology: Topology) -> Schedule:
+def bruck_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """All-gather and its turns; blocks of an all-to-all move by the bits of their offset."""
     members = int(topology.members)
     if collective != "all-to-all":
@@ -127,13 +127,13 @@ def bruck_schedule(collective: Collective, topology: Topology) -> Schedule:
     return blocks_schedule(members, steps)
 
 
-def pat_schedule(collective: Collective, topology: Topology) -> Schedule:
+def pat_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """All-gather from far to near, and its turns."""
     members = int(topology.members)
     return gather_schedule(collective, gather_far(members), range(members))
 
 
-def barrier_schedule(collective: Collective, topology: Topology) -> Schedule:
+def barrier_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """An empty message over each distance."""
     members = int(topology.members)
     steps = [

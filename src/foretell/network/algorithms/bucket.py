@@ -13,7 +13,7 @@ from foretell.network.algorithms.base import (
     Collective,
     Gather,
     Item,
-    Schedule,
+    MessageSchedule,
     gather_schedule,
     passes,
     side_by_side,
@@ -21,10 +21,10 @@ from foretell.network.algorithms.base import (
 )
 from foretell.network.algorithms.direct import gather_direct
 from foretell.network.algorithms.ring import gather_both_ways
-from foretell.network.topologies.base import Array, Axis, Cost, Topology
+from foretell.network.topologies.base import Array, Cost, LineAxis, Topology
 
 
-def axis_cost(axis: Axis) -> Cost:
+def axis_cost(axis: LineAxis) -> Cost:
     """All-gather along one axis, of what it ends with.
 
     Ring floor(d/2) α + (d-1)/d S/(2b); line (d-1) α + (d-1)/d S/b; fully joined α + S/(d b).
@@ -45,7 +45,7 @@ def axis_cost(axis: Axis) -> Cost:
     )
 
 
-def _loads(axes: tuple[Axis, ...], order: tuple[int, ...]) -> list[Array]:
+def _loads(axes: tuple[LineAxis, ...], order: tuple[int, ...]) -> list[Array]:
     """Seconds per byte of each axis when they are taken in this order."""
     members = np.prod(np.broadcast_arrays(*(np.asarray(a.extent, float) for a in axes)), 0)
     gathered = 1.0 / members
@@ -56,12 +56,12 @@ def _loads(axes: tuple[Axis, ...], order: tuple[int, ...]) -> list[Array]:
     return [loads[i] for i in range(len(axes))]
 
 
-def _orders(axes: tuple[Axis, ...]) -> list[tuple[int, ...]]:
+def _orders(axes: tuple[LineAxis, ...]) -> list[tuple[int, ...]]:
     count = len(axes)
     return [tuple((first + i) % count for i in range(count)) for first in range(count)]
 
 
-def _weights(axes: tuple[Axis, ...], *, balanced: bool) -> list[Array]:
+def _weights(axes: tuple[LineAxis, ...], *, balanced: bool) -> list[Array]:
     """Share of the buffer of each order: equal, or for two axes such that both end at once."""
     if not balanced or len(axes) != 2:
         return [np.asarray(1.0 / len(axes))] * len(axes)
@@ -110,7 +110,7 @@ def gather_line(members: int) -> Gather:
     ]
 
 
-def gather_axis(axis: Axis) -> Gather:
+def gather_axis(axis: LineAxis) -> Gather:
     """The all-gather of one line of the axis."""
     extent = int(axis.extent)
     if extent == 1:
@@ -150,7 +150,7 @@ def gather_over(extents: tuple[int, ...], gathers: list[Gather], order: tuple[in
     return steps
 
 
-def axis_by_axis_schedule(collective: Collective, topology: Topology) -> Schedule:
+def axis_by_axis_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """In the order of the axes."""
     axes = topology.axes()
     gather = _gather(axes, tuple(range(len(axes))))
@@ -159,7 +159,7 @@ def axis_by_axis_schedule(collective: Collective, topology: Topology) -> Schedul
 
 def rotated_schedule(
     collective: Collective, topology: Topology, *, balanced: bool = False
-) -> Schedule:
+) -> MessageSchedule:
     """One part of the buffer for each turn of the order, flowing side by side."""
     axes = topology.axes()
     nodes = range(int(topology.members))
@@ -170,12 +170,12 @@ def rotated_schedule(
     return side_by_side(parts)
 
 
-def balanced_schedule(collective: Collective, topology: Topology) -> Schedule:
+def balanced_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """With parts of the size that ends both axes at once."""
     return rotated_schedule(collective, topology, balanced=True)
 
 
-def _gather(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Gather:
+def _gather(axes: tuple[LineAxis, ...], order: tuple[int, ...]) -> Gather:
     extents = tuple(int(a.extent) for a in axes)
     return gather_over(extents, [gather_axis(a) for a in axes], order)
 

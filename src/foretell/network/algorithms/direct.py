@@ -8,7 +8,7 @@ from foretell.network.algorithms.base import (
     Collective,
     Gather,
     Message,
-    Schedule,
+    MessageSchedule,
     blocks_schedule,
     gather_schedule,
     passes,
@@ -43,7 +43,7 @@ def gather_direct(members: int) -> Gather:
     return [[(a, b, whole(a)) for a in range(members) for b in range(members) if a != b]]
 
 
-def direct_schedule(collective: Collective, topology: Topology) -> Schedule:
+def direct_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """One step; two for all-reduce."""
     members = int(topology.members)
     if collective == "barrier":
@@ -61,7 +61,7 @@ def direct_schedule(collective: Collective, topology: Topology) -> Schedule:
     return blocks_schedule(members, [step])
 
 
-def pairwise_schedule(collective: Collective, topology: Topology) -> Schedule:
+def pairwise_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """Step j: rank r to r + j."""
     del collective
     members = int(topology.members)

@@ -10,7 +10,7 @@ from foretell.network.algorithms.base import (
     Algorithm,
     Collective,
     Message,
-    Schedule,
+    MessageSchedule,
     Step,
 )
 from foretell.network.topologies.base import Cost, Topology
@@ -26,13 +26,13 @@ def cost(collective: Collective, topology: Topology) -> Cost:
     return topology.reduction().times(np.ones_like(members), share)
 
 
-def schedule(collective: Collective, topology: Topology) -> Schedule:
+def schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """Up into the network, and down out of it in the same breath."""
     members = int(topology.members)
     one = collective in ("broadcast", "reduce", "all-reduce")
     owners = (0,) if one else tuple(range(members))
     up, down = _both(collective, members)
-    return Schedule(
+    return MessageSchedule(
         collective=collective,
         members=members,
         weights=(1.0,) if one else (1.0 / members,) * members,

@@ -4,7 +4,7 @@ from foretell.network.algorithms.base import (
     Algorithm,
     Collective,
     Message,
-    Schedule,
+    MessageSchedule,
     whole_schedule,
 )
 from foretell.network.topologies.base import Cost, Topology
@@ -16,12 +16,12 @@ def cost(collective: Collective, topology: Topology) -> Cost:
     return topology.ring()
 
 
-def schedule(collective: Collective, topology: Topology) -> Schedule:
+def schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """One step; every rank's chunk goes to the next on the ring."""
     nodes = topology.ring_orders()[0][1]
     count = len(nodes)
     head = whole_schedule(collective, count, ())
-    return Schedule(
+    return MessageSchedule(
         collective=collective,
         members=count,
         weights=head.weights * count,

@@ -12,7 +12,7 @@ from foretell.network.algorithms.base import (
     Collective,
     Gather,
     Message,
-    Schedule,
+    MessageSchedule,
     Step,
     backwards,
     doublings,
@@ -22,7 +22,7 @@ from foretell.network.algorithms.base import (
     whole,
     whole_schedule,
 )
-from foretell.network.topologies.base import FREE, IMPOSSIBLE, Cost, Topology, where
+from foretell.network.topologies.base import FREE, IMPOSSIBLE, Cost, Topology, choose_cost
 
 
 def doubling_cost(collective: Collective, topology: Topology) -> Cost:
@@ -32,7 +32,7 @@ def doubling_cost(collective: Collective, topology: Topology) -> Cost:
     cost = _fold(topology)
     for k in doublings(topology.members):
         distance = 2.0**k
-        cost = cost + where(distance < inner, topology.exchange(distance), FREE)
+        cost = cost + choose_cost(distance < inner, topology.exchange(distance), FREE)
     return cost
 
 
@@ -46,16 +46,16 @@ def halving_doubling_cost(collective: Collective, topology: Topology) -> Cost:
     for k in doublings(topology.members):
         distance = 2.0**k
         step = topology.exchange(distance).times(1.0, distance / inner)
-        cost = cost + where(distance < inner, step, FREE)
+        cost = cost + choose_cost(distance < inner, step, FREE)
     if collective == "all-reduce":
         return cost.times(passes(collective)) + _fold(topology)
-    return where(inner == topology.members, cost, IMPOSSIBLE)
+    return choose_cost(inner == topology.members, cost, IMPOSSIBLE)
 
 
 def _fold(topology: Topology) -> Cost:
     """The ranks above the power of two hand in their buffers, and get the sum."""
     inner = np.exp2(log2_floor(topology.members))
-    return where(inner == topology.members, FREE, topology.permutation().times(2.0))
+    return choose_cost(inner == topology.members, FREE, topology.permutation().times(2.0))
 
 
 def _fold_steps(members: int, chunks: tuple[int, ...]) -> tuple[Step, Step]:
@@ -90,7 +90,7 @@ def _base(rank: int, block: int) -> int:
     return rank // block * block
 
 
-def doubling_schedule(collective: Collective, topology: Topology) -> Schedule:
+def doubling_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """Every exchange carries the whole buffer."""
     members = int(topology.members)
     inner = 2 ** int(log2_floor(members))
@@ -107,7 +107,7 @@ def doubling_schedule(collective: Collective, topology: Topology) -> Schedule:
     return whole_schedule(collective, members, steps)
 
 
-def halving_doubling_schedule(collective: Collective, topology: Topology) -> Schedule:
+def halving_doubling_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """The all-gather of doubling blocks, before it the same backwards."""
     members = int(topology.members)
     inner = 2 ** int(log2_floor(members))
@@ -115,7 +115,7 @@ def halving_doubling_schedule(collective: Collective, topology: Topology) -> Sch
     if inner == members:
         return schedule
     first, last = _fold_steps(members, tuple(range(len(schedule.weights))))
-    return Schedule(
+    return MessageSchedule(
         collective=collective,
         members=members,
         weights=schedule.weights,

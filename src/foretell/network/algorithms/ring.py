@@ -10,7 +10,7 @@ from foretell.network.algorithms.base import (
     Collective,
     Gather,
     Message,
-    Schedule,
+    MessageSchedule,
     backwards,
     blocks_schedule,
     gather_schedule,
@@ -53,7 +53,7 @@ def one_way_cost(collective: Collective, topology: Topology) -> Cost:
     return hop.times(others, others / topology.members).times(passes(collective))
 
 
-def one_way_schedule(collective: Collective, topology: Topology) -> Schedule:
+def one_way_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """Steps along the topology's own ring."""
     count = int(topology.members)
     nodes = topology.ring_orders()[0][1]
@@ -84,7 +84,7 @@ def chain_cost(collective: Collective, topology: Topology) -> Cost:
     return topology.chain().times(others, np.minimum(others, 1.0))
 
 
-def chain_schedule(collective: Collective, topology: Topology) -> Schedule:
+def chain_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """One message after another along the path."""
     nodes = topology.chain_order()
     steps = tuple((Message(source=a, destination=b, chunks=(0,)),) for a, b in pairwise(nodes))
@@ -104,7 +104,7 @@ def both_ways_cost(collective: Collective, topology: Topology) -> Cost:
     return hop.times(np.floor(members / 2.0), share).times(passes(collective))
 
 
-def both_ways_schedule(collective: Collective, topology: Topology) -> Schedule:
+def both_ways_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """Steps along the topology's own ring, both ways."""
     nodes = topology.ring_orders()[0][1]
     return gather_schedule(collective, gather_both_ways(int(topology.members)), nodes)
@@ -116,7 +116,7 @@ def many_cost(collective: Collective, topology: Topology) -> Cost:
     return topology.rings().times(others, others / topology.members).times(passes(collective))
 
 
-def many_schedule(collective: Collective, topology: Topology) -> Schedule:
+def many_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """A ring of one way on each order, for its share of the buffer."""
     gather = gather_one_way(int(topology.members))
     return side_by_side(

@@ -13,7 +13,7 @@ from foretell.network.algorithms.base import (
     Algorithm,
     Collective,
     Message,
-    Schedule,
+    MessageSchedule,
     Step,
     backwards,
     log2_ceil,
@@ -86,7 +86,7 @@ def down_steps(members: int, name: Callable[[int], int]) -> tuple[Step, ...]:
     return tuple(tuple(step) for step in steps)
 
 
-def binomial_schedule(collective: Collective, topology: Topology) -> Schedule:
+def binomial_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """Those who have it, the first 2^k ranks, send to the next 2^k."""
     members = int(topology.members)
     down = tuple(
@@ -99,14 +99,14 @@ def binomial_schedule(collective: Collective, topology: Topology) -> Schedule:
     return whole_schedule(collective, members, _ways(collective, down))
 
 
-def binary_schedule(collective: Collective, topology: Topology) -> Schedule:
+def binary_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """One tree under rank 0."""
     members = int(topology.members)
     down = down_steps(members, lambda r: r)
     return whole_schedule(collective, members, _ways(collective, down), flows=True)
 
 
-def double_binary_schedule(collective: Collective, topology: Topology) -> Schedule:
+def double_binary_schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     """Two trees, half of the buffer each."""
     members = int(topology.members)
     if members % 2 == 0:

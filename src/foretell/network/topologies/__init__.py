@@ -13,11 +13,11 @@ from pkgutil import iter_modules
 from types import ModuleType
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.network.topologies.base import Claim, Cost, Graph, Topology
+from foretell.network.topologies.base import Claim, Cost, LinkGraph, Topology
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 
-__all__ = ["Claim", "Cost", "Graph", "Topology", "names", "of_tier", "plain_name", "unknown"]
+__all__ = ["Claim", "Cost", "LinkGraph", "Topology", "names", "of_tier", "plain_name", "unknown"]
 USUAL = frozenset({"switch", "clos", "rail-clos", "roce-clos", "fat-tree", "fully-connected"})
 """Names that are known without a look into the files: those of most systems."""
 

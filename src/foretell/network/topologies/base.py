@@ -71,7 +71,7 @@ IMPOSSIBLE = Cost(latency_s=np.inf)
 """What cannot be done here: a choice of the fastest never takes it."""
 
 
-def among(members: Num, cost: Cost) -> Cost:
+def cost_among(members: Num, cost: Cost) -> Cost:
     """The cost between members, free where there is but one."""
     many = np.asarray(members) > 1
     return Cost(
@@ -80,7 +80,7 @@ def among(members: Num, cost: Cost) -> Cost:
     )
 
 
-def where(condition: ArrayLike, cost: Cost, other: Cost) -> Cost:
+def choose_cost(condition: ArrayLike, cost: Cost, other: Cost) -> Cost:
     """One cost where the condition holds, another elsewhere."""
     return Cost(
         latency_s=np.where(condition, cost.latency_s, other.latency_s),
@@ -110,7 +110,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+class LinkGraph:
     """Nodes and links as plain data: nodes below `members` are members, the others switches.
 
     Routes are shortest in the links' lengths, equal ones taken in equal parts. Where `coordinates` are
@@ -140,7 +140,7 @@ def both_ways(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class LineAxis:
     """One direction along which members stand in lines."""
 
     extent: Num
@@ -217,7 +217,7 @@ class Topology:
         """Seconds of one message from each row's rank to each column's, (..., n, n) bytes."""
         return np.full(matrix_bytes.shape[:-2], np.inf)
 
-    def axes(self) -> tuple[Axis, ...]:
+    def axes(self) -> tuple[LineAxis, ...]:
         """The axes along which members stand; none where there are no such lines."""
         return ()
 
@@ -238,6 +238,6 @@ class Topology:
         graph = self.graph()
         return ((1.0, graph.order or tuple(range(graph.members))),)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Nodes and links; only for one group, not for a batch of them."""
         raise NotImplementedError

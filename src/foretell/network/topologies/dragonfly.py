@@ -13,12 +13,12 @@ import numpy as np
 from foretell.network.topologies.base import (
     Claim,
     Cost,
-    Graph,
     Link,
+    LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
+    cost_among,
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -97,7 +97,7 @@ class Dragonfly(Topology):
         half = np.floor(np.asarray(self.groups) / 2.0)
         return np.asarray(half * (self.groups - half) * self.global_bytes_per_s)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Link k of a group goes to the k+1st group after it, and is that one's link a h - 1 - k."""
         p, a, h = int(self.router_members), int(self.group_routers), int(self.router_globals)
         groups, count = a * h + 1, p * a * (a * h + 1)
@@ -117,7 +117,7 @@ class Dragonfly(Topology):
                     peer = count + other * a + (a * h - 1 - k) // h
                     far = float(self.global_bytes_per_s), float(self.global_latency_s), FAR
                     links += both_ways(first + k // h, peer, *far)
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
     def _far_s(self) -> Num:
         return self.latency_s + 2.0 * self.local_latency_s + self.global_latency_s
@@ -162,12 +162,12 @@ class Groups(Topology):
         links = 1.0 + (self.groups - members) + np.maximum(members - 2.0, 0.0) / 2.0
         share = self.taper * links / np.maximum(self.groups - 1.0, 1.0)
         rate = self.bandwidth_bytes_per_s * np.minimum(1.0, share)
-        return among(members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
+        return cost_among(members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
 
     def port(self) -> Cost:
         """No routing takes more out of a group than all its links."""
         rate = self.bandwidth_bytes_per_s * self.taper
-        return among(self.members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
+        return cost_among(self.members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
 
     def ring(self) -> Cost:
         """A permutation."""
@@ -178,7 +178,7 @@ class Groups(Topology):
         port = Cost(latency_s=self.latency_s, s_per_byte=2.0 / self.bandwidth_bytes_per_s)
         spread = self.spread()
         fastest = np.maximum(port.s_per_byte, 2.0 * spread.s_per_byte / self._others())
-        return among(self.members, Cost(latency_s=self.latency_s, s_per_byte=fastest))
+        return cost_among(self.members, Cost(latency_s=self.latency_s, s_per_byte=fastest))
 
     def rings(self) -> Cost:
         """Rings in many orders use the links between groups evenly, as all-to-all traffic does."""
@@ -196,7 +196,7 @@ class Groups(Topology):
         """Every link of a group in use: the tapered rate."""
         rate = self.bandwidth_bytes_per_s * self.taper
         cost = Cost(latency_s=self.latency_s, s_per_byte=(self.members - 1.0) / rate)
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
     def injection_s_per_byte(self) -> Num:
         """The port."""
@@ -208,7 +208,7 @@ class Groups(Topology):
         link = self.bandwidth_bytes_per_s * self.taper / np.maximum(self.groups - 1.0, 1.0)
         return np.asarray(half * (self.members - half) * link)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """A router for each group, idle ones too; one chip on each that takes part."""
         count, groups = int(self.members), int(self.groups)
         link = float(self.bandwidth_bytes_per_s * self.taper) / max(groups - 1, 1)
@@ -219,7 +219,7 @@ class Groups(Topology):
         for a in range(groups):
             for b in range(a + 1, groups):
                 links += both_ways(count + a, count + b, link, 0.0)
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
     def _others(self) -> Num:
         return np.maximum(np.asarray(self.members) - 1.0, 1.0)

@@ -8,8 +8,8 @@ import numpy as np
 from foretell.network.topologies.base import (
     Claim,
     Cost,
-    Graph,
     Link,
+    LinkGraph,
     Pattern,
     Topology,
     both_ways,
@@ -90,7 +90,7 @@ class DragonflyPlus(Topology):
         half = np.floor(np.asarray(self.groups) / 2.0)
         return np.asarray(half * (self.groups - half) * self.global_bytes_per_s)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Link k of a group goes to the k+1st group after it, as in the dragonfly."""
         p, leaves, spines = int(self.leaf_members), int(self.leaves), int(self.spines)
         h = int(self.spine_globals)
@@ -113,7 +113,7 @@ class DragonflyPlus(Topology):
                 if group < other:
                     peer = top + other * spines + (spines * h - 1 - k) // h
                     links += both_ways(top + group * spines + k // h, peer, *far)
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
     def _far_s(self) -> Num:
         across = 2.0 * self.local_latency_s + self.global_latency_s

@@ -15,14 +15,14 @@ from foretell.network.topologies.base import (
     Array,
     Claim,
     Cost,
-    Graph,
     Link,
+    LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
+    choose_cost,
+    cost_among,
     power_of_two,
-    where,
 )
 from foretell.network.topologies.switch import port_bytes
 from foretell.records import dataclass
@@ -106,7 +106,7 @@ class FatTree(Topology):
         port = (self.members - 1.0) / self.bandwidth_bytes_per_s
         up = (self.members - self._inside()) / self._up_bytes_per_s()
         latency = self.latency_s + np.where(self._leaves() > 1, self.spine_latency_s, 0.0)
-        return among(self.members, Cost(latency_s=latency, s_per_byte=np.maximum(port, up)))
+        return cost_among(self.members, Cost(latency_s=latency, s_per_byte=np.maximum(port, up)))
 
     def traffic(self, matrix_bytes: Array) -> Array:
         """The busiest port or the busiest leaf."""
@@ -126,7 +126,7 @@ class FatTree(Topology):
         out = 1.0 / (self._inside() * np.asarray(self._up_bytes_per_s()))
         up = np.where(self._leaves() > 1, out, 0.0)
         cost = Cost(latency_s=latency, s_per_byte=np.maximum(1.0 / self.bandwidth_bytes_per_s, up))
-        return where(self.in_network_reduction, among(self.members, cost), IMPOSSIBLE)
+        return choose_cost(self.in_network_reduction, cost_among(self.members, cost), IMPOSSIBLE)
 
     def injection_s_per_byte(self) -> Num:
         """One port."""
@@ -138,7 +138,7 @@ class FatTree(Topology):
         cut_leaves = np.floor(self._leaves() / 2.0) * self._inside() * self._up_bytes_per_s()
         return np.asarray(np.where(self._leaves() > 1, np.minimum(ports, cut_leaves), ports))
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Two spines; a leaf's up bandwidth divided over them."""
         count, inside, leaves = int(self.members), int(self._inside()), int(self._leaves())
         rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
@@ -149,7 +149,7 @@ class FatTree(Topology):
         for leaf in range(leaves if leaves > 1 else 0):
             for spine in (count + leaves, count + leaves + 1):
                 links += both_ways(count + leaf, spine, up, float(self.spine_latency_s) / 2.0)
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
     def _inside(self) -> Array:
         """Members of the group under one leaf."""
@@ -171,7 +171,7 @@ class FatTree(Topology):
             latency_s=self.latency_s + np.where(crosses, self.spine_latency_s, 0.0),
             s_per_byte=np.maximum(1.0 / self.bandwidth_bytes_per_s, np.where(crosses, up, 0.0)),
         )
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
 
 def from_tier(tier: Tier, members: Num) -> FatTree:

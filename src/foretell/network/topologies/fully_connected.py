@@ -9,11 +9,11 @@ from foretell.network.topologies.base import (
     Array,
     Claim,
     Cost,
-    Graph,
+    LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
+    cost_among,
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -48,7 +48,7 @@ class FullyConnected(Topology):
     def permutation(self) -> Cost:
         """Every message has a link to itself."""
         cost = Cost(latency_s=self.latency_s, s_per_byte=1.0 / self.link_bytes_per_s)
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
     def ring(self) -> Cost:
         """One of a member's links works."""
@@ -93,13 +93,13 @@ class FullyConnected(Topology):
         rings = even_rings(int(self.members))
         return tuple((1.0 / len(rings), ring) for ring in rings)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Every pair joined."""
         count = int(self.members)
         rate, latency = float(self.link_bytes_per_s), float(self.latency_s)
         pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
         links = [link for a, b in pairs for link in both_ways(a, b, rate, latency)]
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
 
 def even_rings(members: int) -> list[tuple[int, ...]]:

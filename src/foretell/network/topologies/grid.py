@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from foretell.network.topologies.base import (
     IMPOSSIBLE,
     Array,
-    Axis,
     Claim,
     Cost,
-    Graph,
+    LineAxis,
     Link,
+    LinkGraph,
     Pattern,
     Topology,
-    among,
+    choose_cost,
+    cost_among,
     power_of_two,
-    where,
 )
 from foretell.network.topologies.grid_traffic import busiest_s
 from foretell.records import dataclass
@@ -36,7 +36,7 @@ from foretell.specs._base import Num
 class Grid(Topology):
     """A product of lines, rings or fully joined rows."""
 
-    lines: tuple[Axis, ...]
+    lines: tuple[LineAxis, ...]
     """The axes, the one along which ranks run first to begin with."""
 
     patterns: ClassVar[Mapping[Pattern, Claim]] = {
@@ -54,7 +54,7 @@ class Grid(Topology):
         """The product of the extents."""
         return np.asarray(np.prod(self._extents(), 0))
 
-    def axes(self) -> tuple[Axis, ...]:
+    def axes(self) -> tuple[LineAxis, ...]:
         """The axes."""
         return self.lines
 
@@ -101,9 +101,11 @@ class Grid(Topology):
             across = np.asarray(axis.wrap) & (2 * apart == axis.extent)
             load = np.ones_like(apart) if axis.full else np.where(across, apart / 2.0, apart)
             hop = Cost(latency_s=axis.latency_s, s_per_byte=axis.s_per_byte)
-            cost = where(here, hop.times(np.ones_like(apart) if axis.full else apart, load), cost)
+            cost = choose_cost(
+                here, hop.times(np.ones_like(apart) if axis.full else apart, load), cost
+            )
             stride = stride * axis.extent
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
     def shift(self, distance: Num) -> Cost:
         """Along one axis: the shorter way round; on a line also back over its whole length."""
@@ -120,8 +122,8 @@ class Grid(Topology):
             if axis.full:
                 hops, load = np.ones_like(near), np.ones_like(near)
             hop = Cost(latency_s=axis.latency_s, s_per_byte=axis.s_per_byte)
-            cost = where(alone[i], hop.times(hops * (apart > 0), load), cost)
-        return among(self.members, cost)
+            cost = choose_cost(alone[i], hop.times(hops * (apart > 0), load), cost)
+        return cost_among(self.members, cost)
 
     def spread(self) -> Cost:
         """Members x d/8 messages on the busiest link of a ring, d/4 on a line, 1/d on a full axis.
@@ -168,7 +170,7 @@ class Grid(Topology):
             cuts.append(links / axis.s_per_byte)
         return np.asarray(np.min(np.broadcast_arrays(*cuts), 0))
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """The grid, member by member; a ring of two is one link of twice the rate."""
         extents = tuple(int(a.extent) for a in self.lines)
         places = [tuple(reversed(p)) for p in product(*(range(d) for d in reversed(extents)))]
@@ -181,7 +183,7 @@ class Grid(Topology):
             for q in [(*p[:i], x, *p[i + 1 :])]
         ]
         order = ring_order(extents, tuple(bool(_closes(a)) for a in self.lines))
-        return Graph(
+        return LinkGraph(
             members=len(places),
             links=tuple(links),
             coordinates=tuple(places),
@@ -212,20 +214,20 @@ class Grid(Topology):
         return np.asarray(np.max(np.broadcast_arrays(*hops), 0))
 
 
-def _closes(axis: Axis) -> NDArray[np.bool_]:
+def _closes(axis: LineAxis) -> NDArray[np.bool_]:
     """Whether a line of the axis is a ring by itself, one member included."""
     extent = np.asarray(axis.extent)
     return np.asarray((extent == 1) | np.asarray(axis.wrap) | (axis.full & (extent > 2)))
 
 
-def _links_of_one(axis: Axis) -> Array:
+def _links_of_one(axis: LineAxis) -> Array:
     extent = np.asarray(axis.extent, float)
     if axis.full:
         return extent - 1.0
     return np.where(extent > 2, 2.0, np.where(extent > 1, np.where(axis.wrap, 2.0, 1.0), 0.0))
 
 
-def _neighbours(x: int, axis: Axis) -> list[tuple[int, float, float]]:
+def _neighbours(x: int, axis: LineAxis) -> list[tuple[int, float, float]]:
     """(neighbour, bytes per second, latency) of one place on an axis."""
     extent, rate, latency = int(axis.extent), 1.0 / float(axis.s_per_byte), float(axis.latency_s)
     if axis.full:
@@ -284,7 +286,7 @@ def _comb(rows: int, length: int) -> list[tuple[int, int]]:
     return teeth + [(x, 0) for x in range(rows - 1, -1, -1)]
 
 
-def cut(
+def group_extents(
     shape: Sequence[int], members: Num
 ) -> tuple[tuple[Array, ...], tuple[NDArray[np.bool_], ...]]:
     """Extents of a group laid along the axes in order, and whether each fills its axis.

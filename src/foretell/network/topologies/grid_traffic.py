@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from foretell.network.topologies.base import Array, Axis
+from foretell.network.topologies.base import Array, LineAxis
 
 
-def axis_routes(axis: Axis) -> Array:
+def axis_routes(axis: LineAxis) -> Array:
     """(from, to, links): share of a message on each link of one line; half each way where equal."""
     extent = int(axis.extent)
     if axis.full:
@@ -29,7 +29,7 @@ def axis_routes(axis: Axis) -> Array:
     return routes.reshape(extent, extent, 2 * extent)
 
 
-def busiest_s(axes: Sequence[Axis], matrix_bytes: Array) -> Array:
+def busiest_s(axes: Sequence[LineAxis], matrix_bytes: Array) -> Array:
     """Seconds of the busiest link under (..., n, n) bytes from rows to columns."""
     extents = [int(a.extent) for a in axes]
     count = len(axes)

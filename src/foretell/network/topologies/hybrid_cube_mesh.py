@@ -15,11 +15,11 @@ from foretell.network.topologies.base import (
     Array,
     Claim,
     Cost,
-    Graph,
+    LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
+    cost_among,
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -89,7 +89,7 @@ class HybridCubeMesh(Topology):
             return ((1.0, tuple(range(count))),)
         return rings + tuple((share, ring[::-1]) for share, ring in rings)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Cables as links of one or two times the rate."""
         count = int(self.members)
         order = DOUBLE if count == 8 else tuple(range(count))
@@ -99,7 +99,7 @@ class HybridCubeMesh(Topology):
             if a < count and b < count
             for link in both_ways(a, b, width * float(self.link_bytes_per_s), float(self.latency_s))
         ]
-        return Graph(members=count, links=tuple(links), order=order)
+        return LinkGraph(members=count, links=tuple(links), order=order)
 
     def _by_size(self, two: float, four: float, eight: float) -> Array:
         members = np.asarray(self.members)
@@ -107,7 +107,7 @@ class HybridCubeMesh(Topology):
 
     def _hop(self, load: Array) -> Cost:
         cost = Cost(latency_s=self.latency_s, s_per_byte=load / self.link_bytes_per_s)
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
 
 SPREAD = 4.0

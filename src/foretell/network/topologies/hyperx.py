@@ -1,7 +1,7 @@
 """HyperX, or flattened butterfly: every line of a grid is fully joined (Ahn et al., SC 2009)."""
 
-from foretell.network.topologies.base import Axis
-from foretell.network.topologies.grid import Grid, cut
+from foretell.network.topologies.base import LineAxis
+from foretell.network.topologies.grid import Grid, group_extents
 from foretell.network.topologies.torus import tier_shape
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
@@ -14,10 +14,10 @@ def from_tier(tier: Tier, members: Num) -> Grid:
     shape = tier_shape(tier)
     links = max(sum(d - 1 for d in shape), 1)
     link_s_per_byte = links / (tier.bandwidth_bytes_per_s * tier.taper)
-    extents, _ = cut(shape, members)
+    extents, _ = group_extents(shape, members)
     return Grid(
         lines=tuple(
-            Axis(extent=d, s_per_byte=link_s_per_byte, latency_s=tier.latency_s, full=True)
+            LineAxis(extent=d, s_per_byte=link_s_per_byte, latency_s=tier.latency_s, full=True)
             for d in extents
         )
     )

@@ -12,13 +12,13 @@ import numpy as np
 from foretell.network.topologies.base import (
     Claim,
     Cost,
-    Graph,
     Link,
+    LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
-    where,
+    choose_cost,
+    cost_among,
 )
 from foretell.network.topologies.switch import Switch
 from foretell.records import dataclass
@@ -56,7 +56,7 @@ class RailClos(Topology):
         """Inside the node below `rails` (a power of two), over the rails from there."""
         rail = Cost(latency_s=self.latency_s, s_per_byte=1.0 / self.bandwidth_bytes_per_s)
         inner = Cost(latency_s=self.inner_latency_s, s_per_byte=1.0 / self.inner_bytes_per_s)
-        return among(self.members, where(np.asarray(distance) < self.rails, inner, rail))
+        return cost_among(self.members, choose_cost(np.asarray(distance) < self.rails, inner, rail))
 
     def spread(self) -> Cost:
         """n - rails messages over each rail port, n (rails - 1) / rails over each inner port."""
@@ -77,7 +77,7 @@ class RailClos(Topology):
         half = np.floor(np.asarray(self.nodes) / 2.0)
         return np.asarray(half * self.rails * self.bandwidth_bytes_per_s)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """Members, then node switches, then rails."""
         nodes, rails = int(self.nodes), int(self.rails)
         count = nodes * rails
@@ -89,7 +89,7 @@ class RailClos(Topology):
             if nodes > 1:
                 rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
                 links += both_ways(m, count + nodes + m % rails, rate, half)
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
 
 def from_tier(tier: Tier, members: Num) -> Switch:

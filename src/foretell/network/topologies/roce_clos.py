@@ -7,7 +7,7 @@ of general use is published.
 
 from foretell.network.topologies.fat_tree import FatTree
 from foretell.network.topologies.fat_tree import from_tier as fat_tree_from_tier
-from foretell.specs._base import Num, changed
+from foretell.specs._base import Num, with_fields
 from foretell.specs.system import Tier
 
 NAMES = ("roce-clos",)
@@ -15,4 +15,4 @@ NAMES = ("roce-clos",)
 
 def from_tier(tier: Tier, members: Num, spread_efficiency: Num = 1.0) -> FatTree:
     """The fat tree of the tier, its up links used to `spread_efficiency`."""
-    return changed(fat_tree_from_tier(tier, members), spread_efficiency=spread_efficiency)
+    return with_fields(fat_tree_from_tier(tier, members), spread_efficiency=spread_efficiency)

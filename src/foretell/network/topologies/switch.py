@@ -10,12 +10,12 @@ from foretell.network.topologies.base import (
     Array,
     Claim,
     Cost,
-    Graph,
+    LinkGraph,
     Pattern,
     Topology,
-    among,
     both_ways,
-    where,
+    choose_cost,
+    cost_among,
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -53,7 +53,7 @@ class Switch(Topology):
     def permutation(self) -> Cost:
         """Latency and one message through every port."""
         cost = Cost(latency_s=self.latency_s, s_per_byte=1.0 / self.bandwidth_bytes_per_s)
-        return among(self.members, cost)
+        return cost_among(self.members, cost)
 
     def ring(self) -> Cost:
         """A permutation."""
@@ -85,7 +85,7 @@ class Switch(Topology):
 
     def reduction(self) -> Cost:
         """Bytes go up and come down at the same time: one latency, once the bytes."""
-        return where(self.in_network_reduction, self.permutation(), IMPOSSIBLE)
+        return choose_cost(self.in_network_reduction, self.permutation(), IMPOSSIBLE)
 
     def injection_s_per_byte(self) -> Num:
         """One port."""
@@ -95,12 +95,12 @@ class Switch(Topology):
         """The ports of the smaller half."""
         return np.asarray(np.floor(np.asarray(self.members) / 2.0) * self.bandwidth_bytes_per_s)
 
-    def graph(self) -> Graph:
+    def graph(self) -> LinkGraph:
         """A star; half the latency on the way up, half on the way down."""
         count = int(self.members)
         rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
         links = [link for m in range(count) for link in both_ways(m, count, rate, half)]
-        return Graph(members=count, links=tuple(links))
+        return LinkGraph(members=count, links=tuple(links))
 
 
 def port_bytes(matrix_bytes: Array) -> Array:

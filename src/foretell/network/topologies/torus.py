@@ -2,8 +2,8 @@
 
 import re
 
-from foretell.network.topologies.base import Axis
-from foretell.network.topologies.grid import Grid, cut, near_cube
+from foretell.network.topologies.base import LineAxis
+from foretell.network.topologies.grid import Grid, group_extents, near_cube
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 
@@ -24,10 +24,10 @@ def grid(
     shape: tuple[int, ...], members: Num, link_s_per_byte: Num, latency_s: Num, *, wraps: bool
 ) -> Grid:
     """A group laid along the axes of a grid with equal links."""
-    extents, fills = cut(shape, members)
+    extents, fills = group_extents(shape, members)
     return Grid(
         lines=tuple(
-            Axis(extent=d, s_per_byte=link_s_per_byte, latency_s=latency_s, wrap=full & wraps)
+            LineAxis(extent=d, s_per_byte=link_s_per_byte, latency_s=latency_s, wrap=full & wraps)
             for d, full in zip(extents, fills, strict=True)
         )
     )

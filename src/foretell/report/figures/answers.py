@@ -92,7 +92,7 @@ def sensitivity_figure(answer: Answer) -> Figure:
     parts = [
         tornado(
             result_rows(answer, name),
-            f"{sentence(words)}, now {told(name, answer['results'][name])}",
+            f"{sentence(words)}, now {result_text(name, answer['results'][name])}",
             words,
             factor=answer["factor"],
         )
@@ -133,7 +133,7 @@ FIGURES: Mapping[str, Callable[[Answer], Figure]] = {
 """Verb -> the figure of its answer."""
 
 
-def told(name: str, value: float) -> str:
+def result_text(name: str, value: float) -> str:
     """A result as people write it."""
     if "usd" in name:
         return f"{value:.4g} USD"

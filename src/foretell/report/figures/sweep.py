@@ -62,16 +62,16 @@ def sweep_figure(
     """Rows of a sweep; a line for each combination of the other varied fields."""
     x, y, value = columns
     if value is not None:
-        return heat_map(rows, x, y, value, title=title, best=wish(value, directions))
+        return heat_map(rows, x, y, value, title=title, best=column_direction(value, directions))
     if x in varied:
         others = [name for name in varied if name not in (x, y) and _differs(rows, name)]
         return lines(rows, x, y, group=others, title=title)
-    ways = wish(x, directions), wish(y, directions)
+    ways = column_direction(x, directions), column_direction(y, directions)
     group = next((name for name in varied if _differs(rows, name)), None)
     return pareto(rows, x, y, ways, group=group, title=title)
 
 
-def wish(column: str, directions: Mapping[str, str]) -> str:
+def column_direction(column: str, directions: Mapping[str, str]) -> str:
     """min or max: as the study says, else by the column's name."""
     large = any(column.startswith(word) or word in column for word in LARGE)
     return directions.get(column, "max" if large else "min")

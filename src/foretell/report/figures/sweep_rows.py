@@ -8,7 +8,7 @@ import numpy as np
 
 from foretell.errors import Infeasible, Problem
 from foretell.report.figures.look import Figure
-from foretell.report.figures.sweep import FALLBACK, chosen_columns, sweep_figure, wish
+from foretell.report.figures.sweep import FALLBACK, chosen_columns, column_direction, sweep_figure
 from foretell.search.pareto import pareto_front
 from foretell.studies.sweep.columns import POINT
 from foretell.studies.sweep.export import results
@@ -42,7 +42,7 @@ def study_figure(
         message = "no point of the sweep has an answer in these columns"
         raise Infeasible([Problem(path="folder", value=str(folder), message=message)])
     if len(frame) > MOST_ROWS and value is None and x not in varied:
-        ways = [wish(name, study.objectives) for name in (x, y)]
+        ways = [column_direction(name, study.objectives) for name in (x, y)]
         front = pareto_front([frame[x].to_numpy(), frame[y].to_numpy()], ways)
         kept = np.arange(len(frame)) % -(-len(frame) // MOST_ROWS) == 0
         frame = frame.filter(front | kept)

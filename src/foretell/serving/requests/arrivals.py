@@ -86,7 +86,7 @@ class Arrivals:
     """Requests a second of the others."""
 
 
-def drawn(arrivals: Arrivals, isl: Lengths, osl: Lengths, many: int, seed: int) -> Requests:
+def draw_requests(arrivals: Arrivals, isl: Lengths, osl: Lengths, many: int, seed: int) -> Requests:
     """So many requests; the same for the same seed."""
     rng = np.random.default_rng(seed)
     prompts, answers = isl.draw(rng, many), osl.draw(rng, many)

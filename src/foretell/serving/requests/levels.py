@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.requests.records import Played
+from foretell.serving.requests.records import RequestOutcomes
 
 Array = NDArray[np.float64]
 PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Levels:
+class ServiceLevels:
     """A run in figures; the times in milliseconds, each with mean and percentiles."""
 
     ttft_ms: Mapping[str, float]
@@ -38,7 +38,9 @@ class Levels:
     """Requests that are longer than a cache."""
 
 
-def levels(played: Played, ttft_ms: float | None = None, tpot_ms: float | None = None) -> Levels:
+def levels(
+    played: RequestOutcomes, ttft_ms: float | None = None, tpot_ms: float | None = None
+) -> ServiceLevels:
     """Figures of a run, with the share served within the levels asked for."""
     ok = np.isfinite(played.done_s)
     ttft = 1e3 * (played.first_s - played.arrival_s)[ok]
@@ -53,7 +55,7 @@ def levels(played: Played, ttft_ms: float | None = None, tpot_ms: float | None =
     if tpot_ms is not None:
         good[more] &= tpot <= tpot_ms
     asked = ttft_ms is not None or tpot_ms is not None
-    return Levels(
+    return ServiceLevels(
         ttft_ms=spread(ttft),
         tpot_ms=spread(tpot),
         tpot_with_first_ms=spread(e2e / osl),
@@ -67,7 +69,7 @@ def levels(played: Played, ttft_ms: float | None = None, tpot_ms: float | None =
     )
 
 
-def _span_s(played: Played, ok: NDArray[np.bool_]) -> float:
+def _span_s(played: RequestOutcomes, ok: NDArray[np.bool_]) -> float:
     if not ok.any():
         return 1.0
     return max(float(played.done_s[ok].max() - np.nanmin(played.arrival_s)), 1e-9)

@@ -7,7 +7,7 @@ from foretell.serving.requests.records import Requests
 
 
 @dataclass(slots=True)
-class Beginning:
+class CachedPrefix:
     """One of them in the cache."""
 
     tokens: float
@@ -20,7 +20,7 @@ class Prefixes:
     """What one replica has of them."""
 
     def __init__(self) -> None:
-        self.known: OrderedDict[int, Beginning] = OrderedDict()
+        self.known: OrderedDict[int, CachedPrefix] = OrderedDict()
         """The least recently used first."""
         self.used: dict[int, tuple[int, float]] = {}
         """Request -> its beginning, and the tokens of it that the request does not hold itself."""
@@ -57,7 +57,7 @@ class Prefixes:
             return
         name = requests.prefix[request]
         if name not in self.known:
-            self.known[name] = Beginning(length, 1)
+            self.known[name] = CachedPrefix(length, 1)
             self.used[request] = (name, length)
 
     def leave(self, request: int) -> float:

@@ -54,7 +54,7 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class EngineRules:
     """How an engine deals with requests."""
 
     max_batch: int
@@ -97,13 +97,13 @@ class Rules:
 class Fleet:
     """Replicas of an engine, or of two that share the work."""
 
-    rules: Rules
+    rules: EngineRules
     """Of each replica; of those that decode, where others prefill."""
     replicas: int = 1
     """How many."""
     routing: Routing = "round-robin"
     """How requests are dealt to them."""
-    prefill: Rules | None = None
+    prefill: EngineRules | None = None
     """Rules of replicas that do prompts alone; None: prompts and answers have the same replicas."""
     prefill_replicas: int = 0
     """How many of these."""
@@ -114,7 +114,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class RequestOutcomes:
     """What became of every request; arrays in the order of the requests, nan where one was not answered."""
 
     arrival_s: Array

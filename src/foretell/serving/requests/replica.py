@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from foretell.serving.requests.prefixes import Prefixes
-from foretell.serving.requests.records import Clock, Requests, Rules, Series
+from foretell.serving.requests.records import Clock, EngineRules, Requests, Series
 
 SAMPLE = 16
 """Of so many events one is noted for the series."""
@@ -25,7 +25,7 @@ WATERMARK = 0.01
 just come would be the first to leave."""
 
 
-class Place(NamedTuple):
+class BatchSlot(NamedTuple):
     """A sequence in the batch."""
 
     ends: float
@@ -49,13 +49,13 @@ class Replica:
     """State of one replica; `event` takes it to its next event."""
 
     def __init__(
-        self, index: int, requests: Requests, rules: Rules, clock: Clock, series: Series
+        self, index: int, requests: Requests, rules: EngineRules, clock: Clock, series: Series
     ) -> None:
         self.index, self.requests, self.rules, self.clock = index, requests, rules, clock
         self.series = series
         self.now, self.busy_s, self.steps = 0.0, 0.0, 0.0
         self.n, self.context, self.held = 0, 0.0, 0.0
-        self.batch: dict[int, Place] = {}
+        self.batch: dict[int, BatchSlot] = {}
         """Decoding requests in the order in which they joined."""
         self.finish: list[tuple[float, int]] = []
         """(step count at which it ends, request), a heap; entries of those that left early are stale."""
@@ -253,7 +253,7 @@ class Replica:
             return
         ends = self.steps + math.ceil(left / self.rules.tokens_per_step)
         heappush(self.finish, (ends, request))
-        self.batch[request] = Place(ends, self.steps, tokens)
+        self.batch[request] = BatchSlot(ends, self.steps, tokens)
         self.n += 1
         self.context += tokens
 
@@ -321,7 +321,7 @@ class Replica:
                 self._leave(request)
                 self.done.append((request, self.now))
 
-    def _leave(self, request: int) -> tuple[Place, float]:
+    def _leave(self, request: int) -> tuple[BatchSlot, float]:
         """A sequence out of the batch and the cache; its place, and the tokens that it had."""
         place = self.batch.pop(request)
         tokens = place.tokens + (self.steps - place.since) * self.rules.tokens_per_step

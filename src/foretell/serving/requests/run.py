@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from foretell.errors import BadInput, Problem
-from foretell.serving.requests.records import Clock, Fleet, Played, Requests, Series
+from foretell.serving.requests.records import Clock, Fleet, RequestOutcomes, Requests, Series
 from foretell.serving.requests.replica import Replica
 
 EVERY = 4096
@@ -20,10 +20,10 @@ def play(
     clock: Clock,
     prefill_clock: Clock | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Played:
+) -> RequestOutcomes:
     """Every request from its arrival to its last token; the same for the same input, always."""
     check(requests, fleet)
-    return _Run(requests, fleet, clock, prefill_clock or clock, progress).play()
+    return _RequestRun(requests, fleet, clock, prefill_clock or clock, progress).play()
 
 
 def check(requests: Requests, fleet: Fleet) -> None:
@@ -56,7 +56,7 @@ def check(requests: Requests, fleet: Fleet) -> None:
         raise BadInput(problems)
 
 
-class _Run:
+class _RequestRun:
     """One run."""
 
     def __init__(
@@ -107,7 +107,7 @@ class _Run:
         rules = self.fleet.prefill or self.fleet.rules
         return at + rules.latency_s + rules.latency_s_per_token * self.requests.isl[request]
 
-    def play(self) -> Played:
+    def play(self) -> RequestOutcomes:
         """Until nothing is left."""
         alone = self.replicas[0] if len(self.replicas) == 1 else None
         while True:
@@ -212,10 +212,10 @@ class _Run:
             heappush(self.coming, (self._sent(self.next, at), self.next))
             self.next += 1
 
-    def _played(self) -> Played:
+    def _played(self) -> RequestOutcomes:
         if self.progress is not None:
             self.progress(len(self.requests), len(self.requests))
-        return Played(
+        return RequestOutcomes(
             arrival_s=np.array(self.arrival),
             first_s=np.array(self.first),
             done_s=np.array(self.done),

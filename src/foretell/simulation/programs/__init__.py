@@ -16,7 +16,7 @@ from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Schedule
 from foretell.simulation.program import EXCHANGES, Pass, Program
-from foretell.simulation.programs.dealing import Contents, Dealing, dealt_of
+from foretell.simulation.programs.dealing import Contents, Dealing, dealing_of
 from foretell.simulation.programs.messages import copies_of, with_copies, with_messages
 from foretell.simulation.programs.passes import part_passes
 from foretell.specs.chip import Chip
@@ -25,6 +25,7 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.data_waits import cores_taken
 from foretell.training.dualpipe import TAKEN_CORES
+from foretell.training.exposure import exposure_of
 from foretell.training.ledger import Ledger
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
@@ -44,7 +45,7 @@ QUEUE_LAUNCHES = 1024.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Laid:
+class StepLayout:
     """A step ready to be played, with what its picture needs."""
 
     scenario: Scenario
@@ -73,14 +74,14 @@ class Laid:
     """Activations that each rank keeps for one micro-batch."""
 
 
-def lay_out(scenario: Scenario, plan: Plan) -> Laid:
+def lay_out(scenario: Scenario, plan: Plan) -> StepLayout:
     """The program of one plan's step."""
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
     stages = stages_of_plans(plans, tables)
     schedule = schedule_named(plan.schedule)
-    contents, stage = dealt_of(scenario, plan, tables, rows)
+    contents, stage = dealing_of(scenario, plan, tables, rows)
     forward, backward, weight = part_passes(plans, tables, rows)
     chip, software = scenario.system.chip, scenario.software
     dealt = Dealing(
@@ -97,6 +98,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
     copies = copies_of(scenario, plan, stages, tables)
     ranks, update_copies_s = with_copies(ranks, copies, chip, dealt)
     host, uses = HOSTS[plan.fused], _uses(scenario, tables)
+    reductions = float(exposure_of(plan, software, plan.zero).reductions)
     program = Program(
         ranks=ranks,
         micro_batches=int(rows.micro_batches[0]),
@@ -110,11 +112,11 @@ def lay_out(scenario: Scenario, plan: Plan) -> Laid:
         update_copies_s=update_copies_s,
         fixed_s=software.fixed_s,
         # What is never hidden is sent apart (simulation/programs/messages.py).
-        apart_share=software.data_exposed if software.data_exposed < 1.0 else 0.0,
+        apart_share=reductions if reductions < 1.0 else 0.0,
         held_cores=held_cores(chip, uses["group_use"]),
         **uses,
     )
-    return Laid(
+    return StepLayout(
         scenario=scenario,
         plan=plan,
         schedule=schedule,

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 from foretell.sharding.data import wire_bytes
-from foretell.simulation.programs.dealing import dealt_of
+from foretell.simulation.programs.dealing import dealing_of
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.training.data_parallel import Share, message_count, shares_of
+from foretell.training.data_parallel import GroupWeights, message_count, shares_of
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
@@ -53,7 +53,7 @@ def step_collectives(scenario: Scenario, plan: Plan) -> tuple[tuple[Collective, 
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
     stages = stages_of_plans(plans, tables)
-    _, stage = dealt_of(scenario, plan, tables, rows)
+    _, stage = dealing_of(scenario, plan, tables, rows)
     micro_batches = float(rows.micro_batches[0])
     shares = shares_of(plans, tables, stages, rows.micro_batches)
     found = []
@@ -67,7 +67,7 @@ def step_collectives(scenario: Scenario, plan: Plan) -> tuple[tuple[Collective, 
     return tuple(found)
 
 
-def _data(plans: Plans, tables: Tables, share: Share, row: int) -> list[Collective]:
+def _data(plans: Plans, tables: Tables, share: GroupWeights, row: int) -> list[Collective]:
     """Gradients reduced and weights gathered on one stage (training/data_parallel.py)."""
     if float(share.ranks[0]) <= 1.0:
         return []

@@ -55,7 +55,7 @@ def stages_of_ranks(
     return tuple(found)
 
 
-def dealt_of(
+def dealing_of(
     scenario: Scenario, plan: Plan, tables: Tables, rows: Ledger
 ) -> tuple[Contents, tuple[int, ...]]:
     """What each rank of one plan holds, and the row of the stage that it is."""

@@ -6,15 +6,22 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.sharding.offload import LINK_SHARE, Copies, Held, host_copies
-from foretell.simulation.program import Chunk, Message, Pass, cut, held_back, needed
+from foretell.sharding.offload import LINK_SHARE, Copies, StateBytes, host_copies
+from foretell.simulation.program import (
+    Chunk,
+    DataCollective,
+    Pass,
+    cut_gradients,
+    held_back,
+    weight_pieces,
+)
 from foretell.simulation.programs.dealing import Chunks, Dealing
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import (
+    GroupWeights,
     Messages,
-    Share,
     copy_seconds,
     data_messages,
     kinds_alike,
@@ -22,6 +29,7 @@ from foretell.training.data_parallel import (
     sum_of,
 )
 from foretell.training.dualpipe import mirror_seconds
+from foretell.training.exposure import exposure_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, Tables
 
@@ -55,14 +63,14 @@ def with_messages(
 
 
 def _mirrored(
-    scenario: Scenario, dealt: Dealing, ranks: Chunks, shares: tuple[Share, ...]
+    scenario: Scenario, dealt: Dealing, ranks: Chunks, shares: tuple[GroupWeights, ...]
 ) -> Chunks:
     """The sum of the gradients of both copies of the weights, each chunk its half."""
     seconds = mirror_seconds(scenario, dealt.plans, dealt.tables, shares)
 
-    def one(rank: int) -> Message:
+    def one(rank: int) -> DataCollective:
         half_s = 0.5 * float(seconds[0, dealt.stage[rank]])
-        return Message(name="add up both copies", seconds=half_s, at=1.0)
+        return DataCollective(name="add up both copies", seconds=half_s, at=1.0)
 
     return tuple(
         tuple(replace(chunk, reduces_last=(one(rank),)) for chunk in here)
@@ -70,7 +78,9 @@ def _mirrored(
     )
 
 
-def _moved(scenario: Scenario, dealt: Dealing, ranks: Chunks, shares: tuple[Share, ...]) -> Chunks:
+def _moved(
+    scenario: Scenario, dealt: Dealing, ranks: Chunks, shares: tuple[GroupWeights, ...]
+) -> Chunks:
     """Copies between weights and messages: a third of them forward, as many messages as there are."""
     seconds = sum_of([copy_seconds(scenario, dealt.plans, share) for share in shares])
     many = float(dealt.rows.micro_batches[0]) * dealt.copies
@@ -89,7 +99,7 @@ def _moved(scenario: Scenario, dealt: Dealing, ranks: Chunks, shares: tuple[Shar
 def _chunk_messages(
     dealt: Dealing,
     chunk: Chunk,
-    found: list[tuple[Share, Messages]],
+    found: list[tuple[GroupWeights, Messages]],
     passes: tuple[Sequence[Pass], Sequence[Pass]],
     place: tuple[int, int],
 ) -> Chunk:
@@ -102,26 +112,32 @@ def _chunk_messages(
     share = float(sum(weights[p] for p in parts)) / max(whole, 1e-30)
     traffic, software = found[0][0].traffic, dealt.tables.software
     # What is hidden in part holds the pass up while it runs (`apart_share`); this is what is never hidden.
-    shown = float(software.data_exposed >= 1.0)
-    shown_gather = 1.0 if software.gather_waits else shown
+    shares = exposure_of(dealt.plans.base, software, float(dealt.plans.zero[0]))
+    shown = float(shares.reductions >= 1.0)
+    shown_gather = float(shares.gathers >= 1.0)
+    shown_again = float(shares.gathers_again >= 1.0)
     there_ends, back_ends = dealt.ends(parts, forward), dealt.ends(parts[::-1], backward)
-    reduces: list[Message] = []
-    gathers: list[Message] = []
-    again: list[Message] = []
+    reduces: list[DataCollective] = []
+    gathers: list[DataCollective] = []
+    again: list[DataCollective] = []
     for group, (_, m) in enumerate(found):
         pieces = float(m.pieces[0, row])
         many = pieces * share
         reduce_s = float(m.reduce_s[0, row] - m.again_s[0, row])
-        reduces += cut("reduce gradients", pieces * share * reduce_s, back_ends, many, group)
+        reduces += cut_gradients(
+            "reduce gradients", pieces * share * reduce_s, back_ends, many, group
+        )
         gather_s, again_s = float(m.gather_s[0, row]), float(m.again_s[0, row])
-        gather = cut("gather weights", pieces * share * gather_s, there_ends, many, group)
-        gathers += needed(gather)
-        again += needed(cut("gather again", pieces * share * again_s, back_ends, many, group))
+        gather = cut_gradients("gather weights", pieces * share * gather_s, there_ends, many, group)
+        gathers += weight_pieces(gather)
+        again += weight_pieces(
+            cut_gradients("gather again", pieces * share * again_s, back_ends, many, group)
+        )
     gathers_each = float(traffic.gathers_forward[0]) > 1.0 or float(dealt.plans.zero[0]) >= 3
     reduces_each = float((traffic.all_reduces + traffic.scatters)[0]) > 1.0
     due = held_back(reduces, shown, 1.0)
     there = held_back(gathers, shown_gather, 0.0) if float(traffic.gathers_forward[0]) > 0 else ()
-    back = held_back(again, shown, 0.0) if float(traffic.gathers_backward[0]) > 0 else ()
+    back = held_back(again, shown_again, 0.0) if float(traffic.gathers_backward[0]) > 0 else ()
     return replace(
         chunk,
         gathers_first=() if gathers_each else there,
@@ -139,7 +155,7 @@ def copies_of(scenario: Scenario, plan: Plan, stages: Stages, tables: Tables) ->
     # What is copied is all of it, as a rank would hold it if it stayed.
     here = batch_of([replace(plan, offload="none")])
     memory = evaluate_rows(scenario, here, tables).memory
-    held = Held(
+    held = StateBytes(
         weight_bytes=memory.weights, state_bytes=memory.states, kept_bytes=stages.kept_bytes
     )
     return host_copies(plan.offload, held, plan.reshard)

@@ -40,7 +40,9 @@ def part_passes(
     backward["launch_s"] = spent.host_s[1][0]
     more: list[Columns] = []
     if mode == 2.0:
-        more.append({k: v * is_layer for k, v in forward.items()})
+        stop_s = parts.stop.seconds[at] + (stretched - 1.0) * parts.stop.clocked_s[at]
+        rerun = {**forward, "chip_s": forward["chip_s"] - stop_s}
+        more.append({k: v * is_layer for k, v in rerun.items()})
     if mode == LISTED and parts.again is not None:
         waits = {k: v * parts.waits_again.get(k, 0.0) for k, v in ways[0].items()}
         slower = stretched - 1.0

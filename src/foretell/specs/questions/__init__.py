@@ -10,7 +10,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from foretell.specs.questions.flags import Field, edges_of, fields_of
+from foretell.specs.questions.flags import QuestionField, edges_of, fields_of
 
 QUESTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,7 +46,7 @@ def question_type(verb: str) -> Any:
     return getattr(import_module(f"{__name__}.{module}"), name)
 
 
-def every_field() -> Iterator[Field]:
+def every_field() -> Iterator[QuestionField]:
     """Every field of every question, and what goes beside them."""
     for verb in QUESTIONS:
         record = question_type(verb)

@@ -69,7 +69,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class QuestionField:
     """A flag with its name and default."""
 
     name: str
@@ -108,15 +108,15 @@ class Field:
         )
 
 
-def fields_of(record: Any) -> tuple[Field, ...]:
+def fields_of(record: Any) -> tuple[QuestionField, ...]:
     """The fields of a question, in its order."""
     return _fields(record)
 
 
 @lru_cache(maxsize=64)
-def _fields(record: type) -> tuple[Field, ...]:
+def _fields(record: type) -> tuple[QuestionField, ...]:
     return tuple(
-        Field(
+        QuestionField(
             name=field.name,
             flag=flag_of(field.type),
             default=field.default,
@@ -131,10 +131,12 @@ def flag_of(hint: Any) -> Flag:
     return next(mark for mark in hint.__metadata__ if isinstance(mark, Flag))
 
 
-def edges_of(record: Any) -> tuple[Field, ...]:
+def edges_of(record: Any) -> tuple[QuestionField, ...]:
     """What the command line and the web offer beside a question: where the answer goes, and in which form."""
     return tuple(
-        Field(name=flag.names[0], flag=flag, default=_NOTHING.get(flag.kind), positional=False)
+        QuestionField(
+            name=flag.names[0], flag=flag, default=_NOTHING.get(flag.kind), positional=False
+        )
         for flag in getattr(record, "edges", ())
     )
 
@@ -142,7 +144,7 @@ def edges_of(record: Any) -> tuple[Field, ...]:
 _NOTHING: Mapping[str, Any] = {"switch": False, "texts": ()}
 
 
-def offered(record: Any, surface: Surface) -> tuple[Field, ...]:
+def offered(record: Any, surface: Surface) -> tuple[QuestionField, ...]:
     """Everything that a surface offers for a question."""
     return tuple(field for field in (*fields_of(record), *edges_of(record)) if field.on(surface))
 

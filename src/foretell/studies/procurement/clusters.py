@@ -29,7 +29,7 @@ TRIES = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bought:
+class ClusterBill:
     """A cluster and what it costs over its years."""
 
     system: Given
@@ -49,7 +49,7 @@ def name_of(system: Given) -> str:
     return str(system.get("id", "own-system") if isinstance(system, Mapping) else system)
 
 
-def cost_of(system: Given, gpus: int, paid: Payment) -> Bought:
+def cost_of(system: Given, gpus: int, paid: Payment) -> ClusterBill:
     """A cluster over its years: bought and run, or rented all along (by use: for the hours in use)."""
     settings = tuple(text for text in paid.set if text.split(".", 1)[0] in OF_SYSTEM)
     money = tuple(text for text in settings if not text.startswith("prices.usd_per_chip_hour"))
@@ -58,14 +58,16 @@ def cost_of(system: Given, gpus: int, paid: Payment) -> Bought:
             system=system, gpus=gpus, years=paid.years, utilisation=paid.utilisation, set=money
         )
         facts = system_cost(asked).facts
-        return Bought(
+        return ClusterBill(
             system=system, gpus=gpus, usd=facts["tco_usd"], years=facts["tco_years"], paid="own"
         )
     way, usd_per_hour = rent_of(system, paid)
     figures = with_flags(sheet(), paid.years, paid.utilisation).figures
     years, use = figures["finance.server_years"].value, figures["finance.utilisation"].value
     hours = HOURS * years * (1.0 if way in RESERVED else use)
-    return Bought(system=system, gpus=gpus, usd=gpus * usd_per_hour * hours, years=years, paid=way)
+    return ClusterBill(
+        system=system, gpus=gpus, usd=gpus * usd_per_hour * hours, years=years, paid=way
+    )
 
 
 def usd_of(system: Given, gpus: int, paid: Payment) -> float:
@@ -107,7 +109,7 @@ def rent_of(system: Given, paid: Payment) -> tuple[str, float]:
     return way, offered[way][1]
 
 
-def affordable(system: Given, budget_usd: float, paid: Payment) -> list[Bought]:
+def affordable(system: Given, budget_usd: float, paid: Payment) -> list[ClusterBill]:
     """Clusters of whole nodes that a sum pays for: the largest, and smaller ones that divide better."""
     made = catalog.system(system)
     each = max(round(per_node_chips(made)), 1)

@@ -16,7 +16,7 @@ from foretell.specs.questions.flags import asks, values_of
 from foretell.specs.study import Study
 from foretell.studies.procurement.clusters import (
     NO_PRICE,
-    Bought,
+    ClusterBill,
     Given,
     affordable,
     cost_of,
@@ -32,8 +32,8 @@ from foretell.studies.procurement.question import (
     payment_of,
     study_of,
 )
-from foretell.studies.procurement.ranking import Kind, Ranking, ranked
-from foretell.studies.procurement.workloads import Levels, done, without_money
+from foretell.studies.procurement.ranking import ClusterKind, Ranking, rank_kinds
+from foretell.studies.procurement.workloads import LatencyTargets, run_workload, without_money
 from foretell.studies.sweep.mix import shares
 
 MEASURES = ("tokens", "usd")
@@ -67,7 +67,7 @@ def compare(question: CompareQuestion) -> Ranking:
     sized = {} if gpus is None else {"gpus": gpus}
     given |= sized if model is None else {**sized, "model": model}
     if workload is None:
-        service = levels[""] != Levels() or any(name in given for name in SERVICE)
+        service = levels[""] != LatencyTargets() or any(name in given for name in SERVICE)
         table = one_work(given, "serving" if service else "training")
     else:
         table = mix_of(workload, given, levels, problems)
@@ -78,7 +78,7 @@ def compare(question: CompareQuestion) -> Ranking:
         raise BadInput(problems)
     once, said = _once(systems)
     kinds = [_kind(study, system, money, gpus, levels) for system in once]
-    found = ranked(study, kinds, money, by, question.seed)
+    found = rank_kinds(study, kinds, money, by, question.seed)
     return replace(found, assumptions=(*said, *found.assumptions))
 
 
@@ -100,10 +100,10 @@ def _kind(
     system: Given,
     budget: float | None,
     gpus: int | None,
-    levels: Mapping[str, Levels],
-) -> Kind:
+    levels: Mapping[str, LatencyTargets],
+) -> ClusterKind:
     """The best cluster of one kind: of those that the money pays for, the one that does most."""
-    tried: list[Kind] = []
+    tried: list[ClusterKind] = []
     try:
         paid = payment_of(study)
         if budget is None:
@@ -122,11 +122,13 @@ def _kind(
     return max(tried, key=lambda kind: kind.tokens_per_s or 0.0)
 
 
-def _of_cluster(study: Study, cluster: Bought, levels: Mapping[str, Levels]) -> Kind:
+def _of_cluster(
+    study: Study, cluster: ClusterBill, levels: Mapping[str, LatencyTargets]
+) -> ClusterKind:
     """Every workload on one cluster, and the mix of them."""
     share = shares(study)
     works = tuple(
-        done(
+        run_workload(
             study,
             workload,
             cluster.system,
@@ -137,7 +139,7 @@ def _of_cluster(study: Study, cluster: Bought, levels: Mapping[str, Levels]) -> 
         for workload in (study.workloads or (None,))
     )
     seconds = sum(one.part.share * one.part.seconds for one in works)
-    return Kind(
+    return ClusterKind(
         system=name_of(cluster.system),
         cluster=cluster,
         works=works,
@@ -149,10 +151,14 @@ def _of_cluster(study: Study, cluster: Bought, levels: Mapping[str, Levels]) -> 
 
 
 def _unpriced(
-    study: Study, system: Given, gpus: int, levels: Mapping[str, Levels], error: ProblemsError
-) -> Kind:
+    study: Study,
+    system: Given,
+    gpus: int,
+    levels: Mapping[str, LatencyTargets],
+    error: ProblemsError,
+) -> ClusterKind:
     """What a cluster does of which no price is known: a rent stands in, and nothing of it is told."""
-    cluster = Bought(system=system, gpus=gpus, usd=None, years=None, paid=NO_PRICE)
+    cluster = ClusterBill(system=system, gpus=gpus, usd=None, years=None, paid=NO_PRICE)
     stand_in = replace(study, base={**study.base, "rent": "on-demand", "price": 1.0})
     try:
         kind = _of_cluster(stand_in, cluster, levels)
@@ -166,8 +172,8 @@ def _words(error: ProblemsError) -> str:
     return "; ".join(str(problem) for problem in error.problems)
 
 
-def _not(system: str, cluster: Bought | None, error: ProblemsError) -> Kind:
-    return Kind(
+def _not(system: str, cluster: ClusterBill | None, error: ProblemsError) -> ClusterKind:
+    return ClusterKind(
         system=system, cluster=cluster, works=(), tokens_per_s=None, usd_per_million_tokens=None,
         interval=None, problem=_words(error),
     )  # fmt: skip

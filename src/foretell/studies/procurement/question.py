@@ -14,12 +14,12 @@ from foretell.interop.user_files import user_file
 from foretell.specs.study import Axis, Study
 from foretell.studies.flags import PAID
 from foretell.studies.procurement.clusters import Given, name_of
-from foretell.studies.procurement.workloads import TPOT_MS, Levels
+from foretell.studies.procurement.workloads import TPOT_MS, LatencyTargets
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep.run import trial_problems
 
 
-def level_of(given: dict[str, Any], where: str, problems: list[Problem]) -> Levels:
+def level_of(given: dict[str, Any], where: str, problems: list[Problem]) -> LatencyTargets:
     found = {}
     for name, usual in (("tpot", TPOT_MS), ("ttft", math.inf)):
         value = given.pop(name, usual)
@@ -29,7 +29,7 @@ def level_of(given: dict[str, Any], where: str, problems: list[Problem]) -> Leve
             problems.append(
                 Problem(path=f"{where}{name}", value=value, message="not a number of ms")
             )
-    return Levels(**found)
+    return LatencyTargets(**found)
 
 
 def budget_of(budget: Any, gpus: Any, problems: list[Problem]) -> float | None:
@@ -66,7 +66,7 @@ def _paid_for(given: Mapping[str, Any]) -> dict[str, Any]:
 def mix_of(
     file: str | Path | Mapping[str, Any],
     given: Mapping[str, Any],
-    levels: dict[str, Levels],
+    levels: dict[str, LatencyTargets],
     problems: list[Problem],
 ) -> dict[str, Any]:
     """A mix from a study's tables; levels of its services are put into `levels`.

@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foretell.errors import Infeasible, Problem
-from foretell.records import Told
+from foretell.records import JsonRecord
 from foretell.search.ranking import (
     CERTAIN,
     Array,
     Contender,
-    Drawn,
+    SystemDraws,
     beats,
     doubts,
     draw,
     spread_of,
 )
 from foretell.specs.study import Study
-from foretell.studies.procurement.clusters import Bought
-from foretell.studies.procurement.workloads import Done
+from foretell.studies.procurement.clusters import ClusterBill
+from foretell.studies.procurement.workloads import WorkloadResult
 from foretell.studies.sweep.mix import shares
 
 MOST_DOUBTS = 5
@@ -28,14 +28,14 @@ MOST_DOUBTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ClusterKind:
     """The best cluster of one kind."""
 
     system: str
     """Which."""
-    cluster: Bought | None
+    cluster: ClusterBill | None
     """How many chips, and what they cost; none where it cannot be."""
-    works: tuple[Done, ...]
+    works: tuple[WorkloadResult, ...]
     """What it does with each workload."""
     tokens_per_s: float | None
     """Work tokens a second of the mix, of the whole cluster."""
@@ -82,14 +82,14 @@ class Doubt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking(Told):
+class Ranking(JsonRecord):
     """Systems in their order."""
 
     by: str
     """tokens or usd."""
     budget_usd: float | None
     """What is spent; none where chips are given."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ClusterKind, ...]
     """The best first; by money, those without a price behind those with one; those that cannot be last."""
     beats: tuple[tuple[float, ...], ...]
     """Of those that contend, how probable it is that one (row) beats another (column), in their order."""
@@ -103,12 +103,12 @@ class Ranking(Told):
     """What all of it rests on."""
 
     @property
-    def contenders(self) -> tuple[Kind, ...]:
+    def contenders(self) -> tuple[ClusterKind, ...]:
         """Those that the order is among: by money, those with a price."""
         return tuple(kind for kind in self.kinds if _contends(kind, self.by))
 
     @property
-    def best(self) -> Kind:
+    def best(self) -> ClusterKind:
         """The first."""
         return self.kinds[0]
 
@@ -132,8 +132,8 @@ class Ranking(Told):
         }
 
 
-def ranked(
-    study: Study, kinds: Sequence[Kind], budget: float | None, by: str, seed: int
+def rank_kinds(
+    study: Study, kinds: Sequence[ClusterKind], budget: float | None, by: str, seed: int
 ) -> Ranking:
     """The kinds in their order, with intervals from cases that were drawn together."""
     able = [kind for kind in kinds if kind.problem is None]
@@ -177,7 +177,7 @@ def ranked(
     )
 
 
-def _rates(kinds: Sequence[Kind], cases: Drawn, budget: float | None) -> Array:
+def _rates(kinds: Sequence[ClusterKind], cases: SystemDraws, budget: float | None) -> Array:
     """Tokens a second of each cluster in each case.
 
     A sum pays for more chips where they are cheaper: then they go as tokens for a dollar.
@@ -193,7 +193,7 @@ def _rates(kinds: Sequence[Kind], cases: Drawn, budget: float | None) -> Array:
     return np.array(rows)
 
 
-def _why(two: Sequence[Kind], money: bool) -> tuple[Doubt, ...]:
+def _why(two: Sequence[ClusterKind], money: bool) -> tuple[Doubt, ...]:
     """What makes the order of the first two doubtful; of a price that is not known, nothing tells."""
     if len(two) < 2 or (money and any(kind.no_price for kind in two)):
         return ()
@@ -201,21 +201,21 @@ def _why(two: Sequence[Kind], money: bool) -> tuple[Doubt, ...]:
     return tuple(Doubt(cause, half_width) for cause, half_width in found[:MOST_DOUBTS])
 
 
-def _gpus(kind: Kind) -> float:
+def _gpus(kind: ClusterKind) -> float:
     assert kind.cluster is not None
     return float(kind.cluster.gpus)
 
 
-def _contends(kind: Kind, by: str) -> bool:
+def _contends(kind: ClusterKind, by: str) -> bool:
     """Whether a kind has what is ranked by."""
     return kind.problem is None and (by != "usd" or kind.no_price is None)
 
 
-def _key(kind: Kind, by: str) -> float:
+def _key(kind: ClusterKind, by: str) -> float:
     return kind.usd_per_million_tokens or 0.0 if by == "usd" else -(kind.tokens_per_s or 0.0)
 
 
-def _contender(kind: Kind) -> Contender:
+def _contender(kind: ClusterKind) -> Contender:
     return Contender(
         name=kind.system,
         architecture=kind.works[0].architecture,

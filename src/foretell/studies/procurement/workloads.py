@@ -11,14 +11,14 @@ from foretell.economics.answer import CostAnswer
 from foretell.economics.owning import CHIP, NODE
 from foretell.economics.work import HOURS_OF_WORK, RENT_PATH
 from foretell.errors import Infeasible, Problem
-from foretell.search.ranking import SERVED, TRAINED, Part
+from foretell.search.ranking import SERVED, TRAINED, SystemWorkload
 from foretell.specs.cost import CostLeaf
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import Axis, Study, Workload
 from foretell.studies.flags import RUN
 from foretell.studies.procurement.clusters import Given
 from foretell.studies.sweep.columns import bill_row
-from foretell.studies.sweep.questions import Question, load_question, question
+from foretell.studies.sweep.questions import PointQuestion, load_question, question
 from foretell.uncertainty.intervals import request_time
 
 PER_GPU = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -35,7 +35,7 @@ TPOT_MS = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Levels:
+class LatencyTargets:
     """What a service must keep."""
 
     tpot_ms: float = TPOT_MS
@@ -45,10 +45,10 @@ class Levels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class WorkloadResult:
     """One workload on one cluster."""
 
-    part: Part
+    part: SystemWorkload
     """Its speed and price with what may be wrong with them."""
     architecture: str
     """Of the chip."""
@@ -58,9 +58,14 @@ class Done:
     """What it rests on."""
 
 
-def done(
-    study: Study, workload: Workload | None, system: Given, gpus: int, share: float, levels: Levels
-) -> Done:
+def run_workload(
+    study: Study,
+    workload: Workload | None,
+    system: Given,
+    gpus: int,
+    share: float,
+    levels: LatencyTargets,
+) -> WorkloadResult:
     """A workload on so many chips of a system; Infeasible where it does not fit."""
     chosen = [(Axis(path="system"), system), (Axis(path="gpus"), gpus)]
     asked = question(study, workload, chosen)
@@ -70,7 +75,7 @@ def done(
     return _served(asked, name, share, gpus, levels)
 
 
-def _trained(asked: Question, name: str, share: float) -> Done:
+def _trained(asked: PointQuestion, name: str, share: float) -> WorkloadResult:
     assert asked.payment is not None
     run = {flag: asked.flags[flag] for flag in RUN if flag in asked.flags}
     result = api.estimate(**asked.place, **run, plan=asked.words or None, set=asked.speed)
@@ -87,7 +92,9 @@ def _trained(asked: Question, name: str, share: float) -> Done:
     return _done(bill, name, share, 1.0, ends, facts, result.scenario.system.chip.architecture)
 
 
-def _served(asked: Question, name: str, share: float, gpus: int, levels: Levels) -> Done:
+def _served(
+    asked: PointQuestion, name: str, share: float, gpus: int, levels: LatencyTargets
+) -> WorkloadResult:
     """A service at the load that it bears: the fastest of all that keep its levels, or the one given."""
     assert asked.payment is not None
     given = any(flag in asked.flags for flag in ("concurrency", "rate"))
@@ -127,7 +134,7 @@ def _served(asked: Question, name: str, share: float, gpus: int, levels: Levels)
     return _done(bill, name, share, written, ends, facts, one.system.chip.architecture)
 
 
-def without_money(done: Done) -> Done:
+def without_money(done: WorkloadResult) -> WorkloadResult:
     """The same where no price is known: its speed, and a price above every other."""
     facts = {name: None if "usd" in name else value for name, value in done.facts.items()}
     said = tuple(text for text in done.assumptions if "rent" not in text and "USD" not in text)
@@ -153,7 +160,7 @@ def _share(leaf: CostLeaf, name: str) -> float:
     return sum(_share(child, name) for child in leaf.children)
 
 
-def _with(asked: Question, more: dict[str, Any]) -> Question:
+def _with(asked: PointQuestion, more: dict[str, Any]) -> PointQuestion:
     return replace(asked, flags={**asked.flags, **more})
 
 
@@ -165,7 +172,7 @@ def _done(
     ends: tuple[float, float],
     facts: dict[str, Any],
     architecture: str,
-) -> Done:
+) -> WorkloadResult:
     """Speed and price by the work token, and by how much either may be off."""
     row = bill_row(bill, written)
     figures = {
@@ -173,7 +180,7 @@ def _done(
         for one in bill.drivers
         if one.path != HOURS_OF_WORK
     } | _own_price(bill)
-    part = Part(
+    part = SystemWorkload(
         workload=name,
         share=share,
         seconds=1.0 / row["work_tokens_per_s_per_gpu"],
@@ -184,6 +191,6 @@ def _done(
         figures=figures,
     )
     facts = {**facts, **{column: row[column] for column in TOLD}}
-    return Done(
+    return WorkloadResult(
         part=part, architecture=architecture, facts=facts, assumptions=tuple(bill.assumptions)
     )

@@ -28,7 +28,7 @@ from foretell.specs.plan import (
 )
 from foretell.specs.result import Leaf
 from foretell.specs.scenario import Scenario
-from foretell.studies.scaling.records import Point
+from foretell.studies.scaling.records import ScalingPoint
 from foretell.training.answer import fits, one_row, totals_of
 from foretell.training.breakdown import HELD, LOST, largest_share, time_tree
 from foretell.training.data_parallel import sent_seconds, shares_of
@@ -37,7 +37,7 @@ from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, select, tables_of
 from foretell.uncertainty.evidence import EXCHANGES, node
-from foretell.uncertainty.intervals import Interval, cause, times, turned
+from foretell.uncertainty.intervals import Interval, cause, inverse_cause, times
 from foretell.uncertainty.memory import peak_interval
 from foretell.units import format as show
 
@@ -52,7 +52,7 @@ HARDLY = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class StrategyCase:
     """One strategy on one number of chips."""
 
     strategy: str
@@ -64,7 +64,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class StrategyBatch:
     """Plans that share their structural choices, each on all systems; a plan's rows stand together."""
 
     scenario: Scenario
@@ -86,10 +86,10 @@ class Batch:
         return 1 + 3 * len(self.numbers) + len(BANDWIDTHS)
 
 
-def points_of(asked: Sequence[Asked]) -> list[Point]:
+def points_of(asked: Sequence[StrategyCase]) -> list[ScalingPoint]:
     """A point for each strategy on one number of chips, in order; the efficiency is not known yet."""
-    found: dict[str, Point] = {}
-    groups: dict[Plan, list[Asked]] = {}
+    found: dict[str, ScalingPoint] = {}
+    groups: dict[Plan, list[StrategyCase]] = {}
     for one in asked:
         reason = _forbidden(one.scenario, one.plan)
         if reason is not None:
@@ -127,7 +127,7 @@ def _forbidden(scenario: Scenario, plan: Plan) -> str | None:
     return "; ".join(text for _, text in all_broken(scenario, plan, batch_of([plan]))) or None
 
 
-def _evaluated(scenario: Scenario, plans: Sequence[Plan]) -> Batch:
+def _evaluated(scenario: Scenario, plans: Sequence[Plan]) -> StrategyBatch:
     """One evaluation of all plans on all systems."""
     known = numbers_of(scenario, plans[0])
     numbers = tuple(n for n in known if n.path.startswith("network."))
@@ -139,7 +139,7 @@ def _evaluated(scenario: Scenario, plans: Sequence[Plan]) -> Batch:
     tables = tables_of(there, rows, apart=True)
     micro_batches = scenario.job.global_batch / (rows.dp * rows.micro_batch)
     shares = shares_of(rows, tables, stages_of_plans(rows, tables), micro_batches)
-    return Batch(
+    return StrategyBatch(
         scenario=scenario,
         numbers=numbers,
         plans=rows,
@@ -161,7 +161,7 @@ def _factors(numbers: Sequence[Number], place: int) -> Array:
     return factor
 
 
-def _told(batch: Batch, row: int, asked: Asked) -> Point:
+def _told(batch: StrategyBatch, row: int, asked: StrategyCase) -> ScalingPoint:
     """One plan of a batch as a point."""
     scenario, numbers = batch.scenario, batch.numbers
     one = np.array([row])
@@ -172,7 +172,7 @@ def _told(batch: Batch, row: int, asked: Asked) -> Point:
     exposed_s = sum(shares.get(name, 0.0) for name in EXCHANGES)
     compute_s = sum(shares[name] for name in WORKING)
     sent_s = float(batch.sent_s[row, int(rows.slowest[0])])
-    found = {name: rate for name, rate in rates(totals).items() if name in Point.__slots__}
+    found = {name: rate for name, rate in rates(totals).items() if name in ScalingPoint.__slots__}
     peak, capacity = float(totals.peak_memory_bytes), float(totals.memory_capacity_bytes)
     steps = batch.rows.step_s[row : row + batch.systems]
     slopes = elasticities(steps[: 1 + 3 * len(numbers)], numbers)
@@ -205,7 +205,7 @@ def _told(batch: Batch, row: int, asked: Asked) -> Point:
 
 
 def _intervals(
-    batch: Batch, row: int, plan: Plan, tree: Leaf, rates: Mapping[str, float]
+    batch: StrategyBatch, row: int, plan: Plan, tree: Leaf, rates: Mapping[str, float]
 ) -> dict[str, Interval]:
     """Of a point: its step, its rates, its peak, and the kernels and exchanges of the step."""
     step = cause(tree.value, tree.interval)
@@ -218,14 +218,14 @@ def _intervals(
     }
     return {
         "step_s": times(tree.value, step),
-        **{name: times(value, turned(step)) for name, value in rates.items()},
+        **{name: times(value, inverse_cause(step)) for name, value in rates.items()},
         "peak_memory_bytes": peak_interval(asked, plan, held),
         **{name: ends for name, ends in parts.items() if ends},
     }
 
 
-def _point(scenario: Scenario, asked: Asked, fit: str, reason: str | None) -> Point:
-    return Point(
+def _point(scenario: Scenario, asked: StrategyCase, fit: str, reason: str | None) -> ScalingPoint:
+    return ScalingPoint(
         strategy=asked.strategy,
         gpus=scenario.job.gpus,
         global_batch=scenario.job.global_batch,

@@ -13,7 +13,7 @@ from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
 from foretell.records import as_json, dataclass
 from foretell.specs.model import Model
-from foretell.studies.scaling.records import Point, Scaling
+from foretell.studies.scaling.records import Scaling, ScalingPoint
 from foretell.studies.scaling.run import scaling
 
 FILE = Path(__file__).parent / "measured.toml"
@@ -24,7 +24,7 @@ Quantity = Literal["samples/s", "efficiency", "step s", "communication s", "bus 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class PublishedFigure:
     """One figure, measured and predicted."""
 
     name: str
@@ -71,7 +71,7 @@ def model_named(name: str) -> Model:
     return catalog_model(name) if shape is None else replace(catalog_model(shape), id=name)
 
 
-def compared() -> tuple[Compared, ...]:
+def compare_published() -> tuple[PublishedFigure, ...]:
     """Every measurement of the file beside our prediction."""
     known = table()
     found = [one for run in known["run"] for one in _of_run(run)]
@@ -79,12 +79,12 @@ def compared() -> tuple[Compared, ...]:
     return (*found, *(_of_collective(row) for row in known["collective"]))
 
 
-def median_error(rows: Sequence[Compared]) -> float:
+def median_error(rows: Sequence[PublishedFigure]) -> float:
     """Median of the errors' sizes."""
     return median(abs(row.error) for row in rows)
 
 
-def _of_run(run: Mapping[str, Any]) -> list[Compared]:
+def _of_run(run: Mapping[str, Any]) -> list[PublishedFigure]:
     """Rates of one run on each number of chips, and the efficiencies that they make."""
     points = _predicted(run, run["gpus"]).curves[0].points
     rates = [point.global_batch / (point.step_s or 1.0) for point in points]
@@ -104,7 +104,7 @@ def _efficiencies(run: Mapping[str, Any], rates: Sequence[float]) -> list[float]
     return [rate / per_chip[0] for rate in per_chip]
 
 
-def _of_split(split: Mapping[str, Any]) -> list[Compared]:
+def _of_split(split: Mapping[str, Any]) -> list[PublishedFigure]:
     """A step, and its data-parallel communication where the log has it."""
     (point,) = _predicted(split, split["gpus"], split["global_batch"]).curves[0].points
     found = [_row(split, "step s", point, split["step_s"], point.step_s or 0.0)]
@@ -131,9 +131,9 @@ def _predicted(
     return found
 
 
-def _of_collective(row: Mapping[str, Any]) -> Compared:
+def _of_collective(row: Mapping[str, Any]) -> PublishedFigure:
     answer = collective(row["system"], collective=row["collective"], size=SIZE, group=row["gpus"])
-    return Compared(
+    return PublishedFigure(
         name=row["name"],
         quantity="bus GB/s",
         gpus=row["gpus"],
@@ -146,7 +146,7 @@ def _of_collective(row: Mapping[str, Any]) -> Compared:
     )
 
 
-def _interval(quantity: str, point: Point) -> tuple[float, float] | None:
+def _interval(quantity: str, point: ScalingPoint) -> tuple[float, float] | None:
     """The step's p90 as an interval of the quantity."""
     if quantity not in ("step s", "samples/s") or point.interval is None:
         return None
@@ -157,9 +157,9 @@ def _interval(quantity: str, point: Point) -> tuple[float, float] | None:
 
 
 def _row(
-    run: Mapping[str, Any], quantity: str, point: Point, measured: float, predicted: float
-) -> Compared:
-    return Compared(
+    run: Mapping[str, Any], quantity: str, point: ScalingPoint, measured: float, predicted: float
+) -> PublishedFigure:
+    return PublishedFigure(
         name=run["name"],
         quantity=quantity,  # type: ignore[arg-type]
         gpus=point.gpus,

@@ -12,7 +12,7 @@ Mode = Literal["weak", "strong"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class ScalingPoint:
     """One strategy on one number of chips; what a plan that breaks a rule has not is None."""
 
     strategy: str
@@ -84,7 +84,7 @@ class Curve:
     """System id."""
     strategy: str
     """Words of the strategy, as asked."""
-    points: tuple[Point, ...]
+    points: tuple[ScalingPoint, ...]
     """Fewest chips first."""
     fits_from: int | None
     """The fewest chips that it fits on."""

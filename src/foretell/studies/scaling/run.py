@@ -8,10 +8,10 @@ from foretell.errors import BadInput, Problem
 from foretell.inputs.question import LARGEST, Settings, as_texts, ask, collect, plan_of
 from foretell.specs.questions.studies import ScalingQuestion
 from foretell.specs.scenario import Scenario
-from foretell.studies.scaling.evaluate import Asked, points_of
+from foretell.studies.scaling.evaluate import StrategyCase, points_of
 from foretell.studies.scaling.question import common_batch, gpu_counts, plan_texts, strategy_texts
-from foretell.studies.scaling.records import Curve, Mode, Point, Scaling
-from foretell.training.answer import assumed
+from foretell.studies.scaling.records import Curve, Mode, Scaling, ScalingPoint
+from foretell.training.answer import assumptions_of
 from foretell.uncertainty.evidence import EXCHANGES
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _assumed(
         said
         for scenario in asked
         for text in texts
-        for said in assumed(*plan_of(scenario, text, settings), ())
+        for said in assumptions_of(*plan_of(scenario, text, settings), ())
     ]
     return tuple(dict.fromkeys(found))
 
@@ -118,11 +118,11 @@ def _curves(
     floor: float,
 ) -> list[Curve]:
     """Curves of one model."""
-    points: dict[str, list[Point]] = {name: [] for name in names}
+    points: dict[str, list[ScalingPoint]] = {name: [] for name in names}
     for scenario in scenarios:
         made = [plan_of(scenario, text, settings) for text in texts]
         asked = [
-            Asked(strategy=name, scenario=there, plan=plan)
+            StrategyCase(strategy=name, scenario=there, plan=plan)
             for name, (there, plan) in zip(names, made, strict=True)
         ]
         for point in points_of(asked):
@@ -131,7 +131,7 @@ def _curves(
     return [curve_of(first.model.id, first.system.id, points[name], floor) for name in names]
 
 
-def curve_of(model: str, system: str, points: Sequence[Point], floor: float) -> Curve:
+def curve_of(model: str, system: str, points: Sequence[ScalingPoint], floor: float) -> Curve:
     """Points of one strategy with their efficiencies, and where and why it stops scaling."""
     there = [p for p in points if p.fits != "no"]
     base = there[0] if there else None
@@ -156,7 +156,7 @@ def curve_of(model: str, system: str, points: Sequence[Point], floor: float) -> 
     )
 
 
-def _with_efficiency(point: Point, base: Point | None) -> Point:
+def _with_efficiency(point: ScalingPoint, base: ScalingPoint | None) -> ScalingPoint:
     """Against the fewest chips that fit: as they are, and were nothing waited for there.
 
     The second is what the fewest chips would do with free links; on one chip the two are the same. Where a
@@ -170,7 +170,7 @@ def _with_efficiency(point: Point, base: Point | None) -> Point:
     return replace(point, efficiency=scaled * busy, scaling_efficiency=scaled)
 
 
-def _lost_to(base: Point, end: Point) -> str | None:
+def _lost_to(base: ScalingPoint, end: ScalingPoint) -> str | None:
     """The share of the step whose chip-seconds for a sequence grew most, from the fewest chips with free
     links; None where none grew."""
     free = dict.fromkeys((*EXCHANGES, "bubble"), 0.0)
@@ -186,9 +186,9 @@ def _lost_to(base: Point, end: Point) -> str | None:
 
 
 def _sentence(
-    points: Sequence[Point],
-    there: Sequence[Point],
-    below: Point | None,
+    points: Sequence[ScalingPoint],
+    there: Sequence[ScalingPoint],
+    below: ScalingPoint | None,
     lost: str | None,
     floor: float,
 ) -> str:

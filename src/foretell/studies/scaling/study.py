@@ -7,7 +7,7 @@ that those here are ours: OPT's six sizes up to 13B, sequences of 2,048 tokens, 
 """
 
 from foretell.records import as_json, dataclass
-from foretell.studies.scaling.published import Compared, compared
+from foretell.studies.scaling.published import PublishedFigure, compare_published
 from foretell.studies.scaling.records import Scaling
 from foretell.studies.scaling.run import scaling
 
@@ -24,22 +24,22 @@ WORDS = "gradients=bf16 recompute=full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
+class ScalingStudy:
     """The whole study."""
 
     data_parallel: Scaling
     """Six sizes, three ways of sharing, 1 to 512 chips."""
     model_parallel: tuple[Scaling, ...]
     """Three combinations on 8 to 128 chips of each system."""
-    measured: tuple[Compared, ...]
+    measured: tuple[PublishedFigure, ...]
     """Open measurements and our predictions of them."""
 
     to_dict = as_json()
 
 
-def study() -> Study:
+def study() -> ScalingStudy:
     """Evaluate it: some three hundred points."""
-    return Study(
+    return ScalingStudy(
         data_parallel=scaling(
             *SIZES, system=LOW, gpus="1..512", plan=WORDS, micro_batch=4, seq_len=2048
         ),
@@ -56,5 +56,5 @@ def study() -> Study:
             )
             for system in SYSTEMS
         ),
-        measured=compared(),
+        measured=compare_published(),
     )

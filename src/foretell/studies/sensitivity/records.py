@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.records import Told, as_json
+from foretell.records import JsonRecord, as_json
 
 MOST_FACTOR = 1000.0
 """Numbers are made better or worse by no more."""
@@ -28,7 +28,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class NumberEffect:
     """How all results answer to one number."""
 
     path: str
@@ -52,7 +52,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivities(Told):
+class Sensitivities(JsonRecord):
     """Every number's effect on every result."""
 
     about: Mapping[str, Any]
@@ -71,14 +71,14 @@ class Sensitivities(Told):
     """What they are called."""
     best_now: WhatIf | None
     """The best plan on the system as it is, where plans are chosen anew."""
-    numbers: tuple[Moved, ...]
+    numbers: tuple[NumberEffect, ...]
     """The strongest on the first result first; several at once, then prices, last."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
     overrides: Mapping[str, object]
     """Fields set by hand."""
 
-    def __getitem__(self, path: str) -> Moved:
+    def __getitem__(self, path: str) -> NumberEffect:
         """The number of a path."""
         return {number.path: number for number in self.numbers}[path]
 
@@ -107,7 +107,7 @@ def check_factor(factor: object) -> None:
         raise BadInput([Problem(path="factor", value=factor, message=message, allowed=allowed)])
 
 
-def strength(moved: Moved, result: str) -> float:
+def strength(moved: NumberEffect, result: str) -> float:
     """How much a number moves a result: the larger of its slope and its what-ifs; all of it where nothing
     fits any more."""
     ratios = [w.ratios for w in (moved.better, moved.worse) if w is not None]

@@ -26,7 +26,7 @@ from foretell.specs.questions.studies import SensitivityQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.studies.sensitivity.records import (
-    Moved,
+    NumberEffect,
     Sensitivities,
     WhatIf,
     check_factor,
@@ -150,7 +150,7 @@ def _engine_knob(question: ServeQuestion, name: str, by: float) -> Knob:
     )
 
 
-def _moved(knob: Knob, now: ServiceEstimate, by: float, replan: bool) -> Moved:
+def _moved(knob: Knob, now: ServiceEstimate, by: float, replan: bool) -> NumberEffect:
     low, high = (_results(_served(knob.turned(f))) for f in (1.0 - STEP, 1.0 + STEP))
     width = log((1.0 + STEP) / (1.0 - STEP))
     slopes = {
@@ -158,7 +158,7 @@ def _moved(knob: Knob, now: ServiceEstimate, by: float, replan: bool) -> Moved:
     }
     factors = {"better": knob.better, "worse": 1.0 / knob.better}
     ifs = {side: _what_if(knob.turned(factors[side]), now, factors[side], replan) for side in SIDES}
-    return Moved(
+    return NumberEffect(
         path=knob.path,
         words=knob.words,
         kind=knob.kind,
@@ -208,7 +208,9 @@ def _results(served: ServiceEstimate | None) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if value}
 
 
-def _answer(now: ServiceEstimate, moved: Sequence[Moved], replan: bool, by: float) -> Sensitivities:
+def _answer(
+    now: ServiceEstimate, moved: Sequence[NumberEffect], replan: bool, by: float
+) -> Sensitivities:
     names = ("model", "system", "gpus", "profile", "isl", "osl", "concurrency", "rate", "fits")
     results = _results(now)
     return Sensitivities(

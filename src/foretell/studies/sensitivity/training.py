@@ -12,14 +12,22 @@ from foretell.api.cost import PaidHour, Payment, paid_hour
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, collect
-from foretell.search.what_if import SIDES, Held, Results, Side, factor_of, held_results, replanned
+from foretell.search.what_if import (
+    SIDES,
+    FixedPlan,
+    Results,
+    Side,
+    factor_of,
+    held_results,
+    replan_systems,
+)
 from foretell.specs.questions.flags import part, values_of
 from foretell.specs.questions.studies import SensitivityQuestion
 from foretell.specs.questions.training import StepQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.studies.sensitivity.records import (
-    Moved,
+    NumberEffect,
     Sensitivities,
     WhatIf,
     check_factor,
@@ -54,7 +62,7 @@ def of_training(question: SensitivityQuestion) -> Sensitivities:
     hour = _hour(payment, name, result.scenario.system, result.gpus, watts)
     again = None
     if question.replan:
-        again = replanned(result.scenario, result.plan, held, factor, question.progress)
+        again = replan_systems(result.scenario, result.plan, held, factor, question.progress)
     return _answer(result, held, hour, again, factor, money)
 
 
@@ -70,7 +78,7 @@ def _hour(payment: Payment, name: str, system: System, gpus: int, watts: float) 
 
 def _answer(
     result: Estimate,
-    held: Held,
+    held: FixedPlan,
     hour: PaidHour | str,
     again: tuple[Results, dict[tuple[str, Side], Results]] | None,
     by: float,
@@ -90,7 +98,7 @@ def _answer(
     for number in held.numbers:
         factors = {side: factor_of(number, side, by) for side in SIDES}
         moved.append(
-            Moved(
+            NumberEffect(
                 path=number.path,
                 words=number.words,
                 kind=number.kind,
@@ -153,7 +161,7 @@ def _what_if(
     )
 
 
-def _slopes(held: Held, path: str, hour: PaidHour | str) -> dict[str, float]:
+def _slopes(held: FixedPlan, path: str, hour: PaidHour | str) -> dict[str, float]:
     """Elasticities of all results: money is base x time and watts x time, which is energy."""
     slope = held.slopes[path]
     if isinstance(hour, str):
@@ -164,12 +172,12 @@ def _slopes(held: Held, path: str, hour: PaidHour | str) -> dict[str, float]:
     return {**slope, "usd_per_million_tokens": usd}
 
 
-def _prices(hour: PaidHour) -> list[Moved]:
+def _prices(hour: PaidHour) -> list[NumberEffect]:
     """Figures of the price: only money answers to them."""
     still = dict.fromkeys(RESULTS, 0.0)
     slopes = hour.slopes if hour.way == "own" else {"prices.rent": 1.0}
     return [
-        Moved(
+        NumberEffect(
             path=path,
             words=f"price: {path.rsplit('.', 1)[-1].replace('_', ' ')}",
             kind="price",

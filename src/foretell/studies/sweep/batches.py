@@ -17,7 +17,13 @@ from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
 from foretell.specs.scenario import Scenario
 from foretell.studies.plan_words import plan_texts
-from foretell.studies.sweep.questions import Question, estimated, no_row, rent_of, scenario_of
+from foretell.studies.sweep.questions import (
+    PointQuestion,
+    estimate_row,
+    no_row,
+    rent_of,
+    scenario_of,
+)
 from foretell.training.answer import answer_of, totals_of
 from foretell.training.long_run import asked_run, conditions_of, with_run
 from foretell.training.step import evaluate_rows
@@ -28,7 +34,7 @@ FITS = ("yes", "too_close", "no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Varied:
+class VariedField:
     """One field of the plans of a batch."""
 
     field: str
@@ -40,7 +46,7 @@ class Varied:
 
 
 def plans_of(
-    scenario: Scenario, base: Plan, named: Sequence[str], varied: Sequence[Varied]
+    scenario: Scenario, base: Plan, named: Sequence[str], varied: Sequence[VariedField]
 ) -> Plans:
     """The base with some of its numbers replaced, one plan for each row.
 
@@ -78,7 +84,7 @@ def first_broken(scenario: Scenario, plans: Plans) -> NDArray[np.intp]:
     return found
 
 
-def evaluated(scenario: Scenario, plans: Plans) -> dict[str, Array]:
+def evaluate_columns(scenario: Scenario, plans: Plans) -> dict[str, Array]:
     """Columns of numbers of plans that keep every rule."""
     found = {name: np.empty(len(plans)) for name in OUTPUTS}
     tables = tables_of(scenario, plans)
@@ -94,7 +100,7 @@ def evaluated(scenario: Scenario, plans: Plans) -> dict[str, Array]:
     return found
 
 
-def batch_frame(asked: Question, varied: Sequence[Varied]) -> Any:
+def batch_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:
     """Answers to one question with a batch of plans, as a table with a row for each."""
     import polars as pl
 
@@ -109,7 +115,7 @@ def batch_frame(asked: Question, varied: Sequence[Varied]) -> Any:
     broken = first_broken(scenario, plans)
     good = np.flatnonzero(broken == 0)
     capacity = float(scenario.system.chip.memory_bytes)
-    numbers = evaluated(scenario, plans.take(good)) if len(good) else {}
+    numbers = evaluate_columns(scenario, plans.take(good)) if len(good) else {}
     whole = {}
     for name, values in numbers.items():
         whole[name] = values
@@ -134,7 +140,7 @@ def batch_frame(asked: Question, varied: Sequence[Varied]) -> Any:
     ).with_columns(**{name: pl.lit(value) for name, value in fixed.items()})
 
 
-def plan_row(asked: Question) -> dict[str, Any]:
+def plan_row(asked: PointQuestion) -> dict[str, Any]:
     """One fixed plan in full: what limits it, its interval, its run."""
     try:
         conditions = conditions_of(asked.conditions)
@@ -150,4 +156,4 @@ def plan_row(asked: Question) -> dict[str, Any]:
     result = answer_of(scenario, plan, chosen=False)
     if conditions is not None:
         result = with_run(result, asked_run(scenario, conditions))
-    return estimated(asked, scenario, result)
+    return estimate_row(asked, scenario, result)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem, unknown
-from foretell.records import Told, dataclass
+from foretell.records import JsonRecord, dataclass
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import CodesignQuestion
 from foretell.specs.study import Study
@@ -22,13 +22,13 @@ from foretell.studies.sweep.columns import POINT, axis_type, columns_of, own_col
 from foretell.studies.sweep.export import results
 from foretell.studies.sweep.frames import shard_count, shard_frame, shard_points
 from foretell.studies.sweep.mix import (
-    Chosen,
-    Mixed,
+    MixFront,
+    MixPoints,
     best_of,
-    chosen,
     column_of,
     mix_columns,
-    mixed,
+    mix_front,
+    mix_points,
     objectives_of,
     reasons,
     share_parts,
@@ -41,14 +41,14 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Codesign(Told):
+class Codesign(JsonRecord):
     """A study with its front."""
 
     study: Study
     """What was asked."""
-    table: Mixed
+    table: MixPoints
     """Every point."""
-    chosen: Chosen
+    chosen: MixFront
     """Those that will do, and the front."""
     rows: Mapping[str, Any]
     """The rows of each workload on the front, as the sweep has them; by workload, a polars DataFrame."""
@@ -206,8 +206,8 @@ def designs(folder: str | Path, *, wanted: bool = False) -> Codesign:
 
 def of_frame(study: Study, frame: Any) -> Codesign:
     """The front of rows of whole points."""
-    table = mixed(study, frame)
-    found = chosen(study, table)
+    table = mix_points(study, frame)
+    found = mix_front(study, table)
     kept = table.points[found.front].tolist()
     rows = {
         name: part.filter(part[POINT].is_in(kept))

@@ -11,7 +11,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
-from foretell.search.interrupts import end_at_once, interrupts_held
+from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.specs.study import Study
 from foretell.studies.sweep.shards import shard_bytes
 
@@ -23,7 +23,7 @@ RESTARTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class ShardRunner:
     """What runs the shards."""
 
     open: Callable[[], Any]
@@ -32,20 +32,20 @@ class Where:
     """Shards handed out at a time."""
 
 
-def where(executor: str | Executor, workers: int) -> Where | None:
+def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
     """From a name (`process`, `dask`, `dask://host:port`) or an executor; None: in this process."""
     if isinstance(executor, Executor):
         given = executor
-        return Where(open=lambda: _as_it_is(given), ahead=max(AHEAD * workers, 16))
+        return ShardRunner(open=lambda: _as_it_is(given), ahead=max(AHEAD * workers, 16))
     if executor == "process":
         if workers == 1:
             return None
-        return Where(open=lambda: _processes(workers), ahead=AHEAD * workers)
+        return ShardRunner(open=lambda: _processes(workers), ahead=AHEAD * workers)
     if executor == "dask":
-        return Where(open=lambda: _dask(None, workers), ahead=AHEAD * workers)
+        return ShardRunner(open=lambda: _dask(None, workers), ahead=AHEAD * workers)
     if executor.startswith("dask://") and executor.rpartition(":")[2].isdigit():
         address = executor.removeprefix("dask://")
-        return Where(
+        return ShardRunner(
             open=lambda: _dask(f"tcp://{address}", workers), ahead=max(AHEAD * workers, 256)
         )
     raise BadInput(
@@ -61,7 +61,7 @@ def where(executor: str | Executor, workers: int) -> Where | None:
 
 
 def run_shards(
-    study: Study, numbers: Iterable[int], place: Where | None
+    study: Study, numbers: Iterable[int], place: ShardRunner | None
 ) -> Iterator[tuple[int, bytes]]:
     """Shards as they become ready; every number once."""
     if place is None:
@@ -99,7 +99,7 @@ def _handed_out(
                     break
                 if number not in lost:
                     lost.append(number)
-                with interrupts_held():  # a worker may begin in here
+                with hold_interrupts():  # a worker may begin in here
                     pending[executor.submit(shard_bytes, study, number)] = number
             if not pending:
                 return

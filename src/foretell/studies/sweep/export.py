@@ -6,14 +6,14 @@ from typing import Any
 from foretell.errors import BadInput, Problem
 from foretell.records import as_json, dataclass
 from foretell.studies.sweep.run import _status, needs_polars
-from foretell.studies.sweep.shards import held, read_manifest
+from foretell.studies.sweep.shards import read_folder, read_manifest
 
 TABLE = "sweep"
 """What the results are called in a query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportedFiles:
     """What was written."""
 
     out: str
@@ -37,7 +37,7 @@ def results(folder: str | Path) -> Any:
     import polars as pl
 
     study, _ = read_manifest(Path(folder))
-    whole = held(Path(folder)).whole
+    whole = read_folder(Path(folder)).whole
     if not whole:
         from foretell.studies.sweep.frames import shard_frame
 
@@ -45,7 +45,7 @@ def results(folder: str | Path) -> Any:
     return pl.concat([pl.scan_parquet(whole[number]) for number in sorted(whole)])
 
 
-def export(folder: str | Path, *, out: str | Path, sql: str | None = None) -> Exported:
+def export(folder: str | Path, *, out: str | Path, sql: str | None = None) -> ExportedFiles:
     """Write the results to a .csv or .parquet file, rows sorted by point; `sql` asks the table `sweep`."""
     path = Path(out)
     kinds = (".csv", ".parquet")
@@ -63,7 +63,7 @@ def export(folder: str | Path, *, out: str | Path, sql: str | None = None) -> Ex
         table = _asked(table, sql)
     rows, columns = _written(table, path)
     now = _status(Path(folder), study)
-    return Exported(
+    return ExportedFiles(
         out=str(path),
         rows=rows,
         columns=columns,

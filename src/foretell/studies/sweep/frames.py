@@ -7,7 +7,7 @@ import numpy as np
 
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.studies.points import Column, Index, columns, point_count
-from foretell.studies.sweep.batches import Varied, batch_frame, plan_row
+from foretell.studies.sweep.batches import VariedField, batch_frame, plan_row
 from foretell.studies.sweep.columns import (
     POINT,
     Columns,
@@ -138,7 +138,7 @@ def _answers(
         rows = order[edges[place] : edges[place + 1]]
         asked = question(study, workload, _chosen(study, chosen, outer, int(one)))
         varied = [
-            Varied(
+            VariedField(
                 field=study.axes[i].path.removeprefix("plan."),
                 values=study.axes[i].values,
                 places=np.asarray(chosen[i], np.int64)[rows],

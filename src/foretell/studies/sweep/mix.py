@@ -40,7 +40,7 @@ REASONS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mixed:
+class MixPoints:
     """All points of a study, each with one value in each column of numbers."""
 
     points: NDArray[np.int64]
@@ -58,7 +58,7 @@ class Mixed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class MixFront:
     """Which points will do, and which of these no other beats."""
 
     objectives: Mapping[str, Direction]
@@ -75,21 +75,21 @@ def shares(study: Study) -> dict[str, float]:
     return {workload.name: workload.weight / whole for workload in study.workloads} or {"": 1.0}
 
 
-def mixed(study: Study, frame: Any) -> Mixed:
+def mix_points(study: Study, frame: Any) -> MixPoints:
     """The rows of a sweep (a polars DataFrame of whole points) as one answer for each point."""
     parts = share_parts(study, frame)
     first = next(iter(parts.values()))
     columns: dict[str, Array] = {}
     for name in mix_columns(study):
         each = {part: _numbers(rows[name]) for part, rows in parts.items()}
-        columns[name] = together(name, each, shares(study))
+        columns[name] = combine_column(name, each, shares(study))
     for workload in study.workloads:
         for name, kind in columns_of(study, workload.verb).items():
             if kind in ("float", "int"):
                 columns[f"{workload.name}.{name}"] = _numbers(parts[workload.name][name])
     told = [_problems(rows) for rows in parts.values()]
     problems = tuple(_said(dict(zip(parts, one, strict=True))) for one in zip(*told, strict=True))
-    return Mixed(
+    return MixPoints(
         points=first[POINT].to_numpy(),
         values={axis.path: first[axis.path].to_list() for axis in study.axes},
         columns=columns,
@@ -118,7 +118,7 @@ def mix_columns(study: Study) -> list[str]:
     ]
 
 
-def together(name: str, each: Mapping[str, Array], weights: Mapping[str, float]) -> Array:
+def combine_column(name: str, each: Mapping[str, Array], weights: Mapping[str, float]) -> Array:
     """One column over the mix: a weighted mean, a harmonic one for rates, the highest of what is bought."""
     values = np.stack([each[part] for part in weights])
     share = np.array([*weights.values()])[:, None]
@@ -135,7 +135,7 @@ def is_rate(name: str) -> bool:
     return name.startswith(RATES) or "tokens_per_s" in name
 
 
-def chosen(study: Study, table: Mixed) -> Chosen:
+def mix_front(study: Study, table: MixPoints) -> MixFront:
     """The exact front of the points that are possible and within the limits."""
     within = table.possible.copy()
     for name, most in study.limits.items():
@@ -147,7 +147,7 @@ def chosen(study: Study, table: Mixed) -> Chosen:
     if len(rows) and wishes:
         wanted = [column_of(table, name)[rows] for name in wishes]
         front[rows] = pareto_front(wanted, [*wishes.values()])
-    return Chosen(objectives=wishes, within=within, front=front)
+    return MixFront(objectives=wishes, within=within, front=front)
 
 
 def objectives_of(study: Study) -> Mapping[str, Direction]:
@@ -155,14 +155,14 @@ def objectives_of(study: Study) -> Mapping[str, Direction]:
     return study.objectives or (PAID_WISHES if is_paid(study) else {})
 
 
-def column_of(table: Mixed, name: str) -> Array:
+def column_of(table: MixPoints, name: str) -> Array:
     """A column of the mix, of a workload, or of what varies."""
     if name in table.columns:
         return table.columns[name]
     return np.array([float(value) for value in table.values[name]])
 
 
-def best_of(study: Study, table: Mixed, found: Chosen) -> dict[str, tuple[str, int]]:
+def best_of(study: Study, table: MixPoints, found: MixFront) -> dict[str, tuple[str, int]]:
     """Of each workload by itself, what is looked at and the place of the point that is best for it.
 
     That is the first objective where it is a column of the workload.
@@ -180,7 +180,7 @@ def best_of(study: Study, table: Mixed, found: Chosen) -> dict[str, tuple[str, i
     return best
 
 
-def reasons(table: Mixed) -> list[tuple[str, int]]:
+def reasons(table: MixPoints) -> list[tuple[str, int]]:
     """Why points cannot be, the most frequent first; of those that differ in numbers alone, one of them."""
     told = [text for text in table.problems if text]
     alike = [_DIGITS.sub("#", text) for text in told]

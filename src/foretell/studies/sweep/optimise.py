@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem
-from foretell.records import Told
+from foretell.records import JsonRecord
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import OptimiseQuestion
 from foretell.specs.study import Study
@@ -23,9 +23,9 @@ from foretell.studies.study_file import read_study
 from foretell.studies.sweep.codesign import Codesign, check_wishes, of_frame
 from foretell.studies.sweep.columns import all_columns, wish_problems
 from foretell.studies.sweep.frames import points_frame, typed_rows
-from foretell.studies.sweep.mix import column_of, mixed, objectives_of
+from foretell.studies.sweep.mix import column_of, mix_points, objectives_of
 from foretell.studies.sweep.run import trial_problems
-from foretell.studies.sweep.trials import FAR, Trials, kept_in, place_of, quiet
+from foretell.studies.sweep.trials import FAR, Trials, place_of, quiet_optuna, trial_storage
 
 MOST_TRIALS = 100_000
 """More trials are a typing error."""
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimised(Told):
+class OptimiseResult(JsonRecord):
     """What came of the trials."""
 
     found: Codesign
@@ -56,7 +56,7 @@ class Optimised(Told):
 
 
 @asks(OptimiseQuestion)
-def optimise(question: OptimiseQuestion) -> Optimised:
+def optimise(question: OptimiseQuestion) -> OptimiseResult:
     """Search a study's fields for its objectives within its limits, `trials` points in all.
 
     With `storage` (a journal, or SQLite by its ending) every trial is kept: `resume` goes on there. `out` has
@@ -66,7 +66,7 @@ def optimise(question: OptimiseQuestion) -> Optimised:
     storage, out, progress = question.storage, question.out, question.progress
     known = _read(study, trials, storage, out)
     file = None if storage is None else Path(storage).absolute()
-    with quiet(), kept_in(file) as place:
+    with quiet_optuna(), trial_storage(file) as place:
         kept = Trials(known, place, file, resume=resume)
         before = len(kept.done())
         ended = False
@@ -75,7 +75,7 @@ def optimise(question: OptimiseQuestion) -> Optimised:
         except KeyboardInterrupt:
             ended = True
         found = of_frame(known, _frame(known, kept))
-    result = Optimised(
+    result = OptimiseResult(
         found=found,
         trials=len(found.table.points),
         asked=trials,
@@ -151,7 +151,7 @@ def _answers(study: Study, trials: Sequence[Any]) -> list[list[dict[str, Any]]]:
 
 def _told(study: Study, rows: Sequence[Mapping[str, Any]]) -> tuple[list[float], dict[str, float]]:
     """Objectives of one trial, and by how much it misses each limit."""
-    table = mixed(study, typed_rows([{**row, "point": 0} for row in rows], all_columns(study)))
+    table = mix_points(study, typed_rows([{**row, "point": 0} for row in rows], all_columns(study)))
     wishes = objectives_of(study)
     values = {name: float(column_of(table, name)[0]) for name in (*wishes, *study.limits)}
     possible = bool(table.possible[0]) and bool(np.isfinite([values[n] for n in wishes]).all())
@@ -171,7 +171,7 @@ def _frame(study: Study, kept: Trials) -> Any:
     return typed_rows(rows, all_columns(study))
 
 
-def _write(folder: Path, result: Optimised) -> None:
+def _write(folder: Path, result: OptimiseResult) -> None:
     """The front as JSON and as a picture's data, and every trial as a table."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(result.to_dict(), indent=1, allow_nan=False, default=str)

@@ -51,7 +51,7 @@ RENT = "prices.usd_per_chip_hour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PointQuestion:
     """What one point asks."""
 
     verb: Verb
@@ -98,7 +98,7 @@ class Question:
 
 def question(
     study: Study, workload: Workload | None, chosen: Sequence[tuple[Axis, Any]]
-) -> Question:
+) -> PointQuestion:
     """The question that values of some axes come to."""
     own = {} if workload is None else dict(workload.base)
     flags = {**study.base, **{n: v for n, v in own.items() if "." not in n and n != "set"}}
@@ -120,7 +120,7 @@ def question(
         settings |= {f"plan.{name}": text_of(value) for name, value in fields}
     if verb in ("serve", "size") and RENT in settings:
         flags["price"] = float(settings.pop(RENT))
-    return Question(
+    return PointQuestion(
         verb=verb,
         flags=flags,
         settings=tuple(f"{path}={text}" for path, text in settings.items()),
@@ -129,7 +129,7 @@ def question(
     )
 
 
-def scenario_of(asked: Question) -> Scenario:
+def scenario_of(asked: PointQuestion) -> Scenario:
     """The scenario of a training step."""
     return ask(**{"model": "", **asked.place}, set=asked.speed)
 
@@ -142,7 +142,7 @@ def rent_of(scenario: Scenario) -> float:
     return float(apply_settings(known, parse_settings(given), "prices").usd_per_chip_hour)
 
 
-def answer_row(asked: Question) -> dict[str, Any]:
+def answer_row(asked: PointQuestion) -> dict[str, Any]:
     """The answer as a row; where it is no, a row that says why."""
     try:
         match asked.verb:
@@ -163,7 +163,7 @@ def no_row(error: ProblemsError) -> dict[str, Any]:
     return {"fits": "no", "problem": "; ".join(str(problem) for problem in error.problems)}
 
 
-def _best(asked: Question) -> dict[str, Any]:
+def _best(asked: PointQuestion) -> dict[str, Any]:
     """The best plan found."""
     conditions = conditions_of(asked.conditions)
     found = api.search(**asked.place, set=asked.speed, top=1)
@@ -174,11 +174,11 @@ def _best(asked: Question) -> dict[str, Any]:
     scenario = scenario_of(asked) if best.scenario is None else best.scenario
     if conditions is not None:
         best = with_run(best, asked_run(scenario, conditions))
-    row = estimated(asked, scenario, best)
+    row = estimate_row(asked, scenario, best)
     return row | {"plans_evaluated": found.plans_evaluated}
 
 
-def estimated(asked: Question, scenario: Scenario, result: StepEstimate) -> dict[str, Any]:
+def estimate_row(asked: PointQuestion, scenario: Scenario, result: StepEstimate) -> dict[str, Any]:
     """The row of an estimate, with its bill where it is paid for."""
     if asked.payment is None:
         return training_row(result, rent_of(scenario))
@@ -187,7 +187,7 @@ def estimated(asked: Question, scenario: Scenario, result: StepEstimate) -> dict
     return training_row(result, usd_per_hour) | bill_row(bill)
 
 
-def _served(asked: Question) -> dict[str, Any]:
+def _served(asked: PointQuestion) -> dict[str, Any]:
     """A service, with its bill where it is paid for: of a unit rent, tokens in and out show their shares."""
     payment = asked.payment
     if payment is None:
@@ -201,7 +201,7 @@ def _served(asked: Question) -> dict[str, Any]:
     return row | {"usd_per_chip_hour": bill.facts["usd_per_gpu_hour"]}
 
 
-def _sized(asked: Question) -> dict[str, Any]:
+def _sized(asked: PointQuestion) -> dict[str, Any]:
     """How many chips a service takes."""
     found = size(**asked.flags, plan=asked.words or None, set=asked.settings, top=1)
     told = found.to_dict()
@@ -211,7 +211,7 @@ def _sized(asked: Question) -> dict[str, Any]:
     }
 
 
-def _priced(asked: Question) -> dict[str, Any]:
+def _priced(asked: PointQuestion) -> dict[str, Any]:
     """What a chip, a package, a system or work costs."""
     columns = OF_VERB[asked.verb]
     if asked.verb in ("cost run", "cost token"):
@@ -227,7 +227,7 @@ def _priced(asked: Question) -> dict[str, Any]:
     return cost_row((chip_cost if asked.verb == "cost chip" else package_cost)(silicon), columns)
 
 
-def check(asked: Question) -> None:
+def check(asked: PointQuestion) -> None:
     """Raise BadInput where the question cannot be understood; whether the answer is no, is not asked."""
     needs = "model" in FLAGS[asked.verb] and "model" not in asked.flags
     missing = ["model"] if needs else []
@@ -263,13 +263,13 @@ def _missing(name: str) -> Any:
     return Problem(path=name, value=None, message="missing", allowed="in [base] or [vary]")
 
 
-def _check_payment(asked: Question) -> None:
+def _check_payment(asked: PointQuestion) -> None:
     """How it is paid for, without paying."""
     if asked.payment is not None:
         check_payment(asked.payment)
 
 
-def load_question(asked: Question, price: float | None = None) -> tuple[ServeQuestion, bool]:
+def load_question(asked: PointQuestion, price: float | None = None) -> tuple[ServeQuestion, bool]:
     """The flags of serving as its question, without serving anything; and whether a layout is given."""
     known = [field.name for field in fields_of(ServiceQuestion)]
     flags = {name: asked.flags[name] for name in known if name in asked.flags}

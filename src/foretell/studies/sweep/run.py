@@ -16,16 +16,16 @@ from foretell.specs.study import Study
 from foretell.studies.points import point_count
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep.columns import wish_problems
-from foretell.studies.sweep.executors import MOST_WORKERS, _not_installed, run_shards, where
+from foretell.studies.sweep.executors import MOST_WORKERS, _not_installed, run_shards, shard_runner
 from foretell.studies.sweep.frames import shard_points
 from foretell.studies.sweep.questions import check, question
 from foretell.studies.sweep.shards import (
     MANIFEST,
     SHARDS,
-    held,
     is_locked,
-    locked,
+    lock_folder,
     manifest_of,
+    read_folder,
     read_manifest,
     tidy,
     write_shard,
@@ -86,7 +86,7 @@ def sweep(question: SweepQuestion) -> SweepStatus:
     executor, yes, progress = question.executor, question.yes, question.progress
     problems: list[Problem] = []
     known = _collect(lambda: read_study(study), problems)
-    place = _collect(lambda: where(executor, _workers(workers)), problems)
+    place = _collect(lambda: shard_runner(executor, _workers(workers)), problems)
     if known is not None:
         problems += study_problems(known, yes)
     folder = Path(out)
@@ -109,7 +109,7 @@ def resume(
     """Go on with a sweep that was ended, from its folder alone; corrupt shards are done again."""
     problems: list[Problem] = []
     there = _collect(lambda: read_manifest(Path(folder)), problems)
-    place = _collect(lambda: where(executor, _workers(workers)), problems)
+    place = _collect(lambda: shard_runner(executor, _workers(workers)), problems)
     if problems or there is None:
         raise BadInput(problems)
     needs_polars()
@@ -125,9 +125,9 @@ def status(folder: str | Path) -> SweepStatus:
 
 def _run(folder: Path, study: Study, place: Any, progress: Progress | None) -> SweepStatus:
     """Compute what is missing."""
-    with locked(folder):
+    with lock_folder(folder):
         tidy(folder)
-        kept = held(folder)
+        kept = read_folder(folder)
         for path in kept.corrupt:
             path.unlink()
         size, total = shard_points(study), point_count(study)
@@ -158,7 +158,7 @@ def _points_in(number: int, size: int, total: int) -> int:
 
 
 def _status(folder: Path, study: Study) -> SweepStatus:
-    kept = held(folder)
+    kept = read_folder(folder)
     size, total = shard_points(study), point_count(study)
     shards = -(-total // size)
     whole = {number: path for number, path in kept.whole.items() if number < shards}

@@ -32,7 +32,7 @@ _NAME = re.compile(rf"(\d{{7}})-([0-9a-f]{{{DIGITS}}})\.parquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class SweepFolder:
     """What a folder holds of a sweep."""
 
     whole: Mapping[int, Path]
@@ -77,7 +77,7 @@ def write_whole(path: Path, content: bytes) -> Path:
         raise
 
 
-def held(folder: Path) -> Held:
+def read_folder(folder: Path) -> SweepFolder:
     """Read every shard and compare it with its name."""
     whole: dict[int, Path] = {}
     corrupt = []
@@ -90,7 +90,7 @@ def held(folder: Path) -> Held:
             whole[number] = path
         else:
             corrupt.append(path)
-    return Held(whole=whole, corrupt=tuple(corrupt))
+    return SweepFolder(whole=whole, corrupt=tuple(corrupt))
 
 
 def tidy(folder: Path) -> None:
@@ -100,7 +100,7 @@ def tidy(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Keep a second sweep out of the folder; a killed process holds it no longer."""
     import fcntl
 

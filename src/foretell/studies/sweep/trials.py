@@ -34,7 +34,7 @@ FAR = 1e30
 
 
 @contextmanager
-def quiet() -> Iterator[Any]:
+def quiet_optuna() -> Iterator[Any]:
     """Optuna without its messages; BadInput where it is not installed."""
     try:
         import optuna
@@ -59,7 +59,7 @@ def quiet() -> Iterator[Any]:
 
 
 @contextmanager
-def kept_in(file: Path | None) -> Iterator[Any]:
+def trial_storage(file: Path | None) -> Iterator[Any]:
     """A storage that nobody else writes: a file, or memory; what a killed run left half-written is mended."""
     import optuna
 

@@ -8,7 +8,7 @@ from foretell.report.figures.look import COLOURS, GREY, Figure, figure, log_axis
 Rows = Sequence[Mapping[str, Any]]
 
 
-def beside(rows: Rows) -> Figure:
+def published_beside_ours(rows: Rows) -> Figure:
     """Published steps on the one axis, ours on the other; a point on the line is right."""
     known = [row for row in rows if row["predicted_s"] is not None]
     groups: dict[str, list[Mapping[str, Any]]] = {}

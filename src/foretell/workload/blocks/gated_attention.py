@@ -13,7 +13,7 @@ from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape, MixerBlock
 from foretell.workload.attention import attention_region, core_saved, states_edge
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, inside
+from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, with_region
 from foretell.workload.masks import visible_pairs
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Split
 from foretell.workload.roles import OpRole, Region, SavedRole
@@ -77,7 +77,7 @@ class GatedAttention(MixerBlock):
             ),
             edges=self._edges(hidden, tokens, name),
         )
-        return inside(graph, self._region)
+        return with_region(graph, self._region)
 
     @property
     def _region(self) -> Region:
@@ -132,7 +132,7 @@ class GatedAttention(MixerBlock):
 
     def module(self, hidden: int, options: Any) -> Any:
         """Four maps and their order; `forward(x, carry)`."""
-        from foretell.zoo.layers import attend, join_heads, map_module, seen, split_heads
+        from foretell.zoo.layers import attend, attention_mask, join_heads, map_module, split_heads
         from foretell.zoo.part import Part
 
         shape = MapShape(name="map", inputs=hidden, outputs=hidden, bias=self.bias)
@@ -144,7 +144,7 @@ class GatedAttention(MixerBlock):
             queries, keys = split_heads(part["q"](x), self.heads), split_heads(source, self.heads)
             gated = source * part["gate"](source).sigmoid()
             values = split_heads(part["v"](gated), self.heads)
-            mask, causal = seen(x, carry, causal=self.causal, cross=self.cross)
+            mask, causal = attention_mask(x, carry, causal=self.causal, cross=self.cross)
             out = attend(queries, keys, values, mask, options.fused, causal)
             return part["o"](join_heads(out))
 

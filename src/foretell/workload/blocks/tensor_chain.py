@@ -174,7 +174,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ChainStep:
     """One core that the input meets: (rest, k) by (k, n), per row of the input."""
 
     core: int
@@ -197,7 +197,7 @@ class Step:
 class Steps:
     """One order of contraction."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     """Its steps."""
     last: tuple[int, ...] | None
     """How the result's dims are put in order at the end, where that takes a copy; else none."""
@@ -251,7 +251,7 @@ def _steps(chain: Chain, order: tuple[int, ...]) -> Steps:
     size |= {("i", j): n for j, n in enumerate(chain.inputs)}
     size |= {("o", j): n for j, n in enumerate(chain.outputs)}
     held = [("i", j) for j in range(chain.length)]
-    steps: list[Step] = []
+    steps: list[ChainStep] = []
     for core in order:
         names = [("i", core), *(("b", j) for j in chain.bonds(core)), ("o", core)]
         summed = [name for name in held if name in names]
@@ -261,7 +261,7 @@ def _steps(chain: Chain, order: tuple[int, ...]) -> Steps:
         turn = None if wanted == held else tuple(held.index(name) for name in wanted)
         held = rest + new
         steps.append(
-            Step(
+            ChainStep(
                 core=core,
                 rest=prod(size[name] for name in rest),
                 k=prod(size[name] for name in summed),

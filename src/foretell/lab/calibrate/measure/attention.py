@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench
-from foretell.lab.calibrate.measure.clock import Work
-from foretell.lab.calibrate.measure.point import Host, Mode, Pass, Point
+from foretell.lab.calibrate.measure.clock import TimedWork
+from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint, Mode, Pass
 
 BACKENDS = {
     "flash": "FLASH_ATTENTION",
@@ -39,7 +39,7 @@ DECODES: tuple[tuple[tuple[int, int], ...], ...] = (
 """(batch, keys) by level."""
 
 
-def points(host: Host) -> list[Point]:
+def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine."""
     if host.short:
         sizes = {"batch": 1, "heads": 4, "kv_heads": 2, "queries": 16, "keys": 16, "head_dim": 16}
@@ -52,7 +52,7 @@ def points(host: Host) -> list[Point]:
     return [*_prefills(host), *_long_runs(host), *_decodes(host)]
 
 
-def _on_cpu(host: Host) -> Iterator[Point]:
+def _on_cpu(host: HostMachine) -> Iterator[MeasurePoint]:
     for heads, kv, width in ((12, 12, 64), (16, 4, 64)):
         for level, keys in ((0, 128), (0, 512), (1, 1024), (2, 256)):
             for passed in ("forward", "backward"):
@@ -76,7 +76,7 @@ def _sizes(
     }
 
 
-def _prefills(host: Host) -> Iterator[Point]:
+def _prefills(host: HostMachine) -> Iterator[MeasurePoint]:
     both: tuple[Pass, ...] = ("forward", "backward")
     for rank, (heads, kv, width) in enumerate(MODELS):
         for length_level, lengths in enumerate(LENGTHS):
@@ -101,14 +101,14 @@ def _prefills(host: Host) -> Iterator[Point]:
         yield _prefill(host, _sizes(4, 16, 16, 1024, 1024, 64), "math", passed, 1)
 
 
-def _long_runs(host: Host) -> Iterator[Point]:
+def _long_runs(host: HostMachine) -> Iterator[MeasurePoint]:
     for level, name in ((0, "flash"), (0, "cudnn")):
         for passed in ("forward", "backward"):
             sizes = _sizes(2, 32, 8, 8192, 8192, 128)
             yield _prefill(host, sizes, name, passed, level, mode="sustained")
 
 
-def _decodes(host: Host) -> Iterator[Point]:
+def _decodes(host: HostMachine) -> Iterator[MeasurePoint]:
     for level, pairs in enumerate(DECODES):
         for batch, keys in pairs:
             for rank, (heads, kv, width) in enumerate(((32, 8, 128), (64, 8, 128), (32, 32, 128))):
@@ -125,18 +125,18 @@ def _decodes(host: Host) -> Iterator[Point]:
 
 
 def _prefill(
-    host: Host,
+    host: HostMachine,
     sizes: dict[str, int],
     variant: str,
     passed: Pass,
     level: int,
     mode: Mode = "burst",
-) -> Point:
+) -> MeasurePoint:
     width = host.item_bytes
     rows = sizes["batch"] * sizes["heads"]
     tokens = sizes["batch"] * (sizes["heads"] + sizes["kv_heads"]) * sizes["keys"]
     scores = rows * sizes["queries"] * sizes["keys"] if variant == "math" else 0
-    return Point(
+    return MeasurePoint(
         group="attention",
         family="prefill",
         variant=variant,
@@ -151,10 +151,10 @@ def _prefill(
     )
 
 
-def _decode(host: Host, sizes: dict[str, int], variant: str, level: int) -> Point:
+def _decode(host: HostMachine, sizes: dict[str, int], variant: str, level: int) -> MeasurePoint:
     width = host.item_bytes
     held = 2.0 * sizes["batch"] * sizes["kv_heads"] * sizes["keys"] * sizes["head_dim"] * width
-    return Point(
+    return MeasurePoint(
         group="attention",
         family="decode",
         variant=variant,
@@ -167,7 +167,7 @@ def _decode(host: Host, sizes: dict[str, int], variant: str, level: int) -> Poin
     )
 
 
-def work(point: Point, bench: Bench) -> Work:
+def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Buffers and calls of a point."""
     names = ("batch", "heads", "kv_heads", "queries", "keys", "head_dim")
     batch, heads, kv, queries, keys, width = (point.dims[name] for name in names)
@@ -177,7 +177,7 @@ def work(point: Point, bench: Bench) -> Work:
     calls = bench.rotate(one, lambda: _call(point, bench))
     share = 0.5 if point.dims["causal"] else 1.0
     flop = 4.0 * batch * heads * queries * keys * width * share
-    return Work(
+    return TimedWork(
         calls=calls,
         flop=flop * (2.5 if backward else 1.0),
         bytes_moved=one * (2.0 if backward else 1.0),
@@ -186,7 +186,7 @@ def work(point: Point, bench: Bench) -> Work:
     )
 
 
-def _call(point: Point, bench: Bench) -> Callable[[], object]:
+def _call(point: MeasurePoint, bench: Bench) -> Callable[[], object]:
     torch, dims = bench.torch, point.dims
     batch, heads, kv, width = (dims[name] for name in ("batch", "heads", "kv_heads", "head_dim"))
     queries, folded = dims["queries"], point.variant == "flash-folded"

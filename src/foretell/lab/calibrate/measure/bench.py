@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from foretell.lab.calibrate.measure.clock import CPU_PACE, GPU_PACE, SHORT_PACE, Clock
-from foretell.lab.calibrate.measure.point import Host
+from foretell.lab.calibrate.measure.clock import CPU_PACE, GPU_PACE, SHORT_PACE, DeviceTimer
+from foretell.lab.calibrate.measure.point import HostMachine
 from foretell.lab.calibrate.measure.power import Meter, meter
 from foretell.records import dataclass
 
@@ -27,9 +27,9 @@ class Bench:
     """The module."""
     device: str
     """cuda or cpu."""
-    host: Host
+    host: HostMachine
     """What the plan knows."""
-    clock: Clock
+    clock: DeviceTimer
     """Times calls."""
     meter: Meter
     """Watts and clocks."""
@@ -114,7 +114,7 @@ def open_bench(device: Literal["auto", "cuda", "cpu"], short: bool, world: int) 
     watts = meter(torch, kind)
     host = host_of(torch, kind, short, world)
     pace = SHORT_PACE if short else GPU_PACE if kind == "cuda" else CPU_PACE
-    clock = Clock(torch, kind, pace, watts)
+    clock = DeviceTimer(torch, kind, pace, watts)
     bench = Bench(torch=torch, device=kind, host=host, clock=clock, meter=watts)
     if kind == "cuda":
         _wake(bench)
@@ -138,11 +138,11 @@ def _local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
-def host_of(torch: Any, kind: Literal["cuda", "cpu"], short: bool, world: int) -> Host:
+def host_of(torch: Any, kind: Literal["cuda", "cpu"], short: bool, world: int) -> HostMachine:
     """The machine as plans see it."""
     software = f"torch {torch.__version__}"
     if kind == "cpu":
-        return Host(
+        return HostMachine(
             device="cpu",
             chip=cpu_name(),
             software=software,
@@ -156,7 +156,7 @@ def host_of(torch: Any, kind: Literal["cuda", "cpu"], short: bool, world: int) -
     facts = torch.cuda.get_device_properties(torch.cuda.current_device())
     hip = getattr(torch.version, "hip", None) is not None
     capability = (facts.major, facts.minor)
-    return Host(
+    return HostMachine(
         device="cuda",
         chip=str(facts.name),
         software=software,

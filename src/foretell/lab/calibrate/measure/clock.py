@@ -51,7 +51,7 @@ SHORT_PACE = Pace(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class TimedWork:
     """What is timed: calls that do the same on different buffers, taken in turn."""
 
     calls: Sequence[Callable[[], object]]
@@ -68,7 +68,7 @@ class Work:
     """More for the line: tokens, parameters, ..."""
 
 
-class Clock:
+class DeviceTimer:
     """Times stretches of calls on a device."""
 
     def __init__(self, torch: Any, device: str, pace: Pace, meter: Meter) -> None:
@@ -101,7 +101,7 @@ class Clock:
         return float(first.elapsed_time(second)) * 1e-3
 
     def measure(
-        self, work: Work, mode: Mode, launch: Launch, sustained_s: float | None = None
+        self, work: TimedWork, mode: Mode, launch: Launch, sustained_s: float | None = None
     ) -> dict[str, Any]:
         """Seconds of one call with their spread, clocks and watts."""
         for call in work.calls:
@@ -127,7 +127,7 @@ class Clock:
         fallback = {"capture_failed": why} if why else {}
         return {**_spread(times / count), "calls": count, "launch_used": used, **fallback, **told}
 
-    def _guess(self, work: Work) -> float:
+    def _guess(self, work: TimedWork) -> float:
         """Seconds of a call after warming up, the host's time included."""
         self.sync()
         begin = time.perf_counter()
@@ -136,7 +136,7 @@ class Clock:
         self.sync()
         return max((time.perf_counter() - begin) / len(work.calls), 1e-7)
 
-    def _capture(self, work: Work, count: int) -> tuple[Any, str]:
+    def _capture(self, work: TimedWork, count: int) -> tuple[Any, str]:
         """A graph of `count` calls, or why there is none."""
         if not self._cuda:
             return None, "no graphs on a CPU"
@@ -159,7 +159,7 @@ class Clock:
         return graph, ""
 
     def _burst(
-        self, stretch: Callable[[], object], work: Work, guess_s: float
+        self, stretch: Callable[[], object], work: TimedWork, guess_s: float
     ) -> tuple[Any, dict[str, Any]]:
         times: list[float] = []
         told: dict[str, Any] = {}
@@ -201,7 +201,7 @@ class Clock:
         return times[late], told
 
 
-def _loop(work: Work, count: int) -> Callable[[], None]:
+def _loop(work: TimedWork, count: int) -> Callable[[], None]:
     """A stretch of calls, launched one by one."""
     calls = [work.calls[i % len(work.calls)] for i in range(count)]
 

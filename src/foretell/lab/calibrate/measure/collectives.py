@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foretell.lab.calibrate.measure.bench import Bench
-from foretell.lab.calibrate.measure.point import Host, Point
+from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
 SIZES: tuple[tuple[int, ...], ...] = (
@@ -26,7 +26,7 @@ SHORT_SIZES: tuple[tuple[int, ...], ...] = ((1 << 10, 1 << 14),)
 REPEATS, WARM, STRETCH_S, MOST_OPS = 7, 3, 5e-3, 200
 
 
-def points(host: Host) -> list[Point]:
+def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine; none where one process runs alone."""
     if host.world < 2:
         return []
@@ -34,13 +34,13 @@ def points(host: Host) -> list[Point]:
     return sorted(_all(host, sizes), key=lambda point: point.level)
 
 
-def _all(host: Host, sizes: tuple[tuple[int, ...], ...]) -> Iterator[Point]:
+def _all(host: HostMachine, sizes: tuple[tuple[int, ...], ...]) -> Iterator[MeasurePoint]:
     groups = [1 << i for i in range(1, 12) if 1 << i < host.world]
     for ranks, later in [(host.world, 0), *((ranks, 1) for ranks in groups)]:
         for level, some in enumerate(sizes):
             for op in OPS:
                 for size in some:
-                    yield Point(
+                    yield MeasurePoint(
                         group="collectives",
                         family=op,
                         variant="nccl" if host.device == "cuda" else "gloo",
@@ -52,7 +52,7 @@ def _all(host: Host, sizes: tuple[tuple[int, ...], ...]) -> Iterator[Point]:
                     )
 
 
-class World:
+class BenchWorld:
     """The processes: which point is next, and groups among them."""
 
     def __init__(self, bench: Bench) -> None:
@@ -74,7 +74,7 @@ class World:
         return self._groups[ranks]
 
 
-def measure(point: Point, bench: Bench, world: World) -> dict[str, Any]:
+def measure(point: MeasurePoint, bench: Bench, world: BenchWorld) -> dict[str, Any]:
     """Seconds of one operation; ranks outside the group wait."""
     ranks = point.dims["ranks"]
     group = world.group(ranks)
@@ -115,7 +115,7 @@ def _timed(bench: Bench, call: Callable[[], object], count: int) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def _call(point: Point, bench: Bench, world: World, group: Any) -> Callable[[], object]:
+def _call(point: MeasurePoint, bench: Bench, world: BenchWorld, group: Any) -> Callable[[], object]:
     ranks, dist = point.dims["ranks"], world.dist
     count = max(point.dims["bytes"] // 4 // ranks, 1) * ranks
     whole, part = bench.random(count, dtype="fp32"), bench.random(count // ranks, dtype="fp32")
@@ -135,7 +135,9 @@ def _call(point: Point, bench: Bench, world: World, group: Any) -> Callable[[], 
             return _ring(world, group, whole, other, ranks)
 
 
-def _ring(world: World, group: Any, whole: Any, other: Any, ranks: int) -> Callable[[], object]:
+def _ring(
+    world: BenchWorld, group: Any, whole: Any, other: Any, ranks: int
+) -> Callable[[], object]:
     """Every rank sends to the next and takes from the one before."""
     dist = world.dist
     behind, ahead = (world.rank - 1) % ranks, (world.rank + 1) % ranks

@@ -7,8 +7,8 @@ over the link between host and device.
 from collections.abc import Callable, Iterator
 
 from foretell.lab.calibrate.measure.bench import Bench, free_host_bytes
-from foretell.lab.calibrate.measure.clock import Work
-from foretell.lab.calibrate.measure.point import Host, Point
+from foretell.lab.calibrate.measure.clock import TimedWork
+from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES: tuple[tuple[int, ...], ...] = (
@@ -29,13 +29,13 @@ ACROSS = ("to-device-pinned", "to-host-pinned", "to-device-pageable", "to-host-p
 """Forms between host and device."""
 
 
-def points(host: Host) -> list[Point]:
+def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine."""
     if host.short:
         return [_point(host, form, 16 * MIB, 0) for form in ("copy", "read")]
     if host.device == "cpu":
         return list(_all(host, WITHIN, CPU_SIZES))
-    long = Point(
+    long = MeasurePoint(
         group="copies",
         family="copy",
         variant="copy",
@@ -49,16 +49,18 @@ def points(host: Host) -> list[Point]:
     return [*_all(host, WITHIN, SIZES), *_all(host, ACROSS, LINK_SIZES), long]
 
 
-def _all(host: Host, forms: tuple[str, ...], sizes: tuple[tuple[int, ...], ...]) -> Iterator[Point]:
+def _all(
+    host: HostMachine, forms: tuple[str, ...], sizes: tuple[tuple[int, ...], ...]
+) -> Iterator[MeasurePoint]:
     for level, some in enumerate(sizes):
         for form in forms:
             for size in some:
                 yield _point(host, form, size, level)
 
 
-def _point(host: Host, form: str, size: int, level: int) -> Point:
+def _point(host: HostMachine, form: str, size: int, level: int) -> MeasurePoint:
     across = form in ACROSS
-    return Point(
+    return MeasurePoint(
         group="copies",
         family="host_copy" if across else "copy",
         variant=form,
@@ -71,7 +73,7 @@ def _point(host: Host, form: str, size: int, level: int) -> Point:
     )
 
 
-def work(point: Point, bench: Bench) -> Work:
+def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Buffers and calls of a point."""
     size, form = point.dims["bytes"], point.variant
     if form in ACROSS:
@@ -81,7 +83,7 @@ def work(point: Point, bench: Bench) -> Work:
         calls = [_within(bench, size, form)]
     else:
         calls = bench.rotate(moved, lambda: _within(bench, size, form))
-    return Work(calls=calls, bytes_moved=moved, rotated_bytes=moved * len(calls))
+    return TimedWork(calls=calls, bytes_moved=moved, rotated_bytes=moved * len(calls))
 
 
 def _within(bench: Bench, size: int, form: str) -> Callable[[], object]:
@@ -94,7 +96,7 @@ def _within(bench: Bench, size: int, form: str) -> Callable[[], object]:
     return lambda: target.copy_(source)
 
 
-def _across(bench: Bench, size: int, form: str) -> Work:
+def _across(bench: Bench, size: int, form: str) -> TimedWork:
     if 4.0 * size > free_host_bytes():
         raise MemoryError(f"the host has no room for a buffer of {size} bytes")
     pinned = form.endswith("pinned")
@@ -102,7 +104,7 @@ def _across(bench: Bench, size: int, form: str) -> Work:
     away = away.pin_memory() if pinned else away
     near = bench.random(size // 4, dtype="fp32")
     to, of = (near, away) if form.startswith("to-device") else (away, near)
-    return Work(
+    return TimedWork(
         calls=[lambda: to.copy_(of, non_blocking=pinned)],
         bytes_moved=float(size),
         rotated_bytes=float(size),

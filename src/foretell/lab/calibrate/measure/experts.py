@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench
-from foretell.lab.calibrate.measure.clock import Work
-from foretell.lab.calibrate.measure.layers import compiled
-from foretell.lab.calibrate.measure.point import HALF, Host, Launch, Pass, Point
+from foretell.lab.calibrate.measure.clock import TimedWork
+from foretell.lab.calibrate.measure.layers import compile_call
+from foretell.lab.calibrate.measure.point import HALF, HostMachine, Launch, MeasurePoint, Pass
 
 Layer = tuple[int, int, int, int, int, int]
 """(level, hidden, width of an expert, experts held, experts a token takes, tokens)."""
@@ -43,7 +43,7 @@ SCALINGS = ("tensor", "row")
 SUSTAINED_S, COMPILE_S = 1.4, 12.0
 
 
-def points(host: Host) -> list[Point]:
+def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine."""
     cuda = host.device == "cuda"
     layers = LAYERS if cuda else SHORT_LAYERS if host.short else CPU_LAYERS
@@ -67,10 +67,10 @@ def _later(level: int, launch: Launch) -> int:
     return level + (1 if launch == "compiled" else 0)
 
 
-def _layer(host: Host, case: Layer, launch: Launch, passed: Pass) -> Point:
+def _layer(host: HostMachine, case: Layer, launch: Launch, passed: Pass) -> MeasurePoint:
     level, hidden, ffn, experts, chosen, tokens = case
     weights, rows = 3.0 * experts * hidden * ffn, float(tokens * chosen)
-    return Point(
+    return MeasurePoint(
         group="experts",
         family="routed_layer",
         variant="gated",
@@ -86,10 +86,10 @@ def _layer(host: Host, case: Layer, launch: Launch, passed: Pass) -> Point:
 
 
 def _linear(
-    host: Host, case: tuple[int, int, int, int], scaling: str, launch: Launch, passed: Pass
-) -> Point:
+    host: HostMachine, case: tuple[int, int, int, int], scaling: str, launch: Launch, passed: Pass
+) -> MeasurePoint:
     level, m, n, k = case
-    return Point(
+    return MeasurePoint(
         group="experts",
         family="scaled_linear",
         variant=scaling,
@@ -104,23 +104,23 @@ def _linear(
     )
 
 
-def work(point: Point, bench: Bench) -> Work:
+def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Buffers and calls of a point."""
     return _routed(point, bench) if point.family == "routed_layer" else _scaled(point, bench)
 
 
-def _call(point: Point, bench: Bench, forward: Callable[..., Any], inputs: list[Any]) -> Any:
+def _call(point: MeasurePoint, bench: Bench, forward: Callable[..., Any], inputs: list[Any]) -> Any:
     """The forward pass, or it and the gradients of every input."""
     torch = bench.torch
-    run = compiled(torch, forward) if point.launch == "compiled" else forward
+    run = compile_call(torch, forward) if point.launch == "compiled" else forward
     if point.passed == "forward":
         return lambda: run(*inputs)
     slope = torch.randn_like(run(*inputs))
     return lambda: torch.autograd.grad(run(*inputs), inputs, slope)
 
 
-def _routed(point: Point, bench: Bench) -> Work:
-    from foretell.lab.calibrate.measure.modules import routed
+def _routed(point: MeasurePoint, bench: Bench) -> TimedWork:
+    from foretell.lab.calibrate.measure.modules import routed_layer
 
     hidden, ffn, experts, chosen, tokens = (point.dims[name] for name in SIZES)
     shapes = (
@@ -136,12 +136,12 @@ def _routed(point: Point, bench: Bench) -> Work:
     ]
 
     def forward(x: Any, router: Any, up: Any, down: Any) -> Any:
-        return routed(x, router, up, down, chosen)
+        return routed_layer(x, router, up, down, chosen)
 
     both = point.passed != "forward"
     rows, item = float(tokens * chosen), inputs[0].element_size()
     bytes_moved = item * (3.0 * experts * hidden * ffn + 4.0 * rows * (hidden + ffn))
-    return Work(
+    return TimedWork(
         calls=[_call(point, bench, forward, inputs)],
         flop=6.0 * rows * hidden * ffn * (3.0 if both else 1.0),
         bytes_moved=bytes_moved * (3.0 if both else 1.0),
@@ -150,7 +150,7 @@ def _routed(point: Point, bench: Bench) -> Work:
     )
 
 
-def _scaled(point: Point, bench: Bench) -> Work:
+def _scaled(point: MeasurePoint, bench: Bench) -> TimedWork:
     from foretell.lab.calibrate.measure.modules import scaled_linear
 
     m, n, k = (point.dims[name] for name in ("m", "n", "k"))
@@ -158,7 +158,7 @@ def _scaled(point: Point, bench: Bench) -> Work:
     both = point.passed != "forward"
     rows = point.variant == "row"
     one = HALF * (m * k + n * k + m * n)
-    return Work(
+    return TimedWork(
         calls=[_call(point, bench, lambda x, weight: scaled_linear(x, weight, rows), inputs)],
         flop=2.0 * m * n * k * (3.0 if both else 1.0),
         bytes_moved=one * (3.0 if both else 1.0),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foretell.lab.calibrate.measure.point import IDENTITY, Point, key_of
+from foretell.lab.calibrate.measure.point import IDENTITY, MeasurePoint, key_of
 
 FORMAT = 1
 """Version of the lines; it changes when a key changes its meaning."""
@@ -62,7 +62,7 @@ def is_point(line: Mapping[str, Any]) -> bool:
     return line.get("kind") == "point" and all(name in line for name in IDENTITY)
 
 
-def finished(path: Path, chip: str, software: str, retry_failed: bool) -> set[str]:
+def finished_keys(path: Path, chip: str, software: str, retry_failed: bool) -> set[str]:
     """Keys of the points that this chip and software need not measure again."""
     if not path.exists():
         return set()
@@ -76,7 +76,7 @@ def finished(path: Path, chip: str, software: str, retry_failed: bool) -> set[st
     }
 
 
-def uncaptured(path: Path) -> set[tuple[str, ...]]:
+def uncaptured_sorts(path: Path) -> set[tuple[str, ...]]:
     """Sorts of points that could not be captured as a graph: each is tried once."""
     if not path.exists():
         return set()
@@ -95,7 +95,9 @@ def sort_of(line: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(line[name]) for name in IDENTITY if name != "dims")
 
 
-def done_line(point: Point, where: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def done_line(
+    point: MeasurePoint, where: Mapping[str, Any], found: Mapping[str, Any]
+) -> dict[str, Any]:
     """The line of a measured point."""
     head = {"kind": "point", "status": "done", "group": point.group}
     return {**head, **point.identity(), **where, **found}

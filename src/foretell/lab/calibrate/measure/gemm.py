@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench
-from foretell.lab.calibrate.measure.clock import Work
-from foretell.lab.calibrate.measure.point import FULL, HALF, Host, Mode, Pass, Point
+from foretell.lab.calibrate.measure.clock import TimedWork
+from foretell.lab.calibrate.measure.point import FULL, HALF, HostMachine, MeasurePoint, Mode, Pass
 
 SITES: tuple[tuple[tuple[int, int], ...], ...] = (
     ((4096, 4096), (28672, 4096), (4096, 14336), (8192, 8192)),
@@ -66,7 +66,7 @@ SUSTAINED_COST_S = 2.6
 BYTES = {"bf16": HALF, "fp16": HALF, "fp32": FULL, "fp8": 1.0}
 
 
-def points(host: Host) -> list[Point]:
+def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine."""
     if host.short:
         shapes = [(m, n, k) for n, k in SHORT_SITES for m in SHORT_ROWS]
@@ -78,12 +78,12 @@ def points(host: Host) -> list[Point]:
 
 
 def _point(
-    host: Host, shape: Shape, form: str, passed: Pass, level: int, mode: Mode = "burst"
-) -> Point:
+    host: HostMachine, shape: Shape, form: str, passed: Pass, level: int, mode: Mode = "burst"
+) -> MeasurePoint:
     """A product; `form` is its dtype and, behind a stroke, how it is scaled."""
     (m, n, k), (dtype, _, variant) = shape, form.partition("/")
     one = (m * k + n * k) * BYTES[dtype] + m * n * max(BYTES[dtype], HALF)
-    return Point(
+    return MeasurePoint(
         group="gemm",
         family="gemm",
         variant=variant,
@@ -98,7 +98,7 @@ def _point(
     )
 
 
-def _bursts(host: Host) -> Iterator[Point]:
+def _bursts(host: HostMachine) -> Iterator[MeasurePoint]:
     cpu = host.device == "cpu"
     sites, rows = (CPU_SITES, CPU_ROWS) if cpu else (SITES, ROWS)
     for site_level, pairs in enumerate(sites):
@@ -109,7 +109,7 @@ def _bursts(host: Host) -> Iterator[Point]:
                     yield from _at(host, (m, n, k), level)
 
 
-def _at(host: Host, shape: Shape, level: int) -> Iterator[Point]:
+def _at(host: HostMachine, shape: Shape, level: int) -> Iterator[MeasurePoint]:
     for passed in PASSES:
         if passed == "forward" or shape[0] >= LEAST_TRAINING_ROWS:
             later = 0 if passed == "forward" or shape[0] == 4096 else 1
@@ -123,7 +123,7 @@ def _at(host: Host, shape: Shape, level: int) -> Iterator[Point]:
         yield _point(host, shape, other, "forward", 3)
 
 
-def _sustained(host: Host) -> Iterator[Point]:
+def _sustained(host: HostMachine) -> Iterator[MeasurePoint]:
     shapes = CPU_SUSTAINED if host.device == "cpu" else SUSTAINED
     for level, some in enumerate(shapes):
         for shape in some:
@@ -136,7 +136,7 @@ def _sustained(host: Host) -> Iterator[Point]:
             yield _point(host, shape, host.main, "forward", 1 + rank // 2, "sustained")
 
 
-def _batched(host: Host) -> Iterator[Point]:
+def _batched(host: HostMachine) -> Iterator[MeasurePoint]:
     shapes = (
         (64, 2048, 2048, 128),
         (64, 2048, 128, 2048),
@@ -144,7 +144,7 @@ def _batched(host: Host) -> Iterator[Point]:
         (128, 1, 128, 512),
     )
     for batch, m, n, k in shapes:
-        yield Point(
+        yield MeasurePoint(
             group="gemm",
             family="batched_gemm",
             dims={"batch": batch, "m": m, "n": n, "k": k},
@@ -155,11 +155,11 @@ def _batched(host: Host) -> Iterator[Point]:
         )
 
 
-def _grouped(host: Host) -> Iterator[Point]:
+def _grouped(host: HostMachine) -> Iterator[MeasurePoint]:
     for experts, n, k in EXPERTS:
         for m, level in ((1024, 1), (16384, 1), (64, 2), (256, 2), (4096, 2), (65536, 2)):
             for passed in PASSES if m >= LEAST_GROUPED_ROWS else PASSES[:1]:
-                yield Point(
+                yield MeasurePoint(
                     group="gemm",
                     family="grouped_gemm",
                     dims={"experts": experts, "m": m, "n": n, "k": k},
@@ -171,7 +171,7 @@ def _grouped(host: Host) -> Iterator[Point]:
                 )
 
 
-def work(point: Point, bench: Bench) -> Work:
+def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Buffers and calls of a point."""
     if point.family == "batched_gemm":
         return _batched_work(point, bench)
@@ -184,7 +184,7 @@ def work(point: Point, bench: Bench) -> Work:
         calls = bench.rotate(one, lambda: _scaled(point, bench))
     else:
         calls = bench.rotate(one, lambda: _plain(point, bench))
-    return Work(
+    return TimedWork(
         calls=calls,
         flop=2.0 * m * n * k,
         bytes_moved=one,
@@ -192,7 +192,7 @@ def work(point: Point, bench: Bench) -> Work:
     )
 
 
-def _plain(point: Point, bench: Bench) -> Callable[[], object]:
+def _plain(point: MeasurePoint, bench: Bench) -> Callable[[], object]:
     """One of the three products, its operands laid out as training has them."""
     m, n, k, dtype = *(point.dims[name] for name in ("m", "n", "k")), point.dtype
     sizes = {"forward": (m, n), "dgrad": (m, k), "wgrad": (n, k)}
@@ -207,7 +207,7 @@ def _plain(point: Point, bench: Bench) -> Callable[[], object]:
     return lambda: product(left, right, out=out)
 
 
-def _scaled(point: Point, bench: Bench) -> Callable[[], object]:
+def _scaled(point: MeasurePoint, bench: Bench) -> Callable[[], object]:
     """fp8 with one scale for each tensor, or for each row and column; operands already in fp8."""
     m, n, k = (point.dims[name] for name in ("m", "n", "k"))
     x, weight = bench.random(m, k, dtype="fp8"), bench.random(n, k, dtype="fp8").t()
@@ -222,7 +222,7 @@ def _scaled(point: Point, bench: Bench) -> Callable[[], object]:
     )
 
 
-def _batched_work(point: Point, bench: Bench) -> Work:
+def _batched_work(point: MeasurePoint, bench: Bench) -> TimedWork:
     batch, m, n, k = (point.dims[name] for name in ("batch", "m", "n", "k"))
     one = batch * (m * k + n * k + m * n) * BYTES[point.dtype]
 
@@ -232,7 +232,7 @@ def _batched_work(point: Point, bench: Bench) -> Work:
         return lambda: bench.torch.bmm(left, right)
 
     calls = bench.rotate(one, make)
-    return Work(
+    return TimedWork(
         calls=calls,
         flop=2.0 * batch * m * n * k,
         bytes_moved=one,
@@ -240,7 +240,7 @@ def _batched_work(point: Point, bench: Bench) -> Work:
     )
 
 
-def _grouped_work(point: Point, bench: Bench) -> Work:
+def _grouped_work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Rows dealt to experts evenly at random, as a router without preference deals them."""
     torch = bench.torch
     experts, m, n, k = (point.dims[name] for name in ("experts", "m", "n", "k"))
@@ -260,7 +260,7 @@ def _grouped_work(point: Point, bench: Bench) -> Work:
         return lambda: product(rows, right, offs=ends)
 
     calls = bench.rotate(one, make)
-    return Work(
+    return TimedWork(
         calls=calls,
         flop=2.0 * m * n * k,
         bytes_moved=one,

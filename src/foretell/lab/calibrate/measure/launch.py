@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench
-from foretell.lab.calibrate.measure.clock import Work
-from foretell.lab.calibrate.measure.point import Host, Launch, Point
+from foretell.lab.calibrate.measure.clock import TimedWork
+from foretell.lab.calibrate.measure.point import HostMachine, Launch, MeasurePoint
 
 FORMS: tuple[tuple[str, Launch, tuple[int, ...]], ...] = (
     ("host", "eager", (64,)),
@@ -22,11 +22,11 @@ backward-host: a linear layer's forward and backward call on the host; graph-rep
 GPU_ONLY = ("graph-replay-host",)
 
 
-def points(host: Host) -> list[Point]:
+def points(host: HostMachine) -> list[MeasurePoint]:
     """All of one level: they are few and quick."""
     cpu = host.device == "cpu"
     return [
-        Point(
+        MeasurePoint(
             group="launch",
             family="launch",
             variant=form,
@@ -41,7 +41,7 @@ def points(host: Host) -> list[Point]:
     ]
 
 
-def work(point: Point, bench: Bench) -> Work:
+def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Calls of a point; each launches `kernels` kernels."""
     torch, kernels = bench.torch, point.dims["kernels"]
     tiny = torch.zeros(1, device=bench.device)
@@ -52,11 +52,11 @@ def work(point: Point, bench: Bench) -> Work:
 
     match point.variant:
         case "device":
-            return Work(calls=[launches])
+            return TimedWork(calls=[launches])
         case "host":
-            return Work(calls=[launches], timed_by="host")
+            return TimedWork(calls=[launches], timed_by="host")
         case "round-trip":
-            return Work(calls=[_waited(bench, launches)], timed_by="host")
+            return TimedWork(calls=[_waited(bench, launches)], timed_by="host")
         case "graph-replay-host":
             graph = torch.cuda.CUDAGraph()
             launches()
@@ -64,9 +64,9 @@ def work(point: Point, bench: Bench) -> Work:
             graph.capture_begin()
             launches()
             graph.capture_end()
-            return Work(calls=[_waited(bench, graph.replay)], timed_by="host")
+            return TimedWork(calls=[_waited(bench, graph.replay)], timed_by="host")
         case _:
-            return Work(
+            return TimedWork(
                 calls=[_linear(bench, kernels, point.variant == "backward-host")], timed_by="host"
             )
 

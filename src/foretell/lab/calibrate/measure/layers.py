@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.lab.calibrate.measure.attention import BACKENDS
 from foretell.lab.calibrate.measure.bench import Bench
-from foretell.lab.calibrate.measure.clock import Work
-from foretell.lab.calibrate.measure.point import Host, Launch, Pass, Point
+from foretell.lab.calibrate.measure.clock import TimedWork
+from foretell.lab.calibrate.measure.point import HostMachine, Launch, MeasurePoint, Pass
 
 if TYPE_CHECKING:
-    from foretell.lab.calibrate.measure.modules import Shape
+    from foretell.lab.calibrate.measure.modules import BenchShape
 
 Sizes = tuple[str, int, int, int, int, int]
 """(style, hidden, heads, kv_heads, ffn, layers)."""
@@ -60,7 +60,7 @@ SUSTAINED_S, COMPILE_S = 1.4, 15.0
 """How long a layer runs without pause; what a first compilation takes."""
 
 
-def points(host: Host) -> list[Point]:
+def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine."""
     cases = SHORT_CASES if host.short else CPU_CASES if host.device == "cpu" else CASES
     return [
@@ -72,17 +72,17 @@ def points(host: Host) -> list[Point]:
 
 
 def _point(
-    host: Host,
+    host: HostMachine,
     case: tuple[int, Sizes, int, int, tuple[Launch, ...], str],
     launch: Launch,
     passed: Pass,
-) -> Point:
+) -> MeasurePoint:
     level, (style, hidden, heads, kv, ffn, layers), batch, tokens, _, backend = case
     sizes = {"hidden": hidden, "heads": heads, "kv_heads": kv, "ffn": ffn, "layers": layers}
     dims = {**sizes, "batch": batch, "tokens": tokens}
     first = launch == "compiled" and passed == "forward"
     kept = layer_weights(dims, style) * 2.0 + kept_numbers(dims)
-    return Point(
+    return MeasurePoint(
         group="layers",
         family="layer",
         variant=f"{style}/{backend}",
@@ -119,12 +119,12 @@ def layer_flop(dims: Any, style: str, keys_seen: float) -> float:
     return float(2.0 * tokens * layer_weights(dims, style) + scores)
 
 
-def shape_of(point: Point) -> "Shape":
+def shape_of(point: MeasurePoint) -> "BenchShape":
     """The sizes as the modules want them."""
-    from foretell.lab.calibrate.measure.modules import Shape
+    from foretell.lab.calibrate.measure.modules import BenchShape
 
     dims, style = point.dims, point.variant.partition("/")[0]
-    return Shape(
+    return BenchShape(
         style="llama" if style == "llama" else "gpt",
         hidden=dims["hidden"],
         heads=dims["heads"],
@@ -133,7 +133,9 @@ def shape_of(point: Point) -> "Shape":
     )
 
 
-def attending(point: Point, bench: Bench) -> Callable[[], AbstractContextManager[Any]]:
+def attention_backend(
+    point: MeasurePoint, bench: Bench
+) -> Callable[[], AbstractContextManager[Any]]:
     """The context in which attention takes the backend asked for."""
     backend = point.variant.partition("/")[2]
     if backend == "default":
@@ -143,7 +145,7 @@ def attending(point: Point, bench: Bench) -> Callable[[], AbstractContextManager
     return lambda: torch.nn.attention.sdpa_kernel(chosen)
 
 
-def compiled(torch: Any, call: Any) -> Any:
+def compile_call(torch: Any, call: Any) -> Any:
     """A function or module compiled for its sizes alone, without falling back for having had many."""
     for name in ("recompile_limit", "cache_size_limit"):
         if hasattr(torch._dynamo.config, name):
@@ -151,20 +153,22 @@ def compiled(torch: Any, call: Any) -> Any:
     return torch.compile(call, dynamic=False)
 
 
-def work(point: Point, bench: Bench) -> Work:
+def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Layers, an input and the calls."""
-    from foretell.lab.calibrate.measure.modules import Block, angles, made
+    from foretell.lab.calibrate.measure.modules import BenchLayer, angles, make_module
 
     torch, dims = bench.torch, point.dims
     shape, dtype = shape_of(point), bench.dtype(point.dtype)
-    blocks = [made(lambda: Block(shape), bench.device, dtype) for _ in range(dims["layers"])]
+    blocks = [
+        make_module(lambda: BenchLayer(shape), bench.device, dtype) for _ in range(dims["layers"])
+    ]
     weights = [weight for block in blocks for weight in block.parameters()]
     x = bench.random(dims["batch"], dims["tokens"], dims["hidden"], dtype=point.dtype)
     x.requires_grad_()
     slope = bench.random(*x.shape, dtype=point.dtype)
     turns = angles(dims["tokens"], shape.hidden // shape.heads, 0, x)
-    runs = [compiled(torch, b.forward) if point.launch == "compiled" else b for b in blocks]
-    context = attending(point, bench)
+    runs = [compile_call(torch, b.forward) if point.launch == "compiled" else b for b in blocks]
+    context = attention_backend(point, bench)
 
     def forward() -> Any:
         y = x
@@ -180,7 +184,7 @@ def work(point: Point, bench: Bench) -> Work:
     flop = layer_flop(dims, style, dims["tokens"] / 2)
     one_way = point.passed == "forward"
     item = x.element_size()
-    return Work(
+    return TimedWork(
         calls=[forward if one_way else both],
         flop=flop if one_way else 3.0 * flop,
         bytes_moved=item * layer_weights(dims, style) * (1.0 if one_way else 3.0),

@@ -13,7 +13,7 @@ Cache = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class BenchShape:
     """Sizes of a layer."""
 
     style: Literal["llama", "gpt"]
@@ -28,7 +28,7 @@ class Shape:
     """Width of the feed-forward part."""
 
 
-class Rms(nn.Module):  # type: ignore[misc, unused-ignore]
+class BenchRms(nn.Module):  # type: ignore[misc, unused-ignore]
     """RMS norm."""
 
     def __init__(self, width: int) -> None:
@@ -40,10 +40,10 @@ class Rms(nn.Module):  # type: ignore[misc, unused-ignore]
         return functional.rms_norm(x, (x.shape[-1],), self.weight, 1e-5)
 
 
-class Block(nn.Module):  # type: ignore[misc, unused-ignore]
+class BenchLayer(nn.Module):  # type: ignore[misc, unused-ignore]
     """One layer: attention and feed-forward part, each behind a norm and beside a skip."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: BenchShape) -> None:
         super().__init__()
         self.shape = shape
         self.width = shape.hidden // shape.heads
@@ -54,7 +54,7 @@ class Block(nn.Module):  # type: ignore[misc, unused-ignore]
         self.out = nn.Linear(shape.hidden, shape.hidden, bias=not llama)
         self.up = nn.Linear(shape.hidden, shape.ffn * (2 if llama else 1), bias=not llama)
         self.down = nn.Linear(shape.ffn, shape.hidden, bias=not llama)
-        norm = Rms if llama else nn.LayerNorm
+        norm = BenchRms if llama else nn.LayerNorm
         self.first, self.second = norm(shape.hidden), norm(shape.hidden)
 
     def forward(
@@ -77,7 +77,7 @@ class Block(nn.Module):  # type: ignore[misc, unused-ignore]
         split = qkv.view(batch, tokens, heads + 2 * kv, self.width).transpose(1, 2)
         q, k, v = split.split((heads, kv, kv), dim=1)
         if self.llama:
-            q, k = rotated(q, angles), rotated(k, angles)
+            q, k = rotate_halves(q, angles), rotate_halves(k, angles)
         if cache is not None:
             cache[0][:, :, at : at + tokens] = k
             cache[1][:, :, at : at + tokens] = v
@@ -93,7 +93,7 @@ class Block(nn.Module):  # type: ignore[misc, unused-ignore]
         return mixed.transpose(1, 2).reshape(batch, tokens, heads * self.width)
 
 
-def rotated(x: torch.Tensor, angles: Cache) -> torch.Tensor:
+def rotate_halves(x: torch.Tensor, angles: Cache) -> torch.Tensor:
     """Rotary position embedding in halves."""
     first, second = x.chunk(2, dim=-1)
     return x * angles[0] + torch.cat((-second, first), dim=-1) * angles[1]
@@ -107,14 +107,14 @@ def angles(tokens: int, width: int, start: int, like: torch.Tensor) -> Cache:
     return turns.cos().to(like.dtype), turns.sin().to(like.dtype)
 
 
-class Model(nn.Module):  # type: ignore[misc, unused-ignore]
+class BenchModel(nn.Module):  # type: ignore[misc, unused-ignore]
     """Table, layers, norm, scores."""
 
-    def __init__(self, shape: Shape, layers: int, vocab: int) -> None:
+    def __init__(self, shape: BenchShape, layers: int, vocab: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocab, shape.hidden)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(layers))
-        self.norm = Rms(shape.hidden) if shape.style == "llama" else nn.LayerNorm(shape.hidden)
+        self.blocks = nn.ModuleList(BenchLayer(shape) for _ in range(layers))
+        self.norm = BenchRms(shape.hidden) if shape.style == "llama" else nn.LayerNorm(shape.hidden)
         self.head = nn.Linear(shape.hidden, vocab, bias=False)
 
     def forward(
@@ -133,7 +133,7 @@ def loss_of(x: torch.Tensor, head: torch.Tensor, targets: torch.Tensor) -> torch
     return functional.cross_entropy(scores.float().flatten(0, 1), targets.flatten())
 
 
-def made(make: Any, device: str, dtype: torch.dtype) -> Any:
+def make_module(make: Any, device: str, dtype: torch.dtype) -> Any:
     """A module built on its device with random weights: never zeros, which run faster than real ones."""
     with torch.device("meta"):
         module = make()
@@ -147,7 +147,7 @@ def made(make: Any, device: str, dtype: torch.dtype) -> Any:
     return module
 
 
-def routed(
+def routed_layer(
     x: torch.Tensor, router: torch.Tensor, up: torch.Tensor, down: torch.Tensor, chosen: int
 ) -> torch.Tensor:
     """A dropless layer of gated experts over (tokens, hidden): rows sorted by expert, grouped products."""

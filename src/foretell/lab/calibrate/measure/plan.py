@@ -14,7 +14,7 @@ from foretell.lab.calibrate.measure import (
     pointwise,
     steps,
 )
-from foretell.lab.calibrate.measure.point import Host, Point
+from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint
 
 GROUPS: Mapping[str, ModuleType] = {
     "launch": launch,
@@ -42,7 +42,7 @@ SHARES: Mapping[str, float] = {
 """Share of the time; what a group does not need goes to the others."""
 
 
-def points(host: Host, only: Iterable[str] = ()) -> list[Point]:
+def points(host: HostMachine, only: Iterable[str] = ()) -> list[MeasurePoint]:
     """All points of some groups, or of all that go together.
 
     Several processes measure collectives. Groups that are named they measure too, all at the same time: what
@@ -62,7 +62,7 @@ def points(host: Host, only: Iterable[str] = ()) -> list[Point]:
     return list({point.key: point for point in reversed(found)}.values())[::-1]
 
 
-def _deadly(point: Point, host: Host) -> bool:
+def _deadly(point: MeasurePoint, host: HostMachine) -> bool:
     """Instructions that a host may lack end a process, and with it all the others: they are left out."""
     return host.world > 1 and host.device == "cpu" and point.dtype != "fp32"
 
@@ -70,8 +70,8 @@ def _deadly(point: Point, host: Host) -> bool:
 class Queue:
     """What is left to measure, and which group is next."""
 
-    def __init__(self, todo: Iterable[Point], spent_s: Mapping[str, float]) -> None:
-        self._todo: dict[str, list[Point]] = {}
+    def __init__(self, todo: Iterable[MeasurePoint], spent_s: Mapping[str, float]) -> None:
+        self._todo: dict[str, list[MeasurePoint]] = {}
         for point in sorted(todo, key=lambda point: (point.level, point.mode == "sustained")):
             self._todo.setdefault(point.group, []).append(point)
         self.spent_s = {name: spent_s.get(name, 0.0) for name in GROUPS}
@@ -82,7 +82,7 @@ class Queue:
         """Points not taken, for want of time too."""
         return self._late + sum(len(some) for some in self._todo.values())
 
-    def next(self, left_s: float) -> Point | None:
+    def next(self, left_s: float) -> MeasurePoint | None:
         """The next point of the group that is furthest behind its share, if it is likely to end in time."""
         while self._todo:
             name = min(self._todo, key=lambda group: self.spent_s[group] / SHARES[group])
@@ -95,15 +95,15 @@ class Queue:
             self._late += len(self._todo.pop(name))
         return None
 
-    def _likely_s(self, point: Point) -> float:
+    def _likely_s(self, point: MeasurePoint) -> float:
         return max(point.cost_s, self._seen_s.get(_kind(point), 0.0))
 
-    def took(self, point: Point, seconds: float) -> None:
+    def took(self, point: MeasurePoint, seconds: float) -> None:
         """Note what a point took."""
         self.spent_s[point.group] += seconds
         if point.launch != "compiled":  # there the first of a kind pays for its fellows
             self._seen_s[_kind(point)] = seconds
 
 
-def _kind(point: Point) -> tuple[str, str, str]:
+def _kind(point: MeasurePoint) -> tuple[str, str, str]:
     return (point.family, point.mode, point.launch)

@@ -19,7 +19,7 @@ HALF, FULL = 2.0, 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class HostMachine:
     """What the plan must know of the machine."""
 
     device: Literal["cuda", "cpu"]
@@ -58,7 +58,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class MeasurePoint:
     """One thing to measure."""
 
     group: str

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench, tensor_bytes
-from foretell.lab.calibrate.measure.clock import Work
-from foretell.lab.calibrate.measure.point import FULL, HALF, Host, Pass, Point
+from foretell.lab.calibrate.measure.clock import TimedWork
+from foretell.lab.calibrate.measure.point import FULL, HALF, HostMachine, MeasurePoint, Pass
 from foretell.records import dataclass
 
 Tensors = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
+class MeasuredOp:
     """An operation over (rows, width)."""
 
     inputs: Callable[[Bench, str, int, int], Tensors]
@@ -96,36 +96,36 @@ def _unpermute(torch: Any, t: Tensors) -> Any:
     return torch.zeros_like(t[0]).index_add_(0, t[1], t[0])
 
 
-OPS: Mapping[str, Op] = {
-    "rms_norm": Op(
+OPS: Mapping[str, MeasuredOp] = {
+    "rms_norm": MeasuredOp(
         inputs=_xw,
         call=lambda torch, t: torch.nn.functional.rms_norm(t[0], (t[0].shape[-1],), t[1], 1e-5),
     ),
-    "rms_norm_plain": Op(inputs=_xw, call=_plain_rms),
-    "layer_norm": Op(
+    "rms_norm_plain": MeasuredOp(inputs=_xw, call=_plain_rms),
+    "layer_norm": MeasuredOp(
         inputs=_xwb,
         call=lambda torch, t: torch.nn.functional.layer_norm(t[0], (t[0].shape[-1],), t[1], t[2]),
     ),
-    "add": Op(inputs=_xx, call=lambda torch, t: t[0] + t[1], backward=False),
-    "swiglu": Op(inputs=_xx, call=_gated),
-    "gelu": Op(inputs=_x, call=_functional("gelu")),
-    "softmax": Op(inputs=_x, call=lambda torch, t: torch.softmax(t[0], -1)),
-    "rope": Op(inputs=_rotary, call=_rotate),
-    "cross_entropy": Op(inputs=_scores, call=_loss),
-    "embedding": Op(
+    "add": MeasuredOp(inputs=_xx, call=lambda torch, t: t[0] + t[1], backward=False),
+    "swiglu": MeasuredOp(inputs=_xx, call=_gated),
+    "gelu": MeasuredOp(inputs=_x, call=_functional("gelu")),
+    "softmax": MeasuredOp(inputs=_x, call=lambda torch, t: torch.softmax(t[0], -1)),
+    "rope": MeasuredOp(inputs=_rotary, call=_rotate),
+    "cross_entropy": MeasuredOp(inputs=_scores, call=_loss),
+    "embedding": MeasuredOp(
         inputs=_table,
         call=lambda torch, t: torch.nn.functional.embedding(t[1], t[0]),
         whole_inputs=False,
     ),
-    "cast_up": Op(inputs=_x, call=lambda torch, t: t[0].float(), backward=False),
-    "cast_fp8_row": Op(inputs=_x, call=_to_fp8, backward=False),
-    "transpose": Op(inputs=_x, call=lambda torch, t: t[0].t().contiguous(), backward=False),
-    "permute": Op(inputs=_shuffle, call=lambda torch, t: t[0][t[1]], backward=False),
-    "unpermute": Op(inputs=_shuffle, call=_unpermute, backward=False),
-    "topk": Op(
+    "cast_up": MeasuredOp(inputs=_x, call=lambda torch, t: t[0].float(), backward=False),
+    "cast_fp8_row": MeasuredOp(inputs=_x, call=_to_fp8, backward=False),
+    "transpose": MeasuredOp(inputs=_x, call=lambda torch, t: t[0].t().contiguous(), backward=False),
+    "permute": MeasuredOp(inputs=_shuffle, call=lambda torch, t: t[0][t[1]], backward=False),
+    "unpermute": MeasuredOp(inputs=_shuffle, call=_unpermute, backward=False),
+    "topk": MeasuredOp(
         inputs=_x, call=lambda torch, t: torch.topk(t[0], min(8, t[0].shape[-1])), backward=False
     ),
-    "cumsum": Op(inputs=_x, call=lambda torch, t: torch.cumsum(t[0], 0), backward=False),
+    "cumsum": MeasuredOp(inputs=_x, call=lambda torch, t: torch.cumsum(t[0], 0), backward=False),
 }
 """Operations by name."""
 SHAPES: tuple[tuple[tuple[int, int], ...], ...] = (
@@ -156,7 +156,7 @@ UPDATES: tuple[tuple[str, str, int, int, int], ...] = (
 """AdamW: (form, dtype, tensors, weights of each, level)."""
 
 
-def points(host: Host) -> list[Point]:
+def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine."""
     if host.short:
         shapes: tuple[tuple[tuple[int, int], ...], ...] = (((256, 1024),),)
@@ -175,17 +175,17 @@ def points(host: Host) -> list[Point]:
 
 
 def _ops(
-    host: Host,
+    host: HostMachine,
     names: tuple[str, ...],
     shapes: tuple[tuple[tuple[int, int], ...], ...],
     own: Mapping[str, tuple[tuple[tuple[int, int], ...], ...]],
-) -> Iterator[Point]:
+) -> Iterator[MeasurePoint]:
     for name in names:
         passes: tuple[Pass, ...] = ("forward", "backward") if OPS[name].backward else ("forward",)
         for level, sizes in enumerate(own.get(name, shapes)):
             for rows, width in sizes:
                 for passed in passes:
-                    yield Point(
+                    yield MeasurePoint(
                         group="pointwise",
                         family=name,
                         dims={"rows": rows, "width": width},
@@ -198,9 +198,11 @@ def _ops(
                     )
 
 
-def _update(host: Host, form: str, dtype: str, tensors: int, each: int, level: int) -> Point:
+def _update(
+    host: HostMachine, form: str, dtype: str, tensors: int, each: int, level: int
+) -> MeasurePoint:
     item = FULL if dtype == "fp32" else HALF
-    return Point(
+    return MeasurePoint(
         group="pointwise",
         family="adamw",
         variant=form,
@@ -213,7 +215,7 @@ def _update(host: Host, form: str, dtype: str, tensors: int, each: int, level: i
     )
 
 
-def work(point: Point, bench: Bench) -> Work:
+def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Buffers and calls of a point."""
     if point.family == "adamw":
         return _adamw(point, bench)
@@ -230,15 +232,19 @@ def work(point: Point, bench: Bench) -> Work:
     else:
         moved = one
         calls = bench.rotate(one, lambda: _forward(op, bench, point.dtype, rows, width))
-    return Work(calls=calls, bytes_moved=moved, rotated_bytes=one * len(calls))
+    return TimedWork(calls=calls, bytes_moved=moved, rotated_bytes=one * len(calls))
 
 
-def _forward(op: Op, bench: Bench, dtype: str, rows: int, width: int) -> Callable[[], object]:
+def _forward(
+    op: MeasuredOp, bench: Bench, dtype: str, rows: int, width: int
+) -> Callable[[], object]:
     tensors, torch = op.inputs(bench, dtype, rows, width), bench.torch
     return lambda: op.call(torch, tensors)
 
 
-def _backward(op: Op, bench: Bench, dtype: str, rows: int, width: int) -> Callable[[], object]:
+def _backward(
+    op: MeasuredOp, bench: Bench, dtype: str, rows: int, width: int
+) -> Callable[[], object]:
     tensors, torch = op.inputs(bench, dtype, rows, width), bench.torch
     inputs = [t.requires_grad_() for t in tensors if t.is_floating_point()]
     out = op.call(torch, tensors)
@@ -246,7 +252,7 @@ def _backward(op: Op, bench: Bench, dtype: str, rows: int, width: int) -> Callab
     return lambda: torch.autograd.grad(out, inputs, slope, retain_graph=True, allow_unused=True)
 
 
-def _adamw(point: Point, bench: Bench) -> Work:
+def _adamw(point: MeasurePoint, bench: Bench) -> TimedWork:
     """A whole optimizer step, its host's part included."""
     torch, tensors = bench.torch, point.dims["tensors"]
     each = point.dims["weights"] // tensors
@@ -256,4 +262,4 @@ def _adamw(point: Point, bench: Bench) -> Work:
     form = {"fused": {"fused": True}, "foreach": {"foreach": True}, "for-loop": {"foreach": False}}
     optimizer = torch.optim.AdamW(weights, lr=1e-4, **form[point.variant])
     moved = 7.0 * tensor_bytes(weights)
-    return Work(calls=[optimizer.step], bytes_moved=moved, rotated_bytes=moved)
+    return TimedWork(calls=[optimizer.step], bytes_moved=moved, rotated_bytes=moved)

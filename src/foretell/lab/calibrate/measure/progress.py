@@ -11,7 +11,7 @@ QUIET_S = 15.0
 """Time between two plain lines."""
 
 
-class Bar:
+class ProgressBar:
     """Tells nothing; its children do."""
 
     def hello(self, text: str, todo: int) -> None:
@@ -24,7 +24,7 @@ class Bar:
         """One more point."""
 
 
-class Lines(Bar):
+class Lines(ProgressBar):
     """Plain text on standard error."""
 
     def __init__(self, limit_s: float) -> None:
@@ -54,7 +54,7 @@ class Lines(Bar):
         sys.stderr.flush()
 
 
-class Rich(Bar):
+class Rich(ProgressBar):
     """A bar that fills with the time or with the points, whichever is further."""
 
     def __init__(self, limit_s: float, progress: Any) -> None:
@@ -78,10 +78,10 @@ class Rich(Bar):
 
 
 @contextmanager
-def bar(limit_s: float, wanted: bool) -> Iterator[Bar]:
+def bar(limit_s: float, wanted: bool) -> Iterator[ProgressBar]:
     """Where to tell how far it is."""
     if not wanted:
-        yield Bar()
+        yield ProgressBar()
         return
     if find_spec("rich") is None or not sys.stderr.isatty():
         yield Lines(limit_s)

@@ -19,8 +19,8 @@ from typing import Any, Literal
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.lab.calibrate.measure import file
 from foretell.lab.calibrate.measure.plan import GROUPS
-from foretell.lab.calibrate.measure.progress import Bar, bar
-from foretell.lab.calibrate.measure.worker import AGAIN, Task
+from foretell.lab.calibrate.measure.progress import ProgressBar, bar
+from foretell.lab.calibrate.measure.worker import AGAIN, WorkerTask
 from foretell.records import as_json, dataclass
 
 MOST_LOST = 8
@@ -31,7 +31,7 @@ MODULE = "foretell.lab.calibrate.measure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasurementRun:
     """What a run did."""
 
     file: str
@@ -61,11 +61,11 @@ def measure(
     short: bool = False,
     memory_share: float = 0.85,
     retry_failed: bool = False,
-) -> Measured:
+) -> MeasurementRun:
     """Measure for so many minutes, appending to a file; points that it already has are not repeated."""
     path = Path(out)
     _check(path, minutes, only, device, memory_share)
-    task = Task(
+    task = WorkerTask(
         out=str(path),
         seconds=60.0 * minutes,
         only=only,
@@ -79,7 +79,7 @@ def measure(
         state = _Supervisor(task, shown)
         state.run()
     counts = file.summary(list(file.lines(path))) if path.exists() else {}
-    return Measured(
+    return MeasurementRun(
         file=str(path),
         chip=state.where.get("chip", ""),
         software=state.where.get("software", ""),
@@ -133,7 +133,7 @@ def first_rank() -> bool:
 class _Supervisor:
     """Watches workers until the time is over or nothing is left."""
 
-    def __init__(self, task: Task, shown: Bar) -> None:
+    def __init__(self, task: WorkerTask, shown: ProgressBar) -> None:
         self.task, self.bar = task, shown
         self.begin = time.monotonic()
         self.where: dict[str, str] = {}
@@ -160,7 +160,7 @@ class _Supervisor:
             problem = Problem(path="", value=None, message=f"nothing was measured: {self.error}")
             raise BadInput([problem])
 
-    def _watch(self, task: Task) -> bool:
+    def _watch(self, task: WorkerTask) -> bool:
         """Follow one worker; whether it came to its end."""
         current: dict[str, Any] | None = None
         with _worker(task) as (process, messages):
@@ -219,7 +219,7 @@ class _Supervisor:
 
 
 @contextmanager
-def _worker(task: Task) -> Iterator[tuple[subprocess.Popen[str], "queue.Queue[Any]"]]:
+def _worker(task: WorkerTask) -> Iterator[tuple[subprocess.Popen[str], "queue.Queue[Any]"]]:
     """A worker process in a group of its own, and its messages; None is its end."""
     root = str(Path(__file__).resolve().parents[4])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]

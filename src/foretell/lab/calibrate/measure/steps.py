@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench, tensor_bytes
-from foretell.lab.calibrate.measure.clock import Work
+from foretell.lab.calibrate.measure.clock import TimedWork
 from foretell.lab.calibrate.measure.layers import (
-    attending,
-    compiled,
+    attention_backend,
+    compile_call,
     kept_numbers,
     layer_flop,
     layer_weights,
     shape_of,
 )
-from foretell.lab.calibrate.measure.point import FULL, Host, Launch, Point
+from foretell.lab.calibrate.measure.point import FULL, HostMachine, Launch, MeasurePoint
 
 Sizes = tuple[str, int, int, int, int, int, int]
 """(style, hidden, heads, kv_heads, ffn, layers, vocab)."""
@@ -77,7 +77,7 @@ COST_S = {"train_step": 5.0, "prefill_step": 2.2, "decode_step": 2.2}
 COMPILE_S = 20.0
 
 
-def points(host: Host) -> list[Point]:
+def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine."""
     if host.short:
         training: tuple[Training, ...] = ((0, TINY, 1, 8, ("eager",), "default", "main"),)
@@ -101,7 +101,7 @@ def _dims(sizes: Sizes, batch: int, tokens: int) -> dict[str, int]:
     return {**dims, "vocab": vocab, "batch": batch, "tokens": tokens}
 
 
-def _training(host: Host, case: Training, launch: Launch) -> Point:
+def _training(host: HostMachine, case: Training, launch: Launch) -> MeasurePoint:
     level, sizes, batch, tokens, _, backend, form = case
     dims, style = _dims(sizes, batch, tokens), sizes[0]
     mixed = form == "mixed"
@@ -109,7 +109,7 @@ def _training(host: Host, case: Training, launch: Launch) -> Point:
     states = 4.0 * (FULL if mixed else item) * (layer_weights(dims, style) + table(dims))
     scores = 14.0 * batch * tokens * dims["vocab"]
     later = 1 if launch == "compiled" and level == 0 else 0
-    return Point(
+    return MeasurePoint(
         group="steps",
         family="train_step",
         variant=f"{style}/{backend}",
@@ -124,7 +124,7 @@ def _training(host: Host, case: Training, launch: Launch) -> Point:
     )
 
 
-def _serving(host: Host, family: str, case: Serving, launch: Launch) -> Point:
+def _serving(host: HostMachine, family: str, case: Serving, launch: Launch) -> MeasurePoint:
     level, sizes, batch, context = case
     decode = family == "decode_step"
     dims, style = _dims(sizes, batch, 1 if decode else context), sizes[0]
@@ -133,7 +133,7 @@ def _serving(host: Host, family: str, case: Serving, launch: Launch) -> Point:
     weights = layer_weights(dims, style) + table(dims)
     busy = 10.0 * batch * dims["tokens"] * (dims["ffn"] + dims["hidden"])
     backend = "default" if decode or host.device == "cpu" else "flash"
-    return Point(
+    return MeasurePoint(
         group="steps",
         family=family,
         variant=f"{style}/{backend}",
@@ -153,18 +153,20 @@ def table(dims: Any) -> float:
     return float(2.0 * dims["vocab"] * dims["hidden"])
 
 
-def work(point: Point, bench: Bench) -> Work:
+def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """A model and its step."""
     if point.family == "train_step":
         return _train(point, bench)
     return _serve(point, bench)
 
 
-def _built(point: Point, bench: Bench, dtype: Any) -> tuple[Any, Any]:
-    from foretell.lab.calibrate.measure.modules import Model, angles, made
+def _built(point: MeasurePoint, bench: Bench, dtype: Any) -> tuple[Any, Any]:
+    from foretell.lab.calibrate.measure.modules import BenchModel, angles, make_module
 
     shape, dims = shape_of(point), point.dims
-    model = made(lambda: Model(shape, dims["layers"], dims["vocab"]), bench.device, dtype)
+    model = make_module(
+        lambda: BenchModel(shape, dims["layers"], dims["vocab"]), bench.device, dtype
+    )
     start = dims.get("context", dims["tokens"]) - dims["tokens"]
     like = model.norm.weight
     if point.dtype == "bf16-mixed":
@@ -173,7 +175,7 @@ def _built(point: Point, bench: Bench, dtype: Any) -> tuple[Any, Any]:
     return model, turns
 
 
-def _train(point: Point, bench: Bench) -> Work:
+def _train(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Forward, loss, backward, AdamW; blocks and loss are compiled where asked."""
     from foretell.lab.calibrate.measure.modules import loss_of
 
@@ -183,12 +185,12 @@ def _train(point: Point, bench: Bench) -> Work:
     loss: Callable[..., Any] = loss_of
     if point.launch == "compiled":
         for block in model.blocks:
-            block.forward = compiled(torch, block.forward)
-        loss = compiled(torch, loss_of)
+            block.forward = compile_call(torch, block.forward)
+        loss = compile_call(torch, loss_of)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     ids = bench.integers(dims["vocab"], dims["batch"], dims["tokens"])
     targets = bench.integers(dims["vocab"], dims["batch"], dims["tokens"])
-    context = attending(point, bench)
+    context = attention_backend(point, bench)
     cast = torch.autocast(bench.device, torch.bfloat16, enabled=mixed)
 
     def step() -> None:
@@ -201,14 +203,14 @@ def _train(point: Point, bench: Bench) -> Work:
     tokens = dims["batch"] * dims["tokens"]
     style = shape_of(point).style
     flop = layer_flop(dims, style, dims["tokens"] / 2) + tokens * table(dims)
-    return Work(
+    return TimedWork(
         calls=[step],
         flop=3.0 * flop,
         facts={"tokens": tokens, "parameters": sum(w.numel() for w in model.parameters())},
     )
 
 
-def _serve(point: Point, bench: Bench) -> Work:
+def _serve(point: MeasurePoint, bench: Bench) -> TimedWork:
     """One forward pass without gradients: of whole prompts, or of one token behind a cache."""
     torch, dims = bench.torch, point.dims
     model, turns = _built(point, bench, bench.dtype(point.dtype))
@@ -216,7 +218,7 @@ def _serve(point: Point, bench: Bench) -> Work:
     ids = bench.integers(dims["vocab"], dims["batch"], dims["tokens"])
     caches = [_cache(point, bench) for _ in range(dims["layers"])] if decode else None
     at = dims["context"] - 1 if decode else 0
-    context = attending(point, bench)
+    context = attention_backend(point, bench)
 
     def step() -> Any:
         with torch.no_grad(), context():
@@ -227,7 +229,7 @@ def _serve(point: Point, bench: Bench) -> Work:
     seen = float(dims["context"]) if decode else dims["tokens"] / 2
     weights = tensor_bytes([*model.blocks.parameters(), model.head.weight])
     held = sum(tensor_bytes(pair) for pair in caches) if caches else 0.0
-    return Work(
+    return TimedWork(
         calls=[step],
         flop=layer_flop(dims, style, seen) + dims["batch"] * table(dims),
         bytes_moved=weights + held,
@@ -236,7 +238,7 @@ def _serve(point: Point, bench: Bench) -> Work:
     )
 
 
-def _cache(point: Point, bench: Bench) -> tuple[Any, Any]:
+def _cache(point: MeasurePoint, bench: Bench) -> tuple[Any, Any]:
     dims = point.dims
     width = dims["hidden"] // dims["heads"]
     sizes = (dims["batch"], dims["kv_heads"], dims["context"], width)

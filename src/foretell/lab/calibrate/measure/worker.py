@@ -16,9 +16,9 @@ from typing import Any, Literal, TextIO
 
 from foretell.lab.calibrate.measure import collectives, file, plan
 from foretell.lab.calibrate.measure.bench import Bench, open_bench
-from foretell.lab.calibrate.measure.clock import Work
+from foretell.lab.calibrate.measure.clock import TimedWork
 from foretell.lab.calibrate.measure.environment import environment
-from foretell.lab.calibrate.measure.point import Launch, Point
+from foretell.lab.calibrate.measure.point import Launch, MeasurePoint
 from foretell.records import dataclass
 
 SICK, AGAIN = 75, 76
@@ -32,7 +32,7 @@ HEAVY = ("layers", "steps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class WorkerTask:
     """What a worker is told."""
 
     out: str
@@ -57,10 +57,10 @@ class Task:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def of_json(text: str) -> "Task":
+    def of_json(text: str) -> "WorkerTask":
         """Back from `to_json`."""
         told = json.loads(text)
-        return Task(**{**told, "only": tuple(told["only"])})
+        return WorkerTask(**{**told, "only": tuple(told["only"])})
 
 
 Tell = Callable[[Mapping[str, Any]], None]
@@ -72,7 +72,7 @@ def main(text: str) -> int:
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
-    task = Task.of_json(text)
+    task = WorkerTask.of_json(text)
     tell = _teller(line)
     try:
         return _run(task, tell)
@@ -95,11 +95,11 @@ def _end_with_supervisor() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _run(task: Task, tell: Tell) -> int:
+def _run(task: WorkerTask, tell: Tell) -> int:
     begin = time.monotonic()
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     bench = open_bench(task.device, task.short, ranks)
-    world = collectives.World(bench) if ranks > 1 else None
+    world = collectives.BenchWorld(bench) if ranks > 1 else None
     first = world is None or world.rank == 0
     path = Path(task.out) if first else None
     everything = plan.points(bench.host, task.only)
@@ -107,7 +107,7 @@ def _run(task: Task, tell: Tell) -> int:
     told = {"chip": bench.host.chip, "software": bench.host.software, "todo": len(queue)}
     tell({"what": "hello", **told})
     by_key = {point.key: point for point in everything}
-    eager = file.uncaptured(path) if path is not None else set()
+    eager = file.uncaptured_sorts(path) if path is not None else set()
     skipped = 0
     while True:
         point = queue.next(task.seconds - (time.monotonic() - begin))
@@ -130,12 +130,14 @@ def _run(task: Task, tell: Tell) -> int:
     return 0
 
 
-def _todo(everything: list[Point], task: Task, bench: Bench, path: Path | None) -> list[Point]:
+def _todo(
+    everything: list[MeasurePoint], task: WorkerTask, bench: Bench, path: Path | None
+) -> list[MeasurePoint]:
     """What the file lacks; its environment is written first. Other processes than the first have none."""
     if path is None:
         return []
     host = bench.host
-    done = file.finished(path, host.chip, host.software, task.retry_failed)
+    done = file.finished_keys(path, host.chip, host.software, task.retry_failed)
     deadly = set() if task.retry_failed else file.fatal(path)
     todo = [
         point
@@ -151,11 +153,11 @@ def _todo(everything: list[Point], task: Task, bench: Bench, path: Path | None) 
 class Aim:
     """A point about to be measured."""
 
-    point: Point
+    point: MeasurePoint
     """The point."""
     launch: Launch
     """How to launch it: one by one where a graph of its sort failed before."""
-    world: collectives.World | None
+    world: collectives.BenchWorld | None
     """The other processes, or None where there are none."""
     path: Path | None
     """Where its line goes; None where another process writes it."""
@@ -171,7 +173,7 @@ def _one(aim: Aim, bench: Bench, tell: Tell) -> tuple[float, bool]:
     begin = time.monotonic()
     healthy = True
     try:
-        found = measured(aim, bench)
+        found = measure_aim(aim, bench)
         line = file.done_line(point, where, found)
     except Exception as error:  # noqa: BLE001 - whatever a backend throws: it is told, and we go on
         line = file.failed_line(told, where, f"{type(error).__name__}: {error}")
@@ -193,7 +195,7 @@ def _one(aim: Aim, bench: Bench, tell: Tell) -> tuple[float, bool]:
     return took_s, healthy
 
 
-def measured(aim: Aim, bench: Bench) -> dict[str, Any]:
+def measure_aim(aim: Aim, bench: Bench) -> dict[str, Any]:
     """What the line of a point tells beside the point."""
     point = aim.point
     if point.group == "collectives":
@@ -202,7 +204,7 @@ def measured(aim: Aim, bench: Bench) -> dict[str, Any]:
     torch = bench.torch
     if bench.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    work: Work = plan.GROUPS[point.group].work(point, bench)
+    work: TimedWork = plan.GROUPS[point.group].work(point, bench)
     limit = _sustained_s(point)
     found = bench.clock.measure(work, point.mode, aim.launch, limit)
     seconds = found["seconds"]
@@ -216,14 +218,14 @@ def measured(aim: Aim, bench: Bench) -> dict[str, Any]:
     return {**found, **sizes, "timed_by": work.timed_by, **work.facts}
 
 
-def _sustained_s(point: Point) -> float | None:
+def _sustained_s(point: MeasurePoint) -> float | None:
     """How long the group runs without pause; None for the pace's own."""
     module = plan.GROUPS[point.group]
     own = getattr(module, "SUSTAINED_S", None)
     return own.get(point.family) if isinstance(own, dict) else own
 
 
-def _tidy(point: Point, bench: Bench) -> None:
+def _tidy(point: MeasurePoint, bench: Bench) -> None:
     """Free what the point held, and let a card that ran hot come to rest."""
     if point.group in HEAVY and not bench.host.short:
         gc.collect()

@@ -18,19 +18,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.lab.characterize.traces.intervals import (
-    Kept,
+    ExclusiveSpans,
     Spans,
     Times,
     covered_ns,
     difference,
+    exclusive_spans,
     intersection,
-    kept_of,
     overlap_ns,
     union,
     union_of,
 )
 from foretell.lab.characterize.traces.names import bus_factor
-from foretell.lab.characterize.traces.rank_trace import PHASES, RankTrace, Sent, Step, Work
+from foretell.lab.characterize.traces.rank_trace import (
+    PHASES,
+    CommEvents,
+    KernelEvents,
+    RankTrace,
+    TracedStep,
+)
 from foretell.records import as_json
 
 
@@ -178,16 +184,16 @@ def breakdowns(trace: RankTrace) -> tuple[StepBreakdown, ...]:
         name: (spans, intersection(spans, work), intersection(spans, sent))
         for name, spans in trace.ranges.items()
     }
-    kept = tuple(kept_of(x.starts, x.ends) for x in (trace.work, trace.copies, trace.sent))
+    kept = tuple(exclusive_spans(x.starts, x.ends) for x in (trace.work, trace.copies, trace.sent))
     return tuple(_step(trace, step, sets, ranges, kept) for step in trace.steps)
 
 
 def _step(
     trace: RankTrace,
-    step: Step,
+    step: TracedStep,
     sets: dict[str, Spans],
     ranges: dict[str, tuple[Spans, Spans, Spans]],
-    kept: tuple[Kept, ...],
+    kept: tuple[ExclusiveSpans, ...],
 ) -> StepBreakdown:
     """One step, from sets of the whole trace."""
     edges = np.array([step.start_ns, step.end_ns])
@@ -223,13 +229,15 @@ def _by_range(ranges: dict[str, tuple[Spans, Spans, Spans]], edges: Times) -> tu
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.name)))
 
 
-def _clipped_ns(starts: Times, ends: Times, step: Step) -> Times:
+def _clipped_ns(starts: Times, ends: Times, step: TracedStep) -> Times:
     """How much of each span lies in a step."""
     low, high = (np.clip(times, step.start_ns, step.end_ns) for times in (starts, ends))
     return np.asarray(high - low)
 
 
-def _grouped(work: Work, kept: Kept, step: Step, *, by_op: bool = False) -> tuple[FamilyTime, ...]:
+def _grouped(
+    work: KernelEvents, kept: ExclusiveSpans, step: TracedStep, *, by_op: bool = False
+) -> tuple[FamilyTime, ...]:
     """Work by family and pass, or that of known operations by these."""
     place, begins, finishes = kept.cut(step.start_ns, step.end_ns)
     if by_op:
@@ -263,7 +271,9 @@ def _grouped(work: Work, kept: Kept, step: Step, *, by_op: bool = False) -> tupl
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.family, one.phase, one.op)))
 
 
-def _by_kind(sent: Sent, kept: Kept, step: Step, work: Spans) -> tuple[CollectiveTime, ...]:
+def _by_kind(
+    sent: CommEvents, kept: ExclusiveSpans, step: TracedStep, work: Spans
+) -> tuple[CollectiveTime, ...]:
     """Collectives by kind, with what of each is exposed, and the bandwidth that it reached."""
     place, begins, finishes = kept.cut(step.start_ns, step.end_ns)
     own, hidden = finishes - begins, overlap_ns(work, begins, finishes)

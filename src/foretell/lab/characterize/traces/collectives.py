@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from foretell.lab.characterize.traces.intervals import Times
 from foretell.lab.characterize.traces.names import collective_kind, element_bytes
-from foretell.lab.characterize.traces.rank_trace import Sent
+from foretell.lab.characterize.traces.rank_trace import CommEvents
 
 
 def sent_of(
@@ -18,7 +18,7 @@ def sent_of(
     places: NDArray[np.intp],
     args: Sequence[Mapping[str, Any]],
     info: Mapping[str, Any],
-) -> Sent:
+) -> CommEvents:
     """Collectives at some places, by what the trace says of each."""
     world = info.get("world_size")
     groups = _group_sizes(info)
@@ -35,7 +35,7 @@ def sent_of(
         members.append(group)
         sizes.append(message_bytes(kind, one, group))
     kinds = tuple(dict.fromkeys(labels))
-    return Sent(
+    return CommEvents(
         starts=starts[places],
         ends=ends[places],
         kinds=kinds,

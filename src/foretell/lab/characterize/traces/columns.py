@@ -33,7 +33,7 @@ FARTHEST_US = 4e15
 """Beyond this (a hundred years and more) a time is none; sums of two fit into 64 bits of nanoseconds."""
 
 
-class Table:
+class EventTable:
     """Events of one kind: times, names and one more number each."""
 
     def __init__(self) -> None:
@@ -58,15 +58,15 @@ class Table:
         return len(self.starts)
 
 
-class Columns:
+class EventColumns:
     """One rank's events."""
 
     def __init__(self) -> None:
         """Nothing yet."""
         self.names: dict[str, int] = {}
         self.threads: dict[tuple[object, object], int] = {}
-        self.work, self.launches, self.ops = Table(), Table(), Table()
-        self.notes, self.gpu_notes, self.host = Table(), Table(), Table()
+        self.work, self.launches, self.ops = EventTable(), EventTable(), EventTable()
+        self.notes, self.gpu_notes, self.host = EventTable(), EventTable(), EventTable()
         self.tables = {
             HOST_OP: self.ops,
             NOTE: self.notes,
@@ -125,7 +125,7 @@ def nanoseconds(value: Any) -> int | None:
     return round(value * 1000.0)
 
 
-def take(columns: Columns, event: Mapping[str, Any]) -> bool:
+def take(columns: EventColumns, event: Mapping[str, Any]) -> bool:
     """Keep an event of the PyTorch profiler; False where it has no usable times."""
     category = str(event.get("cat"))
     category = OLD.get(category, category)
@@ -149,7 +149,7 @@ def take(columns: Columns, event: Mapping[str, Any]) -> bool:
     return True
 
 
-def _take_work(columns: Columns, event: Mapping[str, Any], kind: int) -> bool:
+def _take_work(columns: EventColumns, event: Mapping[str, Any], kind: int) -> bool:
     times = _times(event)
     if times is None:
         return False
@@ -163,7 +163,7 @@ def _take_work(columns: Columns, event: Mapping[str, Any], kind: int) -> bool:
     return True
 
 
-def take_own(columns: Columns, event: Mapping[str, Any]) -> bool:
+def take_own(columns: EventColumns, event: Mapping[str, Any]) -> bool:
     """Keep an event of a trace of our own; False where it has no usable times."""
     times = _times(event)
     if times is None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.lab.characterize.traces.collectives import sent_of
-from foretell.lab.characterize.traces.columns import Columns, Table
+from foretell.lab.characterize.traces.columns import EventColumns, EventTable
 from foretell.lab.characterize.traces.intervals import Spans, Times, covered_ns, difference, union
 from foretell.lab.characterize.traces.names import (
     COMMUNICATION,
@@ -19,7 +19,7 @@ from foretell.lab.characterize.traces.names import (
     OPTIMIZER,
     kernel_family,
 )
-from foretell.lab.characterize.traces.rank_trace import PHASES, RankTrace, Step, Work
+from foretell.lab.characterize.traces.rank_trace import PHASES, KernelEvents, RankTrace, TracedStep
 
 BACKWARD = "autograd::engine::evaluate_function"
 """How the names of operations begin that the backward pass is made of."""
@@ -37,7 +37,7 @@ STEP = re.compile(r"ProfilerStep#(\d+)")
 """Annotations of the profiler's steps."""
 
 
-def device_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]) -> RankTrace:
+def device_rank(path: Path, rank: int, columns: EventColumns, info: Mapping[str, Any]) -> RankTrace:
     """Kernels by family and pass, copies, collectives, host activity, steps."""
     texts, work = columns.texts, columns.work
     starts, ends = work.column("starts"), work.column("ends")
@@ -47,7 +47,7 @@ def device_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]
     said = np.zeros(len(names), bool)
     said[[*columns.args]] = True
     sends = (sends | said) & (kinds == 0)
-    launch = launched(columns, work.column("keys"))
+    launch = launching_calls(columns, work.column("keys"))
     phase = _phases(columns, launch)
     update = np.array([f == OPTIMIZER for f in family.texts], bool)[family.of]
     phase = np.where(update, PHASES.index("optimizer"), phase)
@@ -55,7 +55,7 @@ def device_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]
     computes = ~sends & (kinds == 0)
     # Small kernels of the optimizer's step are its work, whatever they are called.
     late = (phase == PHASES.index("optimizer")) & (kinds == 0)
-    everything = Work(
+    everything = KernelEvents(
         starts=starts,
         ends=ends,
         families=family.texts,
@@ -79,7 +79,7 @@ def device_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]
     )
 
 
-class Families:
+class KernelFamilies:
     """A family for each piece of work."""
 
     def __init__(self, texts: tuple[str, ...], of: NDArray[np.intp]) -> None:
@@ -87,18 +87,18 @@ class Families:
         self.texts, self.of = texts, of
 
 
-def _families(texts: list[str], names: Times, kinds: NDArray[np.int8]) -> Families:
+def _families(texts: list[str], names: Times, kinds: NDArray[np.int8]) -> KernelFamilies:
     """By name, once for each distinct one; copies and fills by their category."""
     known = [kernel_family(text) for text in texts]
     every = tuple(dict.fromkeys([*known, COPY, MEMSET, OPTIMIZER]))
     by_name = np.array([every.index(f) for f in known], np.intp)
     of = by_name[names]
     of = np.where(kinds == 1, every.index(COPY), of)
-    return Families(every, np.where(kinds == 2, every.index(MEMSET), of))
+    return KernelFamilies(every, np.where(kinds == 2, every.index(MEMSET), of))
 
 
 def _kernel_args(
-    columns: Columns, texts: list[str], names: Times, places: NDArray[np.intp]
+    columns: EventColumns, texts: list[str], names: Times, places: NDArray[np.intp]
 ) -> list[Mapping[str, Any]]:
     """What the trace says of each collective, its kernel's name where that is all."""
     return [
@@ -107,7 +107,7 @@ def _kernel_args(
     ]
 
 
-def launched(columns: Columns, correlation: Times) -> NDArray[np.intp]:
+def launching_calls(columns: EventColumns, correlation: Times) -> NDArray[np.intp]:
     """Of each piece of work, the place of the call that launched it; -1 where it is not known."""
     keys = columns.launches.column("keys")
     if not len(keys):
@@ -118,7 +118,7 @@ def launched(columns: Columns, correlation: Times) -> NDArray[np.intp]:
     return np.where(known, order[place], -1)
 
 
-def _phases(columns: Columns, launch: NDArray[np.intp]) -> NDArray[np.intp]:
+def _phases(columns: EventColumns, launch: NDArray[np.intp]) -> NDArray[np.intp]:
     """The pass in which each piece of work was launched."""
     calls, texts = columns.launches, columns.texts
     if not len(calls):
@@ -130,7 +130,7 @@ def _phases(columns: Columns, launch: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.where(launch >= 0, found[np.maximum(launch, 0)], 0)
 
 
-def phases_at(columns: Columns, when: Times, thread: Times) -> NDArray[np.intp]:
+def phases_at(columns: EventColumns, when: Times, thread: Times) -> NDArray[np.intp]:
     """The pass that a thread was in at a moment: of the optimizer, backward, else forward."""
     texts = columns.texts
     backward = [number for number, text in enumerate(texts) if text.startswith(BACKWARD)]
@@ -145,17 +145,17 @@ def phases_at(columns: Columns, when: Times, thread: Times) -> NDArray[np.intp]:
             here = chosen & (table.column("threads") == number)
             spans = union(table.column("starts")[here], table.column("ends")[here])
             mine = thread == number
-            found[mine] = np.where(inside(spans, when[mine]), place, found[mine])
+            found[mine] = np.where(is_inside(spans, when[mine]), place, found[mine])
     return found
 
 
-def inside(spans: Spans, moments: Times) -> NDArray[np.bool_]:
+def is_inside(spans: Spans, moments: Times) -> NDArray[np.bool_]:
     """Whether each moment is in a set of spans."""
     return np.asarray(covered_ns(spans, moments + 1) > covered_ns(spans, moments))
 
 
 def _shapes(
-    columns: Columns, launch: NDArray[np.intp], family: Families
+    columns: EventColumns, launch: NDArray[np.intp], family: KernelFamilies
 ) -> tuple[NDArray[np.intp], tuple[str, ...]]:
     """Products by the shape of the operation that launched them."""
     gemm = np.array([f == GEMM for f in family.texts], bool)[family.of]
@@ -189,7 +189,7 @@ def shape_text(dims: tuple[int, int, int]) -> str:
     return "x".join(str(side) for side in sorted(dims, reverse=True))
 
 
-def _host(columns: Columns) -> Spans:
+def _host(columns: EventColumns) -> Spans:
     """When the host was at work and not waiting for its accelerator."""
     tables = (columns.ops, columns.launches)
     starts = np.concatenate([t.column("starts") for t in tables])
@@ -200,7 +200,7 @@ def _host(columns: Columns) -> Spans:
     return difference(union(starts, ends), waiting)
 
 
-def step_notes(table: Table, texts: list[str]) -> list[tuple[int, int, int]]:
+def step_notes(table: EventTable, texts: list[str]) -> list[tuple[int, int, int]]:
     """Number, beginning and end of each of the profiler's steps, over all streams."""
     numbers = {i: int(m[1]) for i, text in enumerate(texts) if (m := STEP.fullmatch(text))}
     found: dict[int, tuple[int, int]] = {}
@@ -212,7 +212,7 @@ def step_notes(table: Table, texts: list[str]) -> list[tuple[int, int, int]]:
     return sorted((number, *ends) for number, ends in found.items())
 
 
-def ranges_of(table: Table, texts: list[str]) -> dict[str, Spans]:
+def ranges_of(table: EventTable, texts: list[str]) -> dict[str, Spans]:
     """Annotations by name, without the profiler's steps and the libraries' own; the longest ones."""
     names, starts, ends = (table.column(n) for n in ("names", "starts", "ends"))
     found = {}
@@ -225,8 +225,8 @@ def ranges_of(table: Table, texts: list[str]) -> dict[str, Spans]:
 
 
 def _steps(
-    columns: Columns, starts: Times, ends: Times, launch: NDArray[np.intp]
-) -> tuple[Step, ...]:
+    columns: EventColumns, starts: Times, ends: Times, launch: NDArray[np.intp]
+) -> tuple[TracedStep, ...]:
     """Steps on the accelerator: as it was annotated, else from the first kernel that each launched.
 
     A step goes on until the next begins; the last until its own end.
@@ -236,23 +236,25 @@ def _steps(
     if not marked:
         marked = _from_launches(columns, starts, ends, launch)
     if not marked:
-        return (Step(name="whole", start_ns=int(starts.min()), end_ns=int(ends.max())),)
+        return (TracedStep(name="whole", start_ns=int(starts.min()), end_ns=int(ends.max())),)
     return until_next(marked)
 
 
-def until_next(marked: list[tuple[int, int, int]]) -> tuple[Step, ...]:
+def until_next(marked: list[tuple[int, int, int]]) -> tuple[TracedStep, ...]:
     """Steps that go on until the next begins."""
     found = []
     for place, (number, start, end) in enumerate(marked):
         last = place + 1 == len(marked)
         found.append(
-            Step(name=str(number), start_ns=start, end_ns=end if last else marked[place + 1][1])
+            TracedStep(
+                name=str(number), start_ns=start, end_ns=end if last else marked[place + 1][1]
+            )
         )
     return tuple(step for step in found if step.end_ns > step.start_ns)
 
 
 def _from_launches(
-    columns: Columns, starts: Times, ends: Times, launch: NDArray[np.intp]
+    columns: EventColumns, starts: Times, ends: Times, launch: NDArray[np.intp]
 ) -> list[tuple[int, int, int]]:
     """The host's steps, moved to where the work that they launched ran."""
     marked = step_notes(columns.notes, columns.texts)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.lab.characterize.traces.collectives import sent_of
-from foretell.lab.characterize.traces.columns import Columns
+from foretell.lab.characterize.traces.columns import EventColumns
 from foretell.lab.characterize.traces.device import (
     phases_at,
     ranges_of,
@@ -18,10 +18,16 @@ from foretell.lab.characterize.traces.device import (
 )
 from foretell.lab.characterize.traces.intervals import Times, union
 from foretell.lab.characterize.traces.names import COPY, GEMM, MEMSET, OPTIMIZER, host_family
-from foretell.lab.characterize.traces.rank_trace import PHASES, RankTrace, Sent, Step, Work
+from foretell.lab.characterize.traces.rank_trace import (
+    PHASES,
+    CommEvents,
+    KernelEvents,
+    RankTrace,
+    TracedStep,
+)
 
 
-def host_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]) -> RankTrace:
+def host_rank(path: Path, rank: int, columns: EventColumns, info: Mapping[str, Any]) -> RankTrace:
     """Operations by family and pass, each for as long as nothing inside it runs."""
     ops, texts = columns.ops, columns.texts
     known = [host_family(text) for text in texts]
@@ -40,7 +46,7 @@ def host_rank(path: Path, rank: int, columns: Columns, info: Mapping[str, Any]) 
     first[np.unique(event, return_index=True)[1]] = True
     copied = np.isin(family, [families.index(COPY), families.index(MEMSET)])
     updates = phase == PHASES.index("optimizer")
-    everything = Work(
+    everything = KernelEvents(
         starts=starts,
         ends=ends,
         families=families,
@@ -103,7 +109,7 @@ def own_times(starts: Times, ends: Times, threads: Times) -> tuple[NDArray[np.in
     return table[:, 0].astype(np.intp), table[:, 1], table[:, 2]
 
 
-def _sent(columns: Columns, info: Mapping[str, Any]) -> Sent:
+def _sent(columns: EventColumns, info: Mapping[str, Any]) -> CommEvents:
     """gloo's annotations; where a release writes none, the calls that start a collective."""
     texts, notes, ops = columns.texts, columns.notes, columns.ops
     if columns.args:
@@ -123,7 +129,7 @@ def _sent(columns: Columns, info: Mapping[str, Any]) -> Sent:
     return sent_of(ops.column("starts"), ops.column("ends"), places, args, info)
 
 
-def _whole(starts: Times, ends: Times, sent: Sent) -> Step:
+def _whole(starts: Times, ends: Times, sent: CommEvents) -> TracedStep:
     low = min([int(starts.min()), *sent.starts.tolist()[:1]])
     high = max([int(ends.max()), *sent.ends.tolist()[-1:]])
-    return Step(name="whole", start_ns=low, end_ns=high)
+    return TracedStep(name="whole", start_ns=low, end_ns=high)

@@ -93,7 +93,7 @@ def difference(a: Spans, b: Spans) -> Spans:
     return intersection(a, Spans(starts=rest.starts[some], ends=rest.ends[some]))
 
 
-def clipped(spans: Spans, start: int, end: int) -> Spans:
+def clip_spans(spans: Spans, start: int, end: int) -> Spans:
     """Moments from `start` to before `end`."""
     return intersection(spans, union(np.array([start]), np.array([end])))
 
@@ -112,7 +112,7 @@ def first_come(starts: Times, ends: Times) -> tuple[NDArray[np.intp], Times, Tim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class ExclusiveSpans:
     """Spans in the order of their beginnings, with what each keeps of moments that others are in too."""
 
     order: NDArray[np.intp]
@@ -133,7 +133,7 @@ class Kept:
         return self.order[chosen], begins, np.clip(self.finishes[chosen], begins, end)
 
 
-def kept_of(starts: Times, ends: Times) -> Kept:
+def exclusive_spans(starts: Times, ends: Times) -> ExclusiveSpans:
     """What spans keep, found once for any number of windows."""
     order, begins, finishes = first_come(starts, ends)
-    return Kept(order=order, starts=starts[order], begins=begins, finishes=finishes)
+    return ExclusiveSpans(order=order, starts=starts[order], begins=begins, finishes=finishes)

@@ -6,10 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from foretell.lab.characterize.traces.columns import OWN_STREAMS, Columns
+from foretell.lab.characterize.traces.columns import OWN_STREAMS, EventColumns
 from foretell.lab.characterize.traces.intervals import union
 from foretell.lab.characterize.traces.names import COPY, ELEMENTWISE, OPTIMIZER, OTHER
-from foretell.lab.characterize.traces.rank_trace import PHASES, RankTrace, Sent, Step, Work
+from foretell.lab.characterize.traces.rank_trace import (
+    PHASES,
+    CommEvents,
+    KernelEvents,
+    RankTrace,
+    TracedStep,
+)
 
 EXCHANGES = {
     "tp-comm": "tensor parallel",
@@ -24,7 +30,7 @@ SUMS = "sums of gradients, layers computed again"
 
 
 def own_ranks(
-    path: Path, ranks: Mapping[int, Columns], job: Mapping[str, Any]
+    path: Path, ranks: Mapping[int, EventColumns], job: Mapping[str, Any]
 ) -> tuple[RankTrace, ...]:
     """One rank for each process of the trace; the step is the same for all."""
     step_s = job.get("step_s")
@@ -36,13 +42,13 @@ def own_ranks(
     )
     end = round(step_s * 1e9) if isinstance(step_s, int | float) else last
     # Slices are written to the nanosecond, the step in full.
-    step = Step(name="whole", start_ns=0, end_ns=max(end, last))
+    step = TracedStep(name="whole", start_ns=0, end_ns=max(end, last))
     # One slice stands for adding gradients up and for layers computed again, where there are any.
     sums = ELEMENTWISE if "recompute=none" in str(job.get("plan")) else OTHER
     return tuple(_rank(path, rank, ranks[rank], step, sums) for rank in sorted(ranks))
 
 
-def _rank(path: Path, rank: int, columns: Columns, step: Step, sums: str) -> RankTrace:
+def _rank(path: Path, rank: int, columns: EventColumns, step: TracedStep, sums: str) -> RankTrace:
     work, texts = columns.work, columns.texts
     starts, ends, names = (work.column(n) for n in ("starts", "ends", "names"))
     stream = work.column("keys")
@@ -57,7 +63,7 @@ def _rank(path: Path, rank: int, columns: Columns, step: Step, sums: str) -> Ran
     ops = tuple(dict.fromkeys(names_of))
     op = np.array([ops.index(name) for name in names_of], np.intp)
     copied = stream == OWN_STREAMS.index("copy")
-    everything = Work(
+    everything = KernelEvents(
         starts=starts,
         ends=ends,
         families=families,
@@ -76,7 +82,7 @@ def _rank(path: Path, rank: int, columns: Columns, step: Step, sums: str) -> Ran
         device="simulated",
         work=everything.some(stream == OWN_STREAMS.index("compute")),
         copies=everything.some(copied),
-        sent=Sent(
+        sent=CommEvents(
             starts=starts[chosen],
             ends=ends[chosen],
             kinds=kinds,
@@ -90,7 +96,7 @@ def _rank(path: Path, rank: int, columns: Columns, step: Step, sums: str) -> Ran
     )
 
 
-def _phase(columns: Columns, place: int, family: str) -> int:
+def _phase(columns: EventColumns, place: int, family: str) -> int:
     """forward, backward or optimizer, by the pass that the trace names."""
     if family == OPTIMIZER:
         return PHASES.index("optimizer")

@@ -22,7 +22,7 @@ BUILDING = {"recompute": "backward"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
+class StepPrediction:
     """One step along its slowest stage."""
 
     estimate: Estimate
@@ -46,7 +46,7 @@ class Predicted:
         return sum(self.families.values())
 
 
-def predicted(answer: Estimate) -> Predicted:
+def step_prediction(answer: Estimate) -> StepPrediction:
     """Take an estimate apart as a trace is."""
     scenario = answer.scenario
     if scenario is None or answer.breakdown is None:  # made by hand
@@ -78,7 +78,7 @@ def predicted(answer: Estimate) -> Predicted:
         families["attention", "backward"] += core_s - told_s
     families["optimizer", "optimizer"] += shares["optimizer"]
     families["elementwise", "backward"] += shares["gradient_sums"]
-    return Predicted(
+    return StepPrediction(
         estimate=answer,
         families=dict(families),
         ops=dict(ops),

@@ -15,7 +15,7 @@ PHASES: tuple[Phase, ...] = ("", "forward", "backward", "optimizer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class KernelEvents:
     """Kernels, or operations of a host without accelerator; one entry each."""
 
     starts: Times
@@ -35,7 +35,7 @@ class Work:
     first: NDArray[np.bool_]
     """Whether it is the first span of its event: one with others inside it has several."""
 
-    def some(self, chosen: NDArray[np.bool_]) -> "Work":
+    def some(self, chosen: NDArray[np.bool_]) -> "KernelEvents":
         """Some of the entries; families and operations keep their places."""
         return replace(
             self,
@@ -49,7 +49,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class CommEvents:
     """Collectives and sends; one entry each."""
 
     starts: Times
@@ -67,7 +67,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TracedStep:
     """One step of one rank."""
 
     name: str
@@ -88,15 +88,15 @@ class RankTrace:
     """Its number in the job."""
     device: Literal["gpu", "cpu", "simulated"]
     """What ran its work."""
-    work: Work
+    work: KernelEvents
     """Computation."""
-    copies: Work
+    copies: KernelEvents
     """Copies and fills of memory."""
-    sent: Sent
+    sent: CommEvents
     """Communication."""
     ranges: Mapping[str, Spans]
     """Annotations of one's own (`record_function`), by name: when each was open where its work ran."""
     host: Spans
     """When its host was at work."""
-    steps: tuple[Step, ...]
+    steps: tuple[TracedStep, ...]
     """Its steps, the first first."""

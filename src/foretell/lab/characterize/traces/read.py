@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.lab.characterize.traces.columns import OWN_STREAMS, Columns, take, take_own
+from foretell.lab.characterize.traces.columns import OWN_STREAMS, EventColumns, take, take_own
 from foretell.lab.characterize.traces.device import device_rank
 from foretell.lab.characterize.traces.host import host_rank
 from foretell.lab.characterize.traces.own import own_ranks
 from foretell.lab.characterize.traces.rank_trace import RankTrace
-from foretell.lab.characterize.traces.stream import broken, events_of
+from foretell.lab.characterize.traces.stream import events_of, trace_problem
 
 _RANK_IN_NAME = re.compile(r"rank[_\-.]?(\d{1,7})", re.IGNORECASE)
 
@@ -59,9 +59,9 @@ def read_file(path: str | Path, place: int = 0) -> TraceFile:
     """One file; `place` is the rank where neither the trace nor its name says one."""
     path = Path(path)
     if not path.is_file():
-        raise broken(path, "is a folder" if path.is_dir() else "there is no such file")
-    own: dict[int, Columns] = {}
-    columns, head = Columns(), dict[str, Any]()
+        raise trace_problem(path, "is a folder" if path.is_dir() else "there is no such file")
+    own: dict[int, EventColumns] = {}
+    columns, head = EventColumns(), dict[str, Any]()
     untimed = 0
     for key, value in events_of(path):
         if key != "event":
@@ -69,7 +69,7 @@ def read_file(path: str | Path, place: int = 0) -> TraceFile:
         elif value.get("ph") == "X":
             good = True
             if value.get("cat") in OWN_STREAMS and isinstance(value.get("pid"), int):
-                good = take_own(own.setdefault(value["pid"], Columns()), value)
+                good = take_own(own.setdefault(value["pid"], EventColumns()), value)
             else:
                 good = take(columns, value)
             untimed += not good
@@ -90,5 +90,5 @@ def read_file(path: str | Path, place: int = 0) -> TraceFile:
     elif len(columns.ops):
         one = host_rank(path, rank, columns, info)
     else:
-        raise broken(path, "has no kernels and no operations: nothing was profiled")
+        raise trace_problem(path, "has no kernels and no operations: nothing was profiled")
     return TraceFile(ranks=(one,), job={}, notes=tuple(notes))

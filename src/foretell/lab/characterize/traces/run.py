@@ -8,13 +8,13 @@ from typing import Any
 from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
-from foretell.lab.characterize.traces.beside import Row, beside
 from foretell.lab.characterize.traces.breakdown import PARTS, StepBreakdown, breakdowns
-from foretell.lab.characterize.traces.prediction import Predicted, predicted
+from foretell.lab.characterize.traces.prediction import StepPrediction, step_prediction
 from foretell.lab.characterize.traces.rank_trace import RankTrace
 from foretell.lab.characterize.traces.ranks import Imbalance, imbalances
 from foretell.lab.characterize.traces.read import read_files
-from foretell.records import Told
+from foretell.lab.characterize.traces.share_rows import ShareRow, share_rows
+from foretell.records import JsonRecord
 from foretell.specs.questions.flags import asks, fields_of, given_of
 from foretell.specs.questions.training import StepQuestion, TraceQuestion
 
@@ -23,7 +23,7 @@ JOB = tuple(field.name for field in fields_of(StepQuestion) if field.name != "se
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traced(Told):
+class TraceReport(JsonRecord):
     """Everything that a trace says."""
 
     traces: tuple[RankTrace, ...]
@@ -34,9 +34,9 @@ class Traced(Told):
     """Ranks beside each other, step by step."""
     busiest: int
     """The rank with most compute, which a prediction is set beside."""
-    predicted: Predicted | None
+    predicted: StepPrediction | None
     """The prediction of the same job; None where no job is known."""
-    rows: tuple[Row, ...]
+    rows: tuple[ShareRow, ...]
     """Measured beside predicted, the largest disagreement of each level first."""
     notes: tuple[str, ...]
     """What is worth saying."""
@@ -70,7 +70,7 @@ class Traced(Told):
 
 
 @asks(TraceQuestion)
-def characterize_trace(question: TraceQuestion) -> Traced:
+def characterize_trace(question: TraceQuestion) -> TraceReport:
     """Break traces down; with a model and a system (as of `foretell.estimate`), beside their prediction.
 
     `step` keeps one of the profiler's steps. A trace of our own brings its job along. Raises BadInput with
@@ -96,14 +96,14 @@ def characterize_trace(question: TraceQuestion) -> Traced:
     if answer is None and job:
         answer = _own_job(job, notes)
     busiest = max(told, key=lambda steps: sum(s.compute_s for s in steps) / len(steps))
-    ours = None if answer is None else predicted(answer)
-    return Traced(
+    ours = None if answer is None else step_prediction(answer)
+    return TraceReport(
         traces=tuple(traces),
         steps=tuple(one for steps in told for one in steps),
         imbalance=imbalances(traces, told),
         busiest=busiest[0].rank,
         predicted=ours,
-        rows=() if ours is None else beside(busiest, ours),
+        rows=() if ours is None else share_rows(busiest, ours),
         notes=tuple(notes),
     )
 

@@ -42,18 +42,18 @@ def events_of(path: str | Path) -> Iterator[tuple[str, Any]]:
             packed = raw.read(2) == MAGIC
             raw.seek(0)
             binary: Any = gzip.GzipFile(fileobj=raw) if packed else raw
-            yield from _Reader(path, binary).parts()
+            yield from _StreamReader(path, binary).parts()
     except EOFError as error:
-        raise broken(path, "the gzipped file is truncated") from error
+        raise trace_problem(path, "the gzipped file is truncated") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise broken(path, f"the gzipped file is damaged ({error})") from error
+        raise trace_problem(path, f"the gzipped file is damaged ({error})") from error
     except UnicodeDecodeError as error:
-        raise broken(path, "is no text: not a trace in JSON") from error
+        raise trace_problem(path, "is no text: not a trace in JSON") from error
     except OSError as error:
-        raise broken(path, error.strerror or str(error)) from error
+        raise trace_problem(path, error.strerror or str(error)) from error
 
 
-def broken(path: Path, message: str, value: object = None) -> BadInput:
+def trace_problem(path: Path, message: str, value: object = None) -> BadInput:
     """What is wrong with a trace file."""
     allowed = "a PyTorch-profiler trace or one of foretell simulate: .json or .json.gz"
     told = value if value is not None else str(path)
@@ -62,7 +62,7 @@ def broken(path: Path, message: str, value: object = None) -> BadInput:
     )
 
 
-class _Reader:
+class _StreamReader:
     """A cursor in a file that is read piece by piece."""
 
     def __init__(self, path: Path, binary: IO[bytes]) -> None:
@@ -78,13 +78,13 @@ class _Reader:
         """Everything in the file, in its order."""
         opening = self.peek()
         if opening == "":
-            raise broken(self.path, "is empty")
+            raise trace_problem(self.path, "is empty")
         if opening == "[":
             yield from self.list_events(may_end=True)
         elif opening == "{":
             yield from self.fields()
         else:
-            raise broken(self.path, "is no trace: JSON begins with { or [")
+            raise trace_problem(self.path, "is no trace: JSON begins with { or [")
         if self.peek() not in ("", ","):
             raise self.wrong("has something behind its end")
 
@@ -110,7 +110,7 @@ class _Reader:
                 raise self.wrong("is no JSON")
         self.at += 1
         if not found:
-            raise broken(self.path, "has no traceEvents: not a trace")
+            raise trace_problem(self.path, "has no traceEvents: not a trace")
 
     def list_events(self, *, may_end: bool) -> Iterator[tuple[str, Event]]:
         """Events up to the closing bracket."""
@@ -177,4 +177,4 @@ class _Reader:
 
     def wrong(self, message: str) -> BadInput:
         """An error that says how far the file was read."""
-        return broken(self.path, f"{message} (after {self.events:,} events)")
+        return trace_problem(self.path, f"{message} (after {self.events:,} events)")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foretell.lab.characterize.traces.breakdown import StepBreakdown
-from foretell.lab.characterize.traces.prediction import Key, Predicted
+from foretell.lab.characterize.traces.prediction import Key, StepPrediction
 from foretell.records import as_json
 
 Level = Literal["step", "pass", "family", "op"]
@@ -15,7 +15,7 @@ MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ShareRow:
     """One share of a step, both ways."""
 
     level: Level
@@ -44,7 +44,7 @@ class Row:
     to_dict = as_json(more=("difference_s", "ratio"))
 
 
-def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[Row, ...]:
+def share_rows(steps: Sequence[StepBreakdown], told: StepPrediction) -> tuple[ShareRow, ...]:
     """Rows of a mean step, each level with its largest disagreement first."""
     many = len(steps)
 
@@ -59,7 +59,7 @@ def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[Row, ...]:
         ("host, idle and bubble", mean("host_s") + mean("idle_s"), told.host_s + told.bubble_s),
     )
     rows = [
-        Row(level="step", name=name, phase="", measured_s=measured, predicted_s=ours)
+        ShareRow(level="step", name=name, phase="", measured_s=measured, predicted_s=ours)
         for name, measured, ours in parts
     ]
     rows += _passes(steps, told)
@@ -72,14 +72,14 @@ def beside(steps: Sequence[StepBreakdown], told: Predicted) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda row: (order[row.level], -abs(row.difference_s))))
 
 
-def _passes(steps: Sequence[StepBreakdown], told: Predicted) -> list[Row]:
+def _passes(steps: Sequence[StepBreakdown], told: StepPrediction) -> list[ShareRow]:
     """Kernels of each pass, where the trace knows most of its passes."""
     found = _mean([{(f.phase, f.family): f.seconds for f in step.compute} for step in steps])
     known = sum(value for (phase, _), value in found.items() if phase)
     if known < MOSTLY * sum(found.values()):
         return []
     return [
-        Row(
+        ShareRow(
             level="pass",
             name=phase,
             phase="",
@@ -90,9 +90,9 @@ def _passes(steps: Sequence[StepBreakdown], told: Predicted) -> list[Row]:
     ]
 
 
-def _rows(level: Level, measured: Mapping[Key, float], ours: Mapping[Key, float]) -> list[Row]:
+def _rows(level: Level, measured: Mapping[Key, float], ours: Mapping[Key, float]) -> list[ShareRow]:
     return [
-        Row(
+        ShareRow(
             level=level,
             name=key[0],
             phase=key[1],
@@ -128,7 +128,7 @@ def _all_passes(table: Mapping[Key, float]) -> dict[Key, float]:
     return dict(total)
 
 
-def _op_seconds(step: StepBreakdown, told: Predicted) -> dict[Key, float]:
+def _op_seconds(step: StepBreakdown, told: StepPrediction) -> dict[Key, float]:
     """Operations of a step by the names that the prediction has for them; others are left out."""
     names = {name for name, _ in told.ops}
     found: dict[Key, float] = defaultdict(float)
@@ -144,7 +144,7 @@ def _op_seconds(step: StepBreakdown, told: Predicted) -> dict[Key, float]:
     return dict(found)
 
 
-def _joined_ops(told: Predicted) -> dict[Key, float]:
+def _joined_ops(told: StepPrediction) -> dict[Key, float]:
     """Operations, and beside them those of one shape together, as a trace sees them."""
     found = dict(told.ops)
     for shape, names in told.shapes.items():
@@ -155,5 +155,5 @@ def _joined_ops(told: Predicted) -> dict[Key, float]:
     return found
 
 
-def _joined(told: Predicted, shape: str) -> str:
+def _joined(told: StepPrediction, shape: str) -> str:
     return f"{' + '.join(told.shapes[shape])} ({shape})"

@@ -14,6 +14,7 @@ from foretell.catalog.software import (
     family_releases,
     family_table,
     fitted_values,
+    printed_names,
     releases,
     software,
     software_names,
@@ -97,7 +98,18 @@ def test_a_release_has_what_the_one_before_has() -> None:
         ("torchtitan@2025-02-28", "torchtitan@2024"),
         ("torchtitan@2026", "torchtitan@2025"),
         ("megatron-lm@2021", "megatron-lm@2020"),
-        ("fsdp-compiled@2025-01", "fsdp-compiled@2023"),
+        ("fsdp-compiled@2025-01", "fsdp-compiled@2024"),
+        ("fsdp@2023-12", "fsdp@2023"),
+        ("megatron@2021", "megatron-lm@2020"),
+        ("megatron", "megatron-lm@2024"),
+        ("megatron-core@0.12", "megatron-core@0.12"),
+        ("megatron-core@0.12.1", "megatron-core@0.12"),
+        ("megatron-core@0.8", "megatron-core@0.7"),
+        ("megatron-graphs@0.9", "megatron-graphs@0.9"),
+        ("deepspeed@2023-06", "deepspeed@0.3"),
+        ("deepspeed", "deepspeed@0.13"),
+        ("nemo@24.09", "nemo@24.07"),
+        ("llm-foundry@2023-09", "llm-foundry@0.1"),
         ("pytorch", "pytorch@2023"),
         ("pytorch-eager", "pytorch@2023"),
     ],
@@ -113,6 +125,7 @@ def test_a_date_means_the_newest_release_of_then(word: str, found: str) -> None:
         ("torchtitan@9.9", "not a release of torchtitan", "torchtitan@20"),
         ("torchtitan@2019-01", "not a release of torchtitan", "torchtitan@20"),
         ("nanotrn@2024", "not a choice", "nanotron"),
+        ("megatron-core@0.1", "not a release of megatron-core", "megatron-core@"),
     ],
 )
 def test_unknown_words_name_the_nearest(word: str, message: str, nearest: str) -> None:
@@ -122,6 +135,53 @@ def test_unknown_words_name_the_nearest(word: str, message: str, nearest: str) -
     assert problem.path == "plan.framework"
     assert problem.allowed
     assert (problem.nearest or "").startswith(nearest)
+
+
+def test_words_of_before_have_their_values() -> None:
+    """Times, overlap and memory of 0.11.0; `megatron` alone is Megatron-LM of today."""
+    told = {
+        "megatron@2021": ("fp32", 1.0, 0.0003, 12.0), "megatron-te": ("fp32", 1.0, 0.0003, 4.0),
+        "megatron-core": ("bf16", 0.0, 0.0003, 4.0), "megatron-graphs": ("bf16", 0.0, 5e-5, 4.0),
+        "megatron-deepspeed": ("fp32", 1.0, 0.0006, 12.0), "nanotron": ("fp32", 1.0, 0.0013, 12.0),
+        "flash-attn": ("fp32", 0.0, 0.0003, 4.0), "fsdp": ("bf16", 0.0, 0.00048, 4.0),
+        "fsdp-compiled": ("bf16", 0.0, 0.0002, 4.0), "torchtitan": ("fp32", 0.0, 0.0002, 4.0),
+        "torchtitan-2024": ("fp32", 0.0, 0.0002, 12.0), "internevo": ("bf16", 0.0, 0.00048, 4.0),
+        "jax": ("fp32", 0.1, 5e-5, 4.0), "neuronx": ("fp32", 1.0, 5e-5, 4.0),
+        "pytorch-eager": ("fp32", 0.0, 0.00048, 12.0), "pytorch-compiled": ("fp32", 0.0, 0.0002, 4.0),
+    }  # fmt: skip
+    for word, values in told.items():
+        one = software(word)
+        assert values == (one.gradients, one.data_exposed, one.host_forward_s, one.loss_bytes), word
+    new, old = software("megatron"), software("megatron@2021")
+    assert (new.flash, old.flash) == (True, False)
+    assert new.data_exposed < old.data_exposed
+    assert not new.pieces_on
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_family_without_sources_says_whom_it_stands_on(family: str) -> None:
+    table = family_table(family)
+    stated = [raw for block in table["release"] for raw in block.values() if isinstance(raw, dict)]
+    assert stated or table["family"]["based_on"]
+    based_on = table["family"].get("based_on", "")
+    if based_on:
+        newest, near = software(family), software(based_on)
+        own = {name for block in table["release"] for name in block}
+        assert newest.based_on == based_on
+        for field in fields(Software):
+            if field.name not in {*MADE, *own}:
+                assert getattr(newest, field.name) == getattr(near, field.name), field.name
+
+
+def test_every_family_is_known_by_what_is_printed() -> None:
+    """One name means one family, and all but the generic one have some."""
+    named = printed_names()
+    assert {*named.values()} == {*families()} - {"generic"}
+    folded = [name.lower() for name in named]
+    assert len({(n, named[o]) for n, o in zip(folded, named, strict=True)}) == len({*folded})
+    for name, family in (("NeMo", "nemo"), ("XTuner", "deepspeed"), ("Megatron-Bridge", "megatron-bridge"),
+                         ("llm-foundry/Composer", "llm-foundry")):  # fmt: skip
+        assert named[name] == family
 
 
 def test_what_was_read_from_a_source_is_left_out_with_it() -> None:

@@ -1,0 +1,257 @@
+"""Modules as transformers writes them, one operation after the other: what they run, and what they keep.
+
+Counted in the modeling files of transformers 5 and by the kernels and the allocator of one H200 (PyTorch
+2.11, tests/bench/measure_transformers.py).
+
+norm        RMS norms are widened to 32 bits, squared, averaged, scaled, rounded, times the weights: 36 bytes
+            an element forward and 84 backward. 32 bits of the input and the normalised input in 16
+            are kept (4 + 2), in Gemma's the latter in 32 as well: its weights are added to one and multiplied
+            before the rounding. Norms of queries and keys are the same. LayerNorm is one kernel.
+rotary      q cos + rotate_half(q) sin: products, halves negated and joined, a sum; keeps nothing.
+maps        Queries, keys and values are linear layers of their own, and so are gate and up, in most families.
+activation  silu(gate) and up are kept for their product; gelu_new is eight operations that keep four tensors.
+scores      Eager attention (no-flash) softmaxes in 32 bits and keeps that and its rounding: 6 bytes a score;
+            with dropout in 16 bits, its mask and what is left: 5.
+masks       Fused attention is given a mask as a tensor where a window is shorter than the sequence, and by
+            compiled code always: it computes every pair, and keys and values are repeated for every head.
+loss        Scores are widened to 32 bits in every mode; log-softmax and two gradients: 12 bytes a score.
+autocast    With weights in 32 bits the residual stream and the norms are in 32 bits; every linear layer casts
+            its input, each one by itself, and its weights, which stay until the backward pass has used them.
+adapters    PEFT's are in 32 bits: each casts its input to them, and keeps that.
+"""
+
+import numpy as np
+
+from foretell.kernels.calls import FrameworkForm
+from foretell.records import dataclass
+from foretell.specs._base import Num, with_fields
+from foretell.specs.model import Model
+from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.software import Software
+from foretell.workload.graph import LayerGraph, Saved
+from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
+from foretell.workload.roles import ENDS, OpRole, Region, SavedRole
+
+JOINT = ("gpt2", "gpt_neox", "bloom", "falcon", "mpt", "gpt_bigcode", "phi3", "codegen", "dbrx")
+"""Families whose queries, keys and values are one linear layer."""
+SHIFTED = ("gemma", "gemma2", "gemma3", "gemma3_text")
+"""Families whose norms multiply by one plus the weights, in 32 bits."""
+DROPOUT = ("gpt2",)
+"""Families that train with dropout unless their config says otherwise."""
+CAPPED = ("gemma2",)
+"""Families whose scores are capped by a tanh in front of the loss."""
+COMPOSED = ("gelu_new", "gelu_fast")
+"""Activations that are written as operations of their own."""
+
+
+ENTERING = (OpRole.QKV, OpRole.QUERY, OpRole.KEY_VALUE, OpRole.UP)
+"""Maps that read the entry of a mixer or a feed-forward part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleForm:
+    """How the modules of one model run."""
+
+    rms: bool
+    """Norms are RMS norms."""
+    shifted: bool
+    """They multiply by one plus the weights."""
+    joint: bool
+    """Queries, keys and values are one linear layer."""
+    composed: bool
+    """The activation is written as operations of its own."""
+    capped: bool
+    """Scores are capped in front of the loss."""
+    dropout: bool
+    """Results of the parts, and attention's scores, are dropped at random."""
+    wide: bool
+    """Weights, residual stream and norms are in 32 bits, and products in 16."""
+    fused: bool
+    """A compiler makes the kernels."""
+    frozen: bool
+    """Adapters are trained, and nothing else."""
+    narrow: bool
+    """Products of adapters run in 16 bits."""
+
+
+def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
+    """How a model's modules run under a plan; None where the software is not transformers' code."""
+    if not software.modules:
+        return None
+    layer = model.stack.layers[0]
+    activation = getattr(layer.ffn, "activation", "") if layer.ffn else ""
+    wide = is_wide(plan, software)
+    return ModuleForm(
+        rms=layer.norm_kind == "rms",
+        shifted=model.family in SHIFTED,
+        joint=model.family in JOINT,
+        composed=activation in COMPOSED,
+        capped=model.family in CAPPED,
+        dropout=model.family in DROPOUT,
+        wide=wide,
+        fused=plan.fused,
+        frozen=plan.lora > 0,
+        narrow=wide or plan.autocast == "on" or plan.fused,
+    )
+
+
+def is_wide(plan: Plan, software: Software) -> bool:
+    """Whether products in 16 bits are cast from weights in 32 (autocast)."""
+    return software.modules and plan.weights == "fp32" and plan.precision not in WIDE_PRECISIONS
+
+
+def stream_bytes(plan: Plan, form: ModuleForm | None) -> float:
+    """Bytes of an element of the residual stream."""
+    return 4.0 if form is not None and form.wide else activation_bytes(plan)
+
+
+def written_of(form: ModuleForm | None, software: Software) -> FrameworkForm:
+    """How the kernels of a plan are called."""
+    if form is None:
+        return FrameworkForm(apart=software.maps_apart, repeated=software.repeats_keys)
+    return FrameworkForm(
+        apart=software.maps_apart,
+        repeated=software.repeats_keys,
+        joint=form.joint,
+        modules=not form.fused,
+        rms=form.rms,
+        composed=form.composed,
+        dropout=form.dropout,
+        capped=form.capped,
+        padded=software.pads_vocabulary,
+        casts_weights=form.wide,
+        casts_inputs=form.wide and not form.fused,
+        adapters="" if not form.frozen else "narrow" if form.narrow else "wide",
+    )
+
+
+def as_run(part: LayerGraph, form: ModuleForm, software: Software) -> LayerGraph:
+    """A part with attention as it is masked, and the tensors that its modules keep."""
+    ops = tuple(_masked(op, software, form) for op in part.ops)
+    part = with_fields(part, ops=ops)
+    saved = tuple(_kept(tensor, part, form) for tensor in part.saved)
+    return with_fields(part, saved=(*saved, *_besides(part, form)))
+
+
+def _masked(op: Op, software: Software, form: ModuleForm) -> Op:
+    """Attention over every pair where it has its mask as a tensor."""
+    if not isinstance(op, AttentionCore) or not op.flash:
+        return op
+    causal = 0.5 * op.q_len * (op.q_len + 1.0)
+    windowed = np.asarray(op.pairs) < 0.999 * causal
+    masked = windowed | (software.masks == "always")
+    return with_fields(
+        op,
+        pairs=np.where(masked, op.q_len * op.kv_len, op.pairs),
+        kv_heads=np.where(masked, op.heads, op.kv_heads),
+        masked=np.where(masked, 1.0, 0.0),
+    )
+
+
+def _maps(part: LayerGraph, form: ModuleForm) -> tuple[float, float]:
+    """Linear layers that read the entry of the mixer, and that of the feed-forward part."""
+    mixer = 1.0 if form.joint else 3.0
+    gated = any(isinstance(op, Gemm) and op.role is OpRole.UP and op.gated for op in part.ops)
+    experts = any(op.region is Region.EXPERTS for op in part.ops)
+    return mixer, 1.0 if experts else (2.0 if gated else 1.0)
+
+
+def _kept(tensor: Saved, part: LayerGraph, form: ModuleForm) -> Saved:
+    """A kept tensor at the bytes per element that its module keeps."""
+    if tensor.role is SavedRole.ENTRY and form.frozen and not form.fused:
+        # Frozen maps need their input no more: what adapters read is kept, each its own.
+        each = 2.0 if form.narrow else 4.0
+        return with_fields(tensor, elements=_read(part, ENTERING), bytes_per_element=each)
+    width = _width(tensor, part, form)
+    if tensor.role is SavedRole.KEY_VALUE:
+        core = next((op for op in part.ops if isinstance(op, AttentionCore)), None)
+        own = tensor.elements if core is None else _keys(core)
+        return with_fields(tensor, elements=np.maximum(tensor.elements, own))
+    return tensor if width is None else with_fields(tensor, bytes_per_element=width)
+
+
+def _keys(core: AttentionCore) -> Num:
+    """Keys and values as attention reads them."""
+    heads = core.kv_heads if core.flash else core.heads
+    return core.batch * heads * core.kv_len * (core.qk_dim + core.v_dim)
+
+
+def _width(tensor: Saved, part: LayerGraph, form: ModuleForm) -> float | None:
+    """Bytes per element of a kept tensor; None: as everywhere."""
+    role, region = tensor.role, tensor.region
+    if form.fused:
+        return 4.0 if role is SavedRole.NORM_INPUT and form.wide else None
+    norm = _norm_bytes(form)
+    if role is SavedRole.NORM_INPUT:
+        return norm
+    if role is SavedRole.UNNORMED:
+        return 4.0 if form.frozen else 8.0 if form.shifted else 6.0
+    if role is SavedRole.ENTRY:
+        return _entry_bytes(part, form)
+    if role is SavedRole.HEAD_INPUT:
+        # The norm's input, and what the scores are made of: two tensors.
+        return 0.5 * (norm + (0.0 if form.frozen else 2.0))
+    if role is SavedRole.LOSS and form.capped:
+        return 12.0
+    if tensor.core:
+        return 5.0 if form.dropout else 6.0
+    if role is SavedRole.UP and form.composed:
+        return 14.0 if form.wide else 8.0
+    if region is Region.EXPERTS and form.wide:
+        return 4.0
+    if role is SavedRole.ACTIVATED and form.frozen:
+        return 2.0 if form.narrow else 4.0
+    return None
+
+
+def _norm_bytes(form: ModuleForm) -> float:
+    """Bytes that a norm keeps of an element of its input."""
+    if not form.rms:
+        return 4.0 if form.wide else 2.0
+    if form.frozen:
+        return 4.0
+    return 8.0 if form.wide or form.shifted else 6.0
+
+
+def _entry_bytes(part: LayerGraph, form: ModuleForm) -> float:
+    """Bytes that linear layers keep of an element of their input, the mean of both parts of a layer."""
+    if not form.wide:
+        return 2.0
+    mixer, feed = _maps(part, form)
+    return 2.0 * 0.5 * (mixer + feed)
+
+
+def _read(part: LayerGraph, roles: tuple[OpRole, ...]) -> Num:
+    """Elements that adapters beside maps of some roles read."""
+    return sum(
+        op.elements
+        for op in part.ops
+        if isinstance(op, Pointwise)
+        and op.role is OpRole.ADAPTER_SUM
+        and op.beside in roles
+        and op.reads == 0.0
+    )
+
+
+def _besides(part: LayerGraph, form: ModuleForm) -> tuple[Saved, ...]:
+    """Tensors that modules keep beside those of the arithmetic: casts of weights, masks of dropout."""
+    found = []
+    products = [op for op in part.ops if isinstance(op, Gemm) and op.family != "grouped-gemm"]
+    if form.wide:
+        weights: Num = sum(op.k * op.n * op.groups for op in products)
+        found.append(Saved(name="casts", elements=weights, split="none", bytes_per_element=2.0))
+    if form.dropout and products:
+        masks = 0.0 if any(op.region in ENDS for op in products) else 2.0
+        found.append(
+            Saved(
+                name="dropout",
+                elements=masks * part.input_elements,
+                split="none",
+                bytes_per_element=1.0,
+            )
+        )
+    if form.frozen and not form.fused:
+        each = 2.0 if form.narrow else 4.0
+        read = _read(part, (OpRole.OUTPUT,))
+        found.append(Saved(name="adapters", elements=read, split="none", bytes_per_element=each))
+    return tuple(found)

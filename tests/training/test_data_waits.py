@@ -1,0 +1,22 @@
+"""What hidden collectives take from the pass that hides them."""
+
+import numpy as np
+import pytest
+
+from foretell.training.data_waits import CORES_TAKEN, cores_taken
+from tests.builders import make_chip
+
+USE = np.array([0.0, 0.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("architecture", "share"),
+    [("hopper", CORES_TAKEN), ("cdna3", CORES_TAKEN), ("tpu-v5p", 0.0), ("trainium2", 0.0), ("wafer-3", 0.0)],
+)  # fmt: skip
+def test_cores_are_taken_as_far_as_links_are_used(architecture: str, share: float) -> None:
+    chip = make_chip(architecture=architecture)
+    np.testing.assert_array_equal(cores_taken(chip, USE), share * USE)
+
+
+def test_a_cpu_hides_nothing() -> None:
+    np.testing.assert_array_equal(cores_taken(make_chip(architecture="cpu-x86"), USE), np.ones(3))

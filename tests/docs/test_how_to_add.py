@@ -47,7 +47,7 @@ from foretell.interop.trackers import estimate_metrics
 from rich.console import Console
 from foretell.report.estimate import estimate_text
 from foretell.specs.plan import batch_of
-from foretell.studies.sweep.batches import evaluated
+from foretell.studies.sweep.batches import evaluate_columns
 from foretell.studies.sweep.columns import TRAINING
 asked = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, **job}
 one = foretell.estimate(plan="zero1 mbs1", **asked)
@@ -60,7 +60,7 @@ said["output"] = [
     one.to_dict()[name],
     foretell.simulate(plan="zero1 mbs1", **asked).to_dict()[name],
     one.intervals[name]["p90"],
-    float(evaluated(scenario, batch_of([one.plan]))[name][0]),
+    float(evaluate_columns(scenario, batch_of([one.plan]))[name][0]),
     name in TRAINING,
     estimate_metrics(one.to_dict())["energy/joules_per_token"],
     "energy of a token" in page.file.getvalue(),

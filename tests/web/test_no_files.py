@@ -200,7 +200,7 @@ def test_the_readers_refuse_by_themselves(
 ) -> None:
     """The same where nothing looks at names before the verb is asked, and where the files are gone."""
     for place in (names, studies):
-        monkeypatch.setattr(place, "checked", lambda *_: None)
+        monkeypatch.setattr(place, "check_name", lambda *_: None)
     asked = [
         probe
         for probe in probes(description(made), canary)

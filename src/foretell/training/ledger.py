@@ -95,7 +95,8 @@ class Ledger:
     @property
     def waits_s(self) -> Array:
         """What each stage waits for the others, so that all are done together; the slowest its bubble."""
-        return np.asarray((self.step_s - self.fixed_s)[:, None] - self.busy_s)
+        # Not below zero, as rounding might have it.
+        return np.asarray(np.maximum((self.step_s - self.fixed_s)[:, None] - self.busy_s, 0.0))
 
     def row(self, place: int) -> "Ledger":
         """The ledger of one of the plans."""

@@ -13,19 +13,6 @@ import re
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 
-Seconds = float
-Bytes = float
-BytesPerSecond = float
-Flop = float
-FlopPerSecond = float
-Watts = float
-Joules = float
-Hertz = float
-Usd = float
-UsdPerHour = float
-SquareMillimetres = float
-Tokens = float
-
 LONGEST_TEXT = 100
 """Longer texts are refused unread, so that no number costs more than it is worth."""
 

@@ -9,7 +9,6 @@ from foretell.lab.characterize.traces.host import own_times
 from foretell.lab.characterize.traces.intervals import (
     NOTHING,
     Spans,
-    clip_spans,
     covered_ns,
     difference,
     exclusive_spans,
@@ -59,7 +58,6 @@ def test_sets(a: Given, b: Given) -> None:
         (union_of(one, other), moments(a) | moments(b)),
         (intersection(one, other), moments(a) & moments(b)),
         (difference(one, other), moments(a) - moments(b)),
-        (clip_spans(one, 0, 20), moments(a) & {*range(20)}),
     ):
         legal(found)
         assert held(found) == expected

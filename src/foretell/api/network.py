@@ -316,12 +316,3 @@ def bus_factor(kind: str, members: int) -> float:
     share = (members - 1) / members
     return {"all-reduce": 2.0 * share, "all-gather": share, "reduce-scatter": share,
             "all-to-all": share}.get(kind, 1.0)  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    """Tuples and mappings as JSON has them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value

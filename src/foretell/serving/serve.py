@@ -19,7 +19,6 @@ Read this file to know where everything is:
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.engines import knows_kind
 from foretell.errors import Infeasible, Problem
@@ -39,8 +38,6 @@ from foretell.specs.prices import Prices
 from foretell.specs.service import Interval, ServiceEstimate
 from foretell.specs.system import System
 from foretell.units import format as show
-
-Array = NDArray[np.float64]
 
 UNKNOWN_TPOT, UNKNOWN_TTFT = 0.10, 0.25
 """Median errors where a profile has none of its own, or is of another chip generation."""

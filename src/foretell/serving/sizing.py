@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import JsonRecord, dataclass
 from foretell.serving.instances import instances
@@ -30,8 +29,6 @@ from foretell.specs.deployment_text import deployment_text
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System
-
-Array = NDArray[np.float64]
 
 BATCHES = np.unique(np.rint(2.0 ** np.arange(0.0, 11.01, 0.5)))
 """Sequences at once that are tried."""

@@ -4,7 +4,6 @@ stage."""
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory
 from foretell.records import dataclass
@@ -32,7 +31,6 @@ from foretell.uncertainty.evidence import (
     whole,
 )
 
-Array = NDArray[np.float64]
 KERNELS = ("compute", "memory_bound", "recompute")
 """Branches of a step whose leaves are op families."""
 

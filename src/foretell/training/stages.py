@@ -21,7 +21,6 @@ from foretell.training.pass_times import held_passes, late_launches, weight_seco
 from foretell.training.tables import Stages, Tables, Waits, distinct, gather
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 def stages_of_plans(plans: Plans, tables: Tables) -> Stages:

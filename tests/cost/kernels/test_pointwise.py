@@ -9,11 +9,8 @@ from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.families.choose import catalogue_surfaces
 from foretell.kernels.families.pointwise import (
-    COPY_LAUNCH_S,
-    COPY_SHARE,
     STREAMING,
     PointwiseCoefficients,
-    copy_seconds,
     pointwise_seconds,
 )
 
@@ -58,13 +55,6 @@ def test_a_batch_is_its_rows():
     batch = seconds(read)
     assert batch.shape == read.shape
     assert all(batch[i] == seconds(one) for i, one in np.ndenumerate(read))
-
-
-def test_copies_run_at_the_host_link():
-    assert copy_seconds(0.0, 64e9) == 0.0
-    assert copy_seconds(64e9, 64e9) == pytest.approx(COPY_LAUNCH_S + 1.0 / COPY_SHARE)
-    assert np.isinf(copy_seconds(1.0, 0.0))
-    assert copy_seconds(np.array([1e6, 1e9]), 64e9).shape == (2,)
 
 
 def test_no_table_shows_more_than_memory_streams():

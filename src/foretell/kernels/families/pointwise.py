@@ -14,13 +14,10 @@ import numpy as np
 
 from foretell.kernels.families.base import Array, Dims, Engine, Family
 from foretell.records import dataclass
-from foretell.specs._base import Num
 
 STREAMING = 0.88
 """Most of the memory bandwidth that long vectors reach: 0.85 on one H200, 0.84 on an A100. Tables of tensors
 that the last-level cache holds a good part of, read over and over, cannot tell it from memory: up to 0.97."""
-COPY_LAUNCH_S = 10e-6
-"""Seconds of starting a copy between host and device."""
 COPY_SHARE = 0.85
 """Share of the host link that a copy from or to pinned memory reaches (PCIe: 24 to 28 of 31.5 GB/s)."""
 
@@ -55,19 +52,6 @@ def pointwise_seconds(dims: Dims, c: PointwiseCoefficients, engine: Engine) -> A
     memory = ((moved - cached) / c.memory_share + gathered / c.gather_share) / engine.bytes_per_s
     vector = dims["flop"] / (c.vector_share * engine.vector_flop_per_s)
     return np.asarray(dims["kernels"] * c.launch_s + np.maximum(memory, vector))
-
-
-def copy_seconds(copied_bytes: Num, host_bytes_per_s: Num, copies: Num = 1.0) -> Array:
-    """Seconds of copies between host and device memory; endless where the link is unknown (0).
-
-    launch x copies + bytes / (share x link).
-    """
-    copied = np.asarray(copied_bytes, dtype=np.float64)
-    link = COPY_SHARE * np.asarray(host_bytes_per_s, dtype=np.float64)
-    flowing = np.divide(
-        copied, link, out=np.full(np.broadcast(copied, link).shape, np.inf), where=link > 0.0
-    )
-    return np.asarray(np.where(copied > 0.0, COPY_LAUNCH_S * np.asarray(copies) + flowing, 0.0))
 
 
 FAMILY = Family(

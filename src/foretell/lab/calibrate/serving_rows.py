@@ -14,12 +14,6 @@ from foretell.errors import BadInput, Problem
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
 
-KINDS = (
-    "max_throughput", "online_concurrency", "online_serving", "online_sharegpt", "online_trace",
-    "static_batch_latency", "static_batch_throughput", "first_token_latency",
-    "prefill_tokens_per_gpu_s", "decode_tokens_per_gpu_s", "decode_step", "prefill",
-)  # fmt: skip
-"""What a row may be of."""
 LATENCIES = "static_batch_latency"
 """The kind of the rows of a table of latencies."""
 

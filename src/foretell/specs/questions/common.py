@@ -30,7 +30,6 @@ MOST_CHIPS, MOST_LENGTH = 2**20, 2**22
 CLOSED_FORM = "a study asks the closed form"
 ONE_ROW = "a study has one row for each point"
 OF_PROCESS = "processes and files of the caller"
-OF_PYTHON = "a function of the caller"
 
 MODEL = Flag(
     help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import Literal
 
 from foretell.records import as_json, dataclass
 from foretell.specs.result import Fits
@@ -129,9 +129,3 @@ class Scaling:
     def of(self, model: str) -> tuple[Curve, ...]:
         """Curves of one model."""
         return tuple(curve for curve in self.curves if curve.model == model)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value

@@ -93,11 +93,6 @@ def difference(a: Spans, b: Spans) -> Spans:
     return intersection(a, Spans(starts=rest.starts[some], ends=rest.ends[some]))
 
 
-def clip_spans(spans: Spans, start: int, end: int) -> Spans:
-    """Moments from `start` to before `end`."""
-    return intersection(spans, union(np.array([start]), np.array([end])))
-
-
 def first_come(starts: Times, ends: Times) -> tuple[NDArray[np.intp], Times, Times]:
     """Spans that overlap as spans that do not: a moment belongs to the one that began first.
 

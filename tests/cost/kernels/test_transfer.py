@@ -1,0 +1,66 @@
+"""Coefficients carried over to chips without measurements: near kin weigh most, by hand."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from foretell.cost.kernels.gemm import FAMILY, Gemm
+from foretell.cost.kernels.transfer import NEAR, OTHER_SOFTWARE, carried
+from foretell.specs.surface import Surface
+from tests.builders import make_chip
+
+HOPPER = make_chip(architecture="hopper")
+
+
+def surface(architecture: str, software: str, launch_s: float, dtype: str = "fp8") -> Surface:
+    return Surface(
+        family="gemm", dtype=dtype, chip=architecture, architecture=architecture, software=software,
+        version="1", coefficients=asdict(Gemm()) | {"launch_s": launch_s}, points=1, median_ape=0.0,
+        p90_ape=0.0, left_out_median_ape=0.0, left_out_p90_ape=0.0, residuals=(0.0,) * 5,
+        source="a test", date="",
+    )  # fmt: skip
+
+
+def launch_s(*surfaces: Surface, software: str = "vllm", dtype: str = "bf16") -> float:
+    found = carried(FAMILY, surfaces, HOPPER, dtype, (software,))
+    assert found is not None
+    return float(found[0].launch_s)
+
+
+def test_a_generation_away_weighs_less_by_e_for_each_part() -> None:
+    near, far = surface("hopper", "vllm", 1e-6), surface("blackwell", "vllm", 3e-6)
+    share = 1.0 / (1.0 + np.exp(-1.0 / NEAR))
+    want = np.exp(share * np.log(1e-6) + (1.0 - share) * np.log(3e-6))
+    assert launch_s(near, far) == pytest.approx(want, rel=1e-12)
+    # As far away each: as much of each, whatever the distance.
+    assert launch_s(far, surface("ampere", "vllm", 2e-6)) == pytest.approx(np.sqrt(6) * 1e-6)
+
+
+def test_other_software_weighs_less() -> None:
+    own, other = surface("hopper", "vllm", 1e-6), surface("hopper", "trtllm", 3e-6)
+    share = 1.0 / (1.0 + OTHER_SOFTWARE)
+    want = np.exp(share * np.log(1e-6) + (1.0 - share) * np.log(3e-6))
+    assert launch_s(own, other) == pytest.approx(want, rel=1e-12)
+    assert launch_s(own, other, software="sglang") == pytest.approx(
+        want, rel=1e-12
+    )  # vLLM's kernels
+
+
+def test_what_a_library_sets_comes_from_it_where_activations_are_quantised() -> None:
+    """And from all others where it was never measured."""
+    far, other = surface("blackwell", "vllm", 1e-6), surface("hopper", "trtllm", 3e-6)
+    assert launch_s(far, other, dtype="fp8") == pytest.approx(1e-6, rel=1e-12)
+    assert 1e-6 < launch_s(far, other, dtype="bf16") < 3e-6
+    again = surface("hopper", "torch", 3e-6)
+    assert launch_s(other, again, dtype="fp8") == pytest.approx(3e-6, rel=1e-12)
+
+
+def test_surfaces_that_hardly_weigh_are_not_named() -> None:
+    """Below a twentieth of the heaviest."""
+    near, far = surface("hopper", "vllm", 1e-6), surface("volta", "vllm", 3e-6)
+    beside = surface("hopper", "trtllm", 2e-6)
+    found = carried(FAMILY, (far, near, beside), HOPPER, "bf16", ("vllm",))
+    assert found is not None
+    assert found[1] == (near, beside)
+    assert carried(FAMILY, (), HOPPER, "bf16", ("vllm",)) is None

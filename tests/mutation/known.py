@@ -67,6 +67,12 @@ EQUIVALENT: tuple[Change, ...] = (
         new="np.exp(-(far - far.max()) / NEAR)",
         why="every weight by the same factor: their shares and the heaviest are the same",
     ),
+    Change(
+        file="transfer.py",
+        old="formula.library and DTYPES[dtype].quantised and same.any()",
+        new="(DTYPES[dtype].quantised and same.any())",
+        why="where a library sets nothing, nothing is replaced",
+    ),
 )
 """Mutants that no test can kill, each with the reason."""
 

@@ -63,4 +63,9 @@ def test_surfaces_that_hardly_weigh_are_not_named() -> None:
     found = carried(FAMILY, (far, near, beside), HOPPER, "bf16", ("vllm",))
     assert found is not None
     assert found[1] == (near, beside)
+    # 0.8 generations away a surface weighs 0.07 of the nearest, whoever measured both.
+    kin = (surface("rubin", "trtllm", 1e-6), surface("blackwell-ultra", "trtllm", 3e-6))
+    found = carried(FAMILY, kin, make_chip(architecture="rubin"), "bf16", ("vllm",))
+    assert found is not None
+    assert found[1] == kin
     assert carried(FAMILY, (), HOPPER, "bf16", ("vllm",)) is None

@@ -12,10 +12,17 @@ DEGREES = ("tp", "pp", "dp", "ep", "cp")
 """Words of a name and a number."""
 FORMS = ("weights", "experts", "kv")
 """Words whose value is a format."""
-WHOLE = ("max_batch", "max_tokens", "draft_tokens", "stream_interval")
+WHOLE = ("max_batch", "max_tokens", "draft_tokens", "stream_interval", "redundant_experts")
 """Words whose value is a whole number."""
 SHARES = ("memory_fraction", "accepted", "wait_steps")
 """Words whose value is a number."""
+SWITCHES = ("graph", "eplb", "tbo")
+"""Words that stand alone, or with no- before them."""
+DISPATCHES = (
+    "auto", "gather", "deepep", "deepep-2", "deepep-low-latency", "nvlink-one-sided",
+    "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy",
+)  # fmt: skip
+"""Kernels that bring tokens to experts: `dispatch=NAME`."""
 _DEGREE = re.compile(r"([a-z]+)([0-9]{1,6})")
 
 
@@ -44,8 +51,9 @@ def parse_deployment(text: str, base: Deployment | None = None) -> Deployment:
 
 def _word(word: str) -> tuple[str, Any] | Problem:
     """Name and value of a word, or what is wrong with it."""
-    if word in ("graph", "no-graph"):
-        return "graph", word == "graph"
+    plain = word.removeprefix("no-")
+    if plain in SWITCHES:
+        return plain, plain == word
     key, equals, value = word.partition("=")
     if equals:
         return _value(word, key, value)
@@ -53,12 +61,13 @@ def _word(word: str) -> tuple[str, Any] | Problem:
     if match and match[1] in DEGREES and int(match[2]) >= 1:
         return match[1], int(match[2])
     number = re.sub(r"\D", "", word).lstrip("0") or "1"
-    known = [*(f"{name}{number}" for name in DEGREES), "graph", "no-graph"]
+    switches = [f"{no}{name}" for name in SWITCHES for no in ("", "no-")]
+    known = [*(f"{name}{number}" for name in DEGREES), *switches]
     return Problem(
         path="plan",
         value=word,
         message="is no word of a serving plan",
-        allowed="tp8 pp2 dp8 ep8 cp2, graph, and key=value",
+        allowed="tp8 pp2 dp8 ep8 cp2, graph, eplb, tbo, and key=value",
         nearest=nearest_name(word, known),
     )
 
@@ -69,11 +78,15 @@ def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
         if value in FORMATS:
             return key, value
         return _bad(word, ", ".join(FORMATS), nearest_name(value, FORMATS))
+    if key == "dispatch":
+        if value in DISPATCHES:
+            return key, value
+        return _bad(word, ", ".join(DISPATCHES), nearest_name(value, DISPATCHES))
     if key in WHOLE and re.fullmatch(r"[0-9]{1,9}", value):
         return key, int(value)
     if key in SHARES and re.fullmatch(r"[0-9]{0,6}(\.[0-9]{1,6})?", value) and value:
         return key, float(value)
-    known = (*FORMS, *WHOLE, *SHARES)
+    known = (*FORMS, "dispatch", *WHOLE, *SHARES)
     if key in known:
         return _bad(word, "a number", None)
     return Problem(
@@ -102,7 +115,13 @@ def deployment_text(deployment: Deployment) -> str:
         value = getattr(deployment, name)
         if value != default[name]:
             words.append(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}")
-    return " ".join([*words, *([] if deployment.graph else ["no-graph"])])
+    if deployment.dispatch != "auto":
+        words.append(f"dispatch={deployment.dispatch}")
+    for name in SWITCHES:
+        value = getattr(deployment, name)
+        if value != default[name]:
+            words.append(name if value else f"no-{name}")
+    return " ".join(words)
 
 
 def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:

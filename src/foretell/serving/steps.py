@@ -149,6 +149,8 @@ class StepTimes:
 
     def _sent_s(self, load: StepLoad) -> Array:
         """Dispatches and combines of a step."""
+        if self.wide is None:
+            return np.zeros(())
         on = spread(load, self.deployment, encoder=self.model.encoder is not None)
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
         steps, prompts = self.tables.dispatch_s, self.tables.prompt_dispatch_s

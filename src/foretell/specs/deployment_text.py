@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.specs.deployment import FORMATS, Deployment
+from foretell.specs.deployment import DRAFTERS, FORMATS, Deployment
 from foretell.specs.plan_words import LONGEST_TEXT
 
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
@@ -69,11 +69,15 @@ def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
         if value in FORMATS:
             return key, value
         return _bad(word, ", ".join(FORMATS), nearest_name(value, FORMATS))
+    if key == "drafter":
+        if value in DRAFTERS:
+            return key, value
+        return _bad(word, ", ".join(DRAFTERS), nearest_name(value, DRAFTERS))
     if key in WHOLE and re.fullmatch(r"[0-9]{1,9}", value):
         return key, int(value)
     if key in SHARES and re.fullmatch(r"[0-9]{0,6}(\.[0-9]{1,6})?", value) and value:
         return key, float(value)
-    known = (*FORMS, *WHOLE, *SHARES)
+    known = (*FORMS, *WHOLE, *SHARES, "drafter")
     if key in known:
         return _bad(word, "a number", None)
     return Problem(
@@ -102,6 +106,8 @@ def deployment_text(deployment: Deployment) -> str:
         value = getattr(deployment, name)
         if value != default[name]:
             words.append(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}")
+    if deployment.drafter != default["drafter"]:
+        words.append(f"drafter={deployment.drafter}")
     return " ".join([*words, *([] if deployment.graph else ["no-graph"])])
 
 

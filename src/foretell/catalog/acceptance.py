@@ -60,9 +60,14 @@ def curves() -> tuple[AcceptanceCurve, ...]:
     )  # fmt: skip
 
 
-def acceptance_curve(model_id: str, drafter: str) -> AcceptanceCurve:
-    """The curve of a drafter on a model; else the one that stands for other models, or other drafters."""
-    every = curves()
+def acceptance_curve(model_id: str, drafter: str, *, random: bool = False) -> AcceptanceCurve:
+    """The curve of a drafter on a model; else the one that stands for other models, or other drafters.
+
+    `random`: prompts of random tokens, as benchmarks send them, of which no drafter keeps as many.
+    """
+    every = [c for c in curves() if (c.prompts == "random") == random]
+    if random:
+        return every[0]
     own = [c for c in every if c.drafter == drafter and model_id in c.models]
     usual = [c for c in every if c.drafter == drafter and not c.models]
     other = [c for c in every if c.drafter == "eagle3" and not c.models]

@@ -33,8 +33,8 @@ from foretell.specs.system import System
 
 Array = NDArray[np.float64]
 
-HALVINGS = 50
-"""Rounds in which the number of decoding sequences, or of prompts in a step, is found."""
+HALVINGS = 40
+"""Rounds in which the number of decoding sequences is found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,25 +109,46 @@ def prompt_s(times: StepTimes, loop: Loop, k: Array) -> Array:
     return np.asarray(loop.chunks * times.seconds(load))
 
 
-def prompt_limit_per_s(times: StepTimes, loop: Loop) -> Array:
-    """Prompts that one prefill instance can read a second."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSteps:
+    """Steps of a prefill instance, straight between one prompt and as many as its token budget takes."""
+
+    one_s: Array
+    """With one prompt."""
+    each_s: Array
+    """What each further prompt adds."""
+    most: Array
+    """Prompts of a full step."""
+    stages: float
+    """Pipeline stages: a step keeps each busy for its share of it alone."""
+
+    def span_s(self, k: Array) -> Array:
+        """Steps of k prompts."""
+        return np.asarray(self.one_s + self.each_s * (k - 1.0))
+
+    @property
+    def limit_per_s(self) -> Array:
+        """Prompts that the instance can read a second."""
+        return np.asarray(self.stages * self.most / self.span_s(self.most))
+
+
+def prompt_steps(times: StepTimes, loop: Loop) -> PromptSteps:
+    """The steps of a prefill instance for prompts of a loop."""
     most = loop.most(np.zeros(()))
-    return np.asarray(times.deployment.pp * most / prompt_s(times, loop, most))
+    one, widest = (prompt_s(times, loop, k) for k in (np.ones_like(most), most))
+    each = (widest - one) / np.maximum(most - 1.0, 1e-9)
+    return PromptSteps(one_s=one, each_s=each, most=most, stages=float(times.deployment.pp))
 
 
-def prompt_side(times: StepTimes, loop: Loop, rate: Array, asked: Array | None) -> PromptSide:
+def prompt_side(steps: PromptSteps, loop: Loop, rate: Array, asked: Array | None) -> PromptSide:
     """`rate` prompts a second at one instance; `asked` in flight in a loop, None where they come by chance."""
-    d, most = times.deployment, loop.most(np.zeros(()))
-    low, high = np.ones_like(rate), most + 0.0 * rate
-    for _ in range(HALVINGS):
-        k = 0.5 * (low + high)
-        more = rate / d.pp * prompt_s(times, loop, k) > k
-        low, high = np.where(more, k, low), np.where(more, high, k)
-    k = np.where(rate / d.pp * prompt_s(times, loop, np.ones_like(rate)) > 1.0, 0.5 * (low + high), 1.0)
-    span = prompt_s(times, loop, k)
-    busy = np.minimum(rate * span / k / d.pp, 1.0)
+    most, pp = steps.most, steps.stages
+    left = np.maximum(1.0 - rate / pp * steps.each_s, 1e-9)
+    k = np.clip(rate / pp * (steps.one_s - steps.each_s) / left, 1.0, most)
+    span = steps.span_s(k)
+    busy = np.minimum(rate * span / k / pp, 1.0)
     met = busy if asked is None else busy * (1.0 - 1.0 / np.maximum(asked, 1.0))
-    widest, servers = prompt_s(times, loop, most), most * d.pp
+    widest, servers = steps.span_s(most), most * pp
     load = np.minimum(rate * widest / servers, HIGHEST)
     if asked is None:
         queued = queue_s(load, servers, widest, 0.5)
@@ -135,8 +156,8 @@ def prompt_side(times: StepTimes, loop: Loop, rate: Array, asked: Array | None) 
         # Requests of a loop come more evenly than by chance (serving/steady.py: line_s).
         power = np.sqrt(2.0 * (servers + 1.0)) + 1.0
         queued = UNEVENLY * widest * load**power / (servers * (1.0 - load))
-    own_k = np.minimum(1.0 + rate * 0.5 * met * span, np.maximum(most, k))
-    own = prompt_s(times, loop, np.maximum(own_k, k))
+    own_k = np.minimum(1.0 + rate * 0.5 * met * span, most)
+    own = steps.span_s(np.maximum(own_k, k))
     spent = 0.5 * met * span / loop.chunks + own + queued
     return PromptSide(k=k, span_s=span, busy=busy, spent_s=np.asarray(spent))
 
@@ -178,19 +199,20 @@ def loop_state(pair: Pair, memory: Memory, traffic: Traffic) -> SteadyState:
     """The steady state of one decode instance of a pair, all of them under a fixed concurrency together."""
     loop, front = loop_of(pair.back, memory, traffic), prompt_loop(pair, traffic)
     asked, x, y = loop.asked, float(pair.fronts), float(pair.backs)
-    able = HIGHEST * x * prompt_limit_per_s(pair.front, front)
+    steps = prompt_steps(pair.front, front)
+    able = HIGHEST * x * steps.limit_per_s
     low, high = np.full_like(asked, 1e-9), np.minimum(asked / y, loop.fit)
     for _ in range(HALVINGS):
         n = 0.5 * (low + high)
         answers = answer_side(pair.back, loop, n)
         rate = np.minimum(y * answers.rate, able)
-        prompts = prompt_side(pair.front, front, rate / x, asked / x)
+        prompts = prompt_side(steps, front, rate / x, asked / x)
         whole = rate * (first_s(pair, front, prompts, answers) + (loop.answer - 1.0) * answers.tpot_s)
         over = (whole > asked) | (y * answers.rate > able)
         low, high = np.where(over, low, n), np.where(over, n, high)
     answers = answer_side(pair.back, loop, 0.5 * (low + high))
     rate = np.minimum(y * answers.rate, able)
-    prompts = prompt_side(pair.front, front, rate / x, asked / x)
+    prompts = prompt_side(steps, front, rate / x, asked / x)
     first = np.maximum(asked / rate - (loop.answer - 1.0) * answers.tpot_s, 0.0)
     return state_of_pair(pair, loop, front, (prompts, answers), (rate, first, asked, traffic.waves))
 
@@ -200,7 +222,8 @@ def open_state(pair: Pair, memory: Memory, traffic: Traffic, rate: float) -> Ste
     loop = loop_of(pair.back, memory, replace(traffic, concurrency=1.0))
     front = prompt_loop(pair, replace(traffic, concurrency=1.0))
     x, y, wanted = float(pair.fronts), float(pair.backs), np.full_like(loop.n, rate)
-    able = x * prompt_limit_per_s(pair.front, front)
+    steps = prompt_steps(pair.front, front)
+    able = x * steps.limit_per_s
     low, high = np.zeros_like(loop.n), loop.fit + 0.0
     for _ in range(HALVINGS):
         n = 0.5 * (low + high)
@@ -209,7 +232,7 @@ def open_state(pair: Pair, memory: Memory, traffic: Traffic, rate: float) -> Ste
     answers = answer_side(pair.back, loop, 0.5 * (low + high))
     reach = np.minimum(y * answers.rate, able)
     done = np.minimum(wanted, reach)
-    prompts = prompt_side(pair.front, front, done / x, None)
+    prompts = prompt_side(steps, front, done / x, None)
     inside = (loop.answer - 1.0) * answers.tpot_s
     places = queue_s(done / y * inside / loop.fit, loop.fit, inside, 1.0)
     first = first_s(pair, front, prompts, answers) + np.where(loop.answer > 1.0, places, 0.0)

@@ -22,17 +22,19 @@ def with_speculative(text: str | None, d: Deployment) -> Deployment:
     return replace(d, drafter=drafter, draft_tokens=drafts)
 
 
-def with_acceptance(model: Model, d: Deployment, *, given: bool = False) -> tuple[Deployment, list[str]]:
+def with_acceptance(
+    model: Model, d: Deployment, *, given: bool = False, random: bool = False
+) -> tuple[Deployment, list[str]]:
     """A deployment with the drafts that its drafter keeps on such a model, and a sentence about it.
 
-    `given`: the number kept is the user's own.
+    `given`: the number kept is the user's own. `random`: prompts are random tokens.
     """
     if not d.draft_tokens or given:
         return d, []
     if d.drafter == "ngram":
         kept, source = NGRAM_KEPT * d.draft_tokens, "no curve of n-gram drafts is known"
     else:
-        curve = acceptance_curve(model.id, d.drafter)
+        curve = acceptance_curve(model.id, d.drafter, random=random)
         kept = curve.kept(float(d.draft_tokens))
         on = "" if model.id in curve.models else "other models: "
         source = f"{on}{curve.source}"

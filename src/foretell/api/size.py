@@ -16,6 +16,7 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.records import JsonRecord, dataclass
+from foretell.serving.disaggregation import PrefillPool
 from foretell.serving.serve import ServeQuestion, divide_rent
 from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.simulation import Play, serve_simulated
@@ -384,15 +385,19 @@ def _play(option: Option, q: ServeQuestion, wanted: ServiceTargets) -> ServeAnsw
         rate = wanted.rate * min(few_x / x, few_y / y)
     front: Instance | None = option.prefill
     layout = replace(option.instance.deployment, max_batch=option.instance.batch)
-    chips = few_y * layout.gpus + (few_x * front.deployment.gpus if front else 0)
-    asked = replace(q, deployment=layout, gpus=chips, rate=rate)
+    pool = None
+    if front is not None:
+        pool = PrefillPool(
+            system=q.system, deployment=front.deployment, profile=q.profile,
+            gpus=few_x * front.deployment.gpus,
+            usd_per_chip_hour=float(q.prices.usd_per_chip_hour),
+        )  # fmt: skip
+    asked = replace(q, deployment=layout, gpus=few_y * layout.gpus, rate=rate, prefill=pool)
     how = Play(
         arrivals="poisson",
         requests=PLAYED,
         routing="least-loaded",
         ttft_ms=wanted.ttft_ms,
         tpot_ms=wanted.tpot_ms,
-        prefill=None if front is None else front.deployment,
-        prefill_gpus=0 if front is None else few_x * front.deployment.gpus,
     )
     return serve_answer(serve_simulated(asked, how))

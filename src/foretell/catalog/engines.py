@@ -91,7 +91,7 @@ def profile(
     if name in profiles():
         return profiles()[name]
     mine = profiles_named(name)
-    version = version or _version_in(name)
+    version = own_version(name, version or _version_in(name))
     newest = 0 if version else max(p.years[0] for p in mine)
     best = min(
         mine,
@@ -187,6 +187,16 @@ def knows_kind(p: EngineProfile, *, mixture: bool) -> bool:
 def wide_card(chip: Chip) -> bool:
     """Whether vLLM's defaults take a chip for a large one."""
     return float(chip.memory_bytes) >= WIDE_CARD_BYTES and not chip.id.startswith("a100")
+
+
+def own_version(name: str, version: str) -> str:
+    """The engine's own version; empty where the text is that of a frontend around it.
+
+    NVIDIA Dynamo's releases (0.x, from 2025 on) run TensorRT-LLM 1.x: its number says nothing of the engine's.
+    """
+    numbers = numbers_of(version)
+    wrapped = "dynamo" in name.lower() and engine_named(name) == "trtllm"
+    return "" if wrapped and numbers and numbers[0] == 0 else version
 
 
 def _version_in(name: str) -> str:

@@ -118,7 +118,7 @@ def open_state(
     widest = loop.chunks * times.seconds(reading(loop, most, at.beside))
     queued = queue_s(rate * widest / servers, servers, widest, 0.5)
     queued = queued + queue_s(rate * inside / loop.fit, loop.fit, inside, 1.0)
-    late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
+    late = p.late_steps * at.step_s
     first = 0.5 * under_way + own_s + waits_s + late + way_s(p, loop.length) + queued
     return SteadyState(
         batch=np.minimum(at.beside + 1.0, loop.fit),

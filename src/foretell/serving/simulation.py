@@ -32,7 +32,7 @@ from foretell.serving.requests.run import play
 from foretell.serving.serve import (
     ServeQuestion,
     check_memory,
-    divide_rent,
+    check_prefill,
     intervals,
     service_estimate,
     state_of,
@@ -77,10 +77,6 @@ class Play:
     """Service level."""
     tpot_ms: float | None = None
     """Service level."""
-    prefill: Deployment | None = None
-    """Layout of instances for prompts alone; None: prompts and answers together."""
-    prefill_gpus: int = 0
-    """Chips of these, out of all."""
 
 
 def serve_simulated(
@@ -148,22 +144,24 @@ def fleet_of(
     """Replicas, and what their steps take."""
     rules = rules_of(q, q.deployment, memory, how)
     clock = clock_of(q, q.deployment, rules)
-    if how.prefill is None:
+    pool = q.prefill
+    if pool is None:
         return Fleet(rules=rules, replicas=q.replicas, routing=how.routing), clock, None
-    room = memory_of(q.model, q.system, how.prefill, q.profile)
-    check_memory(replace(q, deployment=how.prefill), room)
-    front = replace(rules_of(q, how.prefill, room, how), prefill_only=True)
-    fixed_s, token_s = transfer(q.model, q.system, how.prefill, q.deployment)
+    check_prefill(q)
+    side = replace(q, system=pool.system, profile=pool.profile)
+    room = memory_of(q.model, pool.system, pool.deployment, pool.profile)
+    front = replace(rules_of(side, pool.deployment, room, how), prefill_only=True)
+    fixed_s, token_s = transfer(q.model, q.system, pool.deployment, q.deployment, pool.system)
     fleet = Fleet(
         rules=replace(rules, decode_only=True, prefix_caching=False),
-        replicas=max((q.gpus - how.prefill_gpus) // q.deployment.gpus, 1),
+        replicas=q.replicas,
         routing=how.routing,
         prefill=front,
-        prefill_replicas=max(how.prefill_gpus // how.prefill.gpus, 1),
+        prefill_replicas=pool.replicas,
         transfer_s=fixed_s,
         transfer_s_per_token=token_s,
     )
-    return fleet, clock, clock_of(q, how.prefill, front)
+    return fleet, clock, clock_of(side, pool.deployment, front)
 
 
 def clock_of(q: ServeQuestion, layout: Deployment, rules: EngineRules) -> SampledClock:
@@ -205,7 +203,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
         stages=layout.pp,
         latency_s=p.latency_s,
         latency_s_per_token=p.latency_s_per_token,
-        late_steps=p.late_steps + layout.stream_interval - 1.0,
+        late_steps=p.late_steps,
         wait_steps=own_wait if layout.wait_steps is None else layout.wait_steps,
     )
 
@@ -218,14 +216,6 @@ def simulated_estimate(
     state, flight = state_of(q, times, memory)
     base = service_estimate(q, times, memory, state, flight)
     tokens = found.output_tokens_per_s
-    if fleet.prefill is not None and base.usd_per_chip_hour:
-        # Prompts have chips of their own, and pay for these.
-        share = 1.0 - fleet.replicas * q.deployment.gpus / q.gpus
-        load = (q.rate or found.requests_per_s, base.isl, base.osl)
-        paid = divide_rent(base.usd_per_chip_hour * q.gpus, share, load)
-        base = replace(
-            base, usd_per_million_input_tokens=paid[0], usd_per_million_output_tokens=paid[1]
-        )
     return replace(
         base,
         simulated=True,
@@ -235,7 +225,7 @@ def simulated_estimate(
         e2e_ms=_percentiles(found.e2e_ms),
         requests_per_s=found.requests_per_s,
         output_tokens_per_s=tokens,
-        output_tokens_per_s_per_gpu=tokens / q.gpus,
+        output_tokens_per_s_per_gpu=tokens / q.all_gpus,
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
         limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),

@@ -174,7 +174,7 @@ class StepTimes:
             "head": table_at(tables.head_s, on.rows),
             "gaps": self.gaps_s() * chance_of_any(on.stage, TOKENS),
         }
-        if d.draft_tokens:
+        if d.draft_tokens and d.drafter != "ngram":
             # A draft is one layer and the head, once for each token that it proposes.
             own = on.sequences
             body = table_at(tables.token_s, own) + p.expert_factor * table_at(
@@ -315,7 +315,7 @@ def step_times(
     kernels = kernel_side(profile)
     layout = replace(
         deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0,
-        wait_steps=None, stream_interval=1, tbo=None,
+        wait_steps=None, stream_interval=1, drafter="mtp", tbo=None,
     )  # fmt: skip
     links = links_of(system, layout, kernels)
     near, far = (float(pipe_s(tokens, model, links)) for tokens in (0.0, 1e4))

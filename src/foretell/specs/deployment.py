@@ -11,6 +11,10 @@ FORMATS: tuple[Format, ...] = (
     "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "mxfp4", "nvfp4",
 )  # fmt: skip
 """All of them."""
+Drafter = Literal["mtp", "eagle3", "dspark", "ngram", "model"]
+"""Who drafts tokens: the model's own prediction block, a trained head, earlier text, a smaller model."""
+DRAFTERS: tuple[Drafter, ...] = ("mtp", "eagle3", "dspark", "ngram", "model")
+"""All of them."""
 KV_BYTES: dict[str, float] = {
     "bf16": 2.0,
     "fp16": 2.0,
@@ -74,6 +78,8 @@ class Deployment:
     """Tokens that multi-token prediction or a draft proposes for each step; 0: none."""
     accepted: float = 0.0
     """Of these, how many are kept on the mean."""
+    drafter: Drafter = "mtp"
+    """Who proposes them."""
 
     @property
     def gpus(self) -> int:

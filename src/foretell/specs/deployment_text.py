@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.specs.deployment import FORMATS, Deployment
+from foretell.specs.deployment import DRAFTERS, FORMATS, Deployment
 from foretell.specs.plan_words import LONGEST_TEXT
 
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
@@ -23,6 +23,8 @@ DISPATCHES = (
     "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy",
 )  # fmt: skip
 """Kernels that bring tokens to experts: `dispatch=NAME`."""
+CHOICES: dict[str, tuple[str, ...]] = {"drafter": DRAFTERS, "dispatch": DISPATCHES}
+"""Words whose value is one of a few names."""
 _DEGREE = re.compile(r"([a-z]+)([0-9]{1,6})")
 
 
@@ -78,15 +80,16 @@ def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
         if value in FORMATS:
             return key, value
         return _bad(word, ", ".join(FORMATS), nearest_name(value, FORMATS))
-    if key == "dispatch":
-        if value in DISPATCHES:
-            return key, value
-        return _bad(word, ", ".join(DISPATCHES), nearest_name(value, DISPATCHES))
+    for name, allowed in CHOICES.items():
+        if key == name:
+            return (key, value) if value in allowed else _bad(
+                word, ", ".join(allowed), nearest_name(value, allowed)
+            )
     if key in WHOLE and re.fullmatch(r"[0-9]{1,9}", value):
         return key, int(value)
     if key in SHARES and re.fullmatch(r"[0-9]{0,6}(\.[0-9]{1,6})?", value) and value:
         return key, float(value)
-    known = (*FORMS, "dispatch", *WHOLE, *SHARES)
+    known = (*FORMS, *WHOLE, *SHARES, *CHOICES)
     if key in known:
         return _bad(word, "a number", None)
     return Problem(
@@ -115,8 +118,9 @@ def deployment_text(deployment: Deployment) -> str:
         value = getattr(deployment, name)
         if value != default[name]:
             words.append(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}")
-    if deployment.dispatch != "auto":
-        words.append(f"dispatch={deployment.dispatch}")
+    for name in CHOICES:
+        if getattr(deployment, name) != default[name]:
+            words.append(f"{name}={getattr(deployment, name)}")
     for name in SWITCHES:
         value = getattr(deployment, name)
         if value != default[name]:

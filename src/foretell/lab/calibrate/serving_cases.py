@@ -10,15 +10,16 @@ Blank cells are filled by rules, each said:
                 flight, the first wave at once (the public benchmark that such rows come from)
     fractions   of memory, where the notes tell them
     options     those of the public benchmark's scripts (InferenceX) for TensorRT-LLM: prompts of 1024 for
-                answers of 1024 wait up to 20 steps for each other (dense models, tp below 8), DeepSeek's
-                answers are sent ten tokens at a time; 1.1.0rc2.post2 serves it with multi-token prediction
+                answers of 1024 wait up to 20 steps for each other (dense models, tp below 8)
+    drafts      as the row's `speculative` cell says, kept as the drafter's curve says; none without such a cell
+    workers     of prefill and decode apart: serving_workers.py
     offline     TensorRT-LLM's tables since 0.19: mixtures with attention data parallel, up to 4096 at once;
                 vLLM's default limits by version and card
 """
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -38,15 +39,19 @@ from foretell.lab.calibrate.serving_rules import (
     formats_of,
     fraction_of,
     offline_limit,
-    script_settings,
+    script_wait,
 )
+from foretell.lab.calibrate.serving_workers import missing_workers, worker_layout
 from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
+from foretell.serving.disaggregation import Pair, PrefillPool, loop_state
+from foretell.serving.drafts import with_acceptance
 from foretell.serving.formats import mixture_of
 from foretell.serving.layouts import query_heads
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
 from foretell.serving.static import offline_tokens_per_s, static_batch
-from foretell.serving.steady import steady
+from foretell.serving.percentiles import first_token_s
+from foretell.serving.steady import SteadyState, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
@@ -103,6 +108,8 @@ class ServingCase:
     """Instances side by side."""
     said: tuple[str, ...]
     """What was filled."""
+    prefill: PrefillPool | None = None
+    """Prefill workers of a disaggregated row, of which the instances then decode."""
 
     @property
     def group(self) -> str:
@@ -136,9 +143,7 @@ def case_of(row: ServingRow) -> ServingCase:
     ep, pp = row.ep or (dp if row.dp is None else 1), row.pp or 1
     if tp * dp * pp > (row.n_gpus or tp * dp * pp) and tp in (dp, ep):
         tp = 1  # tables that print the ranks of a group twice: as tp and as dp
-    draft, accepted = draft_tokens(row, model, profile, dp, said)
-    wait, together = script_settings(row, model, profile, tp, said)
-    deployment = Deployment(
+    base = Deployment(
         tp=tp,
         pp=pp,
         dp=dp,
@@ -147,22 +152,37 @@ def case_of(row: ServingRow) -> ServingCase:
         experts=experts,
         kv=kv,
         memory_fraction=fraction_of(row),
-        draft_tokens=draft,
-        accepted=accepted,
-        wait_steps=wait,
-        stream_interval=together,
     )
-    if re.search(r"disagg|(?<![a-z0-9])\d+p\d+d(?![a-z0-9])", row.notes.lower()):
+    pool = None
+    if row.disaggregated and row.kind == "online_concurrency":
+        reason = missing_workers(row)
+        if reason:
+            raise UnsupportedRow(reason)
+        front, base = (worker_layout(row, side, base) for side in (row.prefill, row.decode))
+        pool = PrefillPool(
+            system=system, deployment=front, profile=profile, gpus=row.prefill.gpus or front.gpus
+        )
+        tp, ep, dp = base.tp, base.ep, base.dp
+    elif re.search(r"disagg|(?<![a-z0-9])\d+p\d+d(?![a-z0-9])", row.notes.lower()):
         raise UnsupportedRow(
             "prompts and answers on chips apart: the row does not tell how many of each"
         )
+    drafter, drafts = draft_tokens(row, dp, said)
+    # Benchmarks of a fixed concurrency send random tokens.
+    deployment, kept = with_acceptance(
+        model,
+        replace(base, drafter=drafter, draft_tokens=drafts),
+        random=row.kind == "online_concurrency",
+    )
+    said += kept
+    deployment = replace(deployment, wait_steps=script_wait(row, model, profile, tp, said))
     if query_heads(model) % tp:
         raise UnsupportedRow(
             f"tp{tp} does not divide the heads: ranks of several workers in one number"
         )
     if deployment.stage % ep:
         raise UnsupportedRow(f"ep{ep} does not divide the {deployment.stage} chips of a stage")
-    gpus = row.n_gpus or deployment.gpus
+    gpus = (row.decode.gpus if pool else row.n_gpus) or deployment.gpus
     if gpus % deployment.gpus:
         raise UnsupportedRow(f"{gpus} chips are not whole instances of {deployment.gpus}")
     if profile.architectures and system.chip.architecture not in profile.architectures:
@@ -171,7 +191,7 @@ def case_of(row: ServingRow) -> ServingCase:
         said.append(f"profile {profile.id} is of {' and '.join(profile.families)} models")
     return ServingCase(
         row=row, model=model, system=system, deployment=deployment, profile=profile,
-        replicas=gpus / deployment.gpus, said=tuple(said),
+        replicas=gpus / deployment.gpus, said=tuple(said), prefill=pool,
     )  # fmt: skip
 
 
@@ -226,6 +246,7 @@ def predicted_all(
             profile(case),
             case.row.kind,
             case.replicas,
+            case.prefill,
         )
         groups.setdefault(key, []).append(i)
     for members in groups.values():
@@ -283,9 +304,37 @@ def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns |
     if kind == "online_serving":
         return poisson_figures(cases, times, memory)
     traffic = Traffic(isl=isl, osl=osl, concurrency=n, least=SPREAD)
-    loop = steady(times, memory, traffic)
-    e2e = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
-    return in_ms(loop.ttft_s, loop.tpot_s, e2e, n * osl / e2e * copies)
+    if first.prefill is not None:
+        whole = replace(traffic, concurrency=column("batch"))
+        loop = loop_state(pair_of(first, times, engine), memory, whole)
+    else:
+        loop = steady(times, memory, traffic)
+    # Lengths are drawn below the nominal: a mean request is shorter. The throughput is as tables derive it.
+    e2e = loop.ttft_s + loop.tpot_s * np.maximum(0.5 * (1.0 + SPREAD) * osl - 1.0, 0.0)
+    nominal = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
+    asked = column("batch") if first.prefill is not None else n * copies
+    found = in_ms(loop.ttft_s, loop.tpot_s, e2e, asked * osl / nominal)
+    return found | {"ttft_median": 1e3 * median_first_s(loop, 1.0 / traffic.waves)}
+
+
+def pair_of(case: ServingCase, times: StepTimes, engine: EngineProfile) -> Pair:
+    """Prefill and decode workers of a disaggregated row."""
+    pool = case.prefill
+    assert pool is not None
+    front = step_times(case.model, pool.system, pool.deployment, engine)
+    return Pair(front=front, fronts=pool.replicas, back=times, backs=round(case.replicas))
+
+
+def median_first_s(loop: SteadyState, started: float) -> Array:
+    """Median times to the first token of several loops."""
+    many = np.size(loop.ttft_s)
+    each = {f.name: np.broadcast_to(getattr(loop, f.name), (many,)) for f in fields(loop)}
+    return np.array(
+        [
+            np.median(first_token_s(SteadyState(**{k: v[i] for k, v in each.items()}), started))
+            for i in range(many)
+        ]
+    )
 
 
 def in_ms(ttft_s: Array, tpot_s: Array, e2e_s: Array, tokens_per_s: Array) -> Columns:
@@ -323,7 +372,8 @@ def offline_batch(
 def measured_figures(row: ServingRow) -> dict[str, float]:
     """What a row has of the same metrics; throughput in total, else of one chip."""
     figures = {
-        "ttft": row.ttft_ms,
+        "ttft": row.ttft_median_ms or row.ttft_ms,
+        "ttft_mean": row.ttft_ms if row.ttft_median_ms else None,
         "tpot": row.tpot_ms,
         "e2e": row.e2e_ms,
         "throughput": row.tokens_per_s or row.tokens_per_s_per_gpu,
@@ -334,7 +384,14 @@ def measured_figures(row: ServingRow) -> dict[str, float]:
 
 
 def in_their_unit(case: ServingCase, figures: dict[str, float]) -> dict[str, float]:
-    """Throughput of one chip where a row has no other."""
+    """Throughput of one chip where a row has no other, and the median TTFT where the row has it.
+
+    Output tokens of a disaggregated row are counted for each chip that decodes.
+    """
+    figures = dict(figures)
+    median = figures.pop("ttft_median", None)
+    if case.row.ttft_median_ms and median is not None:
+        figures |= {"ttft": median, "ttft_mean": figures["ttft"]}
     if case.row.tokens_per_s is None and "throughput" in figures:
         gpus = case.deployment.gpus * case.replicas
         return figures | {"throughput": figures["throughput"] / gpus}

@@ -179,6 +179,9 @@ class Replica:
             if swapped:
                 self._spend(rules.swap_s_per_token * tokens)
             self._join(request, tokens, requests.osl[request] - max(had, 1))
+            if rules.decode_only and not had:
+                # The user's stream is the decode instance's: its first step hands the first token over.
+                self.first.append((request, self.now + self._step_s() + self._late()))
             return 0.0
         todo = max(tokens - hit, 1.0)
         self.prompts.append(Prompt(request, todo, tokens - todo))
@@ -240,10 +243,14 @@ class Replica:
 
     def _late(self) -> float:
         """What a first token waits for after its own step."""
-        if not self.rules.late_steps or not self.n:
+        return self.rules.late_steps * self._step_s() if self.rules.late_steps else 0.0
+
+    def _step_s(self) -> float:
+        """A decode step of the batch as it is; 0 where nothing decodes."""
+        if not self.n:
             return 0.0
         a, b, _ = self.clock.line(self.n, self.context)
-        return self.rules.late_steps * (a + b * self.context)
+        return a + b * self.context
 
     def _join(self, request: int, tokens: float, left: int) -> None:
         """A request whose prompt is in the cache decodes from the next step on."""

@@ -187,7 +187,8 @@ class _RequestRun:
         """What an event brought."""
         if replica.first:
             for request, at in replica.first:
-                if math.isnan(self.first[request]):
+                apart = replica.rules.prefill_only and self.requests.osl[request] > 1
+                if math.isnan(self.first[request]) and not apart:
                     self.first[request] = at
             replica.first.clear()
         if replica.done:

@@ -67,6 +67,15 @@ Rent = Annotated[
 ]
 
 
+Speculative = Annotated[
+    str | None,
+    Flag(
+        help="Drafter and tokens drafted a step: mtp:3, eagle3:5, ngram:4; no: none.",
+        metavar="METHOD[:N]",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=False, kw_only=True)
 class LoadQuestion:
     """A deployment of a model under a load."""
@@ -177,25 +186,6 @@ class RequestOptions:
             without=PLAYED,
         ),
     ] = None
-    prefill_plan: Annotated[
-        str | None,
-        Flag(
-            help="Played: layout of instances that do prompts alone.",
-            kind="words",
-            metavar="WORDS",
-            without=PLAYED,
-        ),
-    ] = None
-    prefill_gpus: Annotated[
-        int | None,
-        Flag(
-            help="Played: chips of these, out of --gpus.",
-            kind="whole",
-            metavar="N",
-            most=MOST_CHIPS,
-            without=PLAYED,
-        ),
-    ] = None
     ttft: Annotated[
         float | None,
         Flag(
@@ -223,6 +213,25 @@ class ServiceQuestion(LoadQuestion):
     price: Rent = None
     prices: PriceList = ""
     spread: Spread = 1.0
+    speculative: Speculative = None
+    prefill_gpus: Annotated[
+        int | str | None,
+        Flag(
+            help="Chips of instances that do prefill alone: a number is taken out of --gpus, 8xB200 is added.",
+            kind="count",
+            metavar="N",
+            names_file="maybe",
+            most=MOST_CHIPS,
+        ),
+    ] = None
+    prefill_plan: Annotated[
+        str | None,
+        Flag(
+            help="Layout and engine options of these; else that of --plan where it fits.",
+            kind="words",
+            metavar="WORDS",
+        ),
+    ] = None
     set: SettingsGiven = ()
 
 
@@ -283,6 +292,7 @@ class SizeQuestion:
         ),
     ] = None
     engine: Engine = "vllm"
+    speculative: Speculative = None
     price: Rent = None
     top: Annotated[
         int,

@@ -58,7 +58,7 @@ KEPT_YEARS = 1
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "nemo": "nemo", "fastertransformer": "nemo", "neuron": "neuron", "torch": "torch",
-    "huggingface": "torch", "transformers": "torch", "trt": "trtllm", "nim": "trtllm",
+    "huggingface": "torch", "transformers": "torch", "trt": "trtllm", "nim": "trtllm", "deepseek": "sglang",
 }  # fmt: skip
 """Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile."""
 

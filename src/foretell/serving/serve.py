@@ -39,6 +39,7 @@ from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
 from foretell.serving.steady import SteadyState, request_joules, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.serving.transfer import transfer
+from foretell.serving.wide_experts import first_experts, wide_notes
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.engine import EngineProfile
@@ -263,7 +264,7 @@ def service_estimate(
         step_ms={name: 1e3 * value for name, value in parts.items()},
         interval=intervals(q, ttft_mean, tpot_mean),
         evidence=evidence_of(q),
-        assumptions=q.assumptions,
+        assumptions=(*q.assumptions, *wide_notes(q.deployment, times.wide, first_experts(q.model))),
         overrides=dict(q.overrides),
         usd_per_chip_hour_range=q.prices.rent_range,
         **prefill_facts(q, state),

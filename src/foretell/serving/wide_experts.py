@@ -26,6 +26,7 @@ from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
+from foretell.specs.model import Model
 from foretell.specs.system import System
 
 Array = NDArray[np.float64]
@@ -176,3 +177,24 @@ def halved(d: Deployment, wide: WideExperts | None) -> bool:
         return False
     return bool(d.tbo) or wide.leaves(d)
 
+
+def first_experts(model: Model) -> Experts | None:
+    """The first mixture of a model; None where it has none."""
+    found = (layer.ffn for layer in model.stack.layers if isinstance(layer.ffn, Experts))
+    return next(found, None)
+
+
+def wide_notes(d: Deployment, wide: WideExperts | None, experts: Experts | None) -> list[str]:
+    """What a deployment assumes of its experts, in words."""
+    if wide is None or experts is None:
+        return []
+    pair = dict.fromkeys((wide.decode.id, wide.prefill.id))
+    names = " (decode) and ".join(pair) + (" (prefill)" if len(pair) > 1 else "")
+    said = [f"tokens are dispatched to experts by {names}"]
+    if is_balanced(d):
+        more = slots_of(experts, d) - experts.experts
+        how = "" if d.eplb else " (assumed from ep16 on; no-eplb turns it off)"
+        said.append(f"experts are balanced by load (EPLB), {more} redundant{how}")
+    if halved(d, wide) and d.tbo is None:
+        said.append("two-batch overlap is used where it is faster (no-tbo turns it off)")
+    return said

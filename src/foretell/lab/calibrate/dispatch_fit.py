@@ -45,7 +45,7 @@ UNIT = 0.1
 """Error that counts as one."""
 KINDS: Mapping[str, tuple[str, str]] = {
     "deepep": ("node", "throughput"),
-    "deepep-2": ("node", "throughput"),
+    "deepep-2": ("node", "few cores"),
     "deepep-low-latency": ("expert", "latency"),
     "nvlink-one-sided": ("rank", "throughput"),
     "nvlink-two-sided": ("rank", "throughput"),

@@ -90,8 +90,8 @@ def profile(
 
     An engine's is as it holds on the chip and, where `mixture` tells, of the kind of model. Without a version
     the engine of today is meant: profiles that ended years ago come last, however near the chips that they
-    were fitted on. `NAME@VERSION` and `NAME@DATE` name a version too, and a date alone (`2023-07`) the engine of
-    that time that was met best.
+    were fitted on. `NAME@VERSION` and `NAME@DATE` name a version too, and a date alone (`2023-07`) the engine
+    of that time that was met best.
     """
     if name in profiles():
         return profiles()[name]

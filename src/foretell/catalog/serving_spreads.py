@@ -1,7 +1,7 @@
 """How far served figures were from predictions of profiles that had not seen their model, and those profiles.
 
-`serving_spreads.toml` has, for a kind of model and what a prediction rests on, how far |ln(measured / predicted)|
-goes in half and in nine of ten rows, each row predicted without its own model in the fit.
+`serving_spreads.toml` has, for a kind of model and what a prediction rests on, how far |ln(measured /
+predicted)| goes in half and in nine of ten rows, each row predicted without its own model in the fit.
 `engines_left_out.toml` has the overheads of these fits. lab/calibrate/serving_left_out.py writes both.
 """
 

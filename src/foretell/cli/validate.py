@@ -33,7 +33,7 @@ def collectives(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Score a table of NCCL tests, of a single-node NCCL or custom all-reduce, or of dispatches to experts."""
+    """Score a table of NCCL tests, of a single-node all-reduce, or of dispatches to experts."""
     from foretell.lab.calibrate.dispatch_rows import is_dispatch_table
     from foretell.lab.validate.collectives import score_collectives
     from foretell.lab.validate.dispatch import score_dispatches

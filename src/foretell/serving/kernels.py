@@ -43,9 +43,10 @@ Array = NDArray[np.float64]
 FUSED_CAST = 0.5
 """Share of the cast's traffic that is left where half of the casts ride on norms and activations."""
 FUSED_PASSES = 3.0
-"""Most passes over an expert's rows: permutation, activation and cast, combination. Tables of blocks of 8 bits
-have up to 16, casts and copies as kernels of their own; served prompts of DeepSeek-R1 take a third of that
-(TensorRT-LLM on H200: 447 ms for 8192 tokens), and so do wide deployments (lmsys.org/blog/2025-05-05)."""
+"""Most passes over an expert's rows: permutation, activation and cast, combination. Tables of blocks of 8
+bits have up to 16, casts and copies as kernels of their own; served prompts of DeepSeek-R1 take a third of
+that (TensorRT-LLM on H200: 447 ms for 8192 tokens), and so do wide deployments
+(lmsys.org/blog/2025-05-05)."""
 UNTUNED = ("trtllm",)
 """Software whose tables of 4-bit products were taken with one tactic for all sizes."""
 SPLIT_S = 9e-6

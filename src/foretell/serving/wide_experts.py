@@ -6,8 +6,8 @@ experts (network/dispatch.py): low-latency kernels in decode steps, which graphs
 throughput in steps with prompts.
 
 Without care the busiest rank gets as many times the even share as the likings of the router tell
-(kernels/families/experts_loads.py). With EPLB experts are placed and copied by measured loads, and what is left
-is how far the traffic of now is from that of the measurement.
+(kernels/families/experts_loads.py). With EPLB experts are placed and copied by measured loads, and what is
+left is how far the traffic of now is from that of the measurement.
 """
 
 from dataclasses import replace
@@ -34,22 +34,24 @@ Array = NDArray[np.float64]
 WIDE = 16
 """Ranks from which experts are balanced by their loads unless it is said otherwise."""
 BALANCE = 0.75
-"""Mean over largest load of a rank with EPLB: above 0.7 online (Ant on H20, lmsys.org/blog/2025-09-26); 0.75 is
-what 50,302 tokens/s a node at the usual distribution against 59,337 at a perfect one tell
+"""Mean over largest load of a rank with EPLB: above 0.7 online (Ant on H20, lmsys.org/blog/2025-09-26); 0.75
+is what 50,302 tokens/s a node at the usual distribution against 59,337 at a perfect one tell
 (lmsys.org/blog/2025-05-05, DeepSeek-V3 at EP32, where experts and dispatch are about half of a step)."""
 REDUNDANT = 32
-"""Copies of experts that deployments of DeepSeek-V3 add (DeepSeek, open-infra-index; lmsys.org/blog/2025-05-05)."""
+"""Copies of experts that deployments of DeepSeek-V3 add (DeepSeek, open-infra-index;
+lmsys.org/blog/2025-05-05)."""
 LARGE_DOMAIN = 16.0
 """Ranks of a domain of fast links from which engines dispatch inside it too (racks of 72)."""
 GROUP_LIMIT = 4.0
-"""Nodes that a token of a model with many experts goes to at most: DeepSeek's routing is limited to 4 groups of
-experts (arXiv 2412.19437, section 2.1.2). Others hit no more where experts are drawn from many."""
+"""Nodes that a token of a model with many experts goes to at most: DeepSeek's routing is limited to 4 groups
+of experts (arXiv 2412.19437, section 2.1.2). Others hit no more where experts are drawn from many."""
 LIMITED = ("deepseek", "kimi")
 """Families, by how their names begin, whose routing is limited to groups."""
 OVERLAP = 0.6
-"""Of the shorter of computing and communication what two halves by turns hide. With it two-batch overlap is worth
--19, -3, +13 and +26 % at 32, 64, 128 and 256 sequences of a GPU (DeepSeek-V3 decode, EP72 on H100; in print -27,
-break-even between 64 and 128, +25.5 at 256), and +33 % in prefill (in print +27 to 35; lmsys.org/blog/2025-05-05)."""
+"""Of the shorter of computing and communication what two halves by turns hide. With it two-batch overlap is
+worth -19, -3, +13 and +26 % at 32, 64, 128 and 256 sequences of a GPU (DeepSeek-V3 decode, EP72 on H100; in
+print -27, break-even between 64 and 128, +25.5 at 256), and +33 % in prefill (in print +27 to 35;
+lmsys.org/blog/2025-05-05)."""
 LOW_LATENCY_TOKENS = 1024.0
 """Most tokens of a rank for which low-latency kernels have room (DeepEP's buffers of one expert's rows)."""
 

@@ -82,8 +82,10 @@ def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
         return _bad(word, ", ".join(FORMATS), nearest_name(value, FORMATS))
     for name, allowed in CHOICES.items():
         if key == name:
-            return (key, value) if value in allowed else _bad(
-                word, ", ".join(allowed), nearest_name(value, allowed)
+            return (
+                (key, value)
+                if value in allowed
+                else _bad(word, ", ".join(allowed), nearest_name(value, allowed))
             )
     if key in WHOLE and re.fullmatch(r"[0-9]{1,9}", value):
         return key, int(value)

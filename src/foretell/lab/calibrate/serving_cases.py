@@ -49,8 +49,8 @@ from foretell.serving.drafts import with_acceptance
 from foretell.serving.formats import mixture_of
 from foretell.serving.layouts import query_heads
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
-from foretell.serving.static import offline_tokens_per_s, static_batch
 from foretell.serving.percentiles import first_token_s
+from foretell.serving.static import offline_tokens_per_s, static_batch
 from foretell.serving.steady import SteadyState, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
@@ -322,6 +322,8 @@ def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns |
     nominal = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
     asked = column("batch") if first.prefill is not None else n * copies
     found = in_ms(loop.ttft_s, loop.tpot_s, e2e, asked * osl / nominal)
+    if not any(case.row.ttft_median_ms for case in cases):
+        return found
     return found | {"ttft_median": 1e3 * median_first_s(loop, 1.0 / traffic.waves)}
 
 

@@ -191,7 +191,8 @@ def loss_of(found: FitErrors) -> Array:
 
 
 def fits_profile(case: ServingCase) -> bool:
-    """Whether a row is one that profiles are fitted to: the profile as the catalogue has it, no drafts, one pool."""
+    """Whether a row is one that profiles are fitted to: the profile as the catalogue has it, no drafts, one
+    pool."""
     own = profiles().get(case.profile.id) == case.profile
     return own and case.prefill is None and not case.deployment.draft_tokens and not blank(case.row)
 

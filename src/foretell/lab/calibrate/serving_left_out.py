@@ -2,12 +2,14 @@
 
     python -m foretell.lab.calibrate.serving_left_out [--labels FILE] TABLE...
 
-fits all profiles and writes the catalogue's files of profiles, of profiles without one model, and of residuals.
-`--labels` names a table of ids with a column `mtp`: rows that drafted, or may have, and do not say so.
+fits all profiles and writes the catalogue's files of profiles, of profiles without one model, and of
+residuals. `--labels` names a table of ids with a column `mtp`: rows that drafted, or may have, and do not say
+so.
 
-Rows under load of a model are predicted by overheads fitted to all other models under all engines, begun at what
-is usual; those of static batches and offline maxima by the same profile fitted to its other models. A profile
-whose rows are of one model alone has nothing to be fitted to, and is left as it is: such rows are not counted.
+Rows under load of a model are predicted by overheads fitted to all other models under all engines, begun at
+what is usual; those of static batches and offline maxima by the same profile fitted to its other models. A
+profile whose rows are of one model alone has nothing to be fitted to, and is left as it is: such rows are not
+counted.
 """
 
 import sys
@@ -69,7 +71,8 @@ def thinned(cases: Sequence[ServingCase]) -> list[ServingCase]:
     found: dict[object, ServingCase] = {}
     for case in cases:
         row = case.row
-        key = (case.group, case.profile.id, case.deployment, row.kind, row.batch, row.isl, row.osl)
+        told = (row.kind, row.batch, row.isl, row.osl, row.ttft_median_ms is None)
+        key = (case.group, case.profile.id, case.deployment, case.replicas, *told)
         found.setdefault(key, case)
     return list(found.values())
 
@@ -165,8 +168,8 @@ def spreads_of(residuals: Mapping[tuple[str, str, str], list[float]]) -> list[Se
 def spreads_text(found: Sequence[ServingSpread]) -> str:
     """Residuals as the catalogue's file has them."""
     lines = [
-        "# How far served figures were from predictions without their model in the fit: |ln(measured / predicted)|.",
-        "# Written by foretell.lab.calibrate.serving_left_out from tables that are not part of the repository.",
+        "# How far served figures were from predictions without their model in the fit, in logarithms.",
+        "# Written by lab/calibrate/serving_left_out.py from tables that are not part of the repository.",
     ]
     for one in found:
         lines += ["", "[[spread]]"]
@@ -204,7 +207,7 @@ def write(tables: Sequence[Path], labels: Path | None = None) -> list[ServingSpr
     found = spreads_of(residuals_of(cases, overheads))
     LEFT_OUT.write_text(overheads_text(overheads))
     SPREADS.write_text(spreads_text(found))
-    ENGINES.write_text(profiles_text(fit_all(cases, left_out_profile_of(overheads))))
+    ENGINES.write_text(profiles_text(fit_all(thinned(cases), left_out_profile_of(overheads))))
     return found
 
 
@@ -212,5 +215,4 @@ if __name__ == "__main__":
     names = sys.argv[1:]
     given = Path(names[names.index("--labels") + 1]) if "--labels" in names else None
     files = [Path(name) for name in names if name != "--labels" and Path(name) != given]
-    for told in write(files, given):
-        print(told)
+    write(files, given)

@@ -1,7 +1,7 @@
 """Measured dispatches and combines beside our predictions: `validate collectives` of a table that has them.
 
-Every row is scored or said to be unsupported. With a library left out, its rows are predicted by what the other
-libraries are fitted to (lab/calibrate/dispatch_fit.py).
+Every row is scored or said to be unsupported. With a library left out, its rows are predicted by what the
+other libraries are fitted to (lab/calibrate/dispatch_fit.py).
 """
 
 import math
@@ -19,8 +19,8 @@ from foretell.network.dispatch import dispatch_kernels
 
 METRIC = "seconds"
 FITTED_P90, LEFT_OUT_P90 = 0.33, 0.75
-"""What nine of ten rows stay within, in logarithms: of the families' own fits, and with a library left out (the
-shares of wires that libraries reach differ less than what they take to begin)."""
+"""What nine of ten rows stay within, in logarithms: of the families' own fits, and with a library left out
+(the shares of wires that libraries reach differ less than what they take to begin)."""
 
 
 def score_dispatches(path: Path, *, leave_one_out: Literal["library"] | None = None) -> Scores:

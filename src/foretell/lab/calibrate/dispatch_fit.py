@@ -37,7 +37,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 """Least and most of a coefficient."""
 PULL = 0.15
 """Weight of the pull to the start, in logarithms."""
-SAME, KIN, FAR = 8.0, 8.0, 1.0
+SAME, KIN, FAR = 8.0, 4.0, 1.0
 """Weight of a library's rows for a family that is left out: of the same family, one that sends the same to
 the same end, and any other."""
 FIRM = 3.0

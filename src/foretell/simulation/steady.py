@@ -11,19 +11,19 @@ from foretell.schedules.base import Pipe, Schedule
 from foretell.simulation.memory import Changes, MemoryLine
 
 FILLS = 4
-"""Times the pipeline's depth that are played: two to fill it, as zero-bubble schedules and DualPipe do, as many
-to empty it."""
+"""Times the pipeline's depth that are played: two to fill it, as zero-bubble schedules and DualPipe do, and
+as many to empty it."""
 SHOWN = 200
 """Moments that stand for what is not played."""
 
 
 def few_micro_batches(schedule: Schedule, pp: int, vpp: int, many: int) -> int:
-    """How many of a step's micro-batches are played: all, where those in flight depend on how many there are."""
+    """How many of a step's micro-batches are played: all, where more of them are more in flight."""
     period = 2 * pp
     few = many - max(many - FILLS * pp - period, 0) // period * period
     ranks = np.arange(pp, dtype=float)[None, :]
-    held = [schedule.in_flight(_pipe(pp, vpp, count), ranks) for count in (few, many)]
-    return few if np.array_equal(*held) else many
+    short, whole = (schedule.in_flight(_pipe(pp, vpp, count), ranks) for count in (few, many))
+    return few if np.array_equal(short, whole) else many
 
 
 def _pipe(pp: int, vpp: int, many: int) -> Pipe:

@@ -170,7 +170,7 @@ def clock_of(q: ServeQuestion, layout: Deployment, rules: EngineRules) -> Sample
     return _sampled(q.model, q.system, layout, q.profile, (rules.max_batch, longer))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _sampled(
     model: Model,
     system: System,

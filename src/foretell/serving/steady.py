@@ -302,7 +302,7 @@ def under_way_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
 
 def outside_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """What a request spends beside its prompt, its answer and any queue: on its way in, and back."""
-    p, d = times.profile, times.deployment
+    p = times.profile
     late = p.late_steps * at.step_s
     return np.asarray(under_way_s(times, loop, at) + late + way_s(p, loop.length))
 

@@ -217,7 +217,7 @@ class ServiceQuestion(LoadQuestion):
     prefill_gpus: Annotated[
         int | str | None,
         Flag(
-            help="Chips of instances that do prefill alone: a number is taken out of --gpus, 8xB200 is added.",
+            help="Chips that do prefill alone: a number is taken out of --gpus, 8xB200 is added.",
             kind="count",
             metavar="N",
             names_file="maybe",

@@ -19,6 +19,7 @@ from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, Shape, draw_requests
+from foretell.serving.requests.autoscaler import AutoscaleRule
 from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import (
     EngineRules,
@@ -29,6 +30,8 @@ from foretell.serving.requests.records import (
     Routing,
 )
 from foretell.serving.requests.run import play
+from foretell.serving.requests.sessions import Sessions, session_requests
+from foretell.serving.requests.tiers import TierGiven
 from foretell.serving.serve import (
     ServeQuestion,
     check_memory,
@@ -37,6 +40,7 @@ from foretell.serving.serve import (
     service_estimate,
     state_of,
 )
+from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
 from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
@@ -74,9 +78,15 @@ class Play:
     preemption: Preemption = "recompute"
     """What becomes of sequences for which the cache is too small."""
     ttft_ms: float | None = None
-    """Service level."""
+    """Latency target."""
     tpot_ms: float | None = None
-    """Service level."""
+    """Latency target."""
+    sessions: Sessions | None = None
+    """Requests as turns of sessions; None: each for itself."""
+    tiers: tuple[TierGiven, ...] = ()
+    """Memory behind the chips' that keeps blocks of caches, the nearest first."""
+    autoscale: AutoscaleRule | None = None
+    """When replicas are started and stopped; None: all run all the time."""
 
 
 def serve_simulated(
@@ -115,6 +125,8 @@ def requests_of(q: ServeQuestion, how: Play) -> Requests:
         rate=q.rate or 1.0,
     )
     found = draw_requests(arrivals, isl, osl, how.requests, how.seed)
+    if how.sessions is not None:
+        return session_requests(found, how.sessions, how.seed)
     if not how.prefixes:
         return found
     names = np.random.default_rng(how.seed + 1).integers(0, how.prefixes, how.requests)
@@ -146,7 +158,14 @@ def fleet_of(
     clock = clock_of(q, q.deployment, rules)
     pool = q.prefill
     if pool is None:
-        return Fleet(rules=rules, replicas=q.replicas, routing=how.routing), clock, None
+        fleet = Fleet(
+            rules=rules,
+            replicas=q.replicas,
+            routing=how.routing,
+            autoscale=how.autoscale,
+            able_per_s=able_per_s(q, memory) if how.autoscale else 0.0,
+        )
+        return fleet, clock, None
     check_prefill(q)
     side = replace(q, system=pool.system, profile=pool.profile)
     room = memory_of(q.model, pool.system, pool.deployment, pool.profile)
@@ -162,6 +181,13 @@ def fleet_of(
         transfer_s_per_token=token_s,
     )
     return fleet, clock, clock_of(side, pool.deployment, front)
+
+
+def able_per_s(q: ServeQuestion, memory: Memory) -> float:
+    """Requests a second that one instance can answer, its batch full."""
+    times = step_times(q.model, q.system, q.deployment, q.profile)
+    full = replace(q.traffic, concurrency=1e6, waves=1e12)
+    return float(steady(times, memory, full).requests_per_s)
 
 
 def clock_of(q: ServeQuestion, layout: Deployment, rules: EngineRules) -> SampledClock:
@@ -197,7 +223,8 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
         whole_admission=p.whole_admission,
         preemption=how.preemption,
         swap_s_per_token=each / SWAP_BYTES_PER_S,
-        prefix_caching=how.prefixes > 0 or how.arrivals == "trace",
+        prefix_caching=how.prefixes > 0 or how.arrivals == "trace" or how.sessions is not None,
+        tiers=tuple(tier.of_tokens(each * layout.tp * layout.pp) for tier in how.tiers),
         slack_tokens=0.5 * PAGE,
         tokens_per_step=1.0 + layout.accepted,
         stages=layout.pp,
@@ -250,6 +277,8 @@ def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> d
         "refused": found.refused,
         "preempted": played.preempted,
         "prefix_hit_tokens": played.prefix_hits,
+        "prefix_hit_share": played.prefix_hits / max(float(played.isl.sum()), 1.0),
+        "tier_hit_tokens": played.tier_hits,
         "goodput_requests_per_s": found.goodput_per_s,
         "utilisation": found.utilisation,
         "kv_occupancy_mean": float(held.mean() / fleet.rules.kv_tokens),
@@ -258,7 +287,23 @@ def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> d
         "queue_max": int(waiting.max()),
         "queue_grows": is_unstable(played),
         "duration_s": played.end_s,
+        "autoscaling": autoscaling(played, fleet),
         "series": thin_series(played),
+    }
+
+
+def autoscaling(played: RequestOutcomes, fleet: Fleet) -> dict[str, Any] | None:
+    """Replicas over the time and what is paid for, beside as many as run at most all the time."""
+    if played.replica_seconds is None:
+        return None
+    most = max(many for _, many in played.running)
+    return {
+        "replicas_mean": played.replica_seconds / max(played.end_s, 1e-9),
+        "replicas_max": most,
+        "replica_hours": played.replica_seconds / 3600.0,
+        "replica_hours_fixed": most * played.end_s / 3600.0,
+        "at_s": [at for at, _ in played.running],
+        "replicas": [many for _, many in played.running],
     }
 
 

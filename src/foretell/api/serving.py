@@ -173,7 +173,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
     traffic = Traffic(
         isl=float(asked.isl), osl=float(asked.osl), concurrency=float(at_once or 1.0),
-        least=float(asked.spread), waves=STEADY,
+        least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
     )  # fmt: skip
     return ServeQuestion(
         model=scenario.model,
@@ -315,6 +315,7 @@ def load_problems(load: ServiceQuestion) -> list[Problem]:
     limits = {
         "isl": (1.0, LARGEST), "osl": (1.0, LARGEST), "concurrency": (1.0, LARGEST),
         "rate": (1e-9, LARGEST), "price": (0.0, LARGEST), "spread": (0.01, 1.0),
+        "prefix_hit": (0.0, 1.0),
     }  # fmt: skip
     for name, (low, high) in limits.items():
         value = getattr(load, name)

@@ -226,13 +226,13 @@ def size(asked: SizeQuestion) -> Sizing:
     wanted = ServiceTargets(
         rate=float(asked.rate), isl=float(asked.isl), osl=float(asked.osl), ttft_ms=float(asked.ttft),
         tpot_ms=float(asked.tpot), headroom=float(asked.headroom), most_gpus=question.gpus,
-        degrees=degrees_of(asked.plan or ""),
+        cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""),
     )  # fmt: skip
     q, percentile = question, asked.percentile
     found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted)
     if not found.options:
         raise Infeasible([_nothing(found, wanted)])
-    q = sized_question(q, wanted.isl, wanted.osl, wanted.rate)
+    q = sized_question(q, wanted)
     choices = _simulate(found, q, wanted, percentile) if asked.simulate else []
     known = {_layouts(choice.option) for choice in choices}
     least = min((choice.option.gpus for choice in choices if choice.meets), default=0)
@@ -269,6 +269,7 @@ def _problems(asked: SizeQuestion) -> list[Problem]:
         ("ttft", asked.ttft, 1e-3, 1e12),
         ("tpot", asked.tpot, 1e-3, 1e12),
         ("headroom", asked.headroom, 0.0, 100.0),
+        ("prefix_hit", asked.prefix_hit, 0.0, 1.0),
         ("top", asked.top, 1, 1000),
     ):
         given: object = value

@@ -71,6 +71,11 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
             f"{scaled['replicas_mean']:.1f} replicas on the mean, {scaled['replicas_max']} at most: "
             f"{scaled['replica_hours']:,.1f} replica-hours, {scaled['replica_hours_fixed']:,.1f} "
             "with as many all the time"
+            + (
+                f"; ${scaled['usd']:,.2f} for ${scaled['usd_fixed']:,.2f}"
+                if "usd" in scaled
+                else ""
+            )
         )
     if facts["goodput_requests_per_s"] is not None:
         told.append(f"{facts['goodput_requests_per_s']:.3g} requests/s within the service levels")

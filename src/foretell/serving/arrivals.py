@@ -187,10 +187,10 @@ def queue_state(
 
 def reading(loop: Loop, k: Array, beside: Array) -> StepLoad:
     """A step with k prompts, or a chunk of each, beside so many that decode."""
-    new, others = k * loop.length / loop.chunks, beside * (not loop.own_steps)
+    (new, past), others = loop.prompt_tokens(k), beside * (not loop.own_steps)
     return StepLoad(
-        decoding=others, context_tokens=others * loop.context, prefill_tokens=new,
-        past_tokens=0.5 * (k * loop.length - new), prompts=k,
+        decoding=others, context_tokens=others * loop.context, prefill_tokens=new, past_tokens=past,
+        prompts=k,
     )  # fmt: skip
 
 

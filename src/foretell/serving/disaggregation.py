@@ -104,8 +104,8 @@ def prompt_loop(pair: Pair, traffic: Traffic) -> Loop:
 
 def prompt_s(times: StepTimes, loop: Loop, k: Array) -> Array:
     """Steps of k prompts, or of a chunk of each after the other."""
-    new = k * loop.length / loop.chunks
-    load = StepLoad(prefill_tokens=new, past_tokens=0.5 * (k * loop.length - new), prompts=k)
+    new, past = loop.prompt_tokens(k)
+    load = StepLoad(prefill_tokens=new, past_tokens=past, prompts=k)
     return np.asarray(loop.chunks * times.seconds(load))
 
 
@@ -286,5 +286,6 @@ def state_of_pair(
 def prompt_joules(times: StepTimes, traffic: Traffic, k: float) -> float:
     """Joules of a prefill instance for one prompt, k of them in a step."""
     isl = 0.5 * (1.0 + traffic.least) * float(np.asarray(traffic.isl))
-    load = StepLoad(prefill_tokens=k * isl, prompts=k)
+    new = (1.0 - traffic.cached) * isl
+    load = StepLoad(prefill_tokens=k * new, past_tokens=k * (isl - new), prompts=k)
     return float(times.joules(load)) / k

@@ -125,7 +125,9 @@ def curves_of(
 
 def traffic_of(wanted: ServiceTargets, concurrency: Num) -> Traffic:
     """The requests that are asked for."""
-    return Traffic(isl=wanted.isl, osl=wanted.osl, concurrency=concurrency, waves=1e9)
+    return Traffic(
+        isl=wanted.isl, osl=wanted.osl, concurrency=concurrency, waves=1e9, cached=wanted.cached
+    )
 
 
 def _together(times: StepTimes, wanted: ServiceTargets) -> LoadCurve | None:

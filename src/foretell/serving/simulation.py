@@ -127,6 +127,10 @@ def requests_of(q: ServeQuestion, how: Play) -> Requests:
     found = draw_requests(arrivals, isl, osl, how.requests, how.seed)
     if how.sessions is not None:
         return session_requests(found, how.sessions, how.seed)
+    if not how.prefixes and traffic.cached > 0.0:
+        # Every prompt begins with what the cache has.
+        common = [int(traffic.cached * n) for n in found.isl]
+        return replace(found, prefix=[0] * len(found), prefix_tokens=common)
     if not how.prefixes:
         return found
     names = np.random.default_rng(how.seed + 1).integers(0, how.prefixes, how.requests)
@@ -223,7 +227,10 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
         whole_admission=p.whole_admission,
         preemption=how.preemption,
         swap_s_per_token=each / SWAP_BYTES_PER_S,
-        prefix_caching=how.prefixes > 0 or how.arrivals == "trace" or how.sessions is not None,
+        prefix_caching=how.prefixes > 0
+        or q.traffic.cached > 0.0
+        or how.arrivals == "trace"
+        or how.sessions is not None,
         tiers=tuple(tier.of_tokens(each * layout.tp * layout.pp) for tier in how.tiers),
         slack_tokens=0.5 * PAGE,
         tokens_per_step=1.0 + layout.accepted,
@@ -256,7 +263,7 @@ def simulated_estimate(
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
         limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
-        simulation=simulation(found, played, fleet),
+        simulation=priced(simulation(found, played, fleet), base, q.deployment.gpus),
     )
 
 
@@ -305,6 +312,18 @@ def autoscaling(played: RequestOutcomes, fleet: Fleet) -> dict[str, Any] | None:
         "at_s": [at for at, _ in played.running],
         "replicas": [many for _, many in played.running],
     }
+
+
+def priced(facts: dict[str, Any], base: ServiceEstimate, gpus: int) -> dict[str, Any]:
+    """The facts of a simulation with what its replicas cost, where they are started and stopped."""
+    scaled = facts["autoscaling"]
+    if scaled and base.usd_per_chip_hour:
+        hour = base.usd_per_chip_hour * gpus
+        scaled |= {
+            "usd": hour * scaled["replica_hours"],
+            "usd_fixed": hour * scaled["replica_hours_fixed"],
+        }
+    return facts
 
 
 def is_unstable(played: RequestOutcomes) -> bool:

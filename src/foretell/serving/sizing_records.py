@@ -25,6 +25,8 @@ class ServiceTargets:
     """Share of the rate that must be there besides."""
     most_gpus: int = 64
     """Chips of one instance at most."""
+    cached: float = 0.0
+    """Share of a prompt's tokens that a prefix cache has already."""
     degrees: tuple[tuple[str, int], ...] = ()
     """Degrees of an instance that are given, such as ("tp", 2); the others are searched."""
 

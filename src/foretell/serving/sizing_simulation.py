@@ -9,14 +9,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
-import numpy as np
-
 from foretell.serving.memory import memory_of
 from foretell.serving.requests.levels import levels
 from foretell.serving.requests.records import Fleet, Requests
 from foretell.serving.requests.run import play
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulation import Play, clock_of, is_unstable, requests_of, rules_of
+from foretell.serving.sizing_records import ServiceTargets
 from foretell.specs.deployment import Deployment, Traffic
 
 Side = Literal["both", "prefill", "decode"]
@@ -97,7 +96,9 @@ def fewest(
     return few, found
 
 
-def sized_question(q: ServeQuestion, isl: float, osl: float, rate: float) -> ServeQuestion:
+def sized_question(q: ServeQuestion, wanted: ServiceTargets) -> ServeQuestion:
     """The question of a whole service under a rate."""
-    traffic = Traffic(isl=isl, osl=osl, concurrency=1.0, least=1.0, waves=float(np.float64(1e9)))
-    return replace(q, traffic=traffic, rate=rate)
+    traffic = Traffic(
+        isl=wanted.isl, osl=wanted.osl, concurrency=1.0, waves=1e9, cached=wanted.cached
+    )
+    return replace(q, traffic=traffic, rate=wanted.rate)

@@ -97,3 +97,5 @@ class Traffic:
     """Lengths are drawn evenly between this share of isl and osl and the whole of them."""
     waves: float = 10.0
     """Requests over concurrency: all of the first wave are sent at once."""
+    cached: float = 0.0
+    """Share of a prompt's tokens that a prefix cache has already."""

@@ -1,14 +1,14 @@
 """Requests of a file: our own columns, or those of public traces.
 
-    Azure LLM 2023, 2024      CSV   TIMESTAMP (date and time), ContextTokens, GeneratedTokens
-    Mooncake                  JSONL timestamp (milliseconds), input_length, output_length, hash_ids (512 tokens)
-    Qwen-Bailian              JSONL timestamp (seconds), the same, chat_id, parent_chat_id, hash_ids (16 tokens)
-    BurstGPT                  CSV   Timestamp (seconds), Request tokens, Response tokens, Session ID; zeros failed
-    ShareGPT                  JSON  conversations: lengths from the text, no arrivals
-    Vidur, our own            CSV or JSONL
+    Azure LLM 2023, 2024   CSV    TIMESTAMP (date and time), ContextTokens, GeneratedTokens
+    Mooncake               JSONL  timestamp (ms), input_length, output_length, hash_ids (512 tokens)
+    Qwen-Bailian           JSONL  timestamp (s), the same, chat_id, parent_chat_id, hash_ids (16 tokens)
+    BurstGPT               CSV    Timestamp (s), Request tokens, Response tokens, Session ID; zeros failed
+    ShareGPT               JSON   conversations: lengths from the text, no arrivals
+    Vidur, our own         CSV or JSONL
 
-Equal hash ids in equal leading places are a common beginning. Whether moments are seconds or milliseconds, and
-how many tokens a hash id stands for, is read from the file where it can be and asked for where it cannot.
+Equal hash ids in equal leading places are a common beginning. Whether moments are seconds or milliseconds,
+and how many tokens a hash id stands for, is read from the file where it can be, else asked for.
 """
 
 import csv

@@ -76,6 +76,16 @@ Speculative = Annotated[
 ]
 
 
+PrefixHit = Annotated[
+    float,
+    Flag(
+        help="Share of a prompt's tokens that the prefix cache has already; else 0.",
+        kind="decimal",
+        metavar="SHARE",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=False, kw_only=True)
 class LoadQuestion:
     """A deployment of a model under a load."""
@@ -254,6 +264,7 @@ class ServiceQuestion(LoadQuestion):
     price: Rent = None
     prices: PriceList = ""
     spread: Spread = 1.0
+    prefix_hit: PrefixHit = 0.0
     speculative: Speculative = None
     prefill_gpus: Annotated[
         int | str | None,
@@ -334,6 +345,7 @@ class SizeQuestion:
     ] = None
     engine: Engine = "vllm"
     speculative: Speculative = None
+    prefix_hit: PrefixHit = 0.0
     price: Rent = None
     top: Annotated[
         int,

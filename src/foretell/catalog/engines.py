@@ -47,6 +47,10 @@ HOST_SPEED: Mapping[str, float] = {
 }  # fmt: skip
 """Speed of one thread of a generation's usual hosts over that of A100 nodes (EPYC of 2019 beside Xeons of
 2023), by which host-bound engines of 2023 are faster there."""
+HOST_BOUND = ("eager_layer_s", "eager_sequence_s", "layer_s", "exchange_s")
+"""What of a profile is launching, and ranks that launch at different times."""
+DATE = re.compile(r"20[0-9]{2}(-[0-9]{2}){0,2}")
+"""A date in the place of an engine."""
 FIRST_YEAR = 2000
 """Numbers from here on are years, not versions."""
 KEPT_YEARS = 1
@@ -68,7 +72,7 @@ def profiles() -> Mapping[str, EngineProfile]:
 def profile_from(table: Mapping[str, Any]) -> EngineProfile:
     """A profile from its `[[profile]]` table."""
     values = {**table, "fit": Fit(**table["fit"])}
-    for name in ("architectures", "software", "years", "families"):
+    for name in ("architectures", "software", "years", "families", "layouts"):
         values[name] = tuple(values.get(name, ()))
     return EngineProfile(**values)
 
@@ -86,10 +90,15 @@ def profile(
 
     An engine's is as it holds on the chip and, where `mixture` tells, of the kind of model. Without a version
     the engine of today is meant: profiles that ended years ago come last, however near the chips that they
-    were fitted on.
+    were fitted on. `NAME@VERSION` and `NAME@DATE` name a version too, and a date alone (`2023-07`) the engine of
+    that time that was met best.
     """
     if name in profiles():
         return profiles()[name]
+    name, _, told = name.partition("@")
+    version = version or told
+    if DATE.fullmatch(name):
+        return on_card(profile_at(name, chip), chip)
     mine = profiles_named(name)
     version = own_version(name, version or _version_in(name))
     newest = 0 if version else max(p.years[0] for p in mine)
@@ -104,6 +113,17 @@ def profile(
     )
     found = on_card(best, chip)
     return found if mixture is None else on_model(found, mixture=mixture)
+
+
+def profile_at(date: str, chip: Chip) -> EngineProfile:
+    """The profile of a date: that with the least error, on the nearest generation of chips."""
+
+    def error(p: EngineProfile) -> float:
+        told = (p.fit.tpot_ape, p.fit.throughput_ape)
+        return min((e for e in told if e is not None), default=1.0)
+
+    known = profiles().values()
+    return min(known, key=lambda p: (outside(p, date), error(p), generations_apart(p, chip)))
 
 
 def profiles_named(name: str) -> list[EngineProfile]:
@@ -148,12 +168,10 @@ def carried_over(p: EngineProfile, chip: Chip) -> EngineProfile:
     6.5 and 24 % by the same engine's profile of the other generation. Without graphs the host is the engine,
     and only its speed differs.
     """
-    if p.graph:
-        return usual(p) if p.fit.left_out_ttft_ape is not None else p
+    if p.graph and p.fit.left_out_ttft_ape is not None:
+        return usual(p)
     speed = HOST_SPEED.get(chip.architecture, 1.0) / HOST_SPEED.get(p.architectures[0], 1.0)
-    return replace(
-        p, eager_layer_s=p.eager_layer_s / speed, eager_sequence_s=p.eager_sequence_s / speed
-    )
+    return replace(p, **{name: getattr(p, name) / speed for name in HOST_BOUND})
 
 
 def usual(p: EngineProfile) -> EngineProfile:

@@ -125,9 +125,10 @@ def serving(
     file: Table,
     *,
     leave_one_out: Annotated[
-        Literal["group"] | None,
+        Literal["group", "model"] | None,
         Parameter(
-            help="Score rows under load by profiles fitted without their model x chip x engine."
+            help="Score rows by profiles fitted to the table without their model, or without their model x "
+            "chip x engine."
         ),
     ] = None,
     simulate: Annotated[

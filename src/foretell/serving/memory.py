@@ -35,6 +35,8 @@ STATE_BYTES = 2.0
 """Bytes of one element of a recurrence's state: 16 bits, as engines keep it by default."""
 SEEN_SHARE = 0.995
 """Share of a card's memory that software can allocate: what the driver keeps is gone."""
+UNPROFILED_TOKENS, UNPROFILED_ROWS = 8192.0, 64.0
+"""Tokens and sequences of a step that a loop without an engine is taken to have room for."""
 PAGE = 16.0
 """Tokens of a page of the cache: half of one is lost on the mean for each sequence."""
 
@@ -151,6 +153,9 @@ def step_bytes(model: Model, deployment: Deployment, profile: EngineProfile) -> 
     d = deployment
     tokens = float(d.max_tokens or profile.max_tokens)
     rows = float(d.max_batch or profile.max_batch)
+    if profile.memory_rule == "none":
+        # Nothing is profiled: a loop allocates as its prompts come.
+        tokens, rows = min(tokens, UNPROFILED_TOKENS), min(rows, UNPROFILED_ROWS)
     widest = max(inner_width(layer, d) for layer, _ in kinds_of(model.stack))
     activations = 2.0 * tokens * (4.0 * model.stack.hidden + widest)
     return activations + 10.0 * rows * model.head.outputs / d.tp

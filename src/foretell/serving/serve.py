@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.engines import knows_kind
 from foretell.errors import Infeasible, Problem
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
@@ -34,7 +33,7 @@ from foretell.serving.disaggregation import (
     open_state,
     prompt_joules,
 )
-from foretell.serving.formats import mixture_of
+from foretell.serving.evidence import evidence_for, interval_of
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
 from foretell.serving.steady import SteadyState, request_joules, steady
@@ -42,22 +41,13 @@ from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text
-from foretell.specs.engine import EngineProfile, Fit
+from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
 from foretell.specs.service import Interval, ServiceEstimate
 from foretell.specs.system import System
 from foretell.units import format as show
 
-UNKNOWN_TPOT, UNKNOWN_TTFT = 0.10, 0.25
-"""Median errors where a profile has none of its own, or is of another chip generation."""
-OTHER_TPOT, OTHER_TTFT = 0.06, 0.20
-"""Median errors of usual overheads on chips that a profile knows, of the kind of model that it does not:
-groups left out of all fits are 3.5 to 4.5 % and 13 to 32 % off, between kinds up to 6 and 17 %."""
-UNSEEN = 2.0
-"""Errors of groups left out over those inside a fit: 1.3 to 2.7 for TPOT, 1.2 to 8 for TTFT, where known."""
-TO_P90 = 1.645 / 0.6745
-"""From a median absolute error to the half-width that holds nine in ten, of a normal logarithm."""
 OVERLOAD = 1.02
 """Arrivals over what an instance can answer from which its queue grows without end."""
 
@@ -365,49 +355,15 @@ def divide_rent(
 
 
 def evidence_of(q: ServeQuestion) -> str:
-    """fitted where the profile was read from rows of the chip's generation and the model's kind, else
-    transferred."""
-    return "fitted" if known_chip(q) and known_kind(q) else "transferred"
-
-
-def known_chip(q: ServeQuestion) -> bool:
-    """Whether the profile was fitted on chips of this generation."""
-    own = q.profile.architectures
-    return not own or q.system.chip.architecture in own
-
-
-def known_kind(q: ServeQuestion) -> bool:
-    """Whether the profile was fitted on models of this kind."""
-    return knows_kind(q.profile, mixture=mixture_of(q.model))
+    """fitted where the profile was read from rows of the chip's generation, the model's kind and the kind of
+    layout, else transferred."""
+    return evidence_for(q.profile, q.model, q.system, q.deployment)
 
 
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
-    """Where the means may lie: the errors that the profile shows on groups left out of its fit."""
-    tpot, ttft = expected_errors(q.profile.fit, known=known_chip(q), kind=known_kind(q))
+    """Where the means may lie: errors of rows whose model was left out of the fits."""
+    found = evidence_of(q)
     return {
-        "ttft_ms": interval_around(1e3 * ttft_s, ttft),
-        "tpot_ms": interval_around(1e3 * tpot_s, tpot),
-    }
-
-
-def expected_errors(fit: Fit, *, known: bool, kind: bool = True) -> tuple[float, float]:
-    """Median errors of TPOT and TTFT of rows that a profile has not seen, on chips and kinds that it knows or
-    not."""
-    if not known:
-        return UNKNOWN_TPOT, UNKNOWN_TTFT
-    if not kind:
-        return OTHER_TPOT, OTHER_TTFT
-    tpot, ttft = UNSEEN * (fit.tpot_ape or 0.0), UNSEEN * (fit.ttft_ape or 0.0)
-    return (
-        fit.left_out_tpot_ape or tpot or UNKNOWN_TPOT,
-        fit.left_out_ttft_ape or ttft or UNKNOWN_TTFT,
-    )
-
-
-def interval_around(value: float, error: float) -> Interval:
-    """p50 and p90 of a value whose logarithm has this median error."""
-    width = np.log1p(error)
-    return {
-        name: (float(value * np.exp(-k * width)), float(value * np.exp(k * width)))
-        for name, k in (("p50", 1.0), ("p90", TO_P90))
+        "ttft_ms": interval_of(1e3 * ttft_s, q.model, found, "ttft"),
+        "tpot_ms": interval_of(1e3 * tpot_s, q.model, found, "tpot"),
     }

@@ -12,7 +12,7 @@ stages have passed its part of the batch on.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from foretell.serving.tables import (
     pipe_s,
     tables_of,
 )
+from foretell.serving.wide_experts import OVERLAP, WideExperts, halved, wide_experts
 from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile, Fit
@@ -85,6 +86,8 @@ class StepTimes:
     """Passing activations to the next stage: seconds of a message, and of each token in it."""
     layers: int
     """Layers of the model."""
+    wide: WideExperts | None
+    """Kernels that dispatch tokens to experts; None where none do."""
     ring_s: float
     """Seconds of passing one prompt token's keys and values round the ranks that share its prompt."""
 
@@ -123,6 +126,38 @@ class StepTimes:
 
     def parts_s(self, load: StepLoad) -> dict[str, Array]:
         """The same by what it is of, on the fullest rank."""
+        if not halved(self.deployment, self.wide):
+            return self._parts_s(load)
+        return self._by_turns(load)
+
+    def _by_turns(self, load: StepLoad) -> dict[str, Array]:
+        """Parts of a step whose halves compute and communicate by turns.
+
+        Where nothing is chosen, a step runs whole if that is faster.
+        """
+        whole = self._parts_s(load)
+        half = StepLoad(**{f.name: 0.5 * np.asarray(getattr(load, f.name)) for f in fields(load)})
+        # A prompt may be cut in two; what a half computes it does with the same weights again.
+        part = {name: 2.0 * value for name, value in self._parts_s(half).items()}
+        sent = 2.0 * self._sent_s(half)
+        own = np.asarray(sum(part.values())) - sent
+        turns = part | {"exchanges": part["exchanges"] - OVERLAP * np.minimum(sent, own)}
+        if self.deployment.tbo:
+            return turns
+        better = np.asarray(sum(turns.values())) < np.asarray(sum(whole.values()))
+        return {name: np.where(better, turns[name], value) for name, value in whole.items()}
+
+    def _sent_s(self, load: StepLoad) -> Array:
+        """Dispatches and combines of a step."""
+        if self.wide is None:
+            return np.zeros(())
+        on = spread(load, self.deployment, encoder=self.model.encoder is not None)
+        prefill = np.asarray(load.prefill_tokens, float) > 0.0
+        steps, prompts = self.tables.dispatch_s, self.tables.prompt_dispatch_s
+        return np.where(prefill, table_at(prompts, on.tokens), table_at(steps, on.tokens))
+
+    def _parts_s(self, load: StepLoad) -> dict[str, Array]:
+        """Parts of a step that runs whole."""
         d, tables, p = self.deployment, self.tables, self.profile
         on = spread(load, d, encoder=self.model.encoder is not None)
         ranks = float(d.dp * d.cp)
@@ -132,6 +167,7 @@ class StepTimes:
             + table_at(tables.encoder_s, on.read),
             "exchanges": table_at(tables.exchange_s, on.tokens)
             + table_at(tables.gather_s, on.stage)
+            + self._sent_s(load)
             + self.ring_s * on.prompts * on.new * d.cp,
             "experts": p.expert_factor * table_at(tables.experts_s, on.stage),
             "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
@@ -279,7 +315,7 @@ def step_times(
     kernels = kernel_side(profile)
     layout = replace(
         deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0,
-        wait_steps=None, stream_interval=1, drafter="mtp",
+        wait_steps=None, stream_interval=1, drafter="mtp", tbo=None,
     )  # fmt: skip
     links = links_of(system, layout, kernels)
     near, far = (float(pipe_s(tokens, model, links)) for tokens in (0.0, 1e4))
@@ -291,6 +327,7 @@ def step_times(
         tables=tables_of(model, system, layout, kernels),
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
+        wide=wide_experts(system, deployment, profile),
         ring_s=ring_s(model, system, layout),
     )
 

@@ -12,10 +12,19 @@ DEGREES = ("tp", "pp", "dp", "ep", "cp")
 """Words of a name and a number."""
 FORMS = ("weights", "experts", "kv")
 """Words whose value is a format."""
-WHOLE = ("max_batch", "max_tokens", "draft_tokens", "stream_interval")
+WHOLE = ("max_batch", "max_tokens", "draft_tokens", "stream_interval", "redundant_experts")
 """Words whose value is a whole number."""
 SHARES = ("memory_fraction", "accepted", "wait_steps")
 """Words whose value is a number."""
+SWITCHES = ("graph", "eplb", "tbo")
+"""Words that stand alone, or with no- before them."""
+DISPATCHES = (
+    "auto", "gather", "deepep", "deepep-2", "deepep-low-latency", "nvlink-one-sided",
+    "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy",
+)  # fmt: skip
+"""Kernels that bring tokens to experts: `dispatch=NAME`."""
+CHOICES: dict[str, tuple[str, ...]] = {"drafter": DRAFTERS, "dispatch": DISPATCHES}
+"""Words whose value is one of a few names."""
 _DEGREE = re.compile(r"([a-z]+)([0-9]{1,6})")
 
 
@@ -44,8 +53,9 @@ def parse_deployment(text: str, base: Deployment | None = None) -> Deployment:
 
 def _word(word: str) -> tuple[str, Any] | Problem:
     """Name and value of a word, or what is wrong with it."""
-    if word in ("graph", "no-graph"):
-        return "graph", word == "graph"
+    plain = word.removeprefix("no-")
+    if plain in SWITCHES:
+        return plain, plain == word
     key, equals, value = word.partition("=")
     if equals:
         return _value(word, key, value)
@@ -53,12 +63,13 @@ def _word(word: str) -> tuple[str, Any] | Problem:
     if match and match[1] in DEGREES and int(match[2]) >= 1:
         return match[1], int(match[2])
     number = re.sub(r"\D", "", word).lstrip("0") or "1"
-    known = [*(f"{name}{number}" for name in DEGREES), "graph", "no-graph"]
+    switches = [f"{no}{name}" for name in SWITCHES for no in ("", "no-")]
+    known = [*(f"{name}{number}" for name in DEGREES), *switches]
     return Problem(
         path="plan",
         value=word,
         message="is no word of a serving plan",
-        allowed="tp8 pp2 dp8 ep8 cp2, graph, and key=value",
+        allowed="tp8 pp2 dp8 ep8 cp2, graph, eplb, tbo, and key=value",
         nearest=nearest_name(word, known),
     )
 
@@ -69,15 +80,16 @@ def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
         if value in FORMATS:
             return key, value
         return _bad(word, ", ".join(FORMATS), nearest_name(value, FORMATS))
-    if key == "drafter":
-        if value in DRAFTERS:
-            return key, value
-        return _bad(word, ", ".join(DRAFTERS), nearest_name(value, DRAFTERS))
+    for name, allowed in CHOICES.items():
+        if key == name:
+            return (key, value) if value in allowed else _bad(
+                word, ", ".join(allowed), nearest_name(value, allowed)
+            )
     if key in WHOLE and re.fullmatch(r"[0-9]{1,9}", value):
         return key, int(value)
     if key in SHARES and re.fullmatch(r"[0-9]{0,6}(\.[0-9]{1,6})?", value) and value:
         return key, float(value)
-    known = (*FORMS, *WHOLE, *SHARES, "drafter")
+    known = (*FORMS, *WHOLE, *SHARES, *CHOICES)
     if key in known:
         return _bad(word, "a number", None)
     return Problem(
@@ -106,9 +118,14 @@ def deployment_text(deployment: Deployment) -> str:
         value = getattr(deployment, name)
         if value != default[name]:
             words.append(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}")
-    if deployment.drafter != default["drafter"]:
-        words.append(f"drafter={deployment.drafter}")
-    return " ".join([*words, *([] if deployment.graph else ["no-graph"])])
+    for name in CHOICES:
+        if getattr(deployment, name) != default[name]:
+            words.append(f"{name}={getattr(deployment, name)}")
+    for name in SWITCHES:
+        value = getattr(deployment, name)
+        if value != default[name]:
+            words.append(name if value else f"no-{name}")
+    return " ".join(words)
 
 
 def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:

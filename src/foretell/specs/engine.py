@@ -52,6 +52,8 @@ class EngineProfile:
     """How well they hold."""
     families: tuple[str, ...] = ()
     """Kinds of models that its overheads were fitted on: dense, mixture; empty: any."""
+    layouts: tuple[str, ...] = ()
+    """Kinds of layouts that they were fitted on: tensor, experts, attention-dp, wide, stages; empty: any."""
     overlapped: bool = True
     """Whether the next step is scheduled while one runs, so that little of the host shows."""
     custom_all_reduce: bool = True

@@ -10,9 +10,8 @@ other groups, each counting as one however many rows it has, those of the same e
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from foretell.lab.calibrate.serving_cases import (
 )
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.records import dataclass
+from foretell.serving.evidence import layout_of
 from foretell.specs.engine import EngineProfile, Fit
 
 Array = NDArray[np.float64]
@@ -121,6 +121,7 @@ def cases_of(rows: Sequence[ServingRow]) -> list[ServingCase]:
 def targets(row: ServingRow) -> dict[str, float]:
     """What a row is fitted to: first and further tokens; the whole, and rates under load, follow."""
     told = measured_figures(row)
+    told.pop("ttft_mean", None)
     if "ttft" in told and "tpot" in told:
         told.pop("e2e", None)
     if row.kind in LOADED and len(told) > 1:
@@ -130,10 +131,17 @@ def targets(row: ServingRow) -> dict[str, float]:
 
 def errors_of(cases: Sequence[ServingCase], profile: EngineProfile) -> FitErrors:
     """Errors of all rows under one profile."""
+    return errors_under(cases, lambda case: profile)
+
+
+def errors_under(
+    cases: Sequence[ServingCase], profile: Callable[[ServingCase], EngineProfile]
+) -> FitErrors:
+    """Errors of all rows, each under a profile of its own."""
     names: list[str] = []
     errors: list[float] = []
     places: list[int] = []
-    found = predicted_all(cases, lambda case: profile)
+    found = predicted_all(cases, profile)
     for place, (case, figures) in enumerate(zip(cases, found, strict=True)):
         if isinstance(figures, str):
             continue
@@ -182,43 +190,38 @@ def loss_of(found: FitErrors) -> Array:
     return np.asarray(np.sign(loss) * np.sqrt(np.log1p(loss**2)))
 
 
-def fit_all(rows: Sequence[ServingRow]) -> dict[str, EngineProfile]:
-    """Every profile fitted to its rows, with its errors and those with groups left out."""
-    cases = cases_of(rows)
+def fits_profile(case: ServingCase) -> bool:
+    """Whether a row is one that profiles are fitted to: the profile as the catalogue has it, no drafts, one pool."""
+    own = profiles().get(case.profile.id) == case.profile
+    return own and case.prefill is None and not case.deployment.draft_tokens and not blank(case.row)
+
+
+def fit_all(
+    cases: Sequence[ServingCase], left_out: Callable[[ServingCase], EngineProfile]
+) -> dict[str, EngineProfile]:
+    """Every profile fitted to its rows, with its errors and those of `left_out` profiles on the same rows."""
     found: dict[str, EngineProfile] = {}
     for name, start in profiles().items():
-        mine = [c for c in cases if c.profile.id == name and not blank(c.row)]
+        mine = [c for c in cases if c.profile.id == name and fits_profile(c)]
         if not mine or name not in FITTED:
             found[name] = start
             continue
         fitted = fit_profile(start, mine, FITTED[name])
-        told = errors_of(mine, fitted)
-        out = left_out_errors(mine, cases)
+        told, out = errors_of(mine, fitted), errors_under(mine, left_out)
+        loaded = any(case.row.kind in LOADED for case in mine)
         found[name] = replace(
             fitted,
+            layouts=tuple(sorted({layout_of(c.deployment, c.system) for c in mine})),
             fit=Fit(
                 rows=len(mine),
                 tpot_ape=round_error(told.median("tpot")),
                 ttft_ape=round_error(told.median("ttft")),
                 throughput_ape=round_error(told.median("throughput") or told.median("e2e")),
-                left_out_tpot_ape=round_error(out.median("tpot")),
-                left_out_ttft_ape=round_error(out.median("ttft")),
+                left_out_tpot_ape=round_error(out.median("tpot")) if loaded else None,
+                left_out_ttft_ape=round_error(out.median("ttft")) if loaded else None,
             ),
         )
     return found
-
-
-def left_out_errors(mine: Sequence[ServingCase], cases: Sequence[ServingCase]) -> FitErrors:
-    """Errors of rows under load, each group without its own rows in the fit."""
-    names: list[str] = []
-    errors: list[float] = []
-    loaded = [case for case in cases if case.row.kind in LOADED]
-    for group in dict.fromkeys(case.group for case in mine if case.row.kind in LOADED):
-        out = [case for case in mine if case.group == group and case.row.kind in LOADED]
-        told = errors_of(out, left_out_profile(out[0], group, loaded))
-        names += told.metric
-        errors += told.error.tolist()
-    return FitErrors(metric=tuple(names), error=np.array(errors), case=np.zeros(0, dtype=np.intp))
 
 
 def left_out_profile(case: ServingCase, group: str, loaded: Sequence[ServingCase]) -> EngineProfile:
@@ -255,12 +258,3 @@ def profiles_text(found: Mapping[str, EngineProfile]) -> str:
         told = {k: v for k, v in asdict(profile.fit).items() if v is not None}
         lines += [f"{name} = {toml_value(value)}" for name, value in told.items()]
     return "\n".join(lines) + "\n"
-
-
-def refit(tables: Sequence[Path], target: Path) -> dict[str, EngineProfile]:
-    """Fit all profiles to some tables and write the catalogue's file anew."""
-    from foretell.lab.calibrate.serving_rows import read_rows
-
-    found = fit_all([row for table in tables for row in read_rows(table)])
-    target.write_text(profiles_text(found))
-    return found

@@ -1,0 +1,63 @@
+"""How far served figures were from predictions of profiles that had not seen their model, and those profiles.
+
+`serving_spreads.toml` has, for a kind of model and what a prediction rests on, how far |ln(measured / predicted)|
+goes in half and in nine of ten rows, each row predicted without its own model in the fit.
+`engines_left_out.toml` has the overheads of these fits. lab/calibrate/serving_left_out.py writes both.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from foretell.catalog.files import ROOT, read_table
+from foretell.records import dataclass
+
+SPREADS = ROOT / "serving_spreads.toml"
+"""Residuals by kind, evidence and metric."""
+LEFT_OUT = ROOT / "engines_left_out.toml"
+"""Overheads of profiles fitted without one model."""
+ANY = "any"
+"""Kind of residuals of all models together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingSpread:
+    """Residuals of one metric."""
+
+    kind: str
+    """dense, mixture, or any."""
+    evidence: str
+    """fitted or transferred."""
+    metric: str
+    """tpot, ttft, throughput, e2e."""
+    rows: int
+    """Rows that they are of."""
+    p50: float
+    """What half of |ln(measured / predicted)| are below."""
+    p90: float
+    """What nine of ten are below."""
+
+
+@lru_cache(maxsize=1)
+def serving_spreads() -> tuple[ServingSpread, ...]:
+    """All of them."""
+    return tuple(ServingSpread(**entry) for entry in read_table(SPREADS)["spread"])
+
+
+@lru_cache(maxsize=256)
+def spread_for(kind: str, evidence: str, metric: str) -> ServingSpread:
+    """Residuals of a kind of model and evidence; of all models where the kind has none of its own."""
+    mine = [one for one in serving_spreads() if (one.evidence, one.metric) == (evidence, metric)]
+    for wanted in (kind, ANY):
+        for one in mine:
+            if one.kind == wanted:
+                return one
+    return spread_for(kind, "transferred", "throughput" if metric != "throughput" else "tpot")
+
+
+@lru_cache(maxsize=1)
+def left_out_overheads() -> Mapping[tuple[str, str], Mapping[str, float]]:
+    """(model, profile) -> overheads of that profile, fitted without the model."""
+    return {
+        (entry["model"], entry["profile"]): entry["overheads"]
+        for entry in read_table(LEFT_OUT).get("left_out", ())
+    }

@@ -17,6 +17,7 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
+from foretell.serving.engine_options import look_steps
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, Shape, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
@@ -221,7 +222,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
     return EngineRules(
         max_batch=int((layout.max_batch or p.max_batch) * layout.dp),
-        max_tokens=int((layout.max_tokens or p.max_tokens) * layout.dp),
+        max_tokens=_token_budget(q, layout),
         kv_tokens=room * (longest + 0.5 * PAGE),
         policy=p.policy,
         whole_admission=p.whole_admission,
@@ -237,9 +238,18 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
         stages=layout.pp,
         latency_s=p.latency_s,
         latency_s_per_token=p.latency_s_per_token,
-        late_steps=p.late_steps,
+        # A request comes, on the mean, halfway between two looks for new ones.
+        late_steps=p.late_steps + 0.5 * (look_steps(layout) - 1.0),
         wait_steps=own_wait if layout.wait_steps is None else layout.wait_steps,
     )
+
+
+def _token_budget(q: ServeQuestion, layout: Deployment) -> int:
+    """Tokens of a step; a prompt that is not cut goes in whole."""
+    own = layout.max_tokens or q.profile.max_tokens
+    if layout.chunked is False:
+        own = max(own, int(np.max(np.asarray(q.traffic.isl))) + 1)
+    return int(own * layout.dp)
 
 
 def simulated_estimate(

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.serving.engine_options import look_steps
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN
@@ -163,7 +164,7 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
         n=n + whole,
         context=length + UNEVEN * answer + whole,
         budget=budget * d.dp + whole,
-        chunks=np.maximum(np.ceil(fresh / budget), 1.0) + whole,
+        chunks=np.maximum(np.ceil(fresh / budget) if d.chunked is not False else 1.0, 1.0) + whole,
         fresh=fresh + whole,
         own_steps=p.policy == "prefill-first",
     )
@@ -306,7 +307,7 @@ def met_share(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
 
 def under_way_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """The rest of the step that a request finds under way; none where it is alone."""
-    rest = 0.5 * at.step_s * np.clip(loop.n - 1.0, 0.0, 1.0)
+    rest = 0.5 * look_steps(times.deployment) * at.step_s * np.clip(loop.n - 1.0, 0.0, 1.0)
     return np.asarray(rest + 0.5 * met_share(times, loop, at) * at.span_s)
 
 

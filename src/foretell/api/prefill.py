@@ -79,15 +79,19 @@ def prefill_layout(
         layout = collect(lambda: parse_deployment(str(plan), own), problems) or base
     elif gpus % base.gpus == 0:
         layout = base
-        said.append("prefill instances are laid out as those that decode: no --prefill-plan was given")
+        said.append(
+            "prefill instances are laid out as those that decode: no --prefill-plan was given"
+        )
     else:
         layout = one_instance(base, gpus)
         said.append(
             f"one prefill instance of {gpus} chips ({deployment_text(layout).split(' weights')[0]}): "
             "no --prefill-plan was given"
         )
-    for problem in deployment_problems(layout, gpus):
-        problems.append(replace(problem, path=problem.path.replace("plan.", "prefill_plan.", 1)))
+    problems += [
+        replace(problem, path=problem.path.replace("plan.", "prefill_plan.", 1))
+        for problem in deployment_problems(layout, gpus)
+    ]
     return layout, said
 
 

@@ -24,6 +24,7 @@ from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.topologies import unknown
 from foretell.serving.drafts import with_acceptance, with_speculative
+from foretell.serving.engine_options import with_options
 from foretell.serving.formats import mixture_of, stored_formats
 from foretell.serving.layouts import best_layout
 from foretell.serving.memory import fraction_for, memory_of
@@ -147,6 +148,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         deployment = replace(deployment, drafter=drafts.drafter, draft_tokens=drafts.draft_tokens)
     own_rate = isinstance(plan, Deployment) or "accepted=" in (plan or "")
     deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
+    profile = with_options(profile, deployment)
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
@@ -173,7 +175,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
     traffic = Traffic(
         isl=float(asked.isl), osl=float(asked.osl), concurrency=float(at_once or 1.0),
-        least=float(asked.spread), waves=STEADY,
+        least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
     )  # fmt: skip
     return ServeQuestion(
         model=scenario.model,
@@ -315,6 +317,7 @@ def load_problems(load: ServiceQuestion) -> list[Problem]:
     limits = {
         "isl": (1.0, LARGEST), "osl": (1.0, LARGEST), "concurrency": (1.0, LARGEST),
         "rate": (1e-9, LARGEST), "price": (0.0, LARGEST), "spread": (0.01, 1.0),
+        "prefix_hit": (0.0, 1.0),
     }  # fmt: skip
     for name, (low, high) in limits.items():
         value = getattr(load, name)

@@ -44,7 +44,9 @@ class AcceptanceCurve:
 
     def kept(self, drafts: float) -> float:
         """Drafts kept of a step; beyond the last measured number, as many as there."""
-        return float(np.interp(drafts, np.arange(len(self.tokens) + 1.0), (1.0, *self.tokens))) - 1.0
+        return (
+            float(np.interp(drafts, np.arange(len(self.tokens) + 1.0), (1.0, *self.tokens))) - 1.0
+        )
 
 
 @lru_cache(maxsize=1)

@@ -210,7 +210,7 @@ def wide_card(chip: Chip) -> bool:
 def own_version(name: str, version: str) -> str:
     """The engine's own version; empty where the text is that of a frontend around it.
 
-    NVIDIA Dynamo's releases (0.x, from 2025 on) run TensorRT-LLM 1.x: its number says nothing of the engine's.
+    NVIDIA Dynamo's releases (0.x, from 2025 on) run TensorRT-LLM 1.x: its number is not the engine's.
     """
     numbers = numbers_of(version)
     wrapped = "dynamo" in name.lower() and engine_named(name) == "trtllm"

@@ -104,8 +104,8 @@ def prompt_loop(pair: Pair, traffic: Traffic) -> Loop:
 
 def prompt_s(times: StepTimes, loop: Loop, k: Array) -> Array:
     """Steps of k prompts, or of a chunk of each after the other."""
-    new = k * loop.length / loop.chunks
-    load = StepLoad(prefill_tokens=new, past_tokens=0.5 * (k * loop.length - new), prompts=k)
+    new, past = loop.prompt_tokens(k)
+    load = StepLoad(prefill_tokens=new, past_tokens=past, prompts=k)
     return np.asarray(loop.chunks * times.seconds(load))
 
 
@@ -141,7 +141,7 @@ def prompt_steps(times: StepTimes, loop: Loop) -> PromptSteps:
 
 
 def prompt_side(steps: PromptSteps, loop: Loop, rate: Array, asked: Array | None) -> PromptSide:
-    """`rate` prompts a second at one instance; `asked` in flight in a loop, None where they come by chance."""
+    """`rate` prompts a second at one instance; `asked` in flight in a loop, None: they come by chance."""
     most, pp = steps.most, steps.stages
     left = np.maximum(1.0 - rate / pp * steps.each_s, 1e-9)
     k = np.clip(rate / pp * (steps.one_s - steps.each_s) / left, 1.0, most)
@@ -207,7 +207,9 @@ def loop_state(pair: Pair, memory: Memory, traffic: Traffic) -> SteadyState:
         answers = answer_side(pair.back, loop, n)
         rate = np.minimum(y * answers.rate, able)
         prompts = prompt_side(steps, front, rate / x, asked / x)
-        whole = rate * (first_s(pair, front, prompts, answers) + (loop.answer - 1.0) * answers.tpot_s)
+        whole = rate * (
+            first_s(pair, front, prompts, answers) + (loop.answer - 1.0) * answers.tpot_s
+        )
         over = (whole > asked) | (y * answers.rate > able)
         low, high = np.where(over, low, n), np.where(over, n, high)
     answers = answer_side(pair.back, loop, 0.5 * (low + high))
@@ -284,5 +286,6 @@ def state_of_pair(
 def prompt_joules(times: StepTimes, traffic: Traffic, k: float) -> float:
     """Joules of a prefill instance for one prompt, k of them in a step."""
     isl = 0.5 * (1.0 + traffic.least) * float(np.asarray(traffic.isl))
-    load = StepLoad(prefill_tokens=k * isl, prompts=k)
+    new = (1.0 - traffic.cached) * isl
+    load = StepLoad(prefill_tokens=k * new, past_tokens=k * (isl - new), prompts=k)
     return float(times.joules(load)) / k

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.serving.engine_options import adapter_bytes
 from foretell.serving.formats import weight_width
 from foretell.serving.step_ops import is_routed
 from foretell.serving.tables import kinds_of
@@ -69,6 +70,10 @@ def memory_of(
     """The memory of one chip by the engine's rule."""
     card = SEEN_SHARE * float(system.chip.memory_bytes)
     weights = weight_bytes(model, deployment)
+    weights += (
+        deployment.adapters * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
+    )
+    weights = max(weights - 1e9 * deployment.offload_gb, 0.0)
     step = step_bytes(model, deployment, profile)
     given = deployment.memory_fraction
     fraction = profile.memory_fraction if given is None else given

@@ -17,8 +17,10 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
+from foretell.serving.engine_options import look_steps
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, Shape, draw_requests
+from foretell.serving.requests.autoscaler import AutoscaleRule
 from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import (
     EngineRules,
@@ -29,6 +31,8 @@ from foretell.serving.requests.records import (
     Routing,
 )
 from foretell.serving.requests.run import play
+from foretell.serving.requests.sessions import Sessions, session_requests
+from foretell.serving.requests.tiers import TierGiven
 from foretell.serving.serve import (
     ServeQuestion,
     check_memory,
@@ -37,6 +41,7 @@ from foretell.serving.serve import (
     service_estimate,
     state_of,
 )
+from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
 from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
@@ -74,9 +79,15 @@ class Play:
     preemption: Preemption = "recompute"
     """What becomes of sequences for which the cache is too small."""
     ttft_ms: float | None = None
-    """Service level."""
+    """Latency target."""
     tpot_ms: float | None = None
-    """Service level."""
+    """Latency target."""
+    sessions: Sessions | None = None
+    """Requests as turns of sessions; None: each for itself."""
+    tiers: tuple[TierGiven, ...] = ()
+    """Memory behind the chips' that keeps blocks of caches, the nearest first."""
+    autoscale: AutoscaleRule | None = None
+    """When replicas are started and stopped; None: all run all the time."""
 
 
 def serve_simulated(
@@ -115,6 +126,12 @@ def requests_of(q: ServeQuestion, how: Play) -> Requests:
         rate=q.rate or 1.0,
     )
     found = draw_requests(arrivals, isl, osl, how.requests, how.seed)
+    if how.sessions is not None:
+        return session_requests(found, how.sessions, how.seed)
+    if not how.prefixes and traffic.cached > 0.0:
+        # Every prompt begins with what the cache has.
+        common = [int(traffic.cached * n) for n in found.isl]
+        return replace(found, prefix=[0] * len(found), prefix_tokens=common)
     if not how.prefixes:
         return found
     names = np.random.default_rng(how.seed + 1).integers(0, how.prefixes, how.requests)
@@ -146,7 +163,14 @@ def fleet_of(
     clock = clock_of(q, q.deployment, rules)
     pool = q.prefill
     if pool is None:
-        return Fleet(rules=rules, replicas=q.replicas, routing=how.routing), clock, None
+        fleet = Fleet(
+            rules=rules,
+            replicas=q.replicas,
+            routing=how.routing,
+            autoscale=how.autoscale,
+            able_per_s=able_per_s(q, memory) if how.autoscale else 0.0,
+        )
+        return fleet, clock, None
     check_prefill(q)
     side = replace(q, system=pool.system, profile=pool.profile)
     room = memory_of(q.model, pool.system, pool.deployment, pool.profile)
@@ -164,13 +188,20 @@ def fleet_of(
     return fleet, clock, clock_of(side, pool.deployment, front)
 
 
+def able_per_s(q: ServeQuestion, memory: Memory) -> float:
+    """Requests a second that one instance can answer, its batch full."""
+    times = step_times(q.model, q.system, q.deployment, q.profile)
+    full = replace(q.traffic, concurrency=1e6, waves=1e12)
+    return float(steady(times, memory, full).requests_per_s)
+
+
 def clock_of(q: ServeQuestion, layout: Deployment, rules: EngineRules) -> SampledClock:
     """Steps of a layout."""
     longer = (UNEVEN - 0.5) * float(np.asarray(q.traffic.osl))
     return _sampled(q.model, q.system, layout, q.profile, (rules.max_batch, longer))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _sampled(
     model: Model,
     system: System,
@@ -191,21 +222,34 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
     return EngineRules(
         max_batch=int((layout.max_batch or p.max_batch) * layout.dp),
-        max_tokens=int((layout.max_tokens or p.max_tokens) * layout.dp),
+        max_tokens=_token_budget(q, layout),
         kv_tokens=room * (longest + 0.5 * PAGE),
         policy=p.policy,
         whole_admission=p.whole_admission,
         preemption=how.preemption,
         swap_s_per_token=each / SWAP_BYTES_PER_S,
-        prefix_caching=how.prefixes > 0 or how.arrivals == "trace",
+        prefix_caching=how.prefixes > 0
+        or q.traffic.cached > 0.0
+        or how.arrivals == "trace"
+        or how.sessions is not None,
+        tiers=tuple(tier.of_tokens(each * layout.tp * layout.pp) for tier in how.tiers),
         slack_tokens=0.5 * PAGE,
         tokens_per_step=1.0 + layout.accepted,
         stages=layout.pp,
         latency_s=p.latency_s,
         latency_s_per_token=p.latency_s_per_token,
-        late_steps=p.late_steps,
+        # A request comes, on the mean, halfway between two looks for new ones.
+        late_steps=p.late_steps + 0.5 * (look_steps(layout) - 1.0),
         wait_steps=own_wait if layout.wait_steps is None else layout.wait_steps,
     )
+
+
+def _token_budget(q: ServeQuestion, layout: Deployment) -> int:
+    """Tokens of a step; a prompt that is not cut goes in whole."""
+    own = layout.max_tokens or q.profile.max_tokens
+    if layout.chunked is False:
+        own = max(own, int(np.max(np.asarray(q.traffic.isl))) + 1)
+    return int(own * layout.dp)
 
 
 def simulated_estimate(
@@ -229,7 +273,7 @@ def simulated_estimate(
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
         limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
-        simulation=simulation(found, played, fleet),
+        simulation=priced(simulation(found, played, fleet), base, q.deployment.gpus),
     )
 
 
@@ -250,6 +294,8 @@ def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> d
         "refused": found.refused,
         "preempted": played.preempted,
         "prefix_hit_tokens": played.prefix_hits,
+        "prefix_hit_share": played.prefix_hits / max(float(played.isl.sum()), 1.0),
+        "tier_hit_tokens": played.tier_hits,
         "goodput_requests_per_s": found.goodput_per_s,
         "utilisation": found.utilisation,
         "kv_occupancy_mean": float(held.mean() / fleet.rules.kv_tokens),
@@ -258,8 +304,36 @@ def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> d
         "queue_max": int(waiting.max()),
         "queue_grows": is_unstable(played),
         "duration_s": played.end_s,
+        "autoscaling": autoscaling(played, fleet),
         "series": thin_series(played),
     }
+
+
+def autoscaling(played: RequestOutcomes, fleet: Fleet) -> dict[str, Any] | None:
+    """Replicas over the time and what is paid for, beside as many as run at most all the time."""
+    if played.replica_seconds is None:
+        return None
+    most = max(many for _, many in played.running)
+    return {
+        "replicas_mean": played.replica_seconds / max(played.end_s, 1e-9),
+        "replicas_max": most,
+        "replica_hours": played.replica_seconds / 3600.0,
+        "replica_hours_fixed": most * played.end_s / 3600.0,
+        "at_s": [at for at, _ in played.running],
+        "replicas": [many for _, many in played.running],
+    }
+
+
+def priced(facts: dict[str, Any], base: ServiceEstimate, gpus: int) -> dict[str, Any]:
+    """The facts of a simulation with what its replicas cost, where they are started and stopped."""
+    scaled = facts["autoscaling"]
+    if scaled and base.usd_per_chip_hour:
+        hour = base.usd_per_chip_hour * gpus
+        scaled |= {
+            "usd": hour * scaled["replica_hours"],
+            "usd_fixed": hour * scaled["replica_hours_fixed"],
+        }
+    return facts
 
 
 def is_unstable(played: RequestOutcomes) -> bool:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
+from foretell.serving.engine_options import option_parts_s
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.tables import (
@@ -93,12 +94,17 @@ class StepTimes:
 
     def seconds(self, load: StepLoad) -> Array:
         """Seconds from one step to the next."""
-        parts, host = self.parts_s(load), self.host_s(load)
+        parts, waits = self.parts_s(load), self.host_s(load)
         device, p = np.asarray(sum(parts.values())), self.profile
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
-        layer_s = self.eager_layer_s
+        layer_s, most = self.eager_layer_s, self.deployment.graph_batch
         eager = layer_s * self.layers + p.eager_sequence_s * np.asarray(load.decoding)
         decode_s = p_norm(device, eager, SIDE_BY_SIDE) if layer_s else device
+        if most is not None and not layer_s:
+            # A batch beyond the largest captured one is launched kernel by kernel.
+            host = (p.eager_layer_s or EAGER_LAYER_S) * self.layers
+            beyond = np.asarray(load.decoding, float) / self.deployment.dp > most
+            decode_s = np.where(beyond, p_norm(device, host, SIDE_BY_SIDE), device)
         floor = max(p.prefill_layer_s, layer_s) * self.layers
         floor = floor + p.prefill_mixture_s * self.tables.mixtures
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
@@ -106,7 +112,7 @@ class StepTimes:
         slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
         prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
-        return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + host, 0.0))
+        return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + waits, 0.0))
 
     @property
     def eager_layer_s(self) -> float:
@@ -182,6 +188,7 @@ class StepTimes:
             )
             body = (body + decode(tables.decode_s)) / self.layers
             found["draft"] = d.draft_tokens * (body + table_at(tables.head_s, own))
+        found |= option_parts_s(self.model, self.system, d, on.rows, self.layers)
         if d.pp > 1:
             found["stages"] = d.pp * (self.send_s[0] + self.send_s[1] * on.tokens)
         return found
@@ -315,7 +322,8 @@ def step_times(
     kernels = kernel_side(profile)
     layout = replace(
         deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0,
-        wait_steps=None, stream_interval=1, drafter="mtp", tbo=None,
+        wait_steps=None, stream_interval=1, drafter="mtp", tbo=None, receive_steps=1, decode_steps=1,
+        overlap=None, chunked=None, mixed=None, graph_batch=None, adapters=0, offload_gb=0.0,
     )  # fmt: skip
     links = links_of(system, layout, kernels)
     near, far = (float(pipe_s(tokens, model, links)) for tokens in (0.0, 1e4))

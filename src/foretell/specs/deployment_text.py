@@ -12,17 +12,26 @@ DEGREES = ("tp", "pp", "dp", "ep", "cp")
 """Words of a name and a number."""
 FORMS = ("weights", "experts", "kv")
 """Words whose value is a format."""
-WHOLE = ("max_batch", "max_tokens", "draft_tokens", "stream_interval", "redundant_experts")
+WHOLE = (
+    "max_batch", "max_tokens", "draft_tokens", "stream_interval", "redundant_experts", "receive_steps",
+    "decode_steps", "graph_batch", "adapters", "adapter_rank",
+)  # fmt: skip
 """Words whose value is a whole number."""
-SHARES = ("memory_fraction", "accepted", "wait_steps")
+SHARES = ("memory_fraction", "accepted", "wait_steps", "offload_gb")
 """Words whose value is a number."""
-SWITCHES = ("graph", "eplb", "tbo")
+SWITCHES = ("graph", "eplb", "tbo", "overlap", "chunked", "mixed")
 """Words that stand alone, or with no- before them."""
 DISPATCHES = (
     "auto", "gather", "deepep", "deepep-2", "deepep-low-latency", "nvlink-one-sided",
     "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy",
 )  # fmt: skip
 """Kernels that bring tokens to experts: `dispatch=NAME`."""
+OTHER_NAMES: dict[str, str] = {
+    "awq": "int4", "gptq": "int4", "awq_marlin": "int4", "gptq_marlin": "int4", "w4a16": "int4",
+    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "w8a8": "int8", "fp8_block": "fp8-block",
+    "modelopt_fp4": "nvfp4", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
+}  # fmt: skip
+"""Names that engines and checkpoints have for formats -> ours."""
 CHOICES: dict[str, tuple[str, ...]] = {"drafter": DRAFTERS, "dispatch": DISPATCHES}
 """Words whose value is one of a few names."""
 _DEGREE = re.compile(r"([a-z]+)([0-9]{1,6})")
@@ -69,7 +78,7 @@ def _word(word: str) -> tuple[str, Any] | Problem:
         path="plan",
         value=word,
         message="is no word of a serving plan",
-        allowed="tp8 pp2 dp8 ep8 cp2, graph, eplb, tbo, and key=value",
+        allowed="tp8 pp2 dp8 ep8 cp2, graph, eplb, tbo, overlap, chunked, mixed, and key=value",
         nearest=nearest_name(word, known),
     )
 
@@ -77,6 +86,7 @@ def _word(word: str) -> tuple[str, Any] | Problem:
 def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
     """The value of key=value."""
     if key in FORMS:
+        value = OTHER_NAMES.get(value, value)
         if value in FORMATS:
             return key, value
         return _bad(word, ", ".join(FORMATS), nearest_name(value, FORMATS))
@@ -156,7 +166,8 @@ def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
             f"more than the {d.draft_tokens} drafted",
             "at most draft_tokens",
         )
-    for name in ("max_batch", "max_tokens", "stream_interval"):
+    for name in ("max_batch", "max_tokens", "stream_interval", "receive_steps", "decode_steps",
+                 "graph_batch", "adapter_rank"):  # fmt: skip
         value = getattr(d, name)
         if value is not None and value < 1:
             bad(name, value, "out of range", "from 1")

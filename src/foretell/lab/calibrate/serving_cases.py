@@ -11,7 +11,7 @@ Blank cells are filled by rules, each said:
     fractions   of memory, where the notes tell them
     options     those of the public benchmark's scripts (InferenceX) for TensorRT-LLM: prompts of 1024 for
                 answers of 1024 wait up to 20 steps for each other (dense models, tp below 8)
-    drafts      as the row's `speculative` cell says, kept as the drafter's curve says; none without such a cell
+    drafts      as the row's `speculative` cell says, kept as the drafter's curve says; else none
     workers     of prefill and decode apart: serving_workers.py
     offline     TensorRT-LLM's tables since 0.19: mixtures with attention data parallel, up to 4096 at once;
                 vLLM's default limits by version and card

@@ -1,10 +1,10 @@
 """Disaggregated rows: prefill and decode workers as their cells say.
 
-    chips       of one worker: those of its side over its workers
-    attention   a rank count (`dp_attn`), or a flag in rows that record a benchmark's own run: then all ranks of
-                a worker have sequences of their own
-    a degree    of one beside attention data parallelism stands for all chips of the worker (dynamo-sglang)
-    no count    of workers on either side: the row cannot be predicted
+chips       of one worker: those of its side over its workers
+attention   a rank count (`dp_attn`), or a flag in rows that record a benchmark's own run: then all ranks of
+            a worker have sequences of their own
+a degree    of one beside attention data parallelism stands for all chips of the worker (dynamo-sglang)
+no count    of workers on either side: the row cannot be predicted
 """
 
 from dataclasses import replace

@@ -15,6 +15,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from foretell.serving.requests.blocks import BlockCache
 from foretell.serving.requests.prefixes import Prefixes
 from foretell.serving.requests.records import Clock, EngineRules, Requests, Series
 
@@ -69,7 +70,7 @@ class Replica:
         """Tokens that these had by then."""
         self.waits_from = 0.0
         """Step count when the queue began to fill."""
-        self.prefixes = Prefixes()
+        self.prefixes = Prefixes() if requests.blocks is None else BlockCache(rules.tiers)
         self.first: list[tuple[int, float]] = []
         """(request, when) of first tokens, for the caller to take."""
         self.done: list[tuple[int, float]] = []
@@ -169,9 +170,10 @@ class Replica:
         if self.held + need + whole > free:
             self.held -= self.prefixes.evict(self.held + need + whole - free)
             if self.held + need + whole > free:
-                self.prefixes.leave(request)
+                self.prefixes.refuse(request)
                 return -1.0
         self._pop()
+        self.held += self.prefixes.room(request)
         self.prefixes.saved_tokens += hit
         # Room for the whole answer is kept from the beginning where the engine promises it.
         self.held += need + whole
@@ -235,7 +237,9 @@ class Replica:
         request = prompt.request
         had = self.generated.get(request, 0)
         if not had:
-            self.first.append((request, self.now + behind + self._late()))
+            # Blocks of other tiers come while the rest of the prompt is computed: only what is left shows.
+            loading = self.prefixes.loading_s.pop(request, 0.0)
+            self.first.append((request, self.now + behind + self._late() + loading))
         if self.rules.prefix_caching:
             self.prefixes.keep(request, self.requests)
         left = 0 if self.rules.prefill_only else self.requests.osl[request] - had - 1

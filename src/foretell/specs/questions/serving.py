@@ -76,6 +76,16 @@ Speculative = Annotated[
 ]
 
 
+PrefixHit = Annotated[
+    float,
+    Flag(
+        help="Share of a prompt's tokens that the prefix cache has already; else 0.",
+        kind="decimal",
+        metavar="SHARE",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=False, kw_only=True)
 class LoadQuestion:
     """A deployment of a model under a load."""
@@ -173,8 +183,49 @@ class RequestOptions:
     routing: Annotated[
         str | None,
         Flag(
-            help="Played: round-robin (else), least-loaded or prefix-aware.",
+            help="Played: round-robin (else), least-loaded, prefix-aware or sticky.",
             metavar="RULE",
+            without=PLAYED,
+        ),
+    ] = None
+    trace_unit: Annotated[
+        str | None,
+        Flag(
+            help="Played: unit of a trace's moments: s, ms, us or ns; else as its format has it.",
+            metavar="UNIT",
+            without=PLAYED,
+        ),
+    ] = None
+    block_tokens: Annotated[
+        int | None,
+        Flag(
+            help="Played: tokens of a hash id of a trace; else 512 or 16, whichever fits.",
+            kind="whole",
+            metavar="N",
+            without=PLAYED,
+        ),
+    ] = None
+    sessions: Annotated[
+        str | None,
+        Flag(
+            help='Played: requests as turns of sessions, such as "turns=8 pause=5 new=500".',
+            metavar="WORDS",
+            without=PLAYED,
+        ),
+    ] = None
+    kv_tiers: Annotated[
+        str | None,
+        Flag(
+            help='Played: memory behind the cache, such as "host:1TB@50GB/s ssd:8TB@6GB/s".',
+            metavar="TIERS",
+            without=PLAYED,
+        ),
+    ] = None
+    autoscale: Annotated[
+        str | None,
+        Flag(
+            help='Played: start and stop replicas, such as "min=1 max=16 start=120 target=0.7".',
+            metavar="WORDS",
             without=PLAYED,
         ),
     ] = None
@@ -213,11 +264,12 @@ class ServiceQuestion(LoadQuestion):
     price: Rent = None
     prices: PriceList = ""
     spread: Spread = 1.0
+    prefix_hit: PrefixHit = 0.0
     speculative: Speculative = None
     prefill_gpus: Annotated[
         int | str | None,
         Flag(
-            help="Chips of instances that do prefill alone: a number is taken out of --gpus, 8xB200 is added.",
+            help="Chips that do prefill alone: a number is taken out of --gpus, 8xB200 is added.",
             kind="count",
             metavar="N",
             names_file="maybe",
@@ -293,6 +345,7 @@ class SizeQuestion:
     ] = None
     engine: Engine = "vllm"
     speculative: Speculative = None
+    prefix_hit: PrefixHit = 0.0
     price: Rent = None
     top: Annotated[
         int,

@@ -15,6 +15,8 @@ SPREADS = ROOT / "serving_spreads.toml"
 """Residuals by kind, evidence and metric."""
 LEFT_OUT = ROOT / "engines_left_out.toml"
 """Overheads of profiles fitted without one model."""
+APART = "disaggregated"
+"""Evidence of residuals of prefill and decode on instances of their own."""
 ANY = "any"
 """Kind of residuals of all models together."""
 
@@ -26,7 +28,7 @@ class ServingSpread:
     kind: str
     """dense, mixture, or any."""
     evidence: str
-    """fitted or transferred."""
+    """fitted, transferred, or disaggregated."""
     metric: str
     """tpot, ttft, throughput, e2e."""
     rows: int

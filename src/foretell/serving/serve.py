@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from foretell.catalog.serving_spreads import APART
 from foretell.errors import Infeasible, Problem
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
@@ -363,7 +364,7 @@ def evidence_of(q: ServeQuestion) -> str:
 
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
     """Where the means may lie: errors of rows whose model was left out of the fits."""
-    found = evidence_of(q)
+    found = APART if q.prefill is not None else evidence_of(q)
     return {
         "ttft_ms": interval_of(1e3 * ttft_s, q.model, found, "ttft"),
         "tpot_ms": interval_of(1e3 * tpot_s, q.model, found, "tpot"),

@@ -25,6 +25,7 @@ from foretell.catalog.engines import profiles, usual
 from foretell.catalog.files import toml_value
 from foretell.catalog.serving_spreads import (
     ANY,
+    APART,
     LEFT_OUT,
     SPREADS,
     ServingSpread,
@@ -32,6 +33,7 @@ from foretell.catalog.serving_spreads import (
 )
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
+    case_of,
     in_their_unit,
     measured_figures,
     predicted_all,
@@ -48,8 +50,10 @@ from foretell.lab.calibrate.serving_fit import (
     fit_profile,
     fits_profile,
     profiles_text,
+    without_means,
 )
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows, read_table
+from foretell.lab.validate.published_serving import services
 from foretell.serving.evidence import evidence_for, kind_of_model
 from foretell.specs.engine import EngineProfile
 
@@ -96,7 +100,8 @@ def without_model(case: ServingCase, cases: Sequence[ServingCase]) -> EngineProf
 
 def fit_left_out(cases: Sequence[ServingCase]) -> dict[tuple[str, str], dict[str, float]]:
     """Overheads of every model's profiles without it."""
-    usable = thinned([c for c in cases if fits_profile(c) and c.profile.id in FITTED])
+    usable = [c for c in cases if fits_profile(c) and c.profile.id in FITTED]
+    usable = without_means(thinned(usable))
     found: dict[tuple[str, str], dict[str, float]] = {}
     for case in usable:
         key = (case.model.id, case.profile.id)
@@ -141,10 +146,22 @@ def residuals_of(
             continue
         ours, theirs = in_their_unit(case, figures), measured_figures(case.row)
         evidence = evidence_for(case.profile, case.model, case.system, case.deployment)
+        evidence = APART if case.prefill is not None else evidence
         for metric in METRICS:
             if metric in ours and metric in theirs and ours[metric] > 0.0:
                 error = abs(float(np.log(theirs[metric] / ours[metric])))
                 found[kind_of_model(case.model), evidence, metric].append(error)
+    return found
+
+
+def printed_residuals() -> dict[tuple[str, str, str], list[float]]:
+    """The same of services in print, on chips and engines that no profile was fitted on."""
+    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for one in services():
+        case = case_of(one.row)
+        if evidence_for(case.profile, case.model, case.system, case.deployment) == "transferred":
+            key = (kind_of_model(case.model), "transferred", one.metric)
+            found[key].append(abs(float(np.log(one.printed / one.ours))))
     return found
 
 
@@ -204,7 +221,10 @@ def write(tables: Sequence[Path], labels: Path | None = None) -> list[ServingSpr
     rows = unlabelled([row for table in tables for row in read_rows(table)], labels)
     cases = cases_of(rows)
     overheads = fit_left_out(cases)
-    found = spreads_of(residuals_of(cases, overheads))
+    residuals = residuals_of(cases, overheads)
+    for key, errors in printed_residuals().items():
+        residuals[key] += errors
+    found = spreads_of(residuals)
     LEFT_OUT.write_text(overheads_text(overheads))
     SPREADS.write_text(spreads_text(found))
     ENGINES.write_text(profiles_text(fit_all(thinned(cases), left_out_profile_of(overheads))))

@@ -34,7 +34,7 @@ PRINTED = [
     ("h100-sxm", 32, 16384.0, 2048.0, False, {}, 6818.0),
     ("h100-sxm", 32, 16384.0, 4096.0, False, {}, 6288.0),
     ("h100-sxm", 72, 256.0, 2000.0, True, {}, 2785.0),
-    ("h800-sxm", 32, 16384.0, 4096.0, False, {}, 7839.0),
+    ("h800-sxm", 32, 16384.0, 4096.0, False, {"balance": 1.0}, 7839.0),
     ("h800-sxm", 128, 128.0, 4096.0, True, {"draft_tokens": 1, "accepted": 0.85}, 2325.0),
 ]
 """Chip, ranks, tokens of a rank, context, decode or prefill, and the rate of a GPU in print: DeepSeek-V3 by

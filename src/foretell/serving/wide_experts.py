@@ -165,6 +165,8 @@ def slots_of(ffn: Experts, d: Deployment) -> int:
 
 def most_of(d: Deployment) -> float:
     """Largest load of a rank over the mean that balancing leaves; 0: as the router's likings have it."""
+    if d.balance is not None:
+        return 1.0 / d.balance
     return 1.0 / BALANCE if is_balanced(d) else 0.0
 
 

@@ -90,6 +90,8 @@ class Deployment:
     """Whether experts are placed, and the liked ones copied, by measured loads; None: where ep is wide."""
     redundant_experts: int | None = None
     """Copies of experts beside one of each; None: 32 where experts are balanced, or what their ranks need."""
+    balance: float | None = None
+    """Mean over largest load of the ranks that hold experts; None: what balancing, or the router, leaves."""
     tbo: bool | None = None
     """Whether a step's two halves compute and communicate by turns; None: where that is faster between
     nodes."""

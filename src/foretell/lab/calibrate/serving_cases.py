@@ -35,6 +35,7 @@ from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.lab.calibrate.serving_rules import (
     attention_ranks,
+    balance_of,
     draft_tokens,
     formats_of,
     fraction_of,
@@ -156,6 +157,7 @@ def case_of(row: ServingRow) -> ServingCase:
         experts=experts,
         kv=kv,
         memory_fraction=fraction_of(row),
+        balance=balance_of(row),
     )
     pool = None
     if row.disaggregated and row.kind == "online_concurrency":

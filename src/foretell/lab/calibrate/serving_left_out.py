@@ -70,7 +70,7 @@ def is_own(case: ServingCase) -> bool:
     return profiles().get(case.profile.id) == case.profile
 
 
-def thinned(cases: Sequence[ServingCase]) -> list[ServingCase]:
+def thin(cases: Sequence[ServingCase]) -> list[ServingCase]:
     """One row of each point: runs of the same point tell the same."""
     found: dict[object, ServingCase] = {}
     for case in cases:
@@ -101,7 +101,7 @@ def without_model(case: ServingCase, cases: Sequence[ServingCase]) -> EngineProf
 def fit_left_out(cases: Sequence[ServingCase]) -> dict[tuple[str, str], dict[str, float]]:
     """Overheads of every model's profiles without it."""
     usable = [c for c in cases if fits_profile(c) and c.profile.id in FITTED]
-    usable = without_means(thinned(usable))
+    usable = without_means(thin(usable))
     found: dict[tuple[str, str], dict[str, float]] = {}
     for case in usable:
         key = (case.model.id, case.profile.id)
@@ -231,7 +231,7 @@ def write(tables: Sequence[Path], labels: Path | None = None) -> list[ServingSpr
     found = spreads_of(residuals)
     LEFT_OUT.write_text(overheads_text(overheads))
     SPREADS.write_text(spreads_text(found))
-    ENGINES.write_text(profiles_text(fit_all(thinned(cases), left_out_profile_of(overheads))))
+    ENGINES.write_text(profiles_text(fit_all(thin(cases), left_out_profile_of(overheads))))
     return found
 
 

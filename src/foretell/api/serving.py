@@ -189,6 +189,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         assumptions=tuple(said),
         overrides=tuple(scenario.overrides.items()),
         prefill=pool,
+        warnings=tuple(asked.warnings),
     ), given
 
 

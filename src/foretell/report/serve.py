@@ -25,6 +25,7 @@ def serve_text(found: ServeAnswer) -> "RenderableType":
     from rich.text import Text
 
     parts: list[RenderableType] = [
+        *(Text(f"warning: {text}", "bold yellow") for text in found.warnings),
         headline(found),
         Text(),
         latencies(found),

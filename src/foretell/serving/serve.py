@@ -78,6 +78,8 @@ class ServeQuestion:
     """Defaults and guesses made on the way."""
     overrides: tuple[tuple[str, object], ...] = ()
     """Fields set by hand."""
+    warnings: tuple[str, ...] = ()
+    """What bears on the answer and is not in it."""
     prefill: PrefillPool | None = None
     """Instances that do prefill alone; None: prompts and answers have the same ones."""
 
@@ -264,6 +266,7 @@ def service_estimate(
         interval=intervals(q, ttft_mean, tpot_mean),
         evidence=evidence_of(q),
         assumptions=q.assumptions,
+        warnings=q.warnings,
         overrides=dict(q.overrides),
         usd_per_chip_hour_range=q.prices.rent_range,
         **prefill_facts(q, state),

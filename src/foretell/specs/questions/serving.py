@@ -1,6 +1,6 @@
 """Questions about serving: a deployment under a load, and how many chips a load takes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -285,6 +285,10 @@ class ServiceQuestion(LoadQuestion):
         ),
     ] = None
     set: SettingsGiven = ()
+    warnings: Annotated[
+        Sequence[str],
+        Flag(help="What of an imported command is not in the answer.", kind="function"),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)

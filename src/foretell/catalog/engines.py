@@ -58,7 +58,9 @@ KEPT_YEARS = 1
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "nemo": "nemo", "fastertransformer": "nemo", "neuron": "neuron", "torch": "torch",
-    "huggingface": "torch", "transformers": "torch", "trt": "trtllm", "nim": "trtllm",
+    "huggingface": "transformers", "transformers": "transformers", "tgi": "tgi",
+    "textgenerationinference": "tgi", "llamacpp": "llamacpp", "llamaserver": "llamacpp",
+    "ollama": "llamacpp", "mlx": "mlx", "trt": "trtllm", "nim": "trtllm",
 }  # fmt: skip
 """Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile."""
 

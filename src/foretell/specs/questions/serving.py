@@ -266,6 +266,22 @@ class ServiceQuestion(LoadQuestion):
     spread: Spread = 1.0
     prefix_hit: PrefixHit = 0.0
     speculative: Speculative = None
+    images: Annotated[
+        str | None,
+        Flag(
+            help="Images of every request: 1024x1024, or 2x1280x720; their tokens come on top of --isl.",
+            metavar="[N]xWxH",
+        ),
+    ] = None
+    audio: Annotated[
+        float | None,
+        Flag(
+            help="Seconds of audio of every request; its tokens come on top of --isl.",
+            kind="decimal",
+            metavar="S",
+            most=1e5,
+        ),
+    ] = None
     prefill_gpus: Annotated[
         int | str | None,
         Flag(

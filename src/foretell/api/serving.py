@@ -80,7 +80,6 @@ def serve(question: ServingQuestion) -> ServeAnswer:
 
 def options_of(question: ServingQuestion) -> dict[str, Any] | None:
     """What is known of simulated requests; None for the closed form, which takes no such options."""
-    named = {"ttft": "ttft_ms", "tpot": "tpot_ms"}
     given = given_of(part(RequestOptions, question, simulate=False))
     if question.simulate is False and given:
         message = "says how requests are played"
@@ -91,7 +90,12 @@ def options_of(question: ServingQuestion) -> dict[str, Any] | None:
     if question.simulate is False:
         return None
     more = {} if question.simulate is True else question.simulate
-    return {**more, **{named.get(name, name): value for name, value in given.items()}}
+    targets = {"ttft_ms": question.ttft, "tpot_ms": question.tpot}
+    return {
+        **more,
+        **{name: value for name, value in targets.items() if value is not None},
+        **given,
+    }
 
 
 def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
@@ -201,6 +205,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         overrides=tuple(scenario.overrides.items()),
         prefill=pool,
         warnings=tuple(asked.warnings),
+        targets_ms=(asked.ttft, asked.tpot),
     ), given
 
 
@@ -330,6 +335,8 @@ def load_problems(load: ServiceQuestion) -> list[Problem]:
         "isl": (1.0, LARGEST), "osl": (1.0, LARGEST), "concurrency": (1.0, LARGEST),
         "rate": (1e-9, LARGEST), "price": (0.0, LARGEST), "spread": (0.01, 1.0),
         "prefix_hit": (0.0, 1.0),
+        "ttft": (1e-3, 1e12),
+        "tpot": (1e-3, 1e12),
         "audio": (0.0, LARGEST),
     }  # fmt: skip
     for name, (low, high) in limits.items():

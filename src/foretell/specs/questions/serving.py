@@ -237,24 +237,6 @@ class RequestOptions:
             without=PLAYED,
         ),
     ] = None
-    ttft: Annotated[
-        float | None,
-        Flag(
-            help="Played: longest time to the first token that is good service.",
-            kind="decimal",
-            metavar="MS",
-            without=PLAYED,
-        ),
-    ] = None
-    tpot: Annotated[
-        float | None,
-        Flag(
-            help="Played: longest time per token that is good service.",
-            kind="decimal",
-            metavar="MS",
-            without=PLAYED,
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -266,6 +248,22 @@ class ServiceQuestion(LoadQuestion):
     spread: Spread = 1.0
     prefix_hit: PrefixHit = 0.0
     speculative: Speculative = None
+    ttft: Annotated[
+        float | None,
+        Flag(
+            help="Longest time to the first token that is good service: goodput counts requests within.",
+            kind="decimal",
+            metavar="MS",
+        ),
+    ] = None
+    tpot: Annotated[
+        float | None,
+        Flag(
+            help="Longest time per output token that is good service, likewise.",
+            kind="decimal",
+            metavar="MS",
+        ),
+    ] = None
     images: Annotated[
         str | None,
         Flag(

@@ -250,7 +250,8 @@ def generations_apart(p: EngineProfile, chip: Chip) -> float:
     if chip.architecture not in ORDER:
         return 0.0 if chip.architecture in p.architectures else 9.0
     here = ORDER.index(chip.architecture)
-    return float(min(abs(ORDER.index(a) - here) for a in p.architectures if a in ORDER))
+    apart = (abs(ORDER.index(a) - here) for a in p.architectures if a in ORDER)
+    return float(min(apart, default=9))
 
 
 def newest_first(p: EngineProfile) -> list[int]:

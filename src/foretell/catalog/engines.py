@@ -51,6 +51,9 @@ HOST_BOUND = ("eager_layer_s", "eager_sequence_s", "layer_s", "exchange_s")
 """What of a profile is launching, and ranks that launch at different times."""
 DATE = re.compile(r"20[0-9]{2}(-[0-9]{2}){0,2}")
 """A date in the place of an engine."""
+ERAS: Mapping[int, str] = {2022: "nemo", 2023: "nemo"}
+"""Year -> the engine that a date alone means: latencies that NVIDIA printed of Llama-2 in 2023, which models of
+that time validate on, are NeMo's; vLLM from 2024 on."""
 FIRST_YEAR = 2000
 """Numbers from here on are years, not versions."""
 KEPT_YEARS = 1
@@ -61,6 +64,7 @@ ENGINES: Mapping[str, str] = {
     "huggingface": "transformers", "transformers": "transformers", "tgi": "tgi",
     "textgenerationinference": "tgi", "llamacpp": "llamacpp", "llamaserver": "llamacpp",
     "ollama": "llamacpp", "mlx": "mlx", "trt": "trtllm", "nim": "trtllm",
+    "deepseek": "sglang",
 }  # fmt: skip
 """Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile."""
 
@@ -92,15 +96,15 @@ def profile(
 
     An engine's is as it holds on the chip and, where `mixture` tells, of the kind of model. Without a version
     the engine of today is meant: profiles that ended years ago come last, however near the chips that they
-    were fitted on. `NAME@VERSION` and `NAME@DATE` name a version too, and a date alone (`2023-07`) the engine of
-    that time that was met best.
+    were fitted on. `NAME@VERSION` and `NAME@DATE` name a version too, and a date alone (`2023-07`) the engine
+    of that time (ERAS).
     """
     if name in profiles():
         return profiles()[name]
     name, _, told = name.partition("@")
     version = version or told
     if DATE.fullmatch(name):
-        return on_card(profile_at(name, chip), chip)
+        name, version = ERAS.get(int(name[:4]), "vllm"), name
     mine = profiles_named(name)
     version = own_version(name, version or _version_in(name))
     newest = 0 if version else max(p.years[0] for p in mine)
@@ -115,17 +119,6 @@ def profile(
     )
     found = on_card(best, chip)
     return found if mixture is None else on_model(found, mixture=mixture)
-
-
-def profile_at(date: str, chip: Chip) -> EngineProfile:
-    """The profile of a date: that with the least error, on the nearest generation of chips."""
-
-    def error(p: EngineProfile) -> float:
-        told = (p.fit.tpot_ape, p.fit.throughput_ape)
-        return min((e for e in told if e is not None), default=1.0)
-
-    known = profiles().values()
-    return min(known, key=lambda p: (outside(p, date), error(p), generations_apart(p, chip)))
 
 
 def profiles_named(name: str) -> list[EngineProfile]:

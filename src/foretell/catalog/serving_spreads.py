@@ -1,7 +1,7 @@
 """How far served figures were from predictions of profiles that had not seen their model, and those profiles.
 
-`serving_spreads.toml` has, for a kind of model and what a prediction rests on, how far |ln(measured / predicted)|
-goes in half and in nine of ten rows, each row predicted without its own model in the fit.
+`serving_spreads.toml` has, for a kind of model and what a prediction rests on, how far |ln(measured /
+predicted)| goes in half and in nine of ten rows, each row predicted without its own model in the fit.
 `engines_left_out.toml` has the overheads of these fits. lab/calibrate/serving_left_out.py writes both.
 """
 
@@ -15,6 +15,8 @@ SPREADS = ROOT / "serving_spreads.toml"
 """Residuals by kind, evidence and metric."""
 LEFT_OUT = ROOT / "engines_left_out.toml"
 """Overheads of profiles fitted without one model."""
+APART = "disaggregated"
+"""Evidence of residuals of prefill and decode on instances of their own."""
 ANY = "any"
 """Kind of residuals of all models together."""
 
@@ -26,7 +28,7 @@ class ServingSpread:
     kind: str
     """dense, mixture, or any."""
     evidence: str
-    """fitted or transferred."""
+    """fitted, transferred, or disaggregated."""
     metric: str
     """tpot, ttft, throughput, e2e."""
     rows: int

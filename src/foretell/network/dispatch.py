@@ -9,8 +9,8 @@ in domains of n, Z = N / n of them, and rows falling on experts alike, copies of
     rank     near d(N) (n - 1) / N                       far d(N) (N - n) / N
     node     near d(N) (n - 1) / n, handed on inside     far d(min(Z, limit)) (Z - 1) / Z
 
-with d(P) = P (1 - (1 - 1/P)^k) distinct places of P, or min(P, k) where experts are dealt out in turn, as some
-benchmarks do. One direction of an exchange takes
+with d(P) = P (1 - (1 - 1/P)^k) distinct places of P, or min(P, k) where experts are dealt out in turn, as
+some benchmarks do. One direction of an exchange takes
 
     t = launch + hop log2 N + far_hop (1 + log2 Z) [Z > 1] + expert E + row (bytes of a row)
         + (near^4 + far^4 + cores^4 + lanes^4)^(1/4)

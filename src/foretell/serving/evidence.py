@@ -1,8 +1,9 @@
 """What a served number rests on, and where it may lie.
 
-`fitted`: the engine's profile was read from rows of this kind of model, this generation of chips and this kind of
-layout. `transferred`: anything of that is new to it. Either way intervals are as wide as the errors of rows whose
-own model was left out of the fit (catalog/serving_spreads.py), since a model that is asked about is mostly new.
+`fitted`: the engine's profile was read from rows of this kind of model, this generation of chips and this
+kind of layout. `transferred`: anything of that is new to it. Either way intervals are as wide as the errors
+of rows whose own model was left out of the fit (catalog/serving_spreads.py), since a model that is asked
+about is mostly new.
 """
 
 from typing import Literal
@@ -23,8 +24,8 @@ ServedEvidence = Literal["fitted", "transferred"]
 
 
 def layout_of(d: Deployment, system: System) -> str:
-    """The kind of a layout: tensor, experts (spread over tensor-parallel ranks), attention-dp, wide (over more
-    than one domain of fast links, or by dispatch), stages."""
+    """The kind of a layout: tensor, experts (spread over tensor-parallel ranks), attention-dp, wide (over
+    more than one domain of fast links, or by dispatch), stages."""
     if d.pp > 1:
         return "stages"
     if d.stage > float(system.network.tiers[0].size):

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.serving_spreads import APART
 from foretell.errors import Infeasible, Problem
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
@@ -40,6 +41,7 @@ from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
 from foretell.serving.steady import SteadyState, request_joules, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.serving.transfer import transfer
+from foretell.serving.wide_experts import first_experts, wide_notes
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.engine import EngineProfile
@@ -270,7 +272,7 @@ def service_estimate(
         step_ms={name: 1e3 * value for name, value in parts.items()},
         interval=intervals(q, ttft_mean, tpot_mean),
         evidence=evidence_of(q),
-        assumptions=q.assumptions,
+        assumptions=(*q.assumptions, *wide_notes(q.deployment, times.wide, first_experts(q.model))),
         warnings=q.warnings,
         goodput_requests_per_s=goodput(q, firsts[mixed], tokens, rate),
         overrides=dict(q.overrides),
@@ -384,7 +386,7 @@ def evidence_of(q: ServeQuestion) -> str:
 
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
     """Where the means may lie: errors of rows whose model was left out of the fits."""
-    found = evidence_of(q)
+    found = APART if q.prefill is not None else evidence_of(q)
     return {
         "ttft_ms": interval_of(1e3 * ttft_s, q.model, found, "ttft"),
         "tpot_ms": interval_of(1e3 * tpot_s, q.model, found, "tpot"),

@@ -27,6 +27,7 @@ from foretell.network.placement import tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.records import dataclass
 from foretell.serving.kernels import KernelCost, Kernels, PowerLimitedCost, nothing
+from foretell.serving.step_ops import is_alone, is_cross_keys, is_routed, join_low_ranks, low_rank
 from foretell.serving.wide_experts import (
     WideExperts,
     group_limit,
@@ -34,7 +35,6 @@ from foretell.serving.wide_experts import (
     slots_of,
     wide_experts,
 )
-from foretell.serving.step_ops import is_alone, is_cross_keys, is_routed, join_low_ranks, low_rank
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num, with_fields
 from foretell.specs.deployment import Deployment

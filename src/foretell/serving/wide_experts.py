@@ -6,8 +6,8 @@ experts (network/dispatch.py): low-latency kernels in decode steps, which graphs
 throughput in steps with prompts.
 
 Without care the busiest rank gets as many times the even share as the likings of the router tell
-(kernels/families/experts_loads.py). With EPLB experts are placed and copied by measured loads, and what is left
-is how far the traffic of now is from that of the measurement.
+(kernels/families/experts_loads.py). With EPLB experts are placed and copied by measured loads, and what is
+left is how far the traffic of now is from that of the measurement.
 """
 
 from dataclasses import replace
@@ -26,6 +26,7 @@ from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
+from foretell.specs.model import Model
 from foretell.specs.system import System
 
 Array = NDArray[np.float64]
@@ -33,22 +34,24 @@ Array = NDArray[np.float64]
 WIDE = 16
 """Ranks from which experts are balanced by their loads unless it is said otherwise."""
 BALANCE = 0.75
-"""Mean over largest load of a rank with EPLB: above 0.7 online (Ant on H20, lmsys.org/blog/2025-09-26); 0.75 is
-what 50,302 tokens/s a node at the usual distribution against 59,337 at a perfect one tell
+"""Mean over largest load of a rank with EPLB: above 0.7 online (Ant on H20, lmsys.org/blog/2025-09-26); 0.75
+is what 50,302 tokens/s a node at the usual distribution against 59,337 at a perfect one tell
 (lmsys.org/blog/2025-05-05, DeepSeek-V3 at EP32, where experts and dispatch are about half of a step)."""
 REDUNDANT = 32
-"""Copies of experts that deployments of DeepSeek-V3 add (DeepSeek, open-infra-index; lmsys.org/blog/2025-05-05)."""
+"""Copies of experts that deployments of DeepSeek-V3 add (DeepSeek, open-infra-index;
+lmsys.org/blog/2025-05-05)."""
 LARGE_DOMAIN = 16.0
 """Ranks of a domain of fast links from which engines dispatch inside it too (racks of 72)."""
 GROUP_LIMIT = 4.0
-"""Nodes that a token of a model with many experts goes to at most: DeepSeek's routing is limited to 4 groups of
-experts (arXiv 2412.19437, section 2.1.2). Others hit no more where experts are drawn from many."""
+"""Nodes that a token of a model with many experts goes to at most: DeepSeek's routing is limited to 4 groups
+of experts (arXiv 2412.19437, section 2.1.2). Others hit no more where experts are drawn from many."""
 LIMITED = ("deepseek", "kimi")
 """Families, by how their names begin, whose routing is limited to groups."""
 OVERLAP = 0.6
-"""Of the shorter of computing and communication what two halves by turns hide. With it two-batch overlap is worth
--19, -3, +13 and +26 % at 32, 64, 128 and 256 sequences of a GPU (DeepSeek-V3 decode, EP72 on H100; in print -27,
-break-even between 64 and 128, +25.5 at 256), and +33 % in prefill (in print +27 to 35; lmsys.org/blog/2025-05-05)."""
+"""Of the shorter of computing and communication what two halves by turns hide. With it two-batch overlap is
+worth -19, -3, +13 and +26 % at 32, 64, 128 and 256 sequences of a GPU (DeepSeek-V3 decode, EP72 on H100; in
+print -27, break-even between 64 and 128, +25.5 at 256), and +33 % in prefill (in print +27 to 35;
+lmsys.org/blog/2025-05-05)."""
 LOW_LATENCY_TOKENS = 1024.0
 """Most tokens of a rank for which low-latency kernels have room (DeepEP's buffers of one expert's rows)."""
 
@@ -162,6 +165,8 @@ def slots_of(ffn: Experts, d: Deployment) -> int:
 
 def most_of(d: Deployment) -> float:
     """Largest load of a rank over the mean that balancing leaves; 0: as the router's likings have it."""
+    if d.balance is not None:
+        return 1.0 / d.balance
     return 1.0 / BALANCE if is_balanced(d) else 0.0
 
 
@@ -176,3 +181,24 @@ def halved(d: Deployment, wide: WideExperts | None) -> bool:
         return False
     return bool(d.tbo) or wide.leaves(d)
 
+
+def first_experts(model: Model) -> Experts | None:
+    """The first mixture of a model; None where it has none."""
+    found = (layer.ffn for layer in model.stack.layers if isinstance(layer.ffn, Experts))
+    return next(found, None)
+
+
+def wide_notes(d: Deployment, wide: WideExperts | None, experts: Experts | None) -> list[str]:
+    """What a deployment assumes of its experts, in words."""
+    if wide is None or experts is None:
+        return []
+    pair = dict.fromkeys((wide.decode.id, wide.prefill.id))
+    names = " (decode) and ".join(pair) + (" (prefill)" if len(pair) > 1 else "")
+    said = [f"tokens are dispatched to experts by {names}"]
+    if is_balanced(d):
+        more = slots_of(experts, d) - experts.experts
+        how = "" if d.eplb else " (assumed from ep16 on; no-eplb turns it off)"
+        said.append(f"experts are balanced by load (EPLB), {more} redundant{how}")
+    if halved(d, wide) and d.tbo is None:
+        said.append("two-batch overlap is used where it is faster (no-tbo turns it off)")
+    return said

@@ -84,14 +84,17 @@ class Deployment:
     offload_gb: float = 0.0
     """Gigabytes of a chip's weights that stay on the host."""
     dispatch: str = "auto"
-    """Kernels that bring tokens to experts on other ranks: a family of catalog/dispatch.toml, `gather` (all ranks
-    get all tokens), or auto: the engine's own inside a node, a family made for it beyond one."""
+    """Kernels that bring tokens to experts on other ranks: a family of catalog/dispatch.toml, `gather` (all
+    ranks get all tokens), or auto: the engine's own inside a node, a family made for it beyond one."""
     eplb: bool | None = None
     """Whether experts are placed, and the liked ones copied, by measured loads; None: where ep is wide."""
     redundant_experts: int | None = None
     """Copies of experts beside one of each; None: 32 where experts are balanced, or what their ranks need."""
+    balance: float | None = None
+    """Mean over largest load of the ranks that hold experts; None: what balancing, or the router, leaves."""
     tbo: bool | None = None
-    """Whether a step's two halves compute and communicate by turns; None: where that is faster between nodes."""
+    """Whether a step's two halves compute and communicate by turns; None: where that is faster between
+    nodes."""
     draft_tokens: int = 0
     """Tokens that multi-token prediction or a draft proposes for each step; 0: none."""
     accepted: float = 0.0

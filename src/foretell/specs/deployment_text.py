@@ -17,7 +17,7 @@ WHOLE = (
     "decode_steps", "graph_batch", "adapters", "adapter_rank",
 )  # fmt: skip
 """Words whose value is a whole number."""
-SHARES = ("memory_fraction", "accepted", "wait_steps", "offload_gb")
+SHARES = ("memory_fraction", "accepted", "wait_steps", "balance", "offload_gb")
 """Words whose value is a number."""
 SWITCHES = ("graph", "eplb", "tbo", "overlap", "chunked", "mixed")
 """Words that stand alone, or with no- before them."""
@@ -159,6 +159,8 @@ def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
         )
     if d.memory_fraction is not None and not 0.0 < d.memory_fraction <= 1.0:
         bad("memory_fraction", d.memory_fraction, "out of range", "above 0, at most 1")
+    if d.balance is not None and not 0.0 < d.balance <= 1.0:
+        bad("balance", d.balance, "out of range", "above 0, at most 1")
     if d.accepted > d.draft_tokens:
         bad(
             "accepted",

@@ -34,8 +34,9 @@ LAUNCHES = 8.0
 
 
 LOCAL_PASSES = 3.0
-"""Most passes over rows that were dispatched: they come sorted and in the experts' format, and go into a layout
-by experts, through the activation with its cast, and out; sorting and casting of all pairs is not among them."""
+"""Most passes over rows that were dispatched: they come sorted and in the experts' format, and go into a
+layout by experts, through the activation with its cast, and out; sorting and casting of all pairs is not
+among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

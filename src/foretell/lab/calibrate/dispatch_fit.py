@@ -1,9 +1,10 @@
 """Fit the families of dispatch kernels to measured exchanges; judge them with a library left out.
 
-Each direction of a family has a few coefficients (network/dispatch.py), fitted to ln(predicted / measured) with
-Cauchy's loss and a weak pull to where a fit begins, a shape (chip, ranks, width, experts) counting as one
-however many rows it has. Left out, a library's rows are predicted by what the other libraries of its kind (one
-row for each expert, or one for each rank or node) are fitted to: links, launches and cores are the chip's.
+Each direction of a family has a few coefficients (network/dispatch.py), fitted to ln(predicted / measured)
+with Cauchy's loss and a weak pull to where a fit begins, a shape (chip, ranks, width, experts) counting as
+one however many rows it has. Left out, a library's rows are predicted by what the other libraries of its kind
+(one row for each expert, or one for each rank or node) are fitted to: links, launches and cores are the
+chip's.
 """
 
 from collections import Counter
@@ -37,15 +38,15 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 PULL = 0.15
 """Weight of the pull to the start, in logarithms."""
 SAME, KIN, FAR = 8.0, 4.0, 1.0
-"""Weight of a library's rows for a family that is left out: of the same family, one that sends the same to the
-same end, and any other."""
+"""Weight of a library's rows for a family that is left out: of the same family, one that sends the same to
+the same end, and any other."""
 FIRM = 3.0
 """The same where a family is fitted to others."""
 UNIT = 0.1
 """Error that counts as one."""
 KINDS: Mapping[str, tuple[str, str]] = {
     "deepep": ("node", "throughput"),
-    "deepep-2": ("node", "throughput"),
+    "deepep-2": ("node", "few cores"),
     "deepep-low-latency": ("expert", "latency"),
     "nvlink-one-sided": ("rank", "throughput"),
     "nvlink-two-sided": ("rank", "throughput"),
@@ -76,11 +77,13 @@ SOURCES: Mapping[str, str] = {
 PREPARE_S: Mapping[str, float] = {"nvlink-two-sided": 1.4e-5}
 """What a family's own kernel before a dispatch takes (TensorRT-LLM's moe_prepare on GB200: 12 to 17 us)."""
 NOTIFY_S: Mapping[str, float] = {"deepep": 2.8e-5, "deepep-2": 2.8e-5, "mori": 2.8e-5}
-"""What agreeing on numbers of tokens takes for each doubling of the nodes (DeepEP's notify on 2, 4 and 8 nodes
-of H100: 30, 52 and 75 us)."""
+"""What agreeing on numbers of tokens takes for each doubling of the nodes (DeepEP's notify on 2, 4 and 8
+nodes of H100: 30, 52 and 75 us)."""
 
 
-def kernels_of(name: str, going: DispatchPass = START, back: DispatchPass = START) -> DispatchKernels:
+def kernels_of(
+    name: str, going: DispatchPass = START, back: DispatchPass = START
+) -> DispatchKernels:
     """A family with these coefficients."""
     agreed = NOTIFY_S.get(name, 0.0)
     return DispatchKernels(
@@ -202,7 +205,12 @@ def kernels_text(found: Mapping[str, DispatchKernels]) -> str:
         "# Fitted values are written by foretell.lab.calibrate.dispatch_fit.",
     ]
     for name, kernels in found.items():
-        lines += ["", "[[kernels]]", f"id = {toml_value(name)}", f"unit = {toml_value(kernels.unit)}"]
+        lines += [
+            "",
+            "[[kernels]]",
+            f"id = {toml_value(name)}",
+            f"unit = {toml_value(kernels.unit)}",
+        ]
         for field in ("prepare_s", "cores", "graph"):
             lines.append(f"{field} = {toml_value(getattr(kernels, field))}")
         lines.append(f"source = {toml_value(SOURCES.get(name, ''))}")
@@ -210,7 +218,8 @@ def kernels_text(found: Mapping[str, DispatchKernels]) -> str:
             lines.append(f"[kernels.{op}]")
             one = getattr(kernels, op)
             lines += [
-                f"{f.name} = {toml_value(float(f'{getattr(one, f.name):.4g}'))}" for f in fields(one)
+                f"{f.name} = {toml_value(float(f'{getattr(one, f.name):.4g}'))}"
+                for f in fields(one)
             ]
     return "\n".join(lines) + "\n"
 

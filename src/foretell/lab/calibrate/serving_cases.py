@@ -35,6 +35,7 @@ from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.lab.calibrate.serving_rules import (
     attention_ranks,
+    balance_of,
     draft_tokens,
     formats_of,
     fraction_of,
@@ -74,8 +75,12 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "online_concurrency": ("batch", "isl", "osl"),
     "online_serving": ("rate", "isl", "osl"),
     "decode_tokens_per_gpu_s": ("batch", "isl"),
+    "prefill_tokens_per_gpu_s": ("isl",),
 }
 """Kind -> cells without which nothing can be said."""
+PREFILL_TOKENS = 16384.0
+"""Prompt tokens of a rank in one step of an instance for prefill, where nothing is told (SGLang's
+max_prefill_tokens; DeepSeek's published profile)."""
 STATIC_KINDS = ("static_batch_latency", "static_batch_throughput")
 """Rows that are one batch from its prompts to its last tokens."""
 EARLY = "2023, Splitwise"
@@ -152,6 +157,7 @@ def case_of(row: ServingRow) -> ServingCase:
         experts=experts,
         kv=kv,
         memory_fraction=fraction_of(row),
+        balance=balance_of(row),
     )
     pool = None
     if row.disaggregated and row.kind == "online_concurrency":
@@ -264,8 +270,6 @@ def blank(row: ServingRow) -> str:
     """What a row lacks to be predicted, in words; empty: nothing."""
     if row.kind in ("online_trace", "online_sharegpt"):
         return "the row does not tell its load: the arrivals are in a file of its own"
-    if row.kind == "prefill_tokens_per_gpu_s":
-        return "input tokens a second are no figure that is scored"
     if row.kind not in NEEDS:
         return f"rows of the kind {row.kind} are not known"
     missing = [name for name in NEEDS[row.kind] if getattr(row, name) is None]
@@ -287,7 +291,13 @@ def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns |
         return {"tpot": 1e3 * times.seconds(StepLoad(decoding=n, context_tokens=n * isl))}
     if kind == "decode_tokens_per_gpu_s":
         step = times.seconds(StepLoad(decoding=n, context_tokens=n * isl))
-        return {"throughput": n / step * copies}
+        return {"throughput": n * (1.0 + first.deployment.accepted) / step * copies}
+    if kind == "prefill_tokens_per_gpu_s":
+        # Steps full of prompts on every rank, as an instance that does nothing else has them.
+        ranks = first.deployment.dp * first.deployment.cp
+        full = np.maximum(float(first.deployment.max_tokens or PREFILL_TOKENS), isl) * ranks
+        step = times.seconds(StepLoad(prefill_tokens=full, prompts=full / isl))
+        return {"input_throughput": full / step / first.deployment.gpus}
     if kind in ("prefill", "first_token_latency"):
         return {"ttft": 1e3 * times.seconds(StepLoad(prefill_tokens=n * isl, prompts=n))}
     if kind in STATIC_KINDS:
@@ -315,6 +325,8 @@ def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns |
     asked = column("batch") if first.prefill is not None else n * copies
     found = in_ms(loop.ttft_s, loop.tpot_s, e2e, asked * osl / nominal)
     found |= {"joules": joules_per_token(cases, times, memory, (traffic, loop))}
+    if not any(case.row.ttft_median_ms for case in cases):
+        return found
     return found | {"ttft_median": 1e3 * median_first_s(loop, 1.0 / traffic.waves)}
 
 
@@ -399,6 +411,7 @@ def measured_figures(row: ServingRow) -> dict[str, float]:
         "e2e": row.e2e_ms,
         "throughput": row.tokens_per_s or row.tokens_per_s_per_gpu,
         "joules": measured_joules(row),
+        "input_throughput": row.input_tokens_per_s_per_gpu,
     }
     if EARLY in row.framework and (row.osl or 0.0) >= LONG_ANSWER:
         figures["e2e"] = None

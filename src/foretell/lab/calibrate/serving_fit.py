@@ -53,11 +53,11 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
 }
 """Field -> least, most, and how far it lightly leaves its start."""
 LOOP = (
-    "host_step_s", "host_sequence_s", "prefill_factor", "prefill_expert_factor", "prefill_layer_s",
-    "prefill_mixture_s", "prefill_step_s",
-    "latency_s", "latency_s_per_token", "expert_layer_s",
+    "host_step_s", "host_sequence_s", "prefill_factor", "prefill_layer_s", "prefill_mixture_s",
+    "prefill_step_s", "latency_s", "latency_s_per_token", "expert_layer_s",
 )  # fmt: skip
-"""What is moved for engines under load."""
+"""What is moved for engines under load: times of the host and of launching. A factor on the experts' kernels
+would stand for the one model that a profile has seen, and its formats."""
 FITTED: Mapping[str, tuple[str, ...]] = {
     "trtllm-1-blackwell": LOOP,
     "vllm-0.11-blackwell": LOOP,
@@ -75,6 +75,8 @@ UNIT: Mapping[str, float] = {"tpot": 0.04, "ttft": 0.06, "e2e": 0.05, "throughpu
 """Error of a metric that counts as one."""
 PULL = 1.0
 """Weight of the pull to the start."""
+SINGLE = 2.0
+"""Weight of the pull to what is usual where a profile has seen one model alone."""
 FIRM = 4.0
 """Weight of the pull in a fit to other groups: versions and chips differ more than their rows tell."""
 OWN, OTHER = 3.0, 2.0
@@ -84,6 +86,8 @@ EVALS = 10
 """Most steps of a fit."""
 LEAST = 1e-3
 """Values below this share of their scale are none."""
+RATES = ("prefill_tokens_per_gpu_s", "decode_tokens_per_gpu_s")
+"""Kinds of instances that do one of both alone, mostly wide ones."""
 LOADED = ("online_concurrency", "online_serving")
 """Kinds whose throughput is derived from their latencies."""
 
@@ -127,6 +131,20 @@ def targets(row: ServingRow) -> dict[str, float]:
     if row.kind in LOADED and len(told) > 1:
         told.pop("throughput", None)
     return told
+
+
+def without_means(cases: Sequence[ServingCase]) -> list[ServingCase]:
+    """The rows, less mean first tokens of groups that other rows have medians of.
+
+    Means hold requests that met a compilation; where both are recorded, they are up to six times the median.
+    """
+    medians = {case.group for case in cases if case.row.ttft_median_ms is not None}
+    return [
+        replace(case, row=replace(case.row, ttft_ms=None))
+        if case.group in medians and case.row.ttft_median_ms is None
+        else case
+        for case in cases
+    ]
 
 
 def errors_of(cases: Sequence[ServingCase], profile: EngineProfile) -> FitErrors:
@@ -191,24 +209,31 @@ def loss_of(found: FitErrors) -> Array:
 
 
 def fits_profile(case: ServingCase) -> bool:
-    """Whether a row is one that profiles are fitted to: the profile as the catalogue has it, no drafts, one pool."""
+    """Whether a row is one that profiles are fitted to: the profile as the catalogue has it, no drafts, one
+    pool; rates of instances that do prefill or decode alone are predicted, not fitted."""
     own = profiles().get(case.profile.id) == case.profile
-    return own and case.prefill is None and not case.deployment.draft_tokens and not blank(case.row)
+    plain = case.prefill is None and not case.deployment.draft_tokens
+    return own and plain and case.row.kind not in RATES and not blank(case.row)
 
 
 def fit_all(
     cases: Sequence[ServingCase], left_out: Callable[[ServingCase], EngineProfile]
 ) -> dict[str, EngineProfile]:
-    """Every profile fitted to its rows, with its errors and those of `left_out` profiles on the same rows."""
+    """Every profile fitted to its rows, with its errors and those of `left_out` profiles on the same rows.
+
+    One that has seen a single model is pulled to what is usual: not all that it tells is the engine's.
+    """
     found: dict[str, EngineProfile] = {}
     for name, start in profiles().items():
         mine = [c for c in cases if c.profile.id == name and fits_profile(c)]
         if not mine or name not in FITTED:
             found[name] = start
             continue
-        fitted = fit_profile(start, mine, FITTED[name])
-        told, out = errors_of(mine, fitted), errors_under(mine, left_out)
+        one_model = len({case.model.id for case in mine}) == 1
         loaded = any(case.row.kind in LOADED for case in mine)
+        begin, firm = (usual(start), SINGLE) if one_model and loaded else (start, PULL)
+        fitted = fit_profile(begin, without_means(mine), FITTED[name], firm)
+        told, out = errors_of(mine, fitted), errors_under(mine, left_out)
         found[name] = replace(
             fitted,
             layouts=tuple(sorted({layout_of(c.deployment, c.system) for c in mine})),

@@ -2,12 +2,14 @@
 
     python -m foretell.lab.calibrate.serving_left_out [--labels FILE] TABLE...
 
-fits all profiles and writes the catalogue's files of profiles, of profiles without one model, and of residuals.
-`--labels` names a table of ids with a column `mtp`: rows that drafted, or may have, and do not say so.
+fits all profiles and writes the catalogue's files of profiles, of profiles without one model, and of
+residuals. `--labels` names a table of ids with a column `mtp`: rows that drafted, or may have, and do not say
+so.
 
-Rows under load of a model are predicted by overheads fitted to all other models under all engines, begun at what
-is usual; those of static batches and offline maxima by the same profile fitted to its other models. A profile
-whose rows are of one model alone has nothing to be fitted to, and is left as it is: such rows are not counted.
+Rows under load of a model are predicted by overheads fitted to all other models under all engines, begun at
+what is usual; those of static batches and offline maxima by the same profile fitted to its other models. A
+profile whose rows are of one model alone has nothing to be fitted to, and is left as it is: such rows are not
+counted.
 """
 
 import sys
@@ -23,6 +25,7 @@ from foretell.catalog.engines import profiles, usual
 from foretell.catalog.files import toml_value
 from foretell.catalog.serving_spreads import (
     ANY,
+    APART,
     LEFT_OUT,
     SPREADS,
     ServingSpread,
@@ -30,6 +33,7 @@ from foretell.catalog.serving_spreads import (
 )
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
+    case_of,
     in_their_unit,
     measured_figures,
     predicted_all,
@@ -46,8 +50,10 @@ from foretell.lab.calibrate.serving_fit import (
     fit_profile,
     fits_profile,
     profiles_text,
+    without_means,
 )
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows, read_table
+from foretell.lab.validate.published_serving import services
 from foretell.serving.evidence import evidence_for, kind_of_model
 from foretell.specs.engine import EngineProfile
 
@@ -69,7 +75,8 @@ def thinned(cases: Sequence[ServingCase]) -> list[ServingCase]:
     found: dict[object, ServingCase] = {}
     for case in cases:
         row = case.row
-        key = (case.group, case.profile.id, case.deployment, row.kind, row.batch, row.isl, row.osl)
+        told = (row.kind, row.batch, row.isl, row.osl, row.ttft_median_ms is None)
+        key = (case.group, case.profile.id, case.deployment, case.replicas, *told)
         found.setdefault(key, case)
     return list(found.values())
 
@@ -93,7 +100,8 @@ def without_model(case: ServingCase, cases: Sequence[ServingCase]) -> EngineProf
 
 def fit_left_out(cases: Sequence[ServingCase]) -> dict[tuple[str, str], dict[str, float]]:
     """Overheads of every model's profiles without it."""
-    usable = thinned([c for c in cases if fits_profile(c) and c.profile.id in FITTED])
+    usable = [c for c in cases if fits_profile(c) and c.profile.id in FITTED]
+    usable = without_means(thinned(usable))
     found: dict[tuple[str, str], dict[str, float]] = {}
     for case in usable:
         key = (case.model.id, case.profile.id)
@@ -138,10 +146,22 @@ def residuals_of(
             continue
         ours, theirs = in_their_unit(case, figures), measured_figures(case.row)
         evidence = evidence_for(case.profile, case.model, case.system, case.deployment)
+        evidence = APART if case.prefill is not None else evidence
         for metric in METRICS:
             if metric in ours and metric in theirs and ours[metric] > 0.0:
                 error = abs(float(np.log(theirs[metric] / ours[metric])))
                 found[kind_of_model(case.model), evidence, metric].append(error)
+    return found
+
+
+def printed_residuals() -> dict[tuple[str, str, str], list[float]]:
+    """The same of services in print, on chips and engines that no profile was fitted on."""
+    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for one in services():
+        case = case_of(one.row)
+        if evidence_for(case.profile, case.model, case.system, case.deployment) == "transferred":
+            key = (kind_of_model(case.model), "transferred", one.metric)
+            found[key].append(abs(float(np.log(one.printed / one.ours))))
     return found
 
 
@@ -165,8 +185,8 @@ def spreads_of(residuals: Mapping[tuple[str, str, str], list[float]]) -> list[Se
 def spreads_text(found: Sequence[ServingSpread]) -> str:
     """Residuals as the catalogue's file has them."""
     lines = [
-        "# How far served figures were from predictions without their model in the fit: |ln(measured / predicted)|.",
-        "# Written by foretell.lab.calibrate.serving_left_out from tables that are not part of the repository.",
+        "# How far served figures were from predictions without their model in the fit, in logarithms.",
+        "# Written by lab/calibrate/serving_left_out.py from tables that are not part of the repository.",
     ]
     for one in found:
         lines += ["", "[[spread]]"]
@@ -201,10 +221,13 @@ def write(tables: Sequence[Path], labels: Path | None = None) -> list[ServingSpr
     rows = unlabelled([row for table in tables for row in read_rows(table)], labels)
     cases = cases_of(rows)
     overheads = fit_left_out(cases)
-    found = spreads_of(residuals_of(cases, overheads))
+    residuals = residuals_of(cases, overheads)
+    for key, errors in printed_residuals().items():
+        residuals[key] += errors
+    found = spreads_of(residuals)
     LEFT_OUT.write_text(overheads_text(overheads))
     SPREADS.write_text(spreads_text(found))
-    ENGINES.write_text(profiles_text(fit_all(cases, left_out_profile_of(overheads))))
+    ENGINES.write_text(profiles_text(fit_all(thinned(cases), left_out_profile_of(overheads))))
     return found
 
 
@@ -212,5 +235,4 @@ if __name__ == "__main__":
     names = sys.argv[1:]
     given = Path(names[names.index("--labels") + 1]) if "--labels" in names else None
     files = [Path(name) for name in names if name != "--labels" and Path(name) != given]
-    for told in write(files, given):
-        print(told)
+    write(files, given)

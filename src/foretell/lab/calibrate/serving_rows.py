@@ -104,6 +104,8 @@ class ServingRow:
     """Joules of all chips for each output token."""
     watts_per_gpu: float | None = None
     """Mean power of one chip."""
+    input_tokens_per_s_per_gpu: float | None = None
+    """Prompt tokens a second of one chip."""
     run: str = ""
     """The benchmark's run that recorded it; blank: read from elsewhere."""
 
@@ -184,6 +186,7 @@ def _row(number: int, cells: Mapping[str, str]) -> ServingRow:
         ttft_p99_ms=value("ttft_p99_ms"),
         joules_per_output_token=value("joules_per_output_token"),
         watts_per_gpu=value("power_avg_w_per_gpu"),
+        input_tokens_per_s_per_gpu=value("input_tok_s_per_gpu"),
         run=cells.get("run", ""),
     )
 

@@ -19,6 +19,8 @@ MEMORY_NOTES = re.compile(
     r"(?:gpu_memory_utilization|free_gpu_mem(?:ory)?_fraction|mem[_-]fraction[_-]static)\D{0,3}(0?\.\d+)"
 )
 """Fractions of memory as notes tell them."""
+EVEN_NOTES = re.compile(r"balanced experts|perfect eplb|perfect(?:ly)? balance")
+"""How notes say that every rank had as much."""
 PRECISIONS: dict[str, str] = {
     "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp8_block": "fp8", "fp8-block": "fp8",
     "awq": "int4", "gptq": "int4", "w4a16": "int4", "w8a8": "int8", "w4a8": "int4",
@@ -103,6 +105,11 @@ def script_wait(
         said.append(f"prompts wait up to {BATCH_WAIT:g} steps for each other")
         return BATCH_WAIT
     return None
+
+
+def balance_of(row: ServingRow) -> float | None:
+    """1 where the notes tell that experts were balanced perfectly, as simulated runs are."""
+    return 1.0 if EVEN_NOTES.search(row.notes.lower()) else None
 
 
 def fraction_of(row: ServingRow) -> float | None:

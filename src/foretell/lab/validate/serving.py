@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from foretell.catalog.engines import profiles
-from foretell.catalog.serving_spreads import spread_for
+from foretell.catalog.serving_spreads import APART, spread_for
 from foretell.errors import ProblemsError
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
@@ -183,7 +183,8 @@ def predictions_of(
 ) -> list[Prediction]:
     """Our figures beside a row's, with the interval that rows of models left out tell."""
     found = []
-    evidence = evidence_for(profile, case.model, case.system, case.deployment)
+    evidence: str = evidence_for(profile, case.model, case.system, case.deployment)
+    evidence = APART if case.prefill is not None else evidence
     for name, theirs in measured_figures(case.row).items():
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:

@@ -35,8 +35,8 @@ FLAGS = {
     "compare-plans": [*QUESTION[:-2], "--plot", "--json"],
     "serve": (
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices "
-        "--spread --prefix-hit --speculative --ttft --tpot --images --audio --prefill-gpus --prefill- "
-        "plan --set --simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens "
+        "--spread --prefix-hit --speculative --ttft --tpot --images --audio --prefill-gpus "
+        "--prefill-plan --set --simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens "
         "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale --preemption --plot "
         "--import --export --jsonl --json"
     ).split(),

@@ -52,8 +52,8 @@ HOST_BOUND = ("eager_layer_s", "eager_sequence_s", "layer_s", "exchange_s")
 DATE = re.compile(r"20[0-9]{2}(-[0-9]{2}){0,2}")
 """A date in the place of an engine."""
 ERAS: Mapping[int, str] = {2022: "nemo", 2023: "nemo"}
-"""Year -> the engine that a date alone means: latencies that NVIDIA printed of Llama-2 in 2023, which models of
-that time validate on, are NeMo's; vLLM from 2024 on."""
+"""Year -> the engine that a date alone means: latencies that NVIDIA printed of Llama-2 in 2023, which models
+of that time validate on, are NeMo's; vLLM from 2024 on."""
 FIRST_YEAR = 2000
 """Numbers from here on are years, not versions."""
 KEPT_YEARS = 1

@@ -1,6 +1,6 @@
 """How far served figures were from predictions of profiles that had not seen their model, and those profiles.
 
-`serving_spreads.toml` has, for a kind of model and what a prediction rests on, how far |ln(measured /
+`serving_spreads.toml` has, for a kind of model and a class of residuals, how far |ln(measured /
 predicted)| goes in half and in nine of ten rows, each row predicted without its own model in the fit.
 `engines_left_out.toml` has the overheads of these fits. lab/calibrate/serving_left_out.py writes both.
 """
@@ -12,11 +12,11 @@ from foretell.catalog.files import ROOT, read_table
 from foretell.records import dataclass
 
 SPREADS = ROOT / "serving_spreads.toml"
-"""Residuals by kind, evidence and metric."""
+"""Residuals by kind, class and metric."""
 LEFT_OUT = ROOT / "engines_left_out.toml"
 """Overheads of profiles fitted without one model."""
 APART = "disaggregated"
-"""Evidence of residuals of prefill and decode on instances of their own."""
+"""Class of residuals of prefill and decode on instances of their own."""
 ANY = "any"
 """Kind of residuals of all models together."""
 
@@ -27,8 +27,8 @@ class ServingSpread:
 
     kind: str
     """dense, mixture, or any."""
-    evidence: str
-    """fitted, transferred, or disaggregated."""
+    residuals: str
+    """fitted, near, far, or disaggregated (serving/evidence.py)."""
     metric: str
     """tpot, ttft, throughput, e2e."""
     rows: int
@@ -46,14 +46,20 @@ def serving_spreads() -> tuple[ServingSpread, ...]:
 
 
 @lru_cache(maxsize=256)
-def spread_for(kind: str, evidence: str, metric: str) -> ServingSpread:
-    """Residuals of a kind of model and evidence; of all models where the kind has none of its own."""
-    mine = [one for one in serving_spreads() if (one.evidence, one.metric) == (evidence, metric)]
-    for wanted in (kind, ANY):
-        for one in mine:
-            if one.kind == wanted:
-                return one
-    return spread_for(kind, "transferred", "throughput" if metric != "throughput" else "tpot")
+def spread_for(kind: str, residuals: str, metric: str) -> ServingSpread:
+    """Residuals of a kind of model and class; of all models where the kind has none of its own."""
+    mine = {
+        one.kind: one
+        for one in serving_spreads()
+        if (one.residuals, one.metric) == (residuals, metric)
+    }
+    found = mine.get(kind) or mine.get(ANY)
+    if found is not None and residuals == "near":
+        # What is new to a profile is no surer than what it has seen of the same kind.
+        return max(found, spread_for(kind, "fitted", metric), key=lambda one: one.p90)
+    if found is not None:
+        return found
+    return spread_for(kind, "far", "tpot")
 
 
 @lru_cache(maxsize=1)

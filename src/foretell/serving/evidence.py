@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from foretell.catalog.engines import knows_kind
-from foretell.catalog.serving_spreads import spread_for
+from foretell.catalog.serving_spreads import APART, spread_for
 from foretell.serving.formats import mixture_of
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
@@ -45,14 +45,32 @@ def evidence_for(
     return "fitted" if chip and kind and layout and profile.fit.rows else "transferred"
 
 
+def residual_class(
+    profile: EngineProfile,
+    model: Model,
+    system: System,
+    deployment: Deployment,
+    *,
+    apart: bool = False,
+) -> str:
+    """Whose residuals an interval is made of: `fitted`; `near`, where the generation of chips was seen and
+    the kind of model or layout was not; `far`; `disaggregated`, prefill and decode apart."""
+    if apart:
+        return APART
+    if evidence_for(profile, model, system, deployment) == "fitted":
+        return "fitted"
+    seen = not profile.architectures or system.chip.architecture in profile.architectures
+    return "near" if seen else "far"
+
+
 def kind_of_model(model: Model) -> str:
     """dense or mixture."""
     return "mixture" if mixture_of(model) else "dense"
 
 
-def interval_of(value: float, model: Model, evidence: str, metric: str) -> Interval:
-    """p50 and p90 of a figure, by rows of models that were left out."""
-    found = spread_for(kind_of_model(model), evidence, metric)
+def interval_of(value: float, model: Model, residuals: str, metric: str) -> Interval:
+    """p50 and p90 of a figure, by rows of models that were left out, of one class of residuals."""
+    found = spread_for(kind_of_model(model), residuals, metric)
     return {
         name: (float(value * np.exp(-half)), float(value * np.exp(half)))
         for name, half in (("p50", found.p50), ("p90", found.p90))

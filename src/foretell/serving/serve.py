@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.serving_spreads import APART
 from foretell.errors import Infeasible, Problem
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
@@ -35,7 +34,7 @@ from foretell.serving.disaggregation import (
     open_state,
     prompt_joules,
 )
-from foretell.serving.evidence import evidence_for, interval_of
+from foretell.serving.evidence import evidence_for, interval_of, residual_class
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
 from foretell.serving.steady import SteadyState, request_joules, steady
@@ -386,7 +385,8 @@ def evidence_of(q: ServeQuestion) -> str:
 
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
     """Where the means may lie: errors of rows whose model was left out of the fits."""
-    found = APART if q.prefill is not None else evidence_of(q)
+    apart = q.prefill is not None
+    found = residual_class(q.profile, q.model, q.system, q.deployment, apart=apart)
     return {
         "ttft_ms": interval_of(1e3 * ttft_s, q.model, found, "ttft"),
         "tpot_ms": interval_of(1e3 * tpot_s, q.model, found, "tpot"),

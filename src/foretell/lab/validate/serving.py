@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from foretell.catalog.engines import profiles
-from foretell.catalog.serving_spreads import APART, spread_for
+from foretell.catalog.serving_spreads import spread_for
 from foretell.errors import ProblemsError
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
@@ -29,7 +29,7 @@ from foretell.lab.calibrate.serving_left_out import is_held_out, left_out_profil
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
 from foretell.lab.validate.scores import Prediction, Score, Scores, inside, score, scores_of
 from foretell.lab.validate.serving_simulation import PLAYED, played_figures
-from foretell.serving.evidence import evidence_for, kind_of_model
+from foretell.serving.evidence import kind_of_model, residual_class
 from foretell.specs.engine import EngineProfile
 
 NO_SOURCE = "not told"
@@ -183,13 +183,13 @@ def predictions_of(
 ) -> list[Prediction]:
     """Our figures beside a row's, with the interval that rows of models left out tell."""
     found = []
-    evidence: str = evidence_for(profile, case.model, case.system, case.deployment)
-    evidence = APART if case.prefill is not None else evidence
+    place = (profile, case.model, case.system, case.deployment)
+    residuals = residual_class(*place, apart=case.prefill is not None)
     for name, theirs in measured_figures(case.row).items():
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:
             continue
-        width = spread_for(kind_of_model(case.model), evidence, name.split("_")[0]).p90
+        width = spread_for(kind_of_model(case.model), residuals, name.split("_")[0]).p90
         found.append(
             Prediction(
                 id=case.row.id,

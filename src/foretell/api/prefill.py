@@ -17,9 +17,6 @@ from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 
-OPTIONS = ("max_batch", "max_tokens", "memory_fraction", "wait_steps")
-"""Options of a decode instance that say nothing of a prefill instance."""
-
 
 def decode_gpus(asked: ServiceQuestion, scenario: Scenario, problems: list[Problem]) -> int:
     """Chips that are left for decode: all but a bare number of prefill chips."""
@@ -72,7 +69,10 @@ def prefill_layout(
 
     Formats are those of the decode instances: both hold the same checkpoint and pass one cache on.
     """
-    base = replace(decode, draft_tokens=0, accepted=0.0, **dict.fromkeys(OPTIONS))
+    base = replace(
+        decode, draft_tokens=0, accepted=0.0, max_batch=None, max_tokens=None, memory_fraction=None,
+        wait_steps=None,
+    )  # fmt: skip
     said: list[str] = []
     if plan is not None:
         own = replace(base, tp=1, pp=1, dp=1, ep=1, cp=1)

@@ -24,6 +24,7 @@ from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.topologies import unknown
 from foretell.serving.drafts import with_acceptance, with_speculative
+from foretell.serving.encoders import encoded_input
 from foretell.serving.engine_options import with_options
 from foretell.serving.formats import mixture_of, stored_formats
 from foretell.serving.layouts import best_layout
@@ -79,7 +80,6 @@ def serve(question: ServingQuestion) -> ServeAnswer:
 
 def options_of(question: ServingQuestion) -> dict[str, Any] | None:
     """What is known of simulated requests; None for the closed form, which takes no such options."""
-    named = {"ttft": "ttft_ms", "tpot": "tpot_ms"}
     given = given_of(part(RequestOptions, question, simulate=False))
     if question.simulate is False and given:
         message = "says how requests are played"
@@ -90,7 +90,12 @@ def options_of(question: ServingQuestion) -> dict[str, Any] | None:
     if question.simulate is False:
         return None
     more = {} if question.simulate is True else question.simulate
-    return {**more, **{named.get(name, name): value for name, value in given.items()}}
+    targets = {"ttft_ms": question.ttft, "tpot_ms": question.tpot}
+    return {
+        **more,
+        **{name: value for name, value in targets.items() if value is not None},
+        **given,
+    }
 
 
 def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
@@ -149,6 +154,15 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     own_rate = isinstance(plan, Deployment) or "accepted=" in (plan or "")
     deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
     profile = with_options(profile, deployment)
+    seen = collect(
+        lambda: encoded_input(
+            scenario.model, scenario.system, deployment, asked.images, asked.audio
+        ),
+        problems,
+    )
+    if problems or seen is None:
+        raise BadInput(problems)
+    profile = replace(profile, latency_s=profile.latency_s + seen.seconds)
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
@@ -162,6 +176,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         *profile_assumptions(profile, chip.architecture, mixture=mixture_of(scenario.model)),
         *said_of_pool,
         *said_of_drafts,
+        *seen.said,
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
@@ -174,7 +189,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     if not isinstance(plan, str) or "weights=" not in plan:
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
     traffic = Traffic(
-        isl=float(asked.isl), osl=float(asked.osl), concurrency=float(at_once or 1.0),
+        isl=float(asked.isl) + seen.tokens, osl=float(asked.osl), concurrency=float(at_once or 1.0),
         least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
     )  # fmt: skip
     return ServeQuestion(
@@ -189,6 +204,8 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         assumptions=tuple(said),
         overrides=tuple(scenario.overrides.items()),
         prefill=pool,
+        warnings=tuple(asked.warnings),
+        targets_ms=(asked.ttft, asked.tpot),
     ), given
 
 
@@ -318,6 +335,9 @@ def load_problems(load: ServiceQuestion) -> list[Problem]:
         "isl": (1.0, LARGEST), "osl": (1.0, LARGEST), "concurrency": (1.0, LARGEST),
         "rate": (1e-9, LARGEST), "price": (0.0, LARGEST), "spread": (0.01, 1.0),
         "prefix_hit": (0.0, 1.0),
+        "ttft": (1e-3, 1e12),
+        "tpot": (1e-3, 1e12),
+        "audio": (0.0, LARGEST),
     }  # fmt: skip
     for name, (low, high) in limits.items():
         value = getattr(load, name)

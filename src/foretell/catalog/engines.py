@@ -61,7 +61,10 @@ KEPT_YEARS = 1
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "nemo": "nemo", "fastertransformer": "nemo", "neuron": "neuron", "torch": "torch",
-    "huggingface": "torch", "transformers": "torch", "trt": "trtllm", "nim": "trtllm", "deepseek": "sglang",
+    "huggingface": "transformers", "transformers": "transformers", "tgi": "tgi",
+    "textgenerationinference": "tgi", "llamacpp": "llamacpp", "llamaserver": "llamacpp",
+    "ollama": "llamacpp", "mlx": "mlx", "trt": "trtllm", "nim": "trtllm",
+    "deepseek": "sglang",
 }  # fmt: skip
 """Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile."""
 
@@ -240,7 +243,8 @@ def generations_apart(p: EngineProfile, chip: Chip) -> float:
     if chip.architecture not in ORDER:
         return 0.0 if chip.architecture in p.architectures else 9.0
     here = ORDER.index(chip.architecture)
-    return float(min(abs(ORDER.index(a) - here) for a in p.architectures if a in ORDER))
+    apart = (abs(ORDER.index(a) - here) for a in p.architectures if a in ORDER)
+    return float(min(apart, default=9))
 
 
 def newest_first(p: EngineProfile) -> list[int]:

@@ -25,6 +25,7 @@ def serve_text(found: ServeAnswer) -> "RenderableType":
     from rich.text import Text
 
     parts: list[RenderableType] = [
+        *(Text(f"warning: {text}", "bold yellow") for text in found.warnings),
         headline(found),
         Text(),
         latencies(found),
@@ -143,6 +144,12 @@ def rates(found: ServeAnswer) -> "Table":
         f"{found.output_tokens_per_s_per_user:,.1f} per user   {found.requests_per_s:,.2f} requests/s"
         + _rates_sure(found),
     )
+    if found.goodput_requests_per_s is not None:
+        share = found.goodput_requests_per_s / max(found.requests_per_s, 1e-12)
+        grid.add_row(
+            "goodput",
+            f"{found.goodput_requests_per_s:,.2f} requests/s within both targets ({share:.0%})",
+        )
     grid.add_row(
         "batch",
         f"{found.batch:,.0f} sequences at once, {found.max_batch:,} at most; "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.engines import IN_TURN_S
-from foretell.sharding.lora import adapter, has_adapter
+from foretell.sharding.lora import has_adapter
 from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
@@ -23,6 +23,7 @@ from foretell.specs.system import System
 from foretell.workload.build import layer_graph
 from foretell.workload.graph import Tokens
 from foretell.workload.ops import Gemm
+from foretell.workload.roles import OpRole, Region
 
 Array = NDArray[np.float64]
 
@@ -61,13 +62,17 @@ def look_steps(d: Deployment) -> float:
 
 @lru_cache(maxsize=256)
 def adapter_bytes(model: Model, rank: int) -> float:
-    """Weights of one adapter of all linear maps, in 16 bits."""
+    """Weights of one adapter of all linear maps but the routed experts', in 16 bits.
+
+    Queries, keys and values, and gate and up, are read together and have an adapter each.
+    """
     tokens = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="prefill")
     total = 0.0
     for layer in model.stack.layers:
         for op in layer_graph(layer, model.stack.hidden, tokens).ops:
-            if isinstance(op, Gemm) and has_adapter(op):
-                total += sum(float(one.parameters) for one in adapter(op, float(rank)))
+            if isinstance(op, Gemm) and has_adapter(op) and op.region is not Region.EXPERTS:
+                maps = 3.0 if op.role is OpRole.QKV else 2.0 if op.gated else 1.0
+                total += rank * (maps * float(op.k) + float(op.n))
     return 2.0 * total
 
 

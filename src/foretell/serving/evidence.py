@@ -42,7 +42,7 @@ def evidence_for(
     chip = not profile.architectures or system.chip.architecture in profile.architectures
     kind = knows_kind(profile, mixture=mixture_of(model))
     layout = not profile.layouts or layout_of(deployment, system) in profile.layouts
-    return "fitted" if chip and kind and layout else "transferred"
+    return "fitted" if chip and kind and layout and profile.fit.rows else "transferred"
 
 
 def residual_class(

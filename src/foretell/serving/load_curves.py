@@ -81,7 +81,7 @@ class LoadCurve:
             return None
         last = len(ok) - 1 if ok.all() else int(np.argmin(ok))
         least = self.least(wanted.rate, wanted.headroom)
-        few = max(math.ceil(wanted.rate / self.rates[last] - 1e-9), least, 1)
+        few = max(math.ceil(wanted.rate / float(self.rates[last]) - 1e-9), least, 1)
         while not meets(self.at(wanted.rate / few), wanted, slack):
             few += max(few // 32, 1)
         return few

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
 from foretell.kernels.power import chip_power
@@ -48,6 +49,8 @@ from foretell.specs.prices import Prices
 from foretell.specs.service import Interval, ServiceEstimate
 from foretell.specs.system import System
 from foretell.units import format as show
+
+Array = NDArray[np.float64]
 
 OVERLOAD = 1.02
 """Arrivals over what an instance can answer from which its queue grows without end."""
@@ -79,6 +82,10 @@ class ServeQuestion:
     """Defaults and guesses made on the way."""
     overrides: tuple[tuple[str, object], ...] = ()
     """Fields set by hand."""
+    warnings: tuple[str, ...] = ()
+    """What bears on the answer and is not in it."""
+    targets_ms: tuple[float | None, float | None] = (None, None)
+    """Time to the first token and time per output token that are good service; None: any."""
     prefill: PrefillPool | None = None
     """Instances that do prefill alone; None: prompts and answers have the same ones."""
 
@@ -265,10 +272,25 @@ def service_estimate(
         interval=intervals(q, ttft_mean, tpot_mean),
         evidence=evidence_of(q),
         assumptions=(*q.assumptions, *wide_notes(q.deployment, times.wide, first_experts(q.model))),
+        warnings=q.warnings,
+        goodput_requests_per_s=goodput(q, firsts[mixed], tokens, rate),
         overrides=dict(q.overrides),
         usd_per_chip_hour_range=q.prices.rent_range,
         **prefill_facts(q, state),
     )
+
+
+def goodput(q: ServeQuestion, firsts_s: Array, tokens_s: Array, rate: float) -> float | None:
+    """Requests a second within both targets; None where there are none."""
+    ttft_ms, tpot_ms = q.targets_ms
+    if ttft_ms is None and tpot_ms is None:
+        return None
+    good = np.ones(len(firsts_s), bool)
+    if ttft_ms is not None:
+        good &= 1e3 * firsts_s <= ttft_ms
+    if tpot_ms is not None:
+        good &= 1e3 * tokens_s <= tpot_ms
+    return float(rate * good.mean())
 
 
 def prefill_facts(q: ServeQuestion, state: SteadyState) -> dict[str, Any]:

@@ -263,6 +263,7 @@ def simulated_estimate(
     return replace(
         base,
         simulated=True,
+        goodput_requests_per_s=found.goodput_per_s,
         ttft_ms=_percentiles(found.ttft_ms),
         tpot_ms=_percentiles(found.tpot_ms),
         tpot_with_first_ms=_percentiles(found.tpot_with_first_ms),
@@ -273,7 +274,7 @@ def simulated_estimate(
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
         limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
-        simulation=priced(simulation(found, played, fleet), base, q.deployment.gpus),
+        simulation=with_cost(simulation(found, played, fleet), base, q.deployment.gpus),
     )
 
 
@@ -324,7 +325,7 @@ def autoscaling(played: RequestOutcomes, fleet: Fleet) -> dict[str, Any] | None:
     }
 
 
-def priced(facts: dict[str, Any], base: ServiceEstimate, gpus: int) -> dict[str, Any]:
+def with_cost(facts: dict[str, Any], base: ServiceEstimate, gpus: int) -> dict[str, Any]:
     """The facts of a simulation with what its replicas cost, where they are started and stopped."""
     scaled = facts["autoscaling"]
     if scaled and base.usd_per_chip_hour:

@@ -97,10 +97,10 @@ class StepTimes:
         parts, waits = self.parts_s(load), self.host_s(load)
         device, p = np.asarray(sum(parts.values())), self.profile
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
-        layer_s, most = self.eager_layer_s, self.deployment.graph_batch
+        layer_s, most = self.eager_layer_s, self.deployment.graph_batch or self.profile.graph_batch
         eager = layer_s * self.layers + p.eager_sequence_s * np.asarray(load.decoding)
         decode_s = p_norm(device, eager, SIDE_BY_SIDE) if layer_s else device
-        if most is not None and not layer_s:
+        if most and not layer_s:
             # A batch beyond the largest captured one is launched kernel by kernel.
             host = (p.eager_layer_s or EAGER_LAYER_S) * self.layers
             beyond = np.asarray(load.decoding, float) / self.deployment.dp > most

@@ -35,7 +35,7 @@ class EngineProfile:
     id: str
     """Its name: `--engine NAME`."""
     engine: str
-    """vllm, trtllm, sglang, lmdeploy, torch, nemo."""
+    """vllm, trtllm, sglang, transformers, tgi, llamacpp, mlx, torch, nemo."""
     since: str
     """First version or year it stands for; empty: any."""
     until: str
@@ -100,6 +100,8 @@ class EngineProfile:
     """Tokens of a step."""
     limits_by_card: bool = False
     """Whether these two are lower on small cards (vLLM's second engine)."""
+    graph_batch: int = 0
+    """Sequences up to which decode steps are replayed from graphs; 0: all."""
     graph_tokens: int = 0
     """Tokens up to which steps with prompts are replayed from graphs too, so that no launching shows."""
     memory_rule: MemoryRule = "vllm"

@@ -117,6 +117,10 @@ class ServiceEstimate:
     """Fields set by hand."""
     usd_per_chip_hour_range: tuple[float, float] | None = None
     """The cheapest and the dearest of the offers that the rent is the median of; None: one price alone."""
+    goodput_requests_per_s: float | None = None
+    """Requests a second within the latency targets; None where none were given."""
+    warnings: tuple[str, ...] = ()
+    """What bears on the answer and is not in it, such as options of an imported command."""
     prefill_system: str | None = None
     """System of the prefill instances; None: prompts and answers have the same instances."""
     prefill_gpus: int | None = None

@@ -52,7 +52,7 @@ from foretell.serving.layouts import query_heads
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s
 from foretell.serving.static import offline_tokens_per_s, static_batch
-from foretell.serving.steady import SteadyState, steady
+from foretell.serving.steady import SteadyState, request_joules, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
@@ -142,7 +142,7 @@ def case_of(row: ServingRow) -> ServingCase:
         said.append(f"{row.framework} has no profile: as {profile.id}")
     weights, experts, kv = formats_of(row, model, system, profile, said)
     tp = row.tp or max((row.n_gpus or 1) // ((row.pp or 1) * (row.dp or 1)), 1)
-    if row.tp is None:
+    if row.tp is None and not row.disaggregated:
         said.append(f"tp {tp}: all chips of the row")
     tp, dp = attention_ranks(row, model, profile, tp, said)
     ep, pp = row.ep or (dp if row.dp is None else 1), row.pp or 1
@@ -324,9 +324,30 @@ def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns |
     nominal = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
     asked = column("batch") if first.prefill is not None else n * copies
     found = in_ms(loop.ttft_s, loop.tpot_s, e2e, asked * osl / nominal)
+    found |= {"joules": joules_per_token(cases, times, memory, (traffic, loop))}
     if not any(case.row.ttft_median_ms for case in cases):
         return found
     return found | {"ttft_median": 1e3 * median_first_s(loop, 1.0 / traffic.waves)}
+
+
+def joules_per_token(
+    cases: Sequence[ServingCase],
+    times: StepTimes,
+    memory: Memory,
+    load: tuple[Traffic, SteadyState],
+) -> Array:
+    """Joules of all chips for each output token of a loop, prompts included."""
+    traffic, loop = load
+    answer = 0.5 * (1.0 + traffic.least) * np.asarray(traffic.osl)
+    pool = cases[0].prefill
+    inside = traffic if pool is None else replace(traffic, concurrency=np.maximum(loop.batch, 1.0))
+    prompt, written = request_joules(times, memory, inside, loop)
+    if pool is not None:
+        front = step_times(cases[0].model, pool.system, pool.deployment, times.profile)
+        isl = 0.5 * (1.0 + traffic.least) * np.asarray(traffic.isl)
+        prompts = StepLoad(prefill_tokens=loop.prompts * isl, prompts=loop.prompts)
+        prompt = front.joules(prompts) / loop.prompts
+    return np.asarray((prompt + written) / answer)
 
 
 def pair_of(case: ServingCase, times: StepTimes, engine: EngineProfile) -> Pair:
@@ -389,11 +410,21 @@ def measured_figures(row: ServingRow) -> dict[str, float]:
         "tpot": row.tpot_ms,
         "e2e": row.e2e_ms,
         "throughput": row.tokens_per_s or row.tokens_per_s_per_gpu,
+        "joules": measured_joules(row),
         "input_throughput": row.input_tokens_per_s_per_gpu,
     }
     if EARLY in row.framework and (row.osl or 0.0) >= LONG_ANSWER:
         figures["e2e"] = None
     return {name: value for name, value in figures.items() if value is not None}
+
+
+def measured_joules(row: ServingRow) -> float | None:
+    """Joules of an output token: as printed, or by the chips' mean power and the rate."""
+    if row.joules_per_output_token is not None:
+        return row.joules_per_output_token
+    if row.watts_per_gpu is None or row.n_gpus is None or not row.tokens_per_s:
+        return None
+    return row.watts_per_gpu * row.n_gpus / row.tokens_per_s
 
 
 def in_their_unit(case: ServingCase, figures: dict[str, float]) -> dict[str, float]:

@@ -217,6 +217,13 @@ def board(
         "by_profile": [f"{c.profile.id} {p.metric}" for c, p in told],
         "by_chip": [f"{c.system.chip.id} {p.metric}" for c, p in told],
         "by_family": [f"{'moe' if c.mixture else 'dense'} {p.metric}" for c, p in told],
+        "by_vendor": [
+            f"{c.system.chip.vendor} {'moe' if c.mixture else 'dense'} {p.metric}" for c, p in told
+        ],
+        "by_workers": [
+            f"{'together' if c.prefill is None else 'disaggregated'} {p.metric}" for c, p in told
+        ],
+        "by_speculation": [f"{c.row.speculative or 'not told'} {p.metric}" for c, p in told],
         "by_group": [f"{c.group} {p.metric}" for c, p in told],
     }
     used = {case.profile.id for case, _ in told}

@@ -66,7 +66,7 @@ def session_requests(drawn: Requests, how: Sessions, seed: int) -> Requests:
     for session in range(many):
         order += [(float(starts[session * how.turns]), session, turn) for turn in range(how.turns)]
     isl, osl, after, pause, blocks, owner, at = [], [], [], [], [], [], []
-    context, seen = 0, 0
+    context, seen, first = 0, 0, 0
     for place, (start, session, turn) in enumerate(order):
         answer = int(drawn.osl[place])
         if turn == 0:

@@ -73,7 +73,7 @@ def read_trace(
     rows = json_rows(text) if file.suffix in (".jsonl", ".json") else _csv_rows(text)
     if rows and "conversations" in rows[0]:
         return conversations(rows)
-    rows = [row for row in rows if not failed(row)]
+    rows = [row for row in rows if not is_failure(row)]
     if not rows:
         raise BadInput([_problem("arrivals", str(path), "it has no requests", "at least one row")])
     names = {key: _column(rows[0], key) for key in NAMES}
@@ -96,7 +96,7 @@ def usual_unit(row: Mapping[str, Any]) -> str:
     return "ms" if mooncake and "chat_id" not in row else "s"
 
 
-def failed(row: Mapping[str, Any]) -> bool:
+def is_failure(row: Mapping[str, Any]) -> bool:
     """Whether a row of BurstGPT is a request that failed: it has no tokens."""
     cells = [row.get(name) for name in ("Request tokens", "Response tokens")]
     return any(str(cell).strip() in ("0", "0.0") for cell in cells if cell is not None)

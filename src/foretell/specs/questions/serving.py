@@ -1,6 +1,6 @@
 """Questions about serving: a deployment under a load, and how many chips a load takes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -237,24 +237,6 @@ class RequestOptions:
             without=PLAYED,
         ),
     ] = None
-    ttft: Annotated[
-        float | None,
-        Flag(
-            help="Played: longest time to the first token that is good service.",
-            kind="decimal",
-            metavar="MS",
-            without=PLAYED,
-        ),
-    ] = None
-    tpot: Annotated[
-        float | None,
-        Flag(
-            help="Played: longest time per token that is good service.",
-            kind="decimal",
-            metavar="MS",
-            without=PLAYED,
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -266,6 +248,38 @@ class ServiceQuestion(LoadQuestion):
     spread: Spread = 1.0
     prefix_hit: PrefixHit = 0.0
     speculative: Speculative = None
+    ttft: Annotated[
+        float | None,
+        Flag(
+            help="Longest time to the first token that is good service: goodput counts requests within.",
+            kind="decimal",
+            metavar="MS",
+        ),
+    ] = None
+    tpot: Annotated[
+        float | None,
+        Flag(
+            help="Longest time per output token that is good service, likewise.",
+            kind="decimal",
+            metavar="MS",
+        ),
+    ] = None
+    images: Annotated[
+        str | None,
+        Flag(
+            help="Images of every request: 1024x1024, or 2x1280x720; their tokens come on top of --isl.",
+            metavar="[N]xWxH",
+        ),
+    ] = None
+    audio: Annotated[
+        float | None,
+        Flag(
+            help="Seconds of audio of every request; its tokens come on top of --isl.",
+            kind="decimal",
+            metavar="S",
+            most=1e5,
+        ),
+    ] = None
     prefill_gpus: Annotated[
         int | str | None,
         Flag(
@@ -285,6 +299,10 @@ class ServiceQuestion(LoadQuestion):
         ),
     ] = None
     set: SettingsGiven = ()
+    warnings: Annotated[
+        Sequence[str],
+        Flag(help="What of an imported command is not in the answer.", kind="function"),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)

@@ -127,11 +127,13 @@ def left_out_profile_of(
 
 
 def is_held_out(case: ServingCase, overheads: Overheads | None = None) -> bool:
-    """Whether a row's prediction owes nothing to its own model: left out, or never part of a fit."""
+    """Whether a row's prediction owes nothing to its own model: left out, or never part of a fit.
+
+    A profile that was fitted, and has no fit without any of its models, has seen the one that it has rows of.
+    """
     known = left_out_overheads() if overheads is None else overheads
-    if (case.model.id, case.profile.id) in known or not is_own(case):
-        return True
-    return not any(profile == case.profile.id for _, profile in known)
+    seen = any(profile == case.profile.id for _, profile in known)
+    return seen or not is_own(case) or case.profile.fit.rows == 0
 
 
 def residuals_of(

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -120,7 +121,7 @@ def left_out_profile_of(
     known = left_out_overheads() if overheads is None else overheads
 
     def found(case: ServingCase) -> EngineProfile:
-        values = known.get((case.model.id, case.profile.id))
+        values: Mapping[str, Any] | None = known.get((case.model.id, case.profile.id))
         return replace(case.profile, **values) if values and is_own(case) else case.profile
 
     return found

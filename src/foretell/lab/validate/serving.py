@@ -81,10 +81,10 @@ def score_rows(
         if not found_here:
             unsupported.append((case.row.id, NO_TARGET))
         told += [(case, prediction) for prediction in found_here]
-    found = board(len(rows), told, unsupported, leave_one_out, closed)
+    scores = board(len(rows), told, unsupported, leave_one_out, closed)
     if leave_one_out is not None or simulate:
-        return found
-    return replace(found, groups={"by_held_out": held_out(cases), **found.groups})
+        return scores
+    return replace(scores, groups={"by_held_out": held_out(cases), **scores.groups})
 
 
 def profiles_for(

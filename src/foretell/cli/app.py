@@ -18,6 +18,7 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "reproduce": "The figures and tables of a published work, by its model and by ours.",
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
     "ui": "The page and the JSON API, on this machine.",
     "codesign": "Performance and cost together over architectural choices: the exact front.",
@@ -48,6 +49,7 @@ EXAMPLES = {
     "sweep": "examples/sweep_small.toml --out results",
     "catalog show": "h100-sxm",
     "reference search": "--model gpt3-1t --strategy 1d --chip b200 --fast-domain 8 --gpus 1024",
+    "reproduce": "nersc-2024 --out nersc-2024",
     "calibrate measure": "--out mine.jsonl --minutes 8",
     "calibrate fit": "mine.jsonl --chip my-gpu --out mine.toml",
     "cost chip": "--node N5 --area 800",
@@ -111,6 +113,7 @@ def make_app() -> App:
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
     reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
+    app.command("foretell.cli.reproduce:reproduce", help=help_text("reproduce"))
     app.command("foretell.cli.network:network", help=help_text("network"))
     validate = App(name="validate", help=VERBS["validate"])
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")

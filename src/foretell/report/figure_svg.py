@@ -11,7 +11,7 @@ from html import unescape
 from typing import Any
 
 from foretell.report.figure_axes import AxisScale, axis_scales, text_width
-from foretell.report.figure_traces import TRACES, colour_of, drawn_trace, scale_colour
+from foretell.report.figure_traces import DASHES, TRACES, colour_of, drawn_trace, scale_colour
 from foretell.report.svg import FRAME, GRID, INK, LEGEND_ROW, Picture, bar, dot, line, text, ticks
 from foretell.report.svg import tick_text as short
 
@@ -23,9 +23,6 @@ KEY_PIXELS = 26.0
 """Of a legend's sign, and the gap behind it."""
 COLOUR_BAR = 84.0
 """Pixels of a colour bar with its words."""
-DASHES = {"dot": "2 3", "dash": "6 4", "dashdot": "6 3 2 3", "longdash": "10 4"}
-"""Plotly's words for lines."""
-
 
 def figure_svg(figure: Mapping[str, Any]) -> str:
     """The figure as an SVG file."""

@@ -296,18 +296,45 @@ def _heat_map(figure: Mapping[str, Any], index: int, x: AxisScale, y: AxisScale)
     wide, tall = x.slot, y.slot
     gap = 1.0 if trace.get("xgap", 0) and wide > 12 else 0.0
     worded = trace.get("texttemplate") and wide > 34 and tall > 13
-    for name, row in zip(trace["y"], trace["z"], strict=False):
+    for k, (name, row) in enumerate(zip(trace["y"], trace["z"], strict=False)):
         middle = y(name)
-        for column, value in zip(trace["x"], row, strict=False):
-            at = x(column)
-            if value is None or at is None or middle is None:
-                continue
-            colour = scale_colour(trace["colorscale"], (value - low) / ((high - low) or 1.0))
-            left, top = at - wide / 2, middle - tall / 2
-            yield bar(left, top, wide - gap + 0.2, tall - gap + 0.2, colour)
-            if worded:
-                word = f"{value:.2f}" if ".2f" in trace["texttemplate"] else f"{value:.4g}"
-                yield text(at, middle + 4, word, size=10, anchor="middle", colour=_ink_on(colour))
+        if middle is None:
+            continue
+        cells = [
+            (at, word, scale_colour(trace["colorscale"], (value - low) / ((high - low) or 1.0)))
+            for column, value, word in zip(trace["x"], row, _cell_words(trace, k), strict=False)
+            if value is not None and (at := x(column)) is not None
+        ]
+        for left, right, colour in _runs(cells, wide, apart=gap > 0.0):
+            yield bar(left, middle - tall / 2, right - left - gap + 0.5, tall - gap + 0.5, colour)
+        for at, word, colour in cells if worded else ():
+            yield text(at, middle + 4, word, size=10, anchor="middle", colour=_ink_on(colour))
+
+
+def _cell_words(trace: Mapping[str, Any], row: int) -> list[str]:
+    """Words of one row of a heat map's cells."""
+    form = str(trace.get("texttemplate", ""))
+    if form == "%{text}":
+        return [str(word) for word in trace["text"][row]]
+    digits = "{:.2f}" if ".2f" in form else "{:.4g}"
+    return ["" if value is None else digits.format(value) for value in trace["z"][row]]
+
+
+def _runs(
+    cells: Sequence[tuple[float, str, str]], wide: float, *, apart: bool
+) -> Iterator[tuple[float, float, str]]:
+    """Cells beside each other of one colour as one: left, right and colour."""
+    start: tuple[float, float, str] | None = None
+    for at, _, colour in cells:
+        left, right = at - wide / 2, at + wide / 2
+        if start is not None and not apart and colour == start[2] and left < start[1] + wide / 2:
+            start = (start[0], right, colour)
+            continue
+        if start is not None:
+            yield start
+        start = (left, right, colour)
+    if start is not None:
+        yield start
 
 
 TRACES: Mapping[

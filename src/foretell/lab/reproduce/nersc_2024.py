@@ -326,6 +326,7 @@ NERSC_2024 = Work(
     name="nersc-2024",
     title="Comprehensive performance modeling and system design insights for foundation models",
     source="arXiv 2410.00273 (2024), with its public code and stored outputs",
+    example="measured",
     figures=FIGURES,
     run=run,
     missing=(

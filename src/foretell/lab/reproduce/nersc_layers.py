@@ -15,7 +15,7 @@ from foretell.lab.reference.layer import op_times
 from foretell.lab.reference.ops import LayerBatch, layer_ops
 from foretell.lab.reference.records import CHIPS, MODELS, Quirks, Strategy
 from foretell.lab.reference.search import evaluate as published_evaluate
-from foretell.lab.reference.space import enumerate_space, expand
+from foretell.lab.reference.space import enumerate_space, expand, panel_counts
 from foretell.lab.reference.study import STUDY_GLOBAL_BATCH
 from foretell.lab.reproduce.nersc_maps import question_of
 from foretell.lab.reproduce.nersc_ours import OUR_MODELS, OurTask, breakdown, days_of, settings
@@ -53,7 +53,9 @@ def layer_rows() -> list[dict[str, Any]]:
     chip = CHIPS["B200"]
     for (model, strategy), (m1, m2) in CASES.items():
         one = np.ones(1, np.int64)
-        panels = one * (max(m1, m2) if strategy == "2d" else 1)
+        panels = one * (
+            max(panel_counts(MODELS[model].embed, max(m1, m2))) if strategy == "2d" else 1
+        )
         batch = LayerBatch(b=one, m1=one * m1, m2=one * m2, t1=one * m1, t2=one * min(m2, 8 // m1),
                            nb=panels)  # fmt: skip
         links = links_of(chip, 8, Quirks())

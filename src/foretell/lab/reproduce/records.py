@@ -55,6 +55,8 @@ class Work:
     """Its title and authors."""
     source: str
     """Where it was published."""
+    example: str
+    """The figure that its page shows as a command: one that takes a moment."""
     figures: Mapping[str, str]
     """Names of its figures and what each shows, in order."""
     run: Callable[[Sequence[str], int, Progress | None], list[PaperFigure]]

@@ -6,7 +6,7 @@ from typing import Any
 from foretell.records import dataclass
 from foretell.report.figures.look import Figure, axis, template
 
-GAP_X, GAP_Y = 70.0, 96.0
+GAP_X, GAP_Y = 92.0, 100.0
 """Pixels between columns and rows."""
 MARGIN = {"l": 72, "r": 24, "t": 84, "b": 64}
 
@@ -33,19 +33,22 @@ def small_multiples(
     width: int = 1240,
     height: int = 300,
     key: int = 0,
+    gap: float = GAP_Y,
     **layout: Any,
 ) -> Figure:
     """Panels of `height` pixels each; a name appears in the legend once, in the first panel that has it.
 
-    `key` are pixels for a legend, or a colour bar, on the right.
+    `key` are pixels for a legend, or a colour bar, on the right; `gap` are pixels between rows, which the
+    words below the last row have too.
     """
     many = -(-len(parts) // columns)
-    tall = int(MARGIN["t"] + MARGIN["b"] + many * height + (many - 1) * GAP_Y)
+    tall = int(MARGIN["t"] + MARGIN["b"] + many * height + (many - 1) * gap + gap - GAP_Y)
     inner = width - MARGIN["l"] - MARGIN["r"] - key
-    high = tall - MARGIN["t"] - MARGIN["b"]
+    bottom = MARGIN["b"] + gap - GAP_Y
+    high = tall - MARGIN["t"] - bottom
     whole: dict[str, Any] = {
         "title": {"text": title, "x": 0.02, "xanchor": "left", "font": {"size": 16}},
-        "template": template(), "margin": {**MARGIN, "r": MARGIN["r"] + key},
+        "template": template(), "margin": {**MARGIN, "r": MARGIN["r"] + key, "b": bottom},
         "height": tall, "width": width, "annotations": [], "shapes": [], "showlegend": key > 0,
         "legend": {"traceorder": "normal", "x": 1.01, "y": 1.0}, **layout,
     }  # fmt: skip
@@ -55,7 +58,7 @@ def small_multiples(
         row, column = divmod(place, columns)
         wide = (inner - GAP_X * (columns - 1)) / columns / inner
         left = column * (wide + GAP_X / inner)
-        top = 1.0 - row * (height + GAP_Y) / high
+        top = 1.0 - row * (height + gap) / high
         index = "" if place == 0 else str(place + 1)
         across, up = axis(part.x), axis(part.y)
         whole[f"xaxis{index}"] = {**across, "domain": [left, min(left + wide, 1.0)], "anchor": f"y{index}"}

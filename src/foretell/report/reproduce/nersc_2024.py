@@ -52,8 +52,15 @@ def _over_gpus(found: PaperFigure, column: str, y_title: str, title: str) -> Fig
             counts = [row["gpus"] for row in own]
             y = log_axis(y_title, values)
             parts.append(SmallPanel(title=f"{words}, {chip}", traces=traces,
-                                    x=counts_axis("GPUs", counts), y=y))  # fmt: skip
+                                    x=_gpus_axis(counts), y=y))  # fmt: skip
     return small_multiples(parts, title, 3, key=130)
+
+
+def _gpus_axis(counts: Sequence[int]) -> dict[str, Any]:
+    """A logarithmic axis with every second or third count named."""
+    found = counts_axis("GPUs", counts or [1])
+    step = -(-len(found["tickvals"]) // 5)
+    return {**found, "tickvals": found["tickvals"][::-step][::-1], "ticktext": found["ticktext"][::-step][::-1]}
 
 
 def _line(name: str, points: Mapping[int, float], colour: str, dash: str) -> dict[str, Any]:
@@ -83,9 +90,8 @@ def speedup(found: PaperFigure) -> Figure:
             base = STRATEGY_WORDS[str(own[0]["over"])] if own else "1-D"
             parts.append(SmallPanel(
                 title=f"{words}: {of}", traces=traces,
-                x=counts_axis("GPUs", [r["gpus"] for r in own] or [1]),
-                y={"text": f"speed-up over {base}", "range": [0.8, 1.6] if side == "ours" else None}
-                if side == "ours" else {"text": f"speed-up over {base}"},
+                x=_gpus_axis([r["gpus"] for r in own]),
+                y={"text": f"speed-up over {base}", "range": [0.85, 1.5]},
             ))  # fmt: skip
     return small_multiples(parts, "B200: speed-up of two dimensions of tensor parallelism", 2, key=210)
 
@@ -105,7 +111,7 @@ def configurations(found: PaperFigure) -> Figure:
             ))  # fmt: skip
     return small_multiples(
         parts, "B200 in domains of eight: the fastest plan and where its time goes", 1,
-        width=1240, height=230, key=110, barmode="stack",
+        width=1240, height=230, key=110, gap=116, barmode="stack",
     )  # fmt: skip
 
 
@@ -153,7 +159,7 @@ def fixed(found: PaperFigure) -> Figure:
             ))  # fmt: skip
     return small_multiples(
         parts, "16,384 B200 in domains of eight: fixed configurations, each with its fastest placement",
-        1, width=1240, height=240, key=110, barmode="stack",
+        1, width=1240, height=240, key=110, gap=130, barmode="stack",
     )  # fmt: skip
 
 
@@ -216,7 +222,7 @@ def layers(found: PaperFigure) -> Figure:
         group = "communication" if "parallel" in row["group"] else row["group"]
         own = sums.setdefault(name, {})
         own[group] = own.get(group, 0.0) + row["ours_us"] / 1e3
-    names = sorted(sums)
+    names = sorted(sums, key=lambda name: (name.partition("<br>")[0], name.endswith("Foretell")))
     parts = []
     for word in ("GPT", "ViT"):
         some = [name for name in names if name.startswith(word)]
@@ -238,7 +244,7 @@ def factor(found: PaperFigure) -> Figure:
     parts = []
     for model, words in MODELS.items():
         own = [r for r in rows if r["model"] == model]
-        names = [f"{r['gpus']:,} GPUs: x{r['factor']:.2f}" for r in own]
+        names = [f"{r['gpus']:,} GPUs<br>x{r['factor']:.2f}" for r in own]
         traces = [
             {"type": "bar", "name": part, "x": names,
              "y": [(r[f"our_{part}"] - r[f"published_{part}"]) / r["published_days"] for r in own],
@@ -246,7 +252,7 @@ def factor(found: PaperFigure) -> Figure:
             for part in PARTS
         ]  # fmt: skip
         parts.append(SmallPanel(
-            title=words, traces=traces, x={"text": "", "type": "category"},
+            title=words, traces=traces, x={"text": "", "type": "category", "tickangle": 0},
             y={"text": "(ours - published) / published days", "rangemode": "tozero"},
         ))  # fmt: skip
     title = "B200 in domains of eight: what the factor between our days and the published ones is made of"

@@ -184,6 +184,8 @@ def _colour_bar(trace: Mapping[str, Any], axes: Mapping[str, AxisScale]) -> Iter
     at = words.get("tickvals") or [v for v in ticks(low, high, 6) if low <= v <= high]
     named = words.get("ticktext") or [short(round(v, 12)) for v in at]
     for value, word in zip(at, named, strict=False):
+        if not low <= value <= high:
+            continue
         pixel = y.start - (value - low) / ((high - low) or 1.0) * (y.start - y.end)
         yield text(left + 19, pixel + 4, str(word), size=11)
     title = plain(str((words.get("title") or {}).get("text") or ""))

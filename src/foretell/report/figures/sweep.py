@@ -109,6 +109,7 @@ def map_panels(
     grid = [[factor * float(row[value]) for row in rows if row.get(value) is not None]]
     logs = log_colours(grid)
     ends = [v for row in (logs.get("z") or grid) for v in row]
+    across = min(len(apart), 3)
     parts = []
     for place, (key, own) in enumerate(apart.items()):
         named = ", ".join(
@@ -116,14 +117,13 @@ def map_panels(
             for n, v in zip(others, key, strict=True)
         )
         traces = [
-            {**trace, **_log_trace(trace, bool(logs)), "zmin": min(ends), "zmax": max(ends), "showscale": not place}
+            {**trace, **_log_trace(trace, bool(logs)), "zmin": min(ends), "zmax": max(ends), "showscale": place == across - 1}
             for trace in heat_map(own, x, y, value, best=best)["data"]
         ]
         for trace in traces:
             trace["colorbar"] = {"title": {"text": title_of(value)}, **logs.get("colorbar", {})}
         axes = ({"text": title_of(n), "type": "category", "showgrid": False} for n in (x, y))
         parts.append(SmallPanel(title=named, traces=traces, x=next(axes), y=next(axes)))
-    across = min(len(parts), 3)
     heading = title or sentence(f"{words_of(value)} over {words_of(x)} and {words_of(y)}")
     return small_multiples(parts, heading, across, width=440 * across + 140, key=0)
 

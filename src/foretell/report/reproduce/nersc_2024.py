@@ -1,5 +1,6 @@
 """Figures of the 2024 study (arXiv 2410.00273), from the tables of lab/reproduce/nersc_2024.py."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -163,6 +164,14 @@ def fixed(found: PaperFigure) -> Figure:
     )  # fmt: skip
 
 
+MAP_TICKS = (0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+"""Values at a map's colours, which follow logarithms."""
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
+
+
 def heat_maps(found: PaperFigure) -> Figure:
     """Days over two properties, relative to the B200's, on both sides."""
     x, y = MAPS[found.name]
@@ -174,13 +183,18 @@ def heat_maps(found: PaperFigure) -> Figure:
             base = _nearest_b200(own, x.name, y.name)
             across, up = [v / x.unit for v in x.values], [v / y.unit for v in y.values]
             grid = {(r[x.name], r[y.name]): r["days"] for r in own}
-            z = [[None if grid.get((a, b)) is None else grid[a, b] / base for a in across] for b in up]
+            ratio = [[grid[a, b] / base if grid.get((a, b)) else None for a in across] for b in up]
             trace = {
-                "type": "heatmap", "x": [f"{a:.3g}" for a in across], "y": [f"{b:.3g}" for b in up],
-                "z": z, "colorscale": SCALE, "zmin": 0.6, "zmax": 2.0,
+                "type": "heatmap", "x": [_short(a) for a in across], "y": [_short(b) for b in up],
+                "z": [[None if v is None else math.log10(v) for v in row] for row in ratio],
+                "text": [["" if v is None else f"{v:.2f}" for v in row] for row in ratio],
+                "colorscale": SCALE, "zmin": math.log10(MAP_TICKS[0]), "zmax": math.log10(MAP_TICKS[-1]),
                 "showscale": side == "ours" and model == "gpt3_1T",
-                "colorbar": {"title": {"text": "days over those of the B200"}},
-                "hovertemplate": "%{x}, %{y}: %{z:.3f}<extra></extra>",
+                "colorbar": {
+                    "title": {"text": "days over those of the B200"},
+                    "tickvals": [math.log10(v) for v in MAP_TICKS], "ticktext": [f"{v:g}" for v in MAP_TICKS],
+                },
+                "hovertemplate": "%{x}, %{y}: %{text}<extra></extra>",
             }  # fmt: skip
             parts.append(SmallPanel(
                 title=f"{words}: {of}", traces=[trace],
@@ -188,7 +202,7 @@ def heat_maps(found: PaperFigure) -> Figure:
                 y={"text": y.title, "type": "category", "showgrid": False},
             ))  # fmt: skip
     title = f"8,192 B200 in domains of eight: days over {x.title.split(' (')[0]} and {y.title.split(' (')[0]}"
-    return small_multiples(parts, title, 2, width=1240, height=340, key=0)
+    return small_multiples(parts, title, 2, width=1240, height=340, key=0, gap=124)
 
 
 B200_VALUES = {"capacity_gb": 192.0, "bandwidth_tb_per_s": 8.0, "tflop_per_s": 2500.0}

@@ -63,6 +63,7 @@ EXAMPLES = {
     "characterize trace": "rank0.json.gz rank1.json.gz --model llama-3.1-8b --gpus 2xH200",
     "translate train": "--source text.en --target text.de --out run --steps 1000",
     "translate run": "run --file text.en",
+    "translate evaluate": "run --source test.en --target test.de --beam 4",
 }
 """One question of each verb, as it is typed, but of those that their flags alone explain."""
 EPILOGUE = (
@@ -178,6 +179,15 @@ def make_app() -> App:
     translate.command(
         "foretell.cli.translate:run",
         help=help_text("translate run", "Translate lines with a trained model."),
+    )
+    translate.command(
+        "foretell.cli.translate:evaluate",
+        help=help_text("translate evaluate", "BLEU and chrF of a trained model."),
+    )
+    translate.command(
+        "foretell.cli.translate:import_weights",
+        name="import-weights",
+        help="Take weights of the authors' TensorFlow code.",
     )
     translate.command(
         "foretell.cli.translate:make_text",

@@ -12,6 +12,9 @@ from foretell.specs.questions.reproduce import ReproduceQuestion
 WORKS: Mapping[str, str] = MappingProxyType(
     {
         "nersc-2024": "nersc_2024.NERSC_2024",
+        "scaling-2024": "scaling_2024.SCALING_2024",
+        "imec-2025": "imec_2025.IMEC_2025",
+        "anthe-2023": "anthe_2023.ANTHE_2023",
     }
 )
 """Names of works and where each is defined: one alone is loaded."""

@@ -18,6 +18,7 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "reproduce": "The figures and tables of a published work, by its model and by ours.",
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
     "ui": "The page and the JSON API, on this machine.",
     "mcp": "The verbs as tools of an assistant (Model Context Protocol).",
@@ -49,6 +50,7 @@ EXAMPLES = {
     "sweep": "examples/sweep_small.toml --out results",
     "catalog show": "h100-sxm",
     "reference search": "--model gpt3-1t --strategy 1d --chip b200 --fast-domain 8 --gpus 1024",
+    "reproduce": "nersc-2024 --out nersc-2024",
     "calibrate measure": "--out mine.jsonl --minutes 8",
     "calibrate fit": "mine.jsonl --chip my-gpu --out mine.toml",
     "cost chip": "--node N5 --area 800",
@@ -62,6 +64,7 @@ EXAMPLES = {
     "characterize trace": "rank0.json.gz rank1.json.gz --model llama-3.1-8b --gpus 2xH200",
     "translate train": "--source text.en --target text.de --out run --steps 1000",
     "translate run": "run --file text.en",
+    "translate evaluate": "run --source test.en --target test.de --beam 4",
 }
 """One question of each verb, as it is typed, but of those that their flags alone explain."""
 EPILOGUE = (
@@ -112,6 +115,7 @@ def make_app() -> App:
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
     reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
+    app.command("foretell.cli.reproduce:reproduce", help=help_text("reproduce"))
     app.command("foretell.cli.network:network", help=help_text("network"))
     validate = App(name="validate", help=VERBS["validate"])
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
@@ -177,6 +181,15 @@ def make_app() -> App:
     translate.command(
         "foretell.cli.translate:run",
         help=help_text("translate run", "Translate lines with a trained model."),
+    )
+    translate.command(
+        "foretell.cli.translate:evaluate",
+        help=help_text("translate evaluate", "BLEU and chrF of a trained model."),
+    )
+    translate.command(
+        "foretell.cli.translate:import_weights",
+        name="import-weights",
+        help="Take weights of the authors' TensorFlow code.",
     )
     translate.command(
         "foretell.cli.translate:make_text",

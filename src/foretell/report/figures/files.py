@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.report.figure_svg import figure_svg, unknown_traces
 from foretell.report.figures.look import HEIGHT, THEMES, WIDTH, Figure, Theme, template
 from foretell.report.picture_files import BROWSERS, browser, file_problem
 from foretell.report.svg import Picture
@@ -59,6 +60,8 @@ def write_figure(
         path.write_text(html(figure), encoding="utf-8")
     elif kind == ".svg" and picture is not None:
         path.write_text(picture.svg(), encoding="utf-8")
+    elif kind == ".svg" and not unknown_traces(figure):
+        path.write_text(figure_svg(figure), encoding="utf-8")
     elif kind in (".png", ".svg"):
         _browse(figure, path)
     else:

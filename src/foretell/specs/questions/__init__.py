@@ -2,7 +2,7 @@
 
 flags.py     what a field is on every surface
 common.py    fields that several questions share
-training.py, serving.py, cost.py, network.py, compare.py, studies.py, sweep.py   the questions
+training.py, serving.py, cost.py, network.py, compare.py, studies.py, sweep.py, reproduce.py   the questions
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,6 +35,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "sweep": "sweep.SweepQuestion",
         "codesign": "sweep.CodesignQuestion",
         "optimise": "sweep.OptimiseQuestion",
+        "reproduce": "reproduce.ReproduceQuestion",
     }
 )
 """Verb -> its question, by module and name: one question alone is loaded for a command."""

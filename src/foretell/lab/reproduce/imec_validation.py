@@ -150,9 +150,8 @@ def expert_rows() -> list[dict[str, Any]]:
     """Mixtral-8x22B on 512 H100: plans with and without each kind of parallelism."""
     rows = []
     for words in (
-        "tp8 dp64 zero3", "tp4 pp8 dp16 zero1", "tp2 pp8 dp32 ep8 zero1", "tp4 pp4 dp32 ep8 zero1",
+        "tp8 pp4 dp16 zero1", "tp4 pp8 dp16 zero1", "tp2 pp8 dp32 ep8 zero1", "tp4 pp4 dp32 ep8 zero1",
         "tp1 pp8 dp64 ep8 zero1", "tp2 cp2 pp8 dp16 ep8 zero1", "tp2 cp4 pp4 dp16 ep8 zero1",
-        "tp1 pp4 dp128 ep8 zero1 recompute=selective",
     ):  # fmt: skip
         row: dict[str, Any] = {"plan": words, "ep": 8 if "ep8" in words else 1, "days": None}
         try:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, Row, Work
-from foretell.studies.scaling.published import PublishedFigure, model_named
+from foretell.studies.scaling.published import PublishedFigure, compare_published, model_named
 from foretell.studies.scaling.records import ScalingPoint
 from foretell.studies.scaling.run import scaling
 from foretell.studies.scaling.study import (
@@ -179,14 +179,15 @@ class ScalingReproduction:
 
     def measured(self) -> PaperFigure:
         """Open runs."""
-        found = [r for r in self.study.measured if r.quantity in ("samples/s", "step s")]
+        every = compare_published()
+        found = [r for r in every if r.quantity in ("samples/s", "step s")]
         rows = [
             {"run": r.name, "quantity": r.quantity, "gpus": r.gpus, "measured": r.measured,
              "predicted": r.predicted, "low": None if r.p90 is None else r.p90[0],
              "high": None if r.p90 is None else r.p90[1], "inside": r.inside, "assumed": r.assumed}
             for r in found
         ]  # fmt: skip
-        return _figure("measured", rows, (_retention(self.study.measured), _coverage(found)))
+        return _figure("measured", rows, (_retention(every), _coverage(found)))
 
 
 def retention_rows(rows: Sequence[PublishedFigure]) -> list[dict[str, Any]]:

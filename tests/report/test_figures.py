@@ -28,7 +28,6 @@ from foretell.report.figures.scaling import strong_scaling, weak_scaling
 from foretell.report.figures.sweep import chosen_columns
 from foretell.report.figures.timeline import timeline
 from foretell.report.figures.tornado import elasticity_rows, tornado
-from foretell.report.picture_files import browser
 
 ROWS = [
     {

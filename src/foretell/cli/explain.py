@@ -11,12 +11,12 @@ from foretell.specs.questions.training import PlansQuestion, StepQuestion
 def explain(given: Given, edges: Edges) -> int:
     """Where time and memory go, largest first, what bounds each share, and what would move it."""
     from foretell.api import training as api
-    from foretell.report.explain import explain_picture, explain_text
+    from foretell.report.explain import explain_text
 
-    file = plot_file(edges.plot, drawn=True)
+    file = plot_file(edges.plot)
     with no_as_json(edges.json):
         found = api.explain(**imported(given, edges.import_))
-    write_plot(file, "explain", found.to_dict, lambda: explain_picture(found))
+    write_plot(file, "explain", found.to_dict)
     if edges.json:
         write_json(found.to_dict())
     else:

@@ -61,8 +61,16 @@ def small_multiples(
         top = 1.0 - row * (height + gap) / high
         index = "" if place == 0 else str(place + 1)
         across, up = axis(part.x), axis(part.y)
-        whole[f"xaxis{index}"] = {**across, "domain": [left, min(left + wide, 1.0)], "anchor": f"y{index}"}
-        whole[f"yaxis{index}"] = {**up, "domain": [max(top - height / high, 0.0), top], "anchor": f"x{index}"}
+        whole[f"xaxis{index}"] = {
+            **across,
+            "domain": [left, min(left + wide, 1.0)],
+            "anchor": f"y{index}",
+        }
+        whole[f"yaxis{index}"] = {
+            **up,
+            "domain": [max(top - height / high, 0.0), top],
+            "anchor": f"x{index}",
+        }
         whole["annotations"].append({
             "text": part.title, "font": {"weight": "bold"}, "showarrow": False, "xref": "paper",
             "yref": "paper", "x": left, "y": top, "xanchor": "left", "yanchor": "bottom", "yshift": 8,

@@ -20,16 +20,18 @@ STAND_IN: Mapping[str, Any] = {
 def search(
     *,
     model: Annotated[
-        str | None, Parameter(metavar="NAME", help="gpt3-1t, vit-era5, gpt3, any model of the catalogue, or a file; needed.",)
+        str | None,
+        Parameter(
+            metavar="NAME",
+            help="gpt3-1t, vit-era5, gpt3, any model of the catalogue, or a file; needed.",
+        ),
     ] = None,
     strategy: Annotated[
         str | None, Parameter(metavar="NAME", help="1d, 2d, seqp or 2d-seqp; needed.")
     ] = None,
     chip: Annotated[
         str | None,
-        Parameter(
-            metavar="NAME", help="a100, h200, b200, any chip or system, or a file; needed."
-        ),
+        Parameter(metavar="NAME", help="a100, h200, b200, any chip or system, or a file; needed."),
     ] = None,
     fast_domain: Annotated[
         str | None, Parameter(metavar="N", help="GPUs joined by the fast links; needed.")

@@ -117,7 +117,13 @@ def map_panels(
             for n, v in zip(others, key, strict=True)
         )
         traces = [
-            {**trace, **_log_trace(trace, bool(logs)), "zmin": min(ends), "zmax": max(ends), "showscale": place == across - 1}
+            {
+                **trace,
+                **_log_trace(trace, bool(logs)),
+                "zmin": min(ends),
+                "zmax": max(ends),
+                "showscale": place == across - 1,
+            }
             for trace in heat_map(own, x, y, value, best=best)["data"]
         ]
         for trace in traces:

@@ -2,8 +2,8 @@
 
     PYTHONPATH=src:. python tests/bench/bench_anthe_h200.py --out "$OUT"      # some six minutes on an H200
 
-Needs torch and numpy alone: words are the tokens, so that no byte pairs are trained. Each line of rows.jsonl is one
-run; a run that the time does not allow is left out and said. `summary.csv` has means and spreads.
+Needs torch and numpy alone: words are the tokens, so that no byte pairs are trained. Each line of rows.jsonl
+is one run; a run that the time does not allow is left out and said. `summary.csv` has means and spreads.
 """
 
 import argparse
@@ -70,10 +70,21 @@ def trained_row(
     )
     record = resize_model(catalogue(name), sizes)
     settings = TranslationSettings(
-        source="", target="", model=name, sizes=sizes, batch=given.batch, rate=given.rate,
-        dropout=0.1, steps=given.steps, evaluate_every=max(given.steps // 3, 1), patience=99,
-        checkpoint_every=10**9, seed=seed, precision=given.precision, device=given.device,
-    )  # fmt: skip
+        source="",
+        target="",
+        model=name,
+        sizes=sizes,
+        batch=given.batch,
+        rate=given.rate,
+        dropout=0.1,
+        steps=given.steps,
+        evaluate_every=max(given.steps // 3, 1),
+        patience=99,
+        checkpoint_every=10**9,
+        seed=seed,
+        precision=given.precision,
+        device=given.device,
+    )
     with tempfile.TemporaryDirectory() as folder:
         run = TranslationRun(settings, Path(folder), record)
         run.through(
@@ -85,21 +96,34 @@ def trained_row(
         wanted = [b for _, b in lines]
         device = chosen_device(given.device)
         most = 2 + max(len(b.split()) for b in wanted) + 10
-        greedy = [table.decode(t) for t in _in_parts(sources, lambda some: greedy_tokens(
-            run.module, some, most, device))]  # fmt: skip
+        greedy = [
+            table.decode(t)
+            for t in _in_parts(sources, lambda some: greedy_tokens(run.module, some, most, device))
+        ]
         few = sources[: given.beam_lines]
-        beams = [table.decode(t) for t in _in_parts(few, lambda some: beam_tokens(
-            run.module, some, most, device, beam=4, alpha=0.6))]  # fmt: skip
+        beams = [
+            table.decode(t)
+            for t in _in_parts(
+                few, lambda some: beam_tokens(run.module, some, most, device, beam=4, alpha=0.6)
+            )
+        ]
     place = run.place
     return {
-        "model": name, "seed": seed, "weights": sum(p.numel() for p in run.module.parameters()),
-        "vocab": len(table.words), "steps": place.step, "held_out_loss": place.best,
-        "perplexity": float(np.exp(place.best)), "train_s": place.seconds,
+        "model": name,
+        "seed": seed,
+        "weights": sum(p.numel() for p in run.module.parameters()),
+        "vocab": len(table.words),
+        "steps": place.step,
+        "held_out_loss": place.best,
+        "perplexity": float(np.exp(place.best)),
+        "train_s": place.seconds,
         "target_tokens_per_s": place.tokens / place.seconds,
-        "bleu": corpus_bleu(greedy, wanted).bleu, "chrf": corpus_chrf(greedy, wanted),
-        "exact": exact_match(greedy, wanted), "bleu_beam4": corpus_bleu(beams, wanted[: len(beams)]).bleu,
+        "bleu": corpus_bleu(greedy, wanted).bleu,
+        "chrf": corpus_chrf(greedy, wanted),
+        "exact": exact_match(greedy, wanted),
+        "bleu_beam4": corpus_bleu(beams, wanted[: len(beams)]).bleu,
         "losses": [[row["step"], row["held_out_loss"]] for row in place.history],
-    }  # fmt: skip
+    }
 
 
 def _in_parts(rows: list[list[int]], call: Any, size: int = 250) -> list[list[int]]:
@@ -144,16 +168,29 @@ def main() -> None:
             with (out / "rows.jsonl").open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             last = rows[-1]
-            print(f"{name:26} seed {seed} {last['weights']:10,} loss {last['held_out_loss']:.4f} "
-                  f"BLEU {last['bleu']:.2f} beam {last['bleu_beam4']:.2f} chrF {last['chrf']:.2f} "
-                  f"{last['train_s']:.1f} s of {time.monotonic() - start:.1f} s", flush=True)  # fmt: skip
+            print(
+                f"{name:26} seed {seed} {last['weights']:10,} loss {last['held_out_loss']:.4f} "
+                f"BLEU {last['bleu']:.2f} beam {last['bleu_beam4']:.2f} chrF {last['chrf']:.2f} "
+                f"{last['train_s']:.1f} s of {time.monotonic() - start:.1f} s",
+                flush=True,
+            )
     write_summary(out / "summary.csv", rows)
-    (out / "settings.json").write_text(json.dumps({**vars(given), "vocab": len(table.words)}, indent=1))
+    (out / "settings.json").write_text(
+        json.dumps({**vars(given), "vocab": len(table.words)}, indent=1)
+    )
 
 
 def write_summary(path: Path, rows: list[dict[str, Any]]) -> None:
     """Means, least and most of each model."""
-    columns = ("held_out_loss", "perplexity", "bleu", "bleu_beam4", "chrf", "exact", "target_tokens_per_s")
+    columns = (
+        "held_out_loss",
+        "perplexity",
+        "bleu",
+        "bleu_beam4",
+        "chrf",
+        "exact",
+        "target_tokens_per_s",
+    )
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         head = [f"{c}_{k}" for c in columns for k in ("mean", "least", "most")]

@@ -1,5 +1,6 @@
-"""Plotly figures as SVG: what is drawn is where the numbers say, and every figure of the package can be drawn."""
+"""Plotly figures as SVG: what is drawn is where the numbers say."""
 
+import itertools
 import re
 from typing import Any
 from xml.etree import ElementTree as XML
@@ -36,7 +37,12 @@ def rects(root: XML.Element, colour: str) -> list[tuple[float, float, float, flo
 
 @given(values=VALUES)
 def test_bars_are_as_high_as_their_values(values: list[float]) -> None:
-    trace = {"type": "bar", "x": [f"n{i}" for i in range(len(values))], "y": values, "marker": {"color": "#123456"}}
+    trace = {
+        "type": "bar",
+        "x": [f"n{i}" for i in range(len(values))],
+        "y": values,
+        "marker": {"color": "#123456"},
+    }
     found = rects(drawn(figure([trace], "t", "x", "y")), "#123456")
     assert len(found) == len(values)
     tall = [height for *_, height in found]
@@ -52,7 +58,13 @@ def test_stacks_stand_on_each_other(first: list[float], second: list[float]) -> 
     names = [f"n{i}" for i in range(many)]
     traces = [
         {"type": "bar", "name": "a", "x": names, "y": first[:many], "marker": {"color": "#111111"}},
-        {"type": "bar", "name": "b", "x": names, "y": second[:many], "marker": {"color": "#222222"}},
+        {
+            "type": "bar",
+            "name": "b",
+            "x": names,
+            "y": second[:many],
+            "marker": {"color": "#222222"},
+        },
     ]
     root = drawn(figure(traces, "t", "x", "y", barmode="stack"))
     low, high = rects(root, "#111111")[:many], rects(root, "#222222")[:many]
@@ -69,7 +81,7 @@ def test_groups_stand_beside_each_other() -> None:
     bars = [(x, x + w) for c in ("#111111", "#222222") for x, _, w, h in rects(root, c) if h > 14]
     spans = sorted(bars)
     assert len(spans) == 4
-    assert all(b[0] >= a[1] - 0.2 for a, b in zip(spans, spans[1:], strict=False))
+    assert all(b[0] >= a[1] - 0.2 for a, b in itertools.pairwise(spans))
 
 
 def test_logarithms_and_categories() -> None:
@@ -84,7 +96,13 @@ def test_logarithms_and_categories() -> None:
 
 
 def test_words_are_escaped_and_gaps_are_left() -> None:
-    trace = {"type": "scatter", "mode": "lines", "name": "<a> & b", "x": [1, 2, 3, 4], "y": [1.0, None, 2.0, 3.0]}
+    trace = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "<a> & b",
+        "x": [1, 2, 3, 4],
+        "y": [1.0, None, 2.0, 3.0],
+    }
     other = {**trace, "name": "second"}
     root = drawn(figure([trace, other], "1 < 2 & 3", "x", "y"))
     assert any("& b" in (t.text or "") for t in root.iter(f"{SPACE}text"))
@@ -112,7 +130,9 @@ ROWS = [
 
 def test_a_third_field_makes_panels() -> None:
     """No row is hidden: every value of the sweep stands in a cell."""
-    found = sweep_figure(ROWS, ("gpus", "seq_len", "step_s"), ("gpus", "seq_len", "global_batch"), {})
+    found = sweep_figure(
+        ROWS, ("gpus", "seq_len", "step_s"), ("gpus", "seq_len", "global_batch"), {}
+    )
     maps = [trace for trace in found["data"] if trace["type"] == "heatmap"]
     assert len(maps) == 2
     cells = [word for trace in maps for row in trace["text"] for word in row]
@@ -143,7 +163,9 @@ def test_decades_are_logarithmic() -> None:
 
 def test_small_multiples_share_a_legend() -> None:
     line = {"type": "scatter", "mode": "lines", "name": "a", "x": [1, 2], "y": [1, 2]}
-    found = small_multiples([SmallPanel(title=str(i), traces=[line], x="x", y="y") for i in range(3)], "t", 2, key=80)
+    found = small_multiples(
+        [SmallPanel(title=str(i), traces=[line], x="x", y="y") for i in range(3)], "t", 2, key=80
+    )
     assert [trace["showlegend"] for trace in found["data"]] == [True, False, False]
     boxes = [found["layout"][f"xaxis{i}"]["domain"] for i in ("", "2", "3")]
     assert boxes[0] == boxes[2]

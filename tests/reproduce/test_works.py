@@ -50,7 +50,9 @@ def test_stored_arrays_are_met(nersc: NerscStudy) -> None:
             if name in keys or not cell:
                 continue
             value, wanted = float(mine[name]), float(cell)
-            worst = max(worst, abs(value - wanted) / max(abs(wanted), 1e-300) if wanted else abs(value))
+            worst = max(
+                worst, abs(value - wanted) / max(abs(wanted), 1e-300) if wanted else abs(value)
+            )
     assert len(stored) == 1198
     assert worst < 1e-9
     counts = {(r["model"], str(r["nvs"]), str(r["n_gpus"])): r for r in tables["candidate_counts"]}
@@ -68,10 +70,14 @@ def test_a_published_map_is_the_search_of_every_cell() -> None:
     assert len(cells) == 4
     for cell in cells:
         chip = replace(
-            CHIPS["B200"], hbm_bytes=1e9 * cell["capacity_gb"], hbm_bytes_per_s=1e12 * cell["bandwidth_tb_per_s"]
+            CHIPS["B200"],
+            hbm_bytes=1e9 * cell["capacity_gb"],
+            hbm_bytes_per_s=1e12 * cell["bandwidth_tb_per_s"],
         )
         found = [
-            reference.search(model="vit_era5", strategy=s, chip=chip, fast_domain=8, gpus=1024, top=1).plans
+            reference.search(
+                model="vit_era5", strategy=s, chip=chip, fast_domain=8, gpus=1024, top=1
+            ).plans
             for s in ("1d", "2d", "2d-seqp")
         ]
         best = min(float(rows[0]["t"]) for rows in found if rows)  # type: ignore[arg-type]
@@ -103,7 +109,9 @@ def test_a_layer_of_ops_is_the_layer() -> None:
     for case in {(r["model"], r["strategy"]) for r in rows}:
         assert sum((r["model"], r["strategy"]) == case for r in rows) == 14
     for row in fixed_rows()[:2]:
-        assert sum(float(row.get(part) or 0.0) for part in PARTS) == pytest.approx(row["days"], rel=1e-6)
+        assert sum(float(row.get(part) or 0.0) for part in PARTS) == pytest.approx(
+            row["days"], rel=1e-6
+        )
 
 
 def test_real_runs_are_closer_to_ours() -> None:
@@ -145,7 +153,9 @@ def test_every_work_has_its_page(name: str) -> None:
     text = (PAGES / f"{name}.md").read_text()
     for figure in work.figures:
         assert f"\n## {figure}\n" in text
-    pictures = [line.rpartition("(")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")]
+    pictures = [
+        line.rpartition("(")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")
+    ]
     assert pictures
     assert all((PAGES / picture).is_file() for picture in pictures)
     [quick] = reproduce(name, figure=work.example)

@@ -51,7 +51,11 @@ def keras_arrays(model: Model, state: dict[str, Any]) -> dict[str, Any]:
             name, ours = named(kind, i), f"{prefix}.blocks.{i}"
             for j, _ in enumerate(layer.mixers):
                 gated = f"{ours}.mixers.{j}.parts.o.weight" in state
-                maps = ("parts.gate", "parts.q", "parts.v", "parts.o") if gated else ("q", "k", "v", "o")
+                maps = (
+                    ("parts.gate", "parts.q", "parts.v", "parts.o")
+                    if gated
+                    else ("q", "k", "v", "o")
+                )
                 for one in maps:
                     mapping(name, f"{ours}.mixers.{j}.{one}")
                 put(name, "gamma", state[f"{ours}.norms.{j}.weight"])

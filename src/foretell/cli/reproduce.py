@@ -20,12 +20,18 @@ def reproduce(given: Given, edges: Edges) -> int:
     files = write_work(folder, work, figures)
     if edges.json:
         findings = [
-            {"figure": figure.name, **one.to_dict()} for figure in figures for one in figure.findings
+            {"figure": figure.name, **one.to_dict()}
+            for figure in figures
+            for one in figure.findings
         ]
-        write_json({
-            "work": work.name, "figures": [figure.name for figure in figures], "findings": findings,
-            "files": [str(file) for file in files],
-        })  # fmt: skip
+        write_json(
+            {
+                "work": work.name,
+                "figures": [figure.name for figure in figures],
+                "findings": findings,
+                "files": [str(file) for file in files],
+            }
+        )
         return 0
     for figure in figures:
         for one in figure.findings:

@@ -180,15 +180,25 @@ def evaluate(
 
     with late_bar("lines") as bar:
         found = score(
-            folder, source=source, target=target, beam=beam, alpha=length_penalty, batch=batch,
-            most=lines, device=device, last=last, report=bar,
-        )  # fmt: skip
+            folder,
+            source=source,
+            target=target,
+            beam=beam,
+            alpha=length_penalty,
+            batch=batch,
+            most=lines,
+            device=device,
+            last=last,
+            report=bar,
+        )
     if out is not None:
         write_text(Path(out), "".join(line + "\n" for line in found.translations))
     if json:
         write_json(found.to_dict())
         return 0
-    print(f"{found.folder}: {found.lines:,} lines, {found.beam} beams, length penalty {length_penalty:g}")
+    print(
+        f"{found.folder}: {found.lines:,} lines, {found.beam} beams, length penalty {length_penalty:g}"
+    )
     parts = "/".join(f"{value:.1f}" for value in found.precisions)
     print(f"BLEU   {found.bleu:.2f}   {parts}, brevity penalty {found.brevity_penalty:.3f}")
     print(f"chrF2  {found.chrf:.2f}")
@@ -218,7 +228,9 @@ def import_weights(
     if json:
         write_json(found)
     else:
-        print(f"{found['model']}: {found['weights']:,} weights of {found['arrays']:,} arrays in {out}")
+        print(
+            f"{found['model']}: {found['weights']:,} weights of {found['arrays']:,} arrays in {out}"
+        )
         print(f"use it: foretell translate run {out} < lines.txt")
     return 0
 

@@ -134,9 +134,15 @@ def _scale(
     if "range" in about:
         low, high = (float(value) for value in about["range"])
     return AxisScale(
-        name=name, kind=kind, low=low, high=high, start=start, end=end, categories=categories,
+        name=name,
+        kind=kind,
+        low=low,
+        high=high,
+        start=start,
+        end=end,
+        categories=categories,
         layout=about,
-    )  # fmt: skip
+    )
 
 
 def _kind(about: Mapping[str, Any], values: Sequence[Any]) -> Kind:
@@ -163,9 +169,11 @@ def _values(name: str, figure: Mapping[str, Any]) -> Iterator[Any]:
             base = trace.get("base", 0.0)
             feet = base if isinstance(base, list | tuple) else [base] * len(listed)
             yield from feet
-            listed = [
-                None if v is None else v + f for v, f in zip(listed, feet, strict=False)
-            ] if "base" in trace else listed  # fmt: skip
+            listed = (
+                [None if v is None else v + f for v, f in zip(listed, feet, strict=False)]
+                if "base" in trace
+                else listed
+            )
         yield from listed
         bars = trace.get(f"error_{axis}") or {}
         if bars.get("visible", True) and "array" in bars:

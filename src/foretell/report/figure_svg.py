@@ -5,6 +5,7 @@ lines, markers, areas, error bars, heat maps, several axes, logarithms and categ
 straight lines. `TRACES` are the kinds it knows; `unknown_traces` says which others a figure has.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
@@ -23,6 +24,7 @@ KEY_PIXELS = 26.0
 """Of a legend's sign, and the gap behind it."""
 COLOUR_BAR = 84.0
 """Pixels of a colour bar with its words."""
+
 
 def figure_svg(figure: Mapping[str, Any]) -> str:
     """The figure as an SVG file."""
@@ -45,7 +47,7 @@ def figure_picture(figure: Mapping[str, Any]) -> Picture:
     parts: list[str] = []
     for x, y in _pairs(figure, axes):
         parts += _grid(axes[x], axes[y])
-    for index, trace in enumerate(figure["data"]):
+    for index, _trace in enumerate(figure["data"]):
         parts += drawn_trace(figure, index, axes)
     for x, y in _pairs(figure, axes):
         parts += _axis_words(axes[x], axes[y], box)
@@ -70,8 +72,13 @@ def _box(
     layout = figure["layout"]
     margin = {"l": 70, "r": 24, "t": 56, "b": 72, **layout.get("margin", {})}
     first = axis_scales(figure, (margin["l"], 0.0, width, height))
-    labels = [m for name, axis in first.items() if name[0] == "y" for m in axis.marks()
-              if not axis.layout.get("domain") or axis.start < height]  # fmt: skip
+    labels = [
+        m
+        for name, axis in first.items()
+        if name[0] == "y"
+        for m in axis.marks()
+        if not axis.layout.get("domain") or axis.start < height
+    ]
     widest = max((text_width(word, SIZE) for _, word in labels), default=0.0)
     left = max(float(margin["l"]), widest + 44.0) if _one_column(first) else float(margin["l"])
     below = [m for name, axis in first.items() if name[0] == "x" for m in _turned_marks(axis)]
@@ -101,7 +108,7 @@ def _crowded(axis: AxisScale) -> bool:
     marks = sorted(axis.marks())
     return any(
         second[0] - first[0] < (text_width(first[1], SIZE) + text_width(second[1], SIZE)) / 2 + 4
-        for first, second in zip(marks, marks[1:], strict=False)
+        for first, second in itertools.pairwise(marks)
     )
 
 
@@ -197,7 +204,7 @@ def _at(
     value: Any, reference: str, axes: Mapping[str, AxisScale], box: tuple[float, ...], *, log: bool
 ) -> float | None:
     """Pixel of a place that shapes and notes name; `log`: on logarithmic axes the logarithm is given."""
-    left, top, right, bottom = box
+    _left, _top, _right, _bottom = box
     name, _, domain = reference.partition(" ")
     if name == "paper":
         return None  # the caller knows which way
@@ -216,9 +223,14 @@ def _at(
 
 
 def _place(
-    one: Mapping[str, Any], x: str, y: str, axes: Mapping[str, AxisScale], box: tuple[float, ...],
-    *, log: bool,
-) -> tuple[float, float] | None:  # fmt: skip
+    one: Mapping[str, Any],
+    x: str,
+    y: str,
+    axes: Mapping[str, AxisScale],
+    box: tuple[float, ...],
+    *,
+    log: bool,
+) -> tuple[float, float] | None:
     left, top, right, bottom = box
     xref, yref = str(one.get("xref", "x")), str(one.get("yref", "y"))
     across = (
@@ -271,9 +283,14 @@ def _note(
     y -= size if note.get("yanchor") == "bottom" and len(words) == 1 else 0.0
     for k, word in enumerate(words):
         yield text(
-            x, y + 1.2 * size * k, word, size=size, colour=about.get("color", INK),
-            anchor=anchors[str(note.get("xanchor", "center"))], bold=about.get("weight") == "bold",
-        )  # fmt: skip
+            x,
+            y + 1.2 * size * k,
+            word,
+            size=size,
+            colour=about.get("color", INK),
+            anchor=anchors[str(note.get("xanchor", "center"))],
+            bold=about.get("weight") == "bold",
+        )
 
 
 def _entries(figure: Mapping[str, Any], legend: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -282,9 +299,9 @@ def _entries(figure: Mapping[str, Any], legend: str) -> list[tuple[str, Mapping[
         return []
     found: dict[str, Mapping[str, Any]] = {}
     for index, trace in enumerate(figure["data"]):
-        if trace.get("name") and trace.get("showlegend", True):
-            if (trace.get("legend") or "") in (legend, legend or "legend"):
-                found.setdefault(str(trace["name"]), {**trace, "_index": index})
+        here = (trace.get("legend") or "") in (legend, legend or "legend")
+        if here and trace.get("name") and trace.get("showlegend", True):
+            found.setdefault(str(trace["name"]), {**trace, "_index": index})
     return list(found.items())
 
 

@@ -1,7 +1,7 @@
 """Traces of a Plotly figure as SVG elements: bars, lines, markers, areas, error bars and heat maps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from foretell.report.figure_axes import AxisScale
@@ -38,7 +38,7 @@ def colour_of(trace: Mapping[str, Any], index: int) -> str:
 def scale_colour(scale: Sequence[Sequence[Any]], share: float) -> str:
     """The colour at a share, 0 to 1, of a scale."""
     share = min(max(share, 0.0), 1.0)
-    for (low, first), (high, second) in zip(scale, scale[1:], strict=False):
+    for (low, first), (high, second) in pairwise(scale):
         if share <= high:
             part = (share - low) / ((high - low) or 1.0)
             mixed = [
@@ -52,9 +52,7 @@ def _rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def _scatter(
-    figure: Mapping[str, Any], index: int, x: AxisScale, y: AxisScale
-) -> Iterator[str]:
+def _scatter(figure: Mapping[str, Any], index: int, x: AxisScale, y: AxisScale) -> Iterator[str]:
     trace = figure["data"][index]
     colour = colour_of(trace, index)
     about = trace.get("line") or {}
@@ -74,7 +72,9 @@ def _scatter(
         yield from _filled(trace, x, y, below, places, colour)
     elif trace.get("fill") == "toself":
         opacity = float(trace.get("opacity", 0.2))
-        yield area([p for p in places if p is not None], trace.get("fillcolor", colour), opacity=opacity)
+        yield area(
+            [p for p in places if p is not None], trace.get("fillcolor", colour), opacity=opacity
+        )
     if "lines" in mode or trace.get("stackgroup"):
         dash, width = DASHES.get(about.get("dash", ""), ""), float(about.get("width", 2.2))
         for there, run in groupby(places, key=lambda place: place is not None):
@@ -95,7 +95,9 @@ def _below(figure: Mapping[str, Any], index: int) -> list[float]:
     if not trace.get("stackgroup"):
         return sums
     for other in figure["data"][:index]:
-        if other.get("stackgroup") == trace["stackgroup"] and other.get("yaxis") == trace.get("yaxis"):
+        if other.get("stackgroup") == trace["stackgroup"] and other.get("yaxis") == trace.get(
+            "yaxis"
+        ):
             sums = [a + (b or 0.0) for a, b in zip(sums, other["y"], strict=False)]
     return sums
 
@@ -111,9 +113,13 @@ def _stairs(places: Sequence[Any]) -> list[Any]:
 
 
 def _filled(
-    trace: Mapping[str, Any], x: AxisScale, y: AxisScale, below: Sequence[float],
-    places: Sequence[Any], colour: str,
-) -> Iterator[str]:  # fmt: skip
+    trace: Mapping[str, Any],
+    x: AxisScale,
+    y: AxisScale,
+    below: Sequence[float],
+    places: Sequence[Any],
+    colour: str,
+) -> Iterator[str]:
     under = [
         None if (px := x(a)) is None or (py := y(b)) is None else (px, py)
         for a, b in zip(trace["x"], below, strict=False)
@@ -192,9 +198,16 @@ def _bars(figure: Mapping[str, Any], index: int, x: AxisScale, y: AxisScale) -> 
             where = str(trace.get("textposition", "outside"))
             yield from _bar_words(str(words[i]), flat, where, (side, thick), (low, high), colour)
     if not flat:
-        yield from _errors({**trace, "x": list(names), "y": [
-            None if v is None else f + v for v, f in zip(values, feet, strict=False)
-        ]}, _shifted(x, offset), y, "#1c2530")  # fmt: skip
+        yield from _errors(
+            {
+                **trace,
+                "x": list(names),
+                "y": [None if v is None else f + v for v, f in zip(values, feet, strict=False)],
+            },
+            _shifted(x, offset),
+            y,
+            "#1c2530",
+        )
 
 
 def _shifted(axis: AxisScale, offset: float) -> AxisScale:
@@ -204,9 +217,13 @@ def _shifted(axis: AxisScale, offset: float) -> AxisScale:
 
 
 def _bar_words(
-    words: str, flat: bool, where: str, side: tuple[float, float], ends: tuple[float, float],
+    words: str,
+    flat: bool,
+    where: str,
+    side: tuple[float, float],
+    ends: tuple[float, float],
     colour: str,
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     middle = side[0] + side[1] / 2
     low, high = ends
     inside = where in ("inside", "auto")
@@ -238,7 +255,11 @@ def _feet(figure: Mapping[str, Any], index: int, names: Sequence[Any]) -> list[f
     trace = figure["data"][index]
     if "base" in trace:
         base = trace["base"]
-        return [float(b) for b in base] if isinstance(base, list | tuple) else [float(base)] * len(names)
+        return (
+            [float(b) for b in base]
+            if isinstance(base, list | tuple)
+            else [float(base)] * len(names)
+        )
     if figure["layout"].get("barmode") not in ("stack", "relative"):
         return [0.0] * len(names)
     flat = trace.get("orientation") == "h"
@@ -269,12 +290,14 @@ def _slot(figure: Mapping[str, Any], index: int, axis: AxisScale) -> tuple[float
     bars = [t for t in figure["data"] if t.get("type") == "bar" and _same_axes(trace, t)]
     if axis.kind != "category":
         places = sorted({p for t in bars for v in _names(t) if (p := axis.place(v)) is not None})
-        steps = [b - a for a, b in zip(places, places[1:], strict=False)]
+        steps = [b - a for a, b in pairwise(places)]
         whole *= min(steps, default=1.0)
     apart = [str(t.get("offsetgroup")) if t.get("offsetgroup") is not None else "" for t in bars]
     if layout.get("barmode") in ("stack", "relative", "overlay"):
         groups = list(dict.fromkeys(apart))
-        mine = groups.index(str(trace["offsetgroup"]) if trace.get("offsetgroup") is not None else "")
+        mine = groups.index(
+            str(trace["offsetgroup"]) if trace.get("offsetgroup") is not None else ""
+        )
     else:
         groups = [str(i) for i in range(len(bars))]
         mine = next(i for i, t in enumerate(bars) if t is trace)
@@ -337,7 +360,9 @@ def _runs(
         yield start
 
 
-TRACES: Mapping[
-    str, Callable[[Mapping[str, Any], int, AxisScale, AxisScale], Iterator[str]]
-] = {"scatter": _scatter, "bar": _bars, "heatmap": _heat_map}
+TRACES: Mapping[str, Callable[[Mapping[str, Any], int, AxisScale, AxisScale], Iterator[str]]] = {
+    "scatter": _scatter,
+    "bar": _bars,
+    "heatmap": _heat_map,
+}
 """Kinds of traces that can be drawn."""

@@ -10,13 +10,13 @@ def log_text(found: LogReport) -> str:
     ours = found.predicted
     if ours is not None:
         head += f"{'predicted':>12}{'%':>7}{'off':>9}"
-    lines.append(head)
-    for name in ("step_s", *PARTS):
-        lines.append(_line(name, found.mean, ours))
+    lines += [head, *(_line(name, found.mean, ours) for name in ("step_s", *PARTS))]
     if found.interval_s is not None:
         low, high = found.interval_s
         inside = "inside" if low <= found.mean.step_s <= high else "outside"
-        lines.append(f"90% interval of the step: {1e3 * low:,.1f} to {1e3 * high:,.1f} ms, measured is {inside}")
+        lines.append(
+            f"90% interval of the step: {1e3 * low:,.1f} to {1e3 * high:,.1f} ms, measured is {inside}"
+        )
     return "\n".join([*lines, "", *(f"note: {note}" for note in found.notes)])
 
 

@@ -179,7 +179,9 @@ def text(found: Calibration) -> str:
 def _network_line(tier: Mapping[str, float]) -> str:
     """The tier that collectives told of."""
     rate, latency = tier["bandwidth_bytes_per_s"] / 1e9, tier["latency_s"] * 1e6
-    return f"network: {tier['size']:g} ranks on one machine, {rate:.4g} GB/s, {latency:.3g} us a hop"
+    return (
+        f"network: {tier['size']:g} ranks on one machine, {rate:.4g} GB/s, {latency:.3g} us a hop"
+    )
 
 
 def _fact_lines(facts: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
 """Arguments to a checked question: names resolved, numbers in range, every problem at once."""
 
+import contextlib
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -200,10 +201,8 @@ def resolve(
     notes: tuple[str, ...] = ()
     named: list[Problem] = []
     if isinstance(model, str) and find_word("model", model, MODEL_NAMES, named) is None:
-        try:
+        with contextlib.suppress(BadInput):
             model, notes = model_from_name(model, length)
-        except BadInput:
-            pass
     if isinstance(chip, str) and find_word("chip", chip, CHIP_NAMES, named) is None:
         try:
             chip, more = chip_from_name(chip)
@@ -211,7 +210,9 @@ def resolve(
         except BadInput:
             pass
     if length is not None:
-        known = model if isinstance(model, StudyModel) else find_word("model", model, MODEL_NAMES, [])
+        known = (
+            model if isinstance(model, StudyModel) else find_word("model", model, MODEL_NAMES, [])
+        )
         model = model if known is None else replace(known, seq_len=length)
     return model, chip, notes
 

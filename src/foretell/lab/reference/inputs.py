@@ -32,7 +32,9 @@ def model_from_name(name: str, seq_len: int | None = None) -> tuple[StudyModel, 
     if path is not None:
         table = read_table(path)
         if "embed" in table:
-            return _record(StudyModel, table, path.stem, "model", {"causal": True, "samples": 0.0}), ()
+            return _record(
+                StudyModel, table, path.stem, "model", {"causal": True, "samples": 0.0}
+            ), ()
     return model_from_catalogue(catalogue_model(name), seq_len)
 
 
@@ -43,7 +45,8 @@ def model_from_catalogue(model: Model, seq_len: int | None) -> tuple[StudyModel,
     if not heads:
         message = "has no softmax attention, and the published solver knows nothing else"
         raise BadInput([Problem(path="model", value=model.id, message=message)])
-    notes = [f"{model.id}: equal layers of attention and a feed-forward of {FULL_RATIO} widths, as the solver has them"]
+    taken = f"equal layers of attention and a feed-forward of {FULL_RATIO} widths"
+    notes = [f"{model.id}: {taken}, as the solver has them"]
     own = {layer.ffn.width for layer in stack.layers if isinstance(layer.ffn, Dense)}
     if own != {FULL_RATIO * stack.hidden}:
         notes.append(f"its own feed-forward ({sorted(own) or 'experts'}) is not what is timed")
@@ -103,12 +106,14 @@ def _record(
     given = {"name": name, **defaults, **table}
     problems = [
         Problem(
-            path=f"{path}.{key}", value=table[key], message="is no field of the published solver",
+            path=f"{path}.{key}",
+            value=table[key],
+            message="is no field of the published solver",
             allowed=", ".join(known),
         )
         for key in table
         if key not in known
-    ]  # fmt: skip
+    ]
     problems += [
         Problem(path=f"{path}.{key}", value=None, message="missing", allowed=", ".join(known))
         for key, field in known.items()

@@ -1,4 +1,4 @@
-"""Why a published search has no candidate: the first of its rules that leaves nothing, and counts that work."""
+"""Why a published search has no candidate: the first rule that leaves nothing, and a count that works."""
 
 from typing import Any
 
@@ -72,7 +72,11 @@ def _nearest(question: ReferenceQuestion, gpus: int) -> int | None:
             if count < 1:
                 continue
             space = enumerate_space(
-                question.model, question.strategy, count, question.fast_domain, question.global_batch
+                question.model,
+                question.strategy,
+                count,
+                question.fast_domain,
+                question.global_batch,
             )
             if int(space.candidates_per_base.sum()):
                 return count

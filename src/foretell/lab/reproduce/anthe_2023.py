@@ -1,4 +1,4 @@
-"""Anthe (arXiv 2305.10991, 2023): weights, operations, what small trainings show, and the paper's claims beside it."""
+"""Anthe (arXiv 2305.10991, 2023): weights, operations, small trainings, and the paper's claims."""
 
 import csv
 import tomllib
@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.models import model as catalogue_model
-from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, Row, Work
+from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, PublishedWork, Row
 from foretell.specs.block import MapShape
 from foretell.workload.blocks.tensor_chain import TensorChain
 from foretell.workload.ops import Gemm
 from foretell.workload.parameters import count
 
-VARIANTS = ("transformer-base-untied", "transformer-base-tied", "anthe-no-tc", "anthe-tc-ffn", "anthe")
+VARIANTS = (
+    "transformer-base-untied",
+    "transformer-base-tied",
+    "anthe-no-tc",
+    "anthe-tc-ffn",
+    "anthe",
+)
 """The five models, the largest first."""
 PUBLISHED_WEIGHTS = {
     "transformer-base-tied": 60_522_496,
@@ -42,45 +48,74 @@ def weights() -> PaperFigure:
         model = catalogue_model(name)
         ours = int(count(model).total)
         base = PUBLISHED_WEIGHTS["transformer-base-untied"]
-        rows.append({"model": name, "published": PUBLISHED_WEIGHTS[name], "ours": ours, "over_untied": ours / base})
+        rows.append(
+            {
+                "model": name,
+                "published": PUBLISHED_WEIGHTS[name],
+                "ours": ours,
+                "over_untied": ours / base,
+            }
+        )
     same = all(r["published"] == r["ours"] for r in rows)
-    return _figure("weights", rows, (
-        Finding(
-            statement="Anthe has three times fewer weights than the untied Transformer and half of the tied one",
-            published=f"{93_322_496 / 30_695_032:.2f} and {60_522_496 / 30_695_032:.2f} times",
-            ours="the same to the unit" if same else "other counts",
-            verdict="survives" if same else "does not survive",
+    return _figure(
+        "weights",
+        rows,
+        (
+            Finding(
+                statement="Anthe has three times fewer weights than the untied Transformer and "
+                "half of the tied one",
+                published=f"{93_322_496 / 30_695_032:.2f} and {60_522_496 / 30_695_032:.2f} times",
+                ours="the same to the unit" if same else "other counts",
+                verdict="survives" if same else "does not survive",
+            ),
         ),
-    ))  # fmt: skip
+    )
 
 
 def chains() -> PaperFigure:
     """Multiply-adds of contracted chains over dense ones."""
     rows: list[Row] = []
     for name, inputs, outputs, used in (
-        ("before the scores", 512, 512, 14), ("feed-forward up", 512, 1365, 2), ("feed-forward down", 1365, 512, 2),
-    ):  # fmt: skip
+        ("before the scores", 512, 512, 14),
+        ("feed-forward up", 512, 1365, 2),
+        ("feed-forward down", 1365, 512, 2),
+    ):
         shape = MapShape(name="map", inputs=inputs, outputs=outputs)
         dense = float(inputs * outputs)
         for bond in (1, 2, 4, 8, 14, 24, 38):
             graph = TensorChain(bond=bond, form="contract").graph(shape, 1.0)
             adds = sum(_macs(op) for op in graph.ops)
             cores = TensorChain(bond=bond).chain(shape)
-            rows.append({
-                "map": name, "bond": bond, "used_by_anthe": bond == used, "dense_macs": dense, "chain_macs": adds,
-                "macs_over_dense": adds / dense, "weights_over_dense": sum(cores.sizes) / dense,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "map": name,
+                    "bond": bond,
+                    "used_by_anthe": bond == used,
+                    "dense_macs": dense,
+                    "chain_macs": adds,
+                    "macs_over_dense": adds / dense,
+                    "weights_over_dense": sum(cores.sizes) / dense,
+                }
+            )
     own = {(r["map"], r["bond"]): r["macs_over_dense"] for r in rows}
-    return _figure("chains", rows, (
-        Finding(
-            statement="tensor chains save weights; the authors' code builds the matrix and saves no operations",
-            published="at bond 2 the feed-forward maps need 8.4 times fewer multiply-adds if contracted, those before the "
-            "scores 1.3 times more",
-            ours=f"{1 / own['feed-forward up', 2]:.1f} times fewer and {own['before the scores', 14]:.2f} times",
-            verdict="survives",
-            why="Fewer operations are no shorter step: contracted maps are bound by memory (docs/anthe.md, measured).",
+    return _figure(
+        "chains",
+        rows,
+        (
+            Finding(
+                statement="tensor chains save weights; the authors' code builds the matrix and "
+                "saves no operations",
+                published="at bond 2 the feed-forward maps need 8.4 times fewer multiply-adds if "
+                "contracted, those before the "
+                "scores 1.3 times more",
+                ours=f"{1 / own['feed-forward up', 2]:.1f} times fewer and "
+                f"{own['before the scores', 14]:.2f} times",
+                verdict="survives",
+                why="Fewer operations are no shorter step: contracted maps are bound by memory "
+                "(docs/anthe.md, measured).",
+            ),
         ),
-    ))  # fmt: skip
+    )
 
 
 def _macs(op: Any) -> float:
@@ -105,12 +140,16 @@ def study() -> PaperFigure:
             scores = f"; BLEU {base['bleu']:.1f} and {small['bleu']:.1f}"
         found.append(
             Finding(
-                statement=f"Anthe's perplexity is below the Transformer's with a third of the weights ({corpus})",
+                statement="Anthe's perplexity is below the Transformer's with a third of the "
+                f"weights ({corpus})",
                 published="WMT14 en-de: validation perplexity down threefold",
-                ours=f"held-out loss {base['held_out_loss']:.3f} for the untied base and {small['held_out_loss']:.3f} "
+                ours=f"held-out loss {base['held_out_loss']:.3f} for the untied base and "
+                f"{small['held_out_loss']:.3f} "
                 f"for Anthe{scores}",
                 verdict="survives" if better else "does not survive",
-                why="" if better else "These trainings are short and small: the paper's gain is not reproduced by them, "
+                why=""
+                if better
+                else "These trainings are short and small: the paper's gain is not reproduced by them, "
                 "nor contradicted for WMT14, thirty million weights and training to the end.",
             )
         )
@@ -123,14 +162,19 @@ def study_rows() -> list[dict[str, Any]]:
         found = list(csv.DictReader(file))
     texts = ("model", "corpus")
     return [
-        {key: value if key in texts else (float(value) if value else None) for key, value in row.items()}
+        {
+            key: value if key in texts else (float(value) if value else None)
+            for key, value in row.items()
+        }
         for row in found
     ]
 
 
 def claims() -> PaperFigure:
     """What the paper states, and what stands here."""
-    rows: list[Row] = [dict(one) for one in tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["claim"]]
+    rows: list[Row] = [
+        dict(one) for one in tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["claim"]
+    ]
     return _figure("claims", rows)
 
 
@@ -139,8 +183,11 @@ def _figure(name: str, rows: Sequence[Row], findings: tuple[Finding, ...] = ()) 
 
 
 MAKERS: Mapping[str, Callable[[], PaperFigure]] = {
-    "weights": weights, "chains": chains, "study": study, "claims": claims,
-}  # fmt: skip
+    "weights": weights,
+    "chains": chains,
+    "study": study,
+    "claims": claims,
+}
 
 
 def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
@@ -154,7 +201,7 @@ def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[P
     return found
 
 
-ANTHE_2023 = Work(
+ANTHE_2023 = PublishedWork(
     name="anthe-2023",
     title="Less is More! A slim architecture for optimal language translation (Herranz-Celotti and Rrapaj)",
     source="arXiv 2305.10991 (2023), with its public code",
@@ -162,7 +209,9 @@ ANTHE_2023 = Work(
     figures=FIGURES,
     run=run,
     missing=(
-        "WMT14 and WMT17 are the user's: foretell translate train takes their line-aligned files, and translate "
-        "evaluate gives BLEU and chrF (docs/anthe.md). No BLEU is published for Anthe.",
+        (
+            "WMT14 and WMT17 are the user's: foretell translate train takes line-aligned files, and "
+            "translate evaluate gives BLEU and chrF (docs/anthe.md). No BLEU is published for Anthe."
+        ),
     ),
 )

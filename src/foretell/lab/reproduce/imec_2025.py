@@ -1,4 +1,4 @@
-"""arXiv 2507.02456 (imec, 2025): performance and cost of training and inference, by what is open of it and by ours.
+"""arXiv 2507.02456 (imec, 2025): performance and cost of training and inference, on both sides.
 
 Only the abstract and second-hand descriptions were at hand. What is published here are the predictions of its
 predecessor for Megatron-LM (as a public repository stores them), those of other tools for Llama-2, and the
@@ -6,7 +6,6 @@ additive form of its flash-attention term; everything else is the same question 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from foretell.lab.reproduce.imec_designs import (
     collective_rows,
@@ -17,8 +16,13 @@ from foretell.lab.reproduce.imec_designs import (
     package_study,
     topology_study,
 )
-from foretell.lab.reproduce.imec_validation import attention_rows, expert_rows, inference_rows, training_rows
-from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, Row, Work
+from foretell.lab.reproduce.imec_validation import (
+    attention_rows,
+    expert_rows,
+    inference_rows,
+    training_rows,
+)
+from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, PublishedWork, Row
 
 FIGURES = {
     "training": "Megatron-LM on A100: measured, predicted by the predecessor, predicted by ours",
@@ -46,7 +50,8 @@ def training() -> PaperFigure:
         ours=f"mean error {100 * sum(mine) / len(mine):.1f} %, at most {100 * max(mine):.1f} %; "
         f"{inside} of {len(rows)} inside our 90 % interval",
         verdict="survives",
-        why="The published column is most likely the predecessor's own predictions (a public repository stores them as "
+        why="The published column is most likely the predecessor's own predictions (a public "
+        "repository stores them as "
         "measured); ours was fitted to runs of this kind.",
     )
     return _figure("training", rows, (finding,))
@@ -58,19 +63,24 @@ def inference() -> PaperFigure:
     mine = [abs(r["ours_s"] / r["measured_s"] - 1) for r in rows]
     inside = sum(r["ours_low_s"] <= r["measured_s"] <= r["ours_high_s"] for r in rows)
     others = {
-        name: [abs(r[f"{name}_s"] / r["measured_s"] - 1) for r in rows if r[f"{name}_s"] is not None]
+        name: [
+            abs(r[f"{name}_s"] / r["measured_s"] - 1) for r in rows if r[f"{name}_s"] is not None
+        ]
         for name in ("genz", "llmcompass", "vidur")
     }
     finding = Finding(
         statement="analytic models predict the latency of Llama-2 on A100",
-        published=", ".join(f"{k} mean {100 * sum(v) / len(v):.0f} %, at most {100 * max(v):.0f} %"
-                            for k, v in others.items()),
+        published=", ".join(
+            f"{k} mean {100 * sum(v) / len(v):.0f} %, at most {100 * max(v):.0f} %"
+            for k, v in others.items()
+        ),
         ours=f"mean {100 * sum(mine) / len(mine):.0f} %, at most {100 * max(mine):.0f} %; "
         f"{inside} of {len(rows)} inside our 90 % interval",
         verdict="survives in part",
-        why="Tensor parallelism at batch 1 is launches and small all-reduces: a weight-read floor alone is seven times "
+        why="Tensor parallelism at batch 1 is launches and small all-reduces: a weight-read floor "
+        "alone is seven times "
         "too fast on eight GPUs.",
-    )  # fmt: skip
+    )
     return _figure("inference", rows, (finding,))
 
 
@@ -83,7 +93,8 @@ def flash() -> PaperFigure:
         published=f"additive form at {last['seq_len']:,} tokens: {last['additive_ms']:.1f} ms a layer",
         ours=f"fitted flash kernel {last['flash_ms']:.1f} ms, scores stored {last['stored_ms']:.1f} ms",
         verdict="survives in part",
-        why="Kernels overlap products with exponentials; the additive form with a fixed share of the units is right "
+        why="Kernels overlap products with exponentials; the additive form with a fixed share of "
+        "the units is right "
         "within a small factor and moves like ours with the length.",
     )
     return _figure("flash", rows, (finding,))
@@ -112,7 +123,8 @@ def topologies() -> PaperFigure:
     finding = Finding(
         statement="collectives must be modelled for each topology",
         published="topology-specific collectives are in the model's scope",
-        ours=f"1 GiB among 64 chips with equal links: all-reduce {min(sums):.1f} to {max(sums):.1f} times a switch's, "
+        ours=f"1 GiB among 64 chips with equal links: all-reduce {min(sums):.1f} to {max(sums):.1f} "
+        "times a switch's, "
         f"all-to-all {min(swaps):.1f} to {max(swaps):.1f} times",
         verdict="survives",
         why="Sums run along rings that a torus has; exchanges of all with all cross its middle.",
@@ -122,13 +134,18 @@ def topologies() -> PaperFigure:
 
 def front(name: str) -> PaperFigure:
     """One of the fronts."""
-    study = {"topology-front": topology_study, "chiplet-front": package_study, "memory-front": memory_study}
+    study = {
+        "topology-front": topology_study,
+        "chiplet-front": package_study,
+        "memory-front": memory_study,
+    }
     rows = front_rows(study[name]())
     on = [r for r in rows if r["front"]]
     finding = Finding(
         statement=f"performance and cost trade off: {FIGURES[name].split(':')[0].lower()}",
         published="Pareto fronts are in the work's scope; their points were not readable",
-        ours=f"{len(on)} of {len(rows)} points on the front: " + "; ".join(str(r["label"]) for r in on[:4]),
+        ours=f"{len(on)} of {len(rows)} points on the front: "
+        + "; ".join(str(r["label"]) for r in on[:4]),
         verdict="not comparable",
     )
     return _figure(name, rows, (finding,))
@@ -147,7 +164,8 @@ def chiplet_cost() -> PaperFigure:
         ours="cheapest number of dies for 1,600 mm2: "
         + ", ".join(f"{node} {row['dies']}" for node, row in cheapest.items()),
         verdict="survives" if all(r["dies"] > 2 for r in cheapest.values()) else "survives in part",
-        why="Smaller dies yield more; interfaces take a tenth of each die and every die that is placed may spoil the "
+        why="Smaller dies yield more; interfaces take a tenth of each die and every die that is "
+        "placed may spoil the "
         "package, which ends the gain.",
     )
     return _figure("chiplet-cost", rows, (finding,))
@@ -162,10 +180,14 @@ def nodes() -> PaperFigure:
     finding = Finding(
         statement="scaling from 12 nm to 1 nm nodes saturates training unless memory and network follow",
         published="the predecessor's technology sweep (its figures were not readable)",
-        ours=f"{first['node']} to {last['node']}: arithmetic x{last['tflop_per_s'] / first['tflop_per_s']:.1f}, "
+        ours=f"{first['node']} to {last['node']}: arithmetic "
+        f"x{last['tflop_per_s'] / first['tflop_per_s']:.1f}, "
         f"training x{gain:.1f} with the same HBM and links",
-        verdict="survives" if gain < 0.8 * last["tflop_per_s"] / first["tflop_per_s"] else "survives in part",
-        why="Units of a newer node wait for the same memory and links, and for the power that a package may take.",
+        verdict="survives"
+        if gain < 0.8 * last["tflop_per_s"] / first["tflop_per_s"]
+        else "survives in part",
+        why="Units of a newer node wait for the same memory and links, and for the power that a "
+        "package may take.",
     )
     return _figure("nodes", rows, (finding,))
 
@@ -199,15 +221,18 @@ def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[P
     return found
 
 
-IMEC_2025 = Work(
+IMEC_2025 = PublishedWork(
     name="imec-2025",
-    title="System-performance and cost modeling of Large Language Model training and inference (Guo et al., imec)",
+    title="System-performance and cost modeling of Large Language Model training and inference "
+    "(Guo et al., imec)",
     source="arXiv 2507.02456 (2025), extending arXiv 2407.14645",
     example="inference",
     figures=FIGURES,
     run=run,
     missing=(
-        "The work's validation tables, case studies and cost equations were not readable: nothing here is said to be "
-        "its own number except where a figure names its source.",
+        (
+            "The work's validation tables, case studies and cost equations were not readable: no number "
+            "here is said to be its own, except where a figure names its source."
+        ),
     ),
 )

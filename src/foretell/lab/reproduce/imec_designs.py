@@ -27,18 +27,29 @@ def own_system(**design: Any) -> dict[str, Any]:
         "chips_per_node": 8,
         "chip": {
             "design": {
-                "id": "own-chip", "architecture": "blackwell", "node": "N3", "compute_dies": 2,
-                "die_area_mm2": 700, "memory_type": "HBM4", "memory_stacks": 8,
-                "scale_up_bytes_per_s": "1.2 TB/s", "scale_up_link": "serdes-200g", "volume": 1_000_000,
+                "id": "own-chip",
+                "architecture": "blackwell",
+                "node": "N3",
+                "compute_dies": 2,
+                "die_area_mm2": 700,
+                "memory_type": "HBM4",
+                "memory_stacks": 8,
+                "scale_up_bytes_per_s": "1.2 TB/s",
+                "scale_up_link": "serdes-200g",
+                "volume": 1_000_000,
                 **design,
             }
         },
         "network": {
             "node": {"size": 8, "latency_s": "2 us"},
-            "cluster": {"size": 512, "bandwidth_bytes_per_s": "800 Gbit/s", "latency_s": "5 us",
-                        "topology": "fat-tree"},
+            "cluster": {
+                "size": 512,
+                "bandwidth_bytes_per_s": "800 Gbit/s",
+                "latency_s": "5 us",
+                "topology": "fat-tree",
+            },
         },
-    }  # fmt: skip
+    }
 
 
 _PIPELESS = {"plan.pp": 1, "plan.cp": 1}
@@ -56,20 +67,64 @@ def topology_study() -> dict[str, Any]:
             "network.cluster.bandwidth_bytes_per_s": ["200 Gbit/s", "800 Gbit/s"],
         },
         "workload": [
-            {"name": "dense", "weight": 0.4, "model": "llama-3.1-70b", "global_batch": 512, "seq_len": 8192, **_PIPELESS},
-            {"name": "experts", "weight": 0.4, "model": "mixtral-8x22b", "global_batch": 512, "seq_len": 8192, **_PIPELESS},
-            {"name": "decode", "kind": "serving", "weight": 0.2, "model": "llama-3.1-405b", "isl": 512, "osl": 2048,
-             "concurrency": 4096},
+            {
+                "name": "dense",
+                "weight": 0.4,
+                "model": "llama-3.1-70b",
+                "global_batch": 512,
+                "seq_len": 8192,
+                **_PIPELESS,
+            },
+            {
+                "name": "experts",
+                "weight": 0.4,
+                "model": "mixtral-8x22b",
+                "global_batch": 512,
+                "seq_len": 8192,
+                **_PIPELESS,
+            },
+            {
+                "name": "decode",
+                "kind": "serving",
+                "weight": 0.2,
+                "model": "llama-3.1-405b",
+                "isl": 512,
+                "osl": 2048,
+                "concurrency": 4096,
+            },
         ],
         "objectives": _WISHES,
-    }  # fmt: skip
+    }
 
 
 def _phases() -> list[dict[str, Any]]:
     return [
-        {"name": "train", "weight": 0.5, "gpus": 64, "global_batch": 256, "seq_len": 8192, **_PIPELESS},
-        {"name": "prefill", "kind": "serving", "weight": 0.3, "gpus": 8, "isl": 8192, "osl": 1, "concurrency": 16},
-        {"name": "decode", "kind": "serving", "weight": 0.2, "gpus": 8, "isl": 512, "osl": 2048, "concurrency": 64},
+        {
+            "name": "train",
+            "weight": 0.5,
+            "gpus": 64,
+            "global_batch": 256,
+            "seq_len": 8192,
+            **_PIPELESS,
+        },
+        {
+            "name": "prefill",
+            "kind": "serving",
+            "weight": 0.3,
+            "gpus": 8,
+            "isl": 8192,
+            "osl": 1,
+            "concurrency": 16,
+        },
+        {
+            "name": "decode",
+            "kind": "serving",
+            "weight": 0.2,
+            "gpus": 8,
+            "isl": 512,
+            "osl": 2048,
+            "concurrency": 64,
+        },
     ]
 
 
@@ -78,8 +133,12 @@ def package_study() -> dict[str, Any]:
     return {
         "study": {"kind": "training"},
         "base": {
-            "system": own_system(), "model": "llama-3.1-70b", "rent": "own", "chip.design.cores": 192,
-            "chip.design.die_area_mm2": 0, "chip.design.tdp_watts": 1800,
+            "system": own_system(),
+            "model": "llama-3.1-70b",
+            "rent": "own",
+            "chip.design.cores": 192,
+            "chip.design.die_area_mm2": 0,
+            "chip.design.tdp_watts": 1800,
         },
         "vary": {
             "chip.design.compute_dies": [2, 4, 8],
@@ -88,7 +147,7 @@ def package_study() -> dict[str, Any]:
         },
         "workload": _phases(),
         "objectives": _WISHES,
-    }  # fmt: skip
+    }
 
 
 def memory_study() -> dict[str, Any]:
@@ -96,7 +155,10 @@ def memory_study() -> dict[str, Any]:
     return {
         "study": {"kind": "training"},
         "base": {"system": own_system(), "model": "llama-3.1-70b", "rent": "own"},
-        "vary": {"chip.design.die_area_mm2": [500, 650, 800], "chip.design.memory_stacks": [4, 6, 8]},
+        "vary": {
+            "chip.design.die_area_mm2": [500, 650, 800],
+            "chip.design.memory_stacks": [4, 6, 8],
+        },
         "workload": _phases(),
         "objectives": _WISHES,
     }
@@ -109,7 +171,9 @@ def front_rows(study: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for row in found["rows"]:
         values = {path: row["values"][path] for path in paths}
-        words = ", ".join(f"{_name(path)} {_short(value)}".strip() for path, value in values.items())
+        words = ", ".join(
+            f"{_name(path)} {_short(value)}".strip() for path, value in values.items()
+        )
         kept = {key: value for key, value in row.items() if key not in ("values", "problem")}
         rows.append({**kept, **values, "label": words})
     return rows
@@ -134,15 +198,24 @@ def collective_rows() -> list[dict[str, Any]]:
     for topology in TOPOLOGIES:
         system = own_system()
         system["network"]["node"] = {
-            "size": 64, "latency_s": "1 us", "bandwidth_bytes_per_s": "900 GB/s", "topology": topology,
-        }  # fmt: skip
+            "size": 64,
+            "latency_s": "1 us",
+            "bandwidth_bytes_per_s": "900 GB/s",
+            "topology": topology,
+        }
         for kind in KINDS:
             for size in SIZES:
                 found = collective(system, collective=kind, size=size, group=64).to_dict()
-                rows.append({
-                    "topology": topology, "collective": kind, "size": size, "seconds": found["seconds"],
-                    "bus_gb_per_s": found["bus_bytes_per_s"] / 1e9, "algorithm": found["algorithm"],
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "topology": topology,
+                        "collective": kind,
+                        "size": size,
+                        "seconds": found["seconds"],
+                        "bus_gb_per_s": found["bus_bytes_per_s"] / 1e9,
+                        "algorithm": found["algorithm"],
+                    }
+                )
     return rows
 
 
@@ -152,12 +225,22 @@ def cost_rows() -> list[dict[str, Any]]:
     for node in ("N7", "N5", "N3", "A14"):
         for dies in (2, 4, 8, 16):
             try:
-                found = package_cost(PackageQuestion(node=node, area=LOGIC_MM2, dies=dies, package="interposer")).to_dict()
+                found = package_cost(
+                    PackageQuestion(node=node, area=LOGIC_MM2, dies=dies, package="interposer")
+                ).to_dict()
             except (BadInput, Infeasible):
                 continue
             low, high = _range(found)
-            rows.append({"node": node, "dies": dies, "die_mm2": found["dies"][0]["area_mm2"], "usd": _usd(found), "low_usd": low,
-                         "high_usd": high})  # fmt: skip
+            rows.append(
+                {
+                    "node": node,
+                    "dies": dies,
+                    "die_mm2": found["dies"][0]["area_mm2"],
+                    "usd": _usd(found),
+                    "low_usd": low,
+                    "high_usd": high,
+                }
+            )
     return rows
 
 
@@ -173,8 +256,15 @@ def node_rows() -> list[dict[str, Any]]:
     """One die of 800 mm2, six stacks of HBM3 and 900 GB/s of links at every node."""
     rows = []
     for node in NODES:
-        system = own_system(node=node, compute_dies=1, die_area_mm2=800, memory_type="HBM3", memory_stacks=6,
-                            scale_up_bytes_per_s="900 GB/s", scale_up_link="serdes-100g")  # fmt: skip
+        system = own_system(
+            node=node,
+            compute_dies=1,
+            die_area_mm2=800,
+            memory_type="HBM3",
+            memory_stacks=6,
+            scale_up_bytes_per_s="900 GB/s",
+            scale_up_link="serdes-100g",
+        )
         row: dict[str, Any] = {"node": node, "tokens_per_s_per_gpu": None}
         try:
             found = estimate("llama-3.1-70b", system=system, gpus=64, global_batch=64, seq_len=4096)
@@ -183,13 +273,18 @@ def node_rows() -> list[dict[str, Any]]:
             row |= {
                 "tflop_per_s": 0.0 if chip is None else _matrix(chip.matrix_flop_per_s) / 1e12,
                 "watts": 0.0 if chip is None else float(chip.tdp_watts),
-                "tokens_per_s_per_gpu": found.tokens_per_s_per_gpu, "mfu": found.mfu,
+                "tokens_per_s_per_gpu": found.tokens_per_s_per_gpu,
+                "mfu": found.mfu,
                 "low_tokens_per_s_per_gpu": found.tokens_per_s_per_gpu * found.step_s / high,
                 "high_tokens_per_s_per_gpu": found.tokens_per_s_per_gpu * found.step_s / low,
                 "plan": str(found.plan),
-            }  # fmt: skip
+            }
             cost = package_cost(PackageQuestion(node=node, area=800.0)).to_dict()
-            row |= {"die_usd": _usd(cost), "die_low_usd": _range(cost)[0], "die_high_usd": _range(cost)[1]}
+            row |= {
+                "die_usd": _usd(cost),
+                "die_low_usd": _range(cost)[0],
+                "die_high_usd": _range(cost)[1],
+            }
         except (BadInput, Infeasible) as error:
             row["problem"] = str(error)[:200]
         rows.append(row)

@@ -1,4 +1,4 @@
-"""Published times of training and inference, and what an attention kernel and a mixture take, on several sides."""
+"""Published times of training and inference, and what attention and a mixture take, on several sides."""
 
 from typing import Any
 
@@ -21,36 +21,102 @@ class MegatronRun:
     batch: int
     """Sequences of a step."""
     measured_s: float
-    """Korthikanti et al. 2022, Table 5; from 1,920 GPUs on Narayanan et al. 2021, Table 1 (TFLOP/s to seconds)."""
+    """Korthikanti et al. 2022, Table 5; from 1,920 GPUs on Narayanan et al. 2021, Table 1 (from TFLOP/s)."""
     published_s: float
     """Stored by RAPID-LLM (imec_data/A100_train.csv): most likely predictions of arXiv 2407.14645."""
 
 
 _FULL, _SELECTIVE = "no-sp recompute=full no-flash", "sp recompute=selective no-flash"
 RUNS = (
-    MegatronRun(name="22B, 8, full", model="gpt-22b", words=f"tp8 pp1 dp1 mbs4 {_FULL}", batch=4,
-                measured_s=1.42, published_s=1.4),
-    MegatronRun(name="22B, 8, selective", model="gpt-22b", words=f"tp8 pp1 dp1 mbs4 {_SELECTIVE}", batch=4,
-                measured_s=1.10, published_s=1.1),
-    MegatronRun(name="175B, 64, full", model="gpt3-175b", words=f"tp8 pp8 vpp3 dp1 mbs1 {_FULL}", batch=64,
-                measured_s=18.13, published_s=16.9),
-    MegatronRun(name="175B, 64, selective", model="gpt3-175b", words=f"tp8 pp8 vpp3 dp1 mbs1 {_SELECTIVE}",
-                batch=64, measured_s=13.75, published_s=12.9),
-    MegatronRun(name="530B, 280, full", model="mt-nlg-530b", words=f"tp8 pp35 vpp3 dp1 mbs1 {_FULL}", batch=280,
-                measured_s=49.05, published_s=46.8),
-    MegatronRun(name="530B, 280, selective", model="mt-nlg-530b", words=f"tp8 pp35 vpp3 dp1 mbs1 {_SELECTIVE}",
-                batch=280, measured_s=37.83, published_s=35.5),
-    MegatronRun(name="1T, 512, full", model="gpt3-1t", words=f"tp8 pp64 dp1 mbs1 {_FULL}", batch=512,
-                measured_s=94.42, published_s=87.9),
-    MegatronRun(name="1T, 512, selective", model="gpt3-1t", words=f"tp8 pp64 dp1 mbs1 {_SELECTIVE}", batch=512,
-                measured_s=71.49, published_s=69.1),
-    MegatronRun(name="310B, 1,920, full", model="gpt-310.1b", words=f"tp8 pp16 dp15 mbs1 {_FULL}", batch=2160,
-                measured_s=37.61, published_s=34.1),
-    MegatronRun(name="530B, 2,520, full", model="mt-nlg-530b", words=f"tp8 pp35 dp9 mbs1 {_FULL}", batch=2520,
-                measured_s=54.08, published_s=51.2),
-    MegatronRun(name="1008B, 3,072, full", model="gpt3-1t", words=f"tp8 pp64 dp6 mbs1 {_FULL}", batch=3072,
-                measured_s=102.63, published_s=100.7),
-)  # fmt: skip
+    MegatronRun(
+        name="22B, 8, full",
+        model="gpt-22b",
+        words=f"tp8 pp1 dp1 mbs4 {_FULL}",
+        batch=4,
+        measured_s=1.42,
+        published_s=1.4,
+    ),
+    MegatronRun(
+        name="22B, 8, selective",
+        model="gpt-22b",
+        words=f"tp8 pp1 dp1 mbs4 {_SELECTIVE}",
+        batch=4,
+        measured_s=1.10,
+        published_s=1.1,
+    ),
+    MegatronRun(
+        name="175B, 64, full",
+        model="gpt3-175b",
+        words=f"tp8 pp8 vpp3 dp1 mbs1 {_FULL}",
+        batch=64,
+        measured_s=18.13,
+        published_s=16.9,
+    ),
+    MegatronRun(
+        name="175B, 64, selective",
+        model="gpt3-175b",
+        words=f"tp8 pp8 vpp3 dp1 mbs1 {_SELECTIVE}",
+        batch=64,
+        measured_s=13.75,
+        published_s=12.9,
+    ),
+    MegatronRun(
+        name="530B, 280, full",
+        model="mt-nlg-530b",
+        words=f"tp8 pp35 vpp3 dp1 mbs1 {_FULL}",
+        batch=280,
+        measured_s=49.05,
+        published_s=46.8,
+    ),
+    MegatronRun(
+        name="530B, 280, selective",
+        model="mt-nlg-530b",
+        words=f"tp8 pp35 vpp3 dp1 mbs1 {_SELECTIVE}",
+        batch=280,
+        measured_s=37.83,
+        published_s=35.5,
+    ),
+    MegatronRun(
+        name="1T, 512, full",
+        model="gpt3-1t",
+        words=f"tp8 pp64 dp1 mbs1 {_FULL}",
+        batch=512,
+        measured_s=94.42,
+        published_s=87.9,
+    ),
+    MegatronRun(
+        name="1T, 512, selective",
+        model="gpt3-1t",
+        words=f"tp8 pp64 dp1 mbs1 {_SELECTIVE}",
+        batch=512,
+        measured_s=71.49,
+        published_s=69.1,
+    ),
+    MegatronRun(
+        name="310B, 1,920, full",
+        model="gpt-310.1b",
+        words=f"tp8 pp16 dp15 mbs1 {_FULL}",
+        batch=2160,
+        measured_s=37.61,
+        published_s=34.1,
+    ),
+    MegatronRun(
+        name="530B, 2,520, full",
+        model="mt-nlg-530b",
+        words=f"tp8 pp35 dp9 mbs1 {_FULL}",
+        batch=2520,
+        measured_s=54.08,
+        published_s=51.2,
+    ),
+    MegatronRun(
+        name="1008B, 3,072, full",
+        model="gpt3-1t",
+        words=f"tp8 pp64 dp6 mbs1 {_FULL}",
+        batch=3072,
+        measured_s=102.63,
+        published_s=100.7,
+    ),
+)
 """Runs with a published prediction."""
 LATENCIES: tuple[tuple[str, int, float, float, float, float | None], ...] = (
     ("llama-2-7b", 1, 2.19, 3.088, 3.314, 1.908),
@@ -65,7 +131,7 @@ LATENCIES: tuple[tuple[str, int, float, float, float, float | None], ...] = (
     ("llama-2-70b", 4, 6.403, 8.324, 9.137, None),
     ("llama-2-70b", 8, 4.735, 4.638, 7.543, 4.848),
 )
-"""Model, tensor ranks, seconds measured by NVIDIA (NeMo, as arXiv 2407.14645 uses them) and predicted by GenZ,
+"""Model, tensor ranks, seconds measured by NVIDIA (NeMo, as arXiv 2407.14645 uses them), predicted by GenZ,
 LLMCompass and Vidur (RAPID-LLM's tables)."""
 
 
@@ -73,21 +139,38 @@ def training_rows() -> list[dict[str, Any]]:
     """Every run on three sides."""
     rows = []
     for run in RUNS:
-        degrees = [int(word.strip("tpd")) for word in run.words.split() if word[:2] in ("tp", "pp", "dp")]
+        degrees = [
+            int(word.strip("tpd")) for word in run.words.split() if word[:2] in ("tp", "pp", "dp")
+        ]
         gpus = degrees[0] * degrees[1] * degrees[2]
         words = f"{run.words} framework=megatron@{'2022-05' if gpus < 1000 else '2021-04'}"
         try:
-            found = estimate(run.model, system="dgx-a100", gpus=gpus, global_batch=run.batch, seq_len=2048, plan=words)
+            found = estimate(
+                run.model,
+                system="dgx-a100",
+                gpus=gpus,
+                global_batch=run.batch,
+                seq_len=2048,
+                plan=words,
+            )
         except Infeasible as error:
             answer: Any = error.answer
             if answer is None:
                 raise
             found = answer
         low, high = found.to_dict()["interval"]["p90"]
-        rows.append({
-            "run": run.name, "gpus": gpus, "plan": words, "measured_s": run.measured_s,
-            "published_s": run.published_s, "ours_s": found.step_s, "ours_low_s": low, "ours_high_s": high,
-        })  # fmt: skip
+        rows.append(
+            {
+                "run": run.name,
+                "gpus": gpus,
+                "plan": words,
+                "measured_s": run.measured_s,
+                "published_s": run.published_s,
+                "ours_s": found.step_s,
+                "ours_low_s": low,
+                "ours_high_s": high,
+            }
+        )
     return rows
 
 
@@ -96,16 +179,31 @@ def inference_rows() -> list[dict[str, Any]]:
     rows = []
     for model, tp, measured, genz, compass, vidur in LATENCIES:
         found = serve(
-            model, system="dgx-a100", gpus=tp, plan=f"tp{tp}", isl=200, osl=200, concurrency=1,
+            model,
+            system="dgx-a100",
+            gpus=tp,
+            plan=f"tp{tp}",
+            isl=200,
+            osl=200,
+            concurrency=1,
             engine="trtllm",
-        ).to_dict()  # fmt: skip
+        ).to_dict()
         span = (found.get("intervals") or {}).get("e2e_ms") or {}
         low, high = span.get("p90") or (found["e2e_ms"]["mean"], found["e2e_ms"]["mean"])
-        rows.append({
-            "run": f"{model} tp{tp}", "model": model, "tp": tp, "measured_s": measured, "genz_s": genz,
-            "llmcompass_s": compass, "vidur_s": vidur, "ours_s": found["e2e_ms"]["mean"] / 1e3,
-            "ours_low_s": low / 1e3, "ours_high_s": high / 1e3,
-        })  # fmt: skip
+        rows.append(
+            {
+                "run": f"{model} tp{tp}",
+                "model": model,
+                "tp": tp,
+                "measured_s": measured,
+                "genz_s": genz,
+                "llmcompass_s": compass,
+                "vidur_s": vidur,
+                "ours_s": found["e2e_ms"]["mean"] / 1e3,
+                "ours_low_s": low / 1e3,
+                "ours_high_s": high / 1e3,
+            }
+        )
     return rows
 
 
@@ -118,7 +216,7 @@ SOFTMAX_FLOP = 10.0
 
 
 def attention_rows() -> list[dict[str, Any]]:
-    """Attention of one layer of Llama-2-7B, forward and backward, over the length of a sequence, in three ways."""
+    """Attention of one layer of Llama-2-7B, forward and backward, over lengths, in three ways."""
     rows = []
     for seq_len in (1024, 2048, 4096, 8192, 16384, 32768):
         heads, dim = 32, 128
@@ -126,13 +224,21 @@ def attention_rows() -> list[dict[str, Any]]:
         product_s = 3.5 * 4.0 * heads * dim * pairs / (UNITS_SHARE * A100_MATRIX)
         vector_s = 2.5 * SOFTMAX_FLOP * heads * pairs / A100_VECTOR
         memory_s = 3.0 * 8.0 * seq_len * heads * dim * 2.0 / A100_BANDWIDTH
-        row: dict[str, Any] = {"seq_len": seq_len, "additive_ms": 1e3 * (product_s + vector_s + memory_s)}
+        row: dict[str, Any] = {
+            "seq_len": seq_len,
+            "additive_ms": 1e3 * (product_s + vector_s + memory_s),
+        }
         for name, word in (("flash", "flash"), ("stored", "no-flash")):
             try:
                 found = estimate(
-                    "llama-2-7b", system="dgx-a100", gpus=1, global_batch=1, seq_len=seq_len,
-                    plan=f"mbs1 {word} no-fused", set=("chip.memory_bytes=1e13", "model.max_positions=65536"),
-                ).to_dict()  # fmt: skip
+                    "llama-2-7b",
+                    system="dgx-a100",
+                    gpus=1,
+                    global_batch=1,
+                    seq_len=seq_len,
+                    plan=f"mbs1 {word} no-fused",
+                    set=("chip.memory_bytes=1e13", "model.max_positions=65536"),
+                ).to_dict()
                 row[f"{name}_ms"] = 1e3 * _attention_s(found["breakdown"]) / 32.0
             except (BadInput, Infeasible):
                 row[f"{name}_ms"] = None
@@ -150,15 +256,24 @@ def expert_rows() -> list[dict[str, Any]]:
     """Mixtral-8x22B on 512 H100: plans with and without each kind of parallelism."""
     rows = []
     for words in (
-        "tp8 pp4 dp16 zero1", "tp4 pp8 dp16 zero1", "tp2 pp8 dp32 ep8 zero1", "tp4 pp4 dp32 ep8 zero1",
-        "tp1 pp8 dp64 ep8 zero1", "tp2 cp2 pp8 dp16 ep8 zero1", "tp2 cp4 pp4 dp16 ep8 zero1",
-    ):  # fmt: skip
+        "tp8 pp4 dp16 zero1",
+        "tp4 pp8 dp16 zero1",
+        "tp2 pp8 dp32 ep8 zero1",
+        "tp4 pp4 dp32 ep8 zero1",
+        "tp1 pp8 dp64 ep8 zero1",
+        "tp2 cp2 pp8 dp16 ep8 zero1",
+        "tp2 cp4 pp4 dp16 ep8 zero1",
+    ):
         row: dict[str, Any] = {"plan": words, "ep": 8 if "ep8" in words else 1, "days": None}
         try:
             found = estimate(
-                "mixtral-8x22b", system="dgx-h100", gpus=512, global_batch=1024, seq_len=8192,
+                "mixtral-8x22b",
+                system="dgx-h100",
+                gpus=512,
+                global_batch=1024,
+                seq_len=8192,
                 plan=f"{words} mbs1",
-            )  # fmt: skip
+            )
             answer = found.to_dict()
         except Infeasible as error:
             kept: Any = error.answer
@@ -166,8 +281,13 @@ def expert_rows() -> list[dict[str, Any]]:
                 continue
             answer = kept.to_dict()
         low, high = answer["interval"]["p90"]
-        row |= {"days": answer["step_s"] * 1e12 / (1024 * 8192) / 86400.0, "fits": answer["fits"],
-                "step_s": answer["step_s"], "low_s": low, "high_s": high}  # fmt: skip
+        row |= {
+            "days": answer["step_s"] * 1e12 / (1024 * 8192) / 86400.0,
+            "fits": answer["fits"],
+            "step_s": answer["step_s"],
+            "low_s": low,
+            "high_s": high,
+        }
         row |= {leaf["name"]: leaf["value"] for leaf in answer["breakdown"]["children"]}
         rows.append(row)
     return rows

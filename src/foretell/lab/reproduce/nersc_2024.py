@@ -31,7 +31,7 @@ from foretell.lab.reproduce.nersc_ours import (
     our_map,
     run_searches,
 )
-from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, Row, Work
+from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, PublishedWork, Row
 
 SPLIT_SYSTEM = ("B200", 8)
 """The system whose plans are broken down."""
@@ -107,8 +107,10 @@ class NerscStudy:
     def days(self) -> PaperFigure:
         """Days of both sides."""
         rows = [*self._published_days(), *self._our_days()]
-        found = (*days_findings(self.best, by_key(self.ours)),
-                 *domain_findings(self.best, by_key(self.ours)))  # fmt: skip
+        found = (
+            *days_findings(self.best, by_key(self.ours)),
+            *domain_findings(self.best, by_key(self.ours)),
+        )
         return self._figure("days", rows, found)
 
     def _published_days(self) -> list[Row]:
@@ -119,7 +121,9 @@ class NerscStudy:
                     for strategy in ORDER:
                         value = self.best.days(model, strategy, chip, domain, gpus)
                         if value is not None:
-                            rows.append(_day_row("published", strategy, model, chip, domain, gpus, value))
+                            rows.append(
+                                _day_row("published", strategy, model, chip, domain, gpus, value)
+                            )
         return rows
 
     def _our_days(self) -> list[Row]:
@@ -133,7 +137,13 @@ class NerscStudy:
     def throughput(self) -> PaperFigure:
         """Samples/s and GPU of the fastest plan."""
         rows = [
-            {**r, "samples_per_s_per_gpu": days_of(str(r["model"]), 1.0) * 4096.0 / r["days"] / r["gpus"]}
+            {
+                **r,
+                "samples_per_s_per_gpu": days_of(str(r["model"]), 1.0)
+                * 4096.0
+                / r["days"]
+                / r["gpus"],
+            }
             for r in [*self._published_days(), *self._our_days()]
         ]
         return self._figure("throughput", rows)
@@ -141,19 +151,40 @@ class NerscStudy:
     def speedup(self) -> PaperFigure:
         """How much faster two dimensions are than one; of the ViT, than SUMMA too."""
         rows: list[Row] = []
-        for model, chip, domain, gpus in [(m, *s, n) for m in (GPT, VIT) for s in SYSTEMS for n in STUDY_GPUS]:
+        for model, chip, domain, gpus in [
+            (m, *s, n) for m in (GPT, VIT) for s in SYSTEMS for n in STUDY_GPUS
+        ]:
             value = {s: self.best.days(model, s, chip, domain, gpus) for s in ORDER}
             base = "1d" if model == GPT else "2d"
             for strategy in ORDER:
                 if strategy != base and value[strategy] and value[base]:
                     ratio = float(value[base] or 0.0) / float(value[strategy] or 1.0)
-                    rows.append({"side": "published", "model": model, "chip": chip, "nvs": domain,
-                                 "gpus": gpus, "of": strategy, "over": base, "speedup": ratio})  # fmt: skip
+                    rows.append(
+                        {
+                            "side": "published",
+                            "model": model,
+                            "chip": chip,
+                            "nvs": domain,
+                            "gpus": gpus,
+                            "of": strategy,
+                            "over": base,
+                            "speedup": ratio,
+                        }
+                    )
         rows += [
-            {"side": "ours", "model": r["model"], "chip": r["chip"], "nvs": r["nvs"], "gpus": r["gpus"],
-             "of": "any", "over": "1d", "speedup": r["days_1d"] / r["days"]}
-            for r in self.ours if r["days"] and r["days_1d"]
-        ]  # fmt: skip
+            {
+                "side": "ours",
+                "model": r["model"],
+                "chip": r["chip"],
+                "nvs": r["nvs"],
+                "gpus": r["gpus"],
+                "of": "any",
+                "over": "1d",
+                "speedup": r["days_1d"] / r["days"],
+            }
+            for r in self.ours
+            if r["days"] and r["days_1d"]
+        ]
         return self._figure("speedup", rows, strategy_findings(self.best, by_key(self.ours)))
 
     def configurations(self) -> PaperFigure:
@@ -166,9 +197,10 @@ class NerscStudy:
                     row = self.best.rows.get((model, strategy, chip, domain, gpus))
                     if row is not None:
                         rows.append(_published_split(model, strategy, gpus, row))
-            for own in self.ours:
-                if (own["model"], own["chip"], own["nvs"]) == (model, chip, domain) and own["plan"]:
-                    rows.append(_our_split(own))
+            mine = (
+                r for r in self.ours if (r["model"], r["chip"], r["nvs"]) == (model, chip, domain)
+            )
+            rows += [_our_split(own) for own in mine if own["plan"]]
         return self._figure("configurations", rows)
 
     def fixed(self) -> PaperFigure:
@@ -191,7 +223,9 @@ class NerscStudy:
             name="layers",
             title=FIGURES["layers"],
             tables={"layers": layer_rows(), "layers_ours": our_layer_rows()},
-            notes=("Ours has no SUMMA in this table: its op families are those of 1-D and split-sequence plans.",),
+            notes=(
+                "Ours has no SUMMA in this table: its op families are those of 1-D and split-sequence plans.",
+            ),
         )
 
     def factor(self) -> PaperFigure:
@@ -204,9 +238,14 @@ class NerscStudy:
             if not own["plan"] or won is None:
                 continue
             row: dict[str, Any] = {
-                "model": model, "chip": own["chip"], "nvs": own["nvs"], "gpus": gpus,
-                "published_days": won[0], "our_days": own["days"], "factor": own["days"] / won[0],
-            }  # fmt: skip
+                "model": model,
+                "chip": own["chip"],
+                "nvs": own["nvs"],
+                "gpus": gpus,
+                "published_days": won[0],
+                "our_days": own["days"],
+                "factor": own["days"] / won[0],
+            }
             published = self.best.rows[model, won[1], own["chip"], own["nvs"], gpus]
             task = OurTask(model=model, chip=own["chip"], domain=own["nvs"], gpus=gpus)
             theirs, mine = _published_days_of(model, published), breakdown(task, own["plan"])
@@ -231,8 +270,10 @@ class NerscStudy:
             title=FIGURES["plans"],
             tables={"plans": self.study.plans, "candidate_counts": self.study.counts},
             notes=(
-                f"{self.study.evaluations:,} candidates, {self.study.feasible:,} fit, "
-                f"{len(self.study.plans):,} plans kept.",
+                (
+                    f"{self.study.evaluations:,} candidates, {self.study.feasible:,} fit, "
+                    f"{len(self.study.plans):,} plans kept."
+                ),
             ),
         )
 
@@ -251,8 +292,15 @@ class NerscStudy:
 def _day_row(
     side: str, strategy: str, model: str, chip: str, domain: int, gpus: int, days: float
 ) -> Row:
-    return {"side": side, "model": model, "chip": chip, "nvs": domain, "gpus": gpus,
-            "strategy": strategy, "days": days}  # fmt: skip
+    return {
+        "side": side,
+        "model": model,
+        "chip": chip,
+        "nvs": domain,
+        "gpus": gpus,
+        "strategy": strategy,
+        "days": days,
+    }
 
 
 def _published_days_of(model: str, row: Mapping[str, Any]) -> dict[str, float]:
@@ -267,16 +315,31 @@ def _plan_text(row: Mapping[str, Any]) -> str:
 
 def _published_split(model: str, strategy: str, gpus: int, row: Mapping[str, Any]) -> Row:
     parts = _published_days_of(model, row)
-    return {"side": "published", "model": model, "strategy": strategy, "gpus": gpus,
-            "plan": _plan_text(row), "days": sum(parts.values()), "memory_gb": row["mem"], **parts}  # fmt: skip
+    return {
+        "side": "published",
+        "model": model,
+        "strategy": strategy,
+        "gpus": gpus,
+        "plan": _plan_text(row),
+        "days": sum(parts.values()),
+        "memory_gb": row["mem"],
+        **parts,
+    }
 
 
 def _our_split(own: Mapping[str, Any]) -> Row:
     task = OurTask(model=own["model"], chip=own["chip"], domain=own["nvs"], gpus=own["gpus"])
     parts = breakdown(task, own["plan"])
-    return {"side": "ours", "model": own["model"], "strategy": "any", "gpus": own["gpus"],
-            "plan": own["plan"], "days": own["days"], "memory_gb": own["memory_gb"],
-            **{part: parts.get(part) for part in PARTS}}  # fmt: skip
+    return {
+        "side": "ours",
+        "model": own["model"],
+        "strategy": "any",
+        "gpus": own["gpus"],
+        "plan": own["plan"],
+        "days": own["days"],
+        "memory_gb": own["memory_gb"],
+        **{part: parts.get(part) for part in PARTS},
+    }
 
 
 def _factor_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:
@@ -292,7 +355,9 @@ def _factor_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:
             ((last[f"our_{part}"] - last[f"published_{part}"]) / last["published_days"], part)
             for part in PARTS
         )
-        most = ", ".join(f"{part} {share:+.2f}" for share, part in reversed(gaps) if abs(share) > 0.02)
+        most = ", ".join(
+            f"{part} {share:+.2f}" for share, part in reversed(gaps) if abs(share) > 0.02
+        )
         found.append(
             Finding(
                 statement=f"days of the {'GPT' if model == GPT else 'ViT'} on B200 in domains of eight",
@@ -322,7 +387,7 @@ def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[P
     return found
 
 
-NERSC_2024 = Work(
+NERSC_2024 = PublishedWork(
     name="nersc-2024",
     title="Comprehensive performance modeling and system design insights for foundation models",
     source="arXiv 2410.00273 (2024), with its public code and stored outputs",
@@ -330,8 +395,10 @@ NERSC_2024 = Work(
     figures=FIGURES,
     run=run,
     missing=(
-        "The paper's own table of Megatron-LM runs on Perlmutter was not at hand; published runs of "
-        "Megatron-LM on A100 stand in its place.",
+        (
+            "The paper's own table of Megatron-LM runs on Perlmutter was not at hand; published runs of "
+            "Megatron-LM on A100 stand in its place."
+        ),
         "The validation of its collectives needs the NCCL measurements: foretell validate collectives FILE.",
     ),
 )

@@ -82,7 +82,8 @@ def domain_findings(best: BestPlans, ours: OurDays) -> tuple[Finding, ...]:
     return (
         Finding(
             statement="for the GPT the size of the fast domain matters at pre-training scale only",
-            published=f"4 to 64 GPUs on B200: x{gpt[0]:.2f} at 1,024, x{gain(best.best, GPT, late):.2f} at 16,384",
+            published=f"4 to 64 GPUs on B200: x{gpt[0]:.2f} at 1,024, "
+            f"x{gain(best.best, GPT, late):.2f} at 16,384",
             ours=f"x{our_gpt[0]:.2f} at 1,024, x{gain(mine, GPT, late):.2f} at 16,384",
             verdict=verdict(gpt[0] < 1.05, our_gpt[0] < 1.05),
             why="In our model a domain of 64 lets ZeRO-3 and wide tensor parallelism replace the pipeline "
@@ -138,8 +139,13 @@ def map_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:
         own = [r for r in rows if r["model"] == model and r["side"] == side and r["days"]]
 
         def near(point: tuple[float, float]) -> float:
-            nearest = min(own, key=lambda r: abs(r["capacity_gb"] / point[0] - 1)
-                          + abs(r["bandwidth_tb_per_s"] / point[1] - 1))  # fmt: skip
+            nearest = min(
+                own,
+                key=lambda r: (
+                    abs(r["capacity_gb"] / point[0] - 1)
+                    + abs(r["bandwidth_tb_per_s"] / point[1] - 1)
+                ),
+            )
             return float(nearest["days"])
 
         return near(high) / near(low)
@@ -193,6 +199,7 @@ def measured_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:
             ours=f"{min(mine):+.0f} to {max(mine):+.0f} %; {inside} of {len(rows)} inside our 90 % interval",
             verdict="not comparable",
             why="The published model is optimistic at every size and has no recomputation or interleaving; "
-            "the runs are ones that our coefficients were fitted with (docs/accuracy.md has held-out scores).",
+            "the runs are ones that our coefficients were fitted with (docs/accuracy.md has "
+            "held-out scores).",
         ),
     )

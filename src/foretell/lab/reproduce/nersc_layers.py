@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from foretell.api.training import estimate
-from foretell.errors import Infeasible
 from foretell.lab.reference.comm import links_of
 from foretell.lab.reference.effects import MEASURED
 from foretell.lab.reference.iteration import memory_of, times_of
@@ -29,9 +28,14 @@ CASES: Mapping[tuple[str, Strategy], tuple[int, int]] = {
 }
 """Splits m1 x m2 whose layer is shown, one microbatch of one sample, on B200 in domains of eight."""
 GROUPS = {
-    "fc1": "gemm", "fc2": "gemm", "qkv": "gemm", "vproj": "gemm", "flash": "attention",
-    "ln1": "norm", "ln2": "norm",
-}  # fmt: skip
+    "fc1": "gemm",
+    "fc2": "gemm",
+    "qkv": "gemm",
+    "vproj": "gemm",
+    "flash": "attention",
+    "ln1": "norm",
+    "ln2": "norm",
+}
 """Ops of the published layer and the families of ours; the others are elementwise."""
 STAGE_LAYERS, MICRO_BATCHES = 8, 16
 """Layers of a stage and microbatches of the step that our layer is read from; a stage's share of the head
@@ -41,9 +45,13 @@ FIXED_GPUS = 16384
 PARTS = ("compute", "memory", "tensor", "data", "pipeline", "bubble", "recompute", "other")
 """Columns of a breakdown, on both sides."""
 PUBLISHED_PARTS = {
-    "compute": "t_comp", "memory": "t_mem", "tensor": "t_tp_comm", "data": "t_dp_comm",
-    "pipeline": "t_pp_comm", "bubble": "t_bubble",
-}  # fmt: skip
+    "compute": "t_comp",
+    "memory": "t_mem",
+    "tensor": "t_tp_comm",
+    "data": "t_dp_comm",
+    "pipeline": "t_pp_comm",
+    "bubble": "t_bubble",
+}
 """The published table's columns of the same parts."""
 
 
@@ -56,16 +64,23 @@ def layer_rows() -> list[dict[str, Any]]:
         panels = one * (
             max(panel_counts(MODELS[model].embed, max(m1, m2))) if strategy == "2d" else 1
         )
-        batch = LayerBatch(b=one, m1=one * m1, m2=one * m2, t1=one * m1, t2=one * min(m2, 8 // m1),
-                           nb=panels)  # fmt: skip
+        batch = LayerBatch(
+            b=one, m1=one * m1, m2=one * m2, t1=one * m1, t2=one * min(m2, 8 // m1), nb=panels
+        )
         links = links_of(chip, 8, Quirks())
         ratio = chip.matrix_flop_per_s / chip.vector_flop_per_s
         for place, op in enumerate(layer_ops(MODELS[model], strategy, batch, ratio, Quirks())):
             row: dict[str, Any] = {
-                "model": model, "strategy": strategy, "m1": m1, "m2": m2, "place": place + 1,
-                "op": op.name, "group": GROUPS.get(op.name, "elementwise"),
-                "weight_mb": _one(op.weight_bytes) / 1e6, "stored_mb": _one(op.stored_bytes) / 1e6,
-            }  # fmt: skip
+                "model": model,
+                "strategy": strategy,
+                "m1": m1,
+                "m2": m2,
+                "place": place + 1,
+                "op": op.name,
+                "group": GROUPS.get(op.name, "elementwise"),
+                "weight_mb": _one(op.weight_bytes) / 1e6,
+                "stored_mb": _one(op.stored_bytes) / 1e6,
+            }
             for word, work in (("forward", op.forward), ("backward", op.backward)):
                 comp_s, mem_s, comm_s = op_times(op, work, chip, batch, links)
                 row |= {
@@ -136,26 +151,47 @@ def fixed_rows() -> list[dict[str, Any]]:
         for (m1, m2, pp), i in sorted(fastest):
             dp = int(plans.dp[i])
             parts = {
-                "compute": times.compute_s, "memory": times.memory_s, "tensor": times.tensor_comm_s,
-                "data": times.data_comm_s, "pipeline": times.stage_comm_s, "bubble": times.bubble_s,
-            }  # fmt: skip
-            name = {"model": model, "strategy": strategy, "gpus": FIXED_GPUS, "m1": m1, "m2": m2,
-                    "pp": pp, "dp": dp}  # fmt: skip
+                "compute": times.compute_s,
+                "memory": times.memory_s,
+                "tensor": times.tensor_comm_s,
+                "data": times.data_comm_s,
+                "pipeline": times.stage_comm_s,
+                "bubble": times.bubble_s,
+            }
+            name = {
+                "model": model,
+                "strategy": strategy,
+                "gpus": FIXED_GPUS,
+                "m1": m1,
+                "m2": m2,
+                "pp": pp,
+                "dp": dp,
+            }
             place = f"tp{int(plans.t1[i])}x{int(plans.t2[i])} dp{int(plans.nv_dp[i])} pp{int(plans.nv_pp[i])}"
-            rows.append({
-                "side": "published", **name, "placement": place,
-                "days": days_of(model, float(times.total_s[i])), "memory_gb": float(held[i]) / 1e9,
-                **{part: days_of(model, float(value[i])) for part, value in parts.items()},
-            })  # fmt: skip
+            rows.append(
+                {
+                    "side": "published",
+                    **name,
+                    "placement": place,
+                    "days": days_of(model, float(times.total_s[i])),
+                    "memory_gb": float(held[i]) / 1e9,
+                    **{part: days_of(model, float(value[i])) for part, value in parts.items()},
+                }
+            )
             ours = breakdown(
                 OurTask(model=model, chip="B200", domain=8, gpus=FIXED_GPUS),
                 f"tp{m1} cp{m2} pp{pp} dp{dp} zero1 mbs1",
             )
-            rows.append({
-                "side": "ours", **name, "placement": "tp, cp, dp, pp from the inside",
-                "days": sum(ours.values()) if ours else None, "memory_gb": None,
-                **{part: ours.get(part) for part in PARTS},
-            })  # fmt: skip
+            rows.append(
+                {
+                    "side": "ours",
+                    **name,
+                    "placement": "tp, cp, dp, pp from the inside",
+                    "days": sum(ours.values()) if ours else None,
+                    "memory_gb": None,
+                    **{part: ours.get(part) for part in PARTS},
+                }
+            )
     return rows
 
 
@@ -174,9 +210,12 @@ def measured_rows() -> list[dict[str, Any]]:
             [plan], model=model, strategy="1d", chip="A100", fast_domain=8, global_batch=batch
         )
         row: dict[str, Any] = {
-            "run": model.name, "gpus": 8 * pp, "measured_s": seconds,
-            "published_s": found["t"], "published_memory_gb": found["mem"],
-        }  # fmt: skip
+            "run": model.name,
+            "gpus": 8 * pp,
+            "measured_s": seconds,
+            "published_s": found["t"],
+            "published_memory_gb": found["mem"],
+        }
         pieces = " vpp3" if model.name in INTERLEAVED else ""
         ours = estimate(
             OUR_RUNS[model.name],
@@ -184,11 +223,17 @@ def measured_rows() -> list[dict[str, Any]]:
             gpus=8 * pp,
             global_batch=batch,
             seq_len=2048,
-            plan=f"tp8 pp{pp}{pieces} dp1 mbs{mbs} sp recompute=selective no-flash framework=megatron@2022-05",
+            plan=f"tp8 pp{pp}{pieces} dp1 mbs{mbs} sp recompute=selective no-flash "
+            "framework=megatron@2022-05",
         )
         low, high = ours.to_dict()["interval"]["p90"]
-        rows.append(row | {
-            "ours_s": ours.step_s, "ours_low_s": low, "ours_high_s": high,
-            "ours_memory_gb": ours.peak_memory_bytes / 1e9,
-        })  # fmt: skip
+        rows.append(
+            row
+            | {
+                "ours_s": ours.step_s,
+                "ours_low_s": low,
+                "ours_high_s": high,
+                "ours_memory_gb": ours.peak_memory_bytes / 1e9,
+            }
+        )
     return rows

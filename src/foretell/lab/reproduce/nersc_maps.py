@@ -1,4 +1,4 @@
-"""Days over two properties of a chip by the published model: every cell is a search of all three strategies."""
+"""Days over two properties of a chip by the published model: every cell searches all three strategies."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -79,11 +79,14 @@ def published_map(model: str, gpus: int, x: Property, y: Property) -> Iterator[d
             )
             fits = bool(np.isfinite(best[0]))
             yield {
-                "model": model, "side": "published", "gpus": gpus,
-                x.name: first / x.unit, y.name: second / y.unit,
+                "model": model,
+                "side": "published",
+                "gpus": gpus,
+                x.name: first / x.unit,
+                y.name: second / y.unit,
                 "days": days_of(model, best[0]) if fits else None,
                 "plan": best[1] if fits else "",
-            }  # fmt: skip
+            }
 
 
 def question_of(model: str, strategy: Any, chip: StudyChip, domain: int) -> ReferenceQuestion:

@@ -102,9 +102,13 @@ def search_row(task: OurTask) -> dict[str, Any]:
     step_s, peak = evaluate(scenario, plans)
     capacity = float(scenario.system.chip.memory_bytes)
     row: dict[str, Any] = {
-        "model": task.model, "chip": task.chip, "nvs": task.domain, "gpus": task.gpus,
-        "plans": len(plans), "fit": int((peak <= capacity).sum()),
-    }  # fmt: skip
+        "model": task.model,
+        "chip": task.chip,
+        "nvs": task.domain,
+        "gpus": task.gpus,
+        "plans": len(plans),
+        "fit": int((peak <= capacity).sum()),
+    }
     flat = np.nonzero(np.asarray(plans.cp) + np.zeros(len(plans)) == 1)[0]
     for name, rows in (("", np.arange(len(plans))), ("_1d", flat)):
         best = rank(step_s[rows], peak[rows], capacity, 1, plans.take(rows).recompute)
@@ -220,15 +224,20 @@ def _cells(
             if key not in done:
                 done = {key: evaluate(_at(scenario, pairs), plans), **dict(list(done.items())[:64])}
             step_s, peak = done[key]
-            limit = next((v for p, v in ((x, first), (y, second)) if p.name == "capacity_gb"), capacity)
+            limit = next(
+                (v for p, v in ((x, first), (y, second)) if p.name == "capacity_gb"), capacity
+            )
             rows = rank(step_s, peak, limit, 1, plans.recompute)
             row = int(rows[0]) if len(rows) else None
             yield {
-                "model": task.model, "side": "ours", "gpus": task.gpus,
-                x.name: first / x.unit, y.name: second / y.unit,
+                "model": task.model,
+                "side": "ours",
+                "gpus": task.gpus,
+                x.name: first / x.unit,
+                y.name: second / y.unit,
                 "days": None if row is None else days_of(task.model, float(step_s[row])),
                 "plan": "" if row is None else str(plans.plan(row)),
-            }  # fmt: skip
+            }
 
 
 def _at(scenario: Scenario, pairs: Sequence[tuple[Property, float]]) -> Scenario:

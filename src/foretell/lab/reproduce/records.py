@@ -46,7 +46,7 @@ class PaperFigure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class PublishedWork:
     """A published work."""
 
     name: str

@@ -5,7 +5,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.lab.reproduce.records import PaperFigure, Work
+from foretell.lab.reproduce.records import PaperFigure, PublishedWork
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.reproduce import ReproduceQuestion
 
@@ -20,21 +20,24 @@ WORKS: Mapping[str, str] = MappingProxyType(
 """Names of works and where each is defined: one alone is loaded."""
 
 
-def work_named(name: object) -> Work:
+def work_named(name: object) -> PublishedWork:
     """The work of that name; BadInput where there is none."""
     if not isinstance(name, str) or name not in WORKS:
         near = nearest_name(name, list(WORKS)) if isinstance(name, str) else None
         raise BadInput(
             [
                 Problem(
-                    path="work", value=name, message="is not a work that can be reproduced",
-                    allowed=", ".join(WORKS), nearest=near,
+                    path="work",
+                    value=name,
+                    message="is not a work that can be reproduced",
+                    allowed=", ".join(WORKS),
+                    nearest=near,
                 )
             ]
-        )  # fmt: skip
+        )
     module, _, attribute = WORKS[name].partition(".")
-    found = getattr(import_module(f"foretell.lab.reproduce.{module}"), attribute)
-    assert isinstance(found, Work)
+    found = getattr(import_module(f"{__package__}.{module}"), attribute)
+    assert isinstance(found, PublishedWork)
     return found
 
 
@@ -45,16 +48,21 @@ def reproduce(question: ReproduceQuestion) -> list[PaperFigure]:
     asked = (question.figure,) if isinstance(question.figure, str) else tuple(question.figure)
     problems = [
         Problem(
-            path="figure", value=name, message=f"is no figure of {work.name}",
-            allowed=", ".join(work.figures), nearest=nearest_name(str(name), list(work.figures)),
+            path="figure",
+            value=name,
+            message=f"is no figure of {work.name}",
+            allowed=", ".join(work.figures),
+            nearest=nearest_name(str(name), list(work.figures)),
         )
         for name in asked
         if name not in work.figures
-    ]  # fmt: skip
+    ]
     workers = question.workers
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
         problems.append(
-            Problem(path="workers", value=workers, message="is not a usable count", allowed="1 to 1024")
+            Problem(
+                path="workers", value=workers, message="is not a usable count", allowed="1 to 1024"
+            )
         )
     if problems:
         raise BadInput(problems)

@@ -1,4 +1,4 @@
-"""From source tokens to target tokens: the likeliest at each place (greedy), or the likeliest of several (beam).
+"""From source tokens to target tokens: the likeliest at each place (greedy), or the best of several beams.
 
 Beams are ranked by log probability over ((5 + length) / 6)^alpha (Wu et al. 2016, as the 2017 Transformer has
 it: four beams, alpha 0.6): alpha 0 prefers short lines, 1 weighs every token alike.
@@ -73,9 +73,12 @@ def beam_tokens(
 
 
 def _next_beams(
-    said: Any, found: tuple[Any, Any, int], ended: list[list[tuple[float, list[int]]]], beam: int,
+    said: Any,
+    found: tuple[Any, Any, int],
+    ended: list[list[tuple[float, list[int]]]],
+    beam: int,
     alpha: float,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, Any]:
     """Beams that go on, and of each line those that end here."""
     import torch
 
@@ -101,9 +104,13 @@ def _next_beams(
 
 
 def _settled(
-    ended: Sequence[tuple[float, list[int]]], best: float, length: int, most: int, alpha: float,
+    ended: Sequence[tuple[float, list[int]]],
+    best: float,
+    length: int,
+    most: int,
+    alpha: float,
     beam: int,
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether no beam of a line can still beat the best that ended."""
     if len(ended) < beam:
         return False

@@ -1,11 +1,11 @@
 """Weights of Anthe's TensorFlow code (github.com/LuCeHe/anthe_official) as weights of our modules.
 
-A file holds arrays by Keras's names, in Keras's order: an .npz that `numpy.savez(file, **{w.name: w.numpy() for w in
-model.weights})` wrote, or an .h5 of `model.save_weights` where h5py is installed. Names begin with the layer
-(encoder_layer_3, embedding_layer, soft_pos_1, conv1d, dense); within a layer arrays come in the order in
-which its code makes them: of attention query, key, value and output, then the norm, of the gated part w_1,
-w_3 and w_2. A dense kernel is (inputs, outputs), ours is turned; a convolution's is (taps, inputs, outputs).
-KgV attention reads its query through the authors' w_key and gates by w_query (order kqv).
+A file holds arrays by Keras's names, in Keras's order: an .npz that `numpy.savez(file, **{w.name: w.numpy()
+for w in model.weights})` wrote, or an .h5 of `model.save_weights` where h5py is installed. Names begin with
+the layer (encoder_layer_3, embedding_layer, soft_pos_1, conv1d, dense); within a layer arrays come in the
+order in which its code makes them: of attention query, key, value and output, then the norm, of the gated
+part w_1, w_3 and w_2. A dense kernel is (inputs, outputs), ours is turned; a convolution's is (taps, inputs,
+outputs). KgV attention reads its query through the authors' w_key and gates by w_query (order kqv).
 """
 
 import re
@@ -138,7 +138,9 @@ def _soft_positions(
             if level:
                 taps = reader.take("conv1d", side * (levels - 1) + level - 1)
                 kernel, bias = taps.next(), taps.next()
-                found[f"{prefix}.parts.convolution{level}.weight"] = kernel.reshape(-1, kernel.shape[-1]).T
+                found[f"{prefix}.parts.convolution{level}.weight"] = kernel.reshape(
+                    -1, kernel.shape[-1]
+                ).T
                 found[f"{prefix}.parts.convolution{level}.bias"] = bias
     return found
 

@@ -1,8 +1,8 @@
 """Training by several processes: each takes a share of every batch, and gradients are added up.
 
-`torchrun --nproc-per-node N -m foretell translate train ...` starts them. The loss of a step is the sum over all
-tokens of the batch divided by their number, as with one process, so that the split changes no more than the
-order of additions. The first rank writes.
+`torchrun --nproc-per-node N -m foretell translate train ...` starts them. The loss of a step is the sum over
+all tokens of the batch divided by their number, as with one process, so that the split changes no more than
+the order of additions. The first rank writes.
 """
 
 import os

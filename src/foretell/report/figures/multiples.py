@@ -48,10 +48,16 @@ def small_multiples(
     high = tall - MARGIN["t"] - bottom
     whole: dict[str, Any] = {
         "title": {"text": title, "x": 0.02, "xanchor": "left", "font": {"size": 16}},
-        "template": template(), "margin": {**MARGIN, "r": MARGIN["r"] + key, "b": bottom},
-        "height": tall, "width": width, "annotations": [], "shapes": [], "showlegend": key > 0,
-        "legend": {"traceorder": "normal", "x": 1.01, "y": 1.0}, **layout,
-    }  # fmt: skip
+        "template": template(),
+        "margin": {**MARGIN, "r": MARGIN["r"] + key, "b": bottom},
+        "height": tall,
+        "width": width,
+        "annotations": [],
+        "shapes": [],
+        "showlegend": key > 0,
+        "legend": {"traceorder": "normal", "x": 1.01, "y": 1.0},
+        **layout,
+    }
     data: list[dict[str, Any]] = []
     seen: set[str] = set()
     for place, part in enumerate(parts):
@@ -71,16 +77,31 @@ def small_multiples(
             "domain": [max(top - height / high, 0.0), top],
             "anchor": f"x{index}",
         }
-        whole["annotations"].append({
-            "text": part.title, "font": {"weight": "bold"}, "showarrow": False, "xref": "paper",
-            "yref": "paper", "x": left, "y": top, "xanchor": "left", "yanchor": "bottom", "yshift": 8,
-        })  # fmt: skip
+        whole["annotations"].append(
+            {
+                "text": part.title,
+                "font": {"weight": "bold"},
+                "showarrow": False,
+                "xref": "paper",
+                "yref": "paper",
+                "x": left,
+                "y": top,
+                "xanchor": "left",
+                "yanchor": "bottom",
+                "yshift": 8,
+            }
+        )
         for trace in part.traces:
             name = str(trace.get("name", ""))
             shown = bool(name) and name not in seen and trace.get("showlegend", True)
             seen |= {name}
-            data.append({
-                **trace, "xaxis": f"x{index}", "yaxis": f"y{index}", "showlegend": shown,
-                "legendgroup": name,
-            })  # fmt: skip
+            data.append(
+                {
+                    **trace,
+                    "xaxis": f"x{index}",
+                    "yaxis": f"y{index}",
+                    "showlegend": shown,
+                    "legendgroup": name,
+                }
+            )
     return {"data": data, "layout": whole}

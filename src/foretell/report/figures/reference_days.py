@@ -30,8 +30,14 @@ def days_figure(plans: Sequence[Mapping[str, Any]]) -> Figure:
             counts = counts_axis("GPUs", [row["n_gpus"] for row in own] or [1])
             step = -(-len(counts["tickvals"]) // 5)
             counts |= {k: counts[k][::-step][::-1] for k in ("tickvals", "ticktext")}
-            parts.append(SmallPanel(title=f"{model}, {chip}", traces=[t for t in traces if t["x"]],
-                                    x=counts, y=log_axis("days", values)))  # fmt: skip
+            parts.append(
+                SmallPanel(
+                    title=f"{model}, {chip}",
+                    traces=[t for t in traces if t["x"]],
+                    x=counts,
+                    y=log_axis("days", values),
+                )
+            )
     return small_multiples(parts, "Days of training by the published model", len(chips), key=170)
 
 
@@ -43,8 +49,12 @@ def _line(
         key=lambda row: int(row["n_gpus"]),
     )
     return {
-        "type": "scatter", "mode": "lines+markers", "name": f"NVS {domain}, {strategy}",
-        "x": [row["n_gpus"] for row in own], "y": [days(dict(row)) for row in own],
-        "line": {"color": colour, "dash": DASHES[strategy], "width": 2}, "marker": {"color": colour, "size": 5},
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": f"NVS {domain}, {strategy}",
+        "x": [row["n_gpus"] for row in own],
+        "y": [days(dict(row)) for row in own],
+        "line": {"color": colour, "dash": DASHES[strategy], "width": 2},
+        "marker": {"color": colour, "size": 5},
         "hovertemplate": "%{x:,} GPUs: %{y:.4g} days",
-    }  # fmt: skip
+    }

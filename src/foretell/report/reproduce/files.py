@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.lab.reproduce.records import PaperFigure, Work, text_of
+from foretell.lab.reproduce.records import PaperFigure, PublishedWork, text_of
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.files import html
 from foretell.report.figures.look import Figure
@@ -17,7 +17,9 @@ from foretell.report.reproduce.page import page_text
 def out_folder(name: object) -> Path:
     """The folder, made where it is missing; BadInput where it cannot be."""
     if name is None:
-        raise BadInput([Problem(path="out", value=None, message="missing", allowed="a folder to write in")])
+        raise BadInput(
+            [Problem(path="out", value=None, message="missing", allowed="a folder to write in")]
+        )
     folder = Path(str(name))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,12 +31,12 @@ def out_folder(name: object) -> Path:
 
 def drawn_figure(work: str, figure: PaperFigure) -> Figure | None:
     """The figure of a table; None for one that is a table alone."""
-    module = import_module(f"foretell.report.reproduce.{work.replace('-', '_')}")
+    module = import_module(f"{__package__}.{work.replace('-', '_')}")
     make = module.FIGURES.get(figure.name)
     return None if make is None else make(figure)
 
 
-def write_work(folder: Path, work: Work, figures: Sequence[PaperFigure]) -> list[Path]:
+def write_work(folder: Path, work: PublishedWork, figures: Sequence[PaperFigure]) -> list[Path]:
     """Every file of the figures."""
     files: list[Path] = []
     pictures: dict[str, str] = {}

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from foretell.lab.reproduce.records import Finding, PaperFigure, Work
+from foretell.lab.reproduce.records import Finding, PaperFigure, PublishedWork
 
 
-def page_text(work: Work, figures: Sequence[PaperFigure], pictures: Mapping[str, str]) -> str:
+def page_text(
+    work: PublishedWork, figures: Sequence[PaperFigure], pictures: Mapping[str, str]
+) -> str:
     """Markdown; `pictures` are files of figures by name, relative to the page."""
     lines = [
         f"# {work.name}: the published results, reproduced",

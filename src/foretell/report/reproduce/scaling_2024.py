@@ -19,7 +19,9 @@ SYSTEM_WORDS = {
 
 def throughput(found: PaperFigure) -> Figure:
     """Rates of six sizes."""
-    return _lines(found, "tokens_per_s_per_gpu", "tokens/s per GPU", "Throughput on Slingshot-10", log=True)
+    return _lines(
+        found, "tokens_per_s_per_gpu", "tokens/s per GPU", "Throughput on Slingshot-10", log=True
+    )
 
 
 def efficiency(found: PaperFigure) -> Figure:
@@ -36,8 +38,14 @@ def _lines(found: PaperFigure, column: str, y_title: str, title: str, *, log: bo
             _line(strategy, [(r["gpus"], r[column]) for r in own if r["strategy"] == strategy], i)
             for i, strategy in enumerate(dict.fromkeys(r["strategy"] for r in own))
         ]
-        y: Any = log_axis(y_title, [r[column] for r in own]) if log else {"text": y_title, "range": [0, 1.1]}
-        parts.append(SmallPanel(title=str(model), traces=traces, x=_gpus([r["gpus"] for r in own]), y=y))
+        y: Any = (
+            log_axis(y_title, [r[column] for r in own])
+            if log
+            else {"text": y_title, "range": [0, 1.1]}
+        )
+        parts.append(
+            SmallPanel(title=str(model), traces=traces, x=_gpus([r["gpus"] for r in own]), y=y)
+        )
     return small_multiples(parts, title, 3, key=90, height=250)
 
 
@@ -49,32 +57,56 @@ def _gpus(counts: Sequence[int]) -> dict[str, Any]:
 
 def _line(name: str, points: Sequence[tuple[float, float]], place: int) -> dict[str, Any]:
     return {
-        "type": "scatter", "mode": "lines+markers", "name": name, "x": [x for x, _ in points],
-        "y": [y for _, y in points], "line": {"color": COLOURS[place % 10], "width": 2},
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": [x for x, _ in points],
+        "y": [y for _, y in points],
+        "line": {"color": COLOURS[place % 10], "width": 2},
         "marker": {"color": COLOURS[place % 10], "size": 6},
-    }  # fmt: skip
+    }
 
 
 def shares(found: PaperFigure) -> Figure:
     """Stacked shares of ZeRO-3 on both systems at a few counts."""
-    rows = [r for r in found.tables[found.name] if r["strategy"] == "zero3" and r["gpus"] in (4, 32, 128)]
+    rows = [
+        r
+        for r in found.tables[found.name]
+        if r["strategy"] == "zero3" and r["gpus"] in (4, 32, 128)
+    ]
     parts = []
     for system in dict.fromkeys(r["system"] for r in rows):
         own = [r for r in rows if r["system"] == system]
         names = [f"{r['model']}<br>{r['gpus']}" for r in own]
         parts.append(_stack(f"ZeRO-3 on {SYSTEM_WORDS.get(system, system)}", names, own))
-    return small_multiples(parts, "Where a step goes: six sizes on 4, 32 and 128 GPUs", 1, key=130, height=240,
-                           gap=112, barmode="stack")  # fmt: skip
+    return small_multiples(
+        parts,
+        "Where a step goes: six sizes on 4, 32 and 128 GPUs",
+        1,
+        key=130,
+        height=240,
+        gap=112,
+        barmode="stack",
+    )
 
 
 def _stack(title: str, names: Sequence[str], rows: Rows) -> SmallPanel:
     traces = [
-        {"type": "bar", "name": part, "x": list(names), "y": [100 * r[part] for r in rows],
-         "marker": {"color": colour}}
+        {
+            "type": "bar",
+            "name": part,
+            "x": list(names),
+            "y": [100 * r[part] for r in rows],
+            "marker": {"color": colour},
+        }
         for part, colour in SHARES.items()
-    ]  # fmt: skip
-    return SmallPanel(title=title, traces=traces, x={"text": "", "type": "category", "tickangle": 0},
-                      y={"text": "share of the step (%)", "range": [0, 100]})  # fmt: skip
+    ]
+    return SmallPanel(
+        title=title,
+        traces=traces,
+        x={"text": "", "type": "category", "tickangle": 0},
+        y={"text": "share of the step (%)", "range": [0, 100]},
+    )
 
 
 def mixes(found: PaperFigure) -> Figure:
@@ -82,16 +114,29 @@ def mixes(found: PaperFigure) -> Figure:
     rows = [r for r in found.tables[found.name] if r["gpus"] == 128]
     names = [f"{r['strategy']}<br>{SYSTEM_WORDS[r['system']].split(' (')[0]}" for r in rows]
     rate = SmallPanel(
-        title="tokens/s per GPU", traces=[{
-            "type": "bar", "name": "tokens/s", "showlegend": False, "x": names,
-            "y": [r["tokens_per_s_per_gpu"] for r in rows],
-            "marker": {"color": [COLOURS[2 + i // 3] for i in range(len(rows))]},
-        }],
-        x={"text": "", "type": "category", "tickangle": 0}, y={"text": "tokens/s per GPU", "rangemode": "tozero"},
-    )  # fmt: skip
-    return small_multiples([rate, _stack("where a step goes", names, rows)],
-                           "OPT-13B over eight GPUs in three ways, 128 GPUs", 1, key=130, height=240, gap=112,
-                           barmode="stack")  # fmt: skip
+        title="tokens/s per GPU",
+        traces=[
+            {
+                "type": "bar",
+                "name": "tokens/s",
+                "showlegend": False,
+                "x": names,
+                "y": [r["tokens_per_s_per_gpu"] for r in rows],
+                "marker": {"color": [COLOURS[2 + i // 3] for i in range(len(rows))]},
+            }
+        ],
+        x={"text": "", "type": "category", "tickangle": 0},
+        y={"text": "tokens/s per GPU", "rangemode": "tozero"},
+    )
+    return small_multiples(
+        [rate, _stack("where a step goes", names, rows)],
+        "OPT-13B over eight GPUs in three ways, 128 GPUs",
+        1,
+        key=130,
+        height=240,
+        gap=112,
+        barmode="stack",
+    )
 
 
 def volume(found: PaperFigure) -> Figure:
@@ -102,14 +147,31 @@ def volume(found: PaperFigure) -> Figure:
         for strategy in ("zero1", "zero3"):
             own = [r for r in rows if r["system"] == system and r["strategy"] == strategy]
             traces = [
-                _line(model, [(r["gpus"], r["ours_s"] / r["volume_rule_s"]) for r in own if r["model"] == model], i)
+                _line(
+                    model,
+                    [
+                        (r["gpus"], r["ours_s"] / r["volume_rule_s"])
+                        for r in own
+                        if r["model"] == model
+                    ],
+                    i,
+                )
                 for i, model in enumerate(dict.fromkeys(r["model"] for r in own))
             ]
-            parts.append(SmallPanel(
-                title=f"{strategy}, {SYSTEM_WORDS[system]}", traces=traces, x=_gpus([r["gpus"] for r in own]),
-                y=log_axis("communication over the rule's", [r["ours_s"] / r["volume_rule_s"] for r in own]),
-            ))  # fmt: skip
-    return small_multiples(parts, "Communication: ours over volume / bus bandwidth", 2, key=120, height=260)
+            parts.append(
+                SmallPanel(
+                    title=f"{strategy}, {SYSTEM_WORDS[system]}",
+                    traces=traces,
+                    x=_gpus([r["gpus"] for r in own]),
+                    y=log_axis(
+                        "communication over the rule's",
+                        [r["ours_s"] / r["volume_rule_s"] for r in own],
+                    ),
+                )
+            )
+    return small_multiples(
+        parts, "Communication: ours over volume / bus bandwidth", 2, key=120, height=260
+    )
 
 
 def bandwidth(found: PaperFigure) -> Figure:
@@ -122,13 +184,22 @@ def bandwidth(found: PaperFigure) -> Figure:
             _line(model, [(r["factor"], r["gain"]) for r in own if r["model"] == model], i)
             for i, model in enumerate(dict.fromkeys(r["model"] for r in own))
         ]
-        parts.append(SmallPanel(title=str(strategy), traces=traces,
-                                x=counts_axis("bandwidth between nodes over Slingshot-10's", [r["factor"] for r in own]),
-                                y={"text": "throughput over now", "rangemode": "tozero"}))  # fmt: skip
-    return small_multiples(parts, "512 GPUs: what more bandwidth between nodes is worth", 3, key=110, height=280)
+        parts.append(
+            SmallPanel(
+                title=str(strategy),
+                traces=traces,
+                x=counts_axis(
+                    "bandwidth between nodes over Slingshot-10's", [r["factor"] for r in own]
+                ),
+                y={"text": "throughput over now", "rangemode": "tozero"},
+            )
+        )
+    return small_multiples(
+        parts, "512 GPUs: what more bandwidth between nodes is worth", 3, key=110, height=280
+    )
 
 
-def measured(found: PaperFigure) -> Figure:
+def measured_runs(found: PaperFigure) -> Figure:
     """Predicted over measured, with the interval."""
     rows = found.tables[found.name]
     parts = []
@@ -136,16 +207,23 @@ def measured(found: PaperFigure) -> Figure:
         own = [r for r in rows if r["run"] == run]
         line = _line("predicted, 90 % interval", [(r["gpus"], r["predicted"]) for r in own], 0)
         line["error_y"] = {
-            "type": "data", "symmetric": False,
+            "type": "data",
+            "symmetric": False,
             "array": [max((r["high"] or r["predicted"]) - r["predicted"], 0.0) for r in own],
             "arrayminus": [max(r["predicted"] - (r["low"] or r["predicted"]), 0.0) for r in own],
-        }  # fmt: skip
+        }
         points = _line("measured", [(r["gpus"], r["measured"]) for r in own], 5)
-        parts.append(SmallPanel(
-            title=str(run), traces=[line, points], x=_gpus([r["gpus"] for r in own]),
-            y=log_axis("samples/s", [r[k] for r in own for k in ("measured", "predicted")]),
-        ))  # fmt: skip
-    return small_multiples(parts, "GenSLM's runs, measured and predicted", 3, key=180, width=1340, height=230)
+        parts.append(
+            SmallPanel(
+                title=str(run),
+                traces=[line, points],
+                x=_gpus([r["gpus"] for r in own]),
+                y=log_axis("samples/s", [r[k] for r in own for k in ("measured", "predicted")]),
+            )
+        )
+    return small_multiples(
+        parts, "GenSLM's runs, measured and predicted", 3, key=180, width=1340, height=230
+    )
 
 
 FIGURES: Mapping[str, Callable[[PaperFigure], Figure]] = {
@@ -155,6 +233,6 @@ FIGURES: Mapping[str, Callable[[PaperFigure], Figure]] = {
     "mixes": mixes,
     "volume": volume,
     "bandwidth": bandwidth,
-    "measured": measured,
+    "measured": measured_runs,
 }
 """Name -> figure."""

@@ -20,7 +20,11 @@ class ReproduceQuestion:
     ] = field(kw_only=False)
     figure: Annotated[
         str | Sequence[str],
-        Flag(help="One figure alone; may be repeated. Else all of them.", kind="texts", metavar="NAME"),
+        Flag(
+            help="One figure alone; may be repeated. Else all of them.",
+            kind="texts",
+            metavar="NAME",
+        ),
     ] = ()
     out: Annotated[
         str | Path | None,

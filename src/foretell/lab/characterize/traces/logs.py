@@ -1,10 +1,11 @@
-"""Text logs of DeepSpeed and Megatron as steps: compute, communication and idle, as scaling studies split them.
+"""Text logs of DeepSpeed and Megatron as steps: compute, communication and idle.
 
-DeepSpeed prints, with `wall_clock_breakdown`, lines such as `time (ms) | fwd: 26.6 | bwd: 64.4 | bwd_inner: 45.5 |
-bwd_allreduce: 18.6 | step: 5.3` and `time (ms) | optimizer_allgather: 1606 | ...`; Megatron `elapsed time per iteration
-(ms): 10154.0 | ...` and `time (ms) | forward-compute: 1395 | backward-compute: 6790 | ...`. Compute are the passes and
-the update, communication is what the log times of collectives, idle is the rest of the step. Collectives that a
-log does not time (sums of tensor parallelism inside the passes) are in compute, and a note says so.
+DeepSpeed prints, with `wall_clock_breakdown`, lines such as `time (ms) | fwd: 26.6 | bwd: 64.4 | bwd_inner:
+45.5 | bwd_allreduce: 18.6 | step: 5.3` and `time (ms) | optimizer_allgather: 1606 | ...`; Megatron `elapsed
+time per iteration (ms): 10154.0 | ...` and `time (ms) | forward-compute: 1395 | ...`. Compute are the passes
+and the update, communication is what the log times of collectives, idle is the rest of the step, as scaling
+studies split it. Collectives that a log does not time (sums of tensor parallelism inside the passes) are in
+compute, and a note says so.
 """
 
 import gzip
@@ -22,10 +23,21 @@ FORWARD = ("fwd", "forward", "forward-compute", "forward-recv-compute")
 BACKWARD = ("bwd", "backward", "backward-compute")
 INNER = ("bwd_inner", "backward_inner")
 SENT = (
-    "bwd_allreduce", "backward_allreduce", "optimizer_allgather", "allreduce", "backward-params-all-reduce",
-    "layernorm-grads-all-reduce", "embedding-grads-all-reduce", "all-grads-sync", "params-all-gather",
-    "forward-send", "forward-recv", "backward-send", "backward-recv", "backward-embedding-all-reduce",
-)  # fmt: skip
+    "bwd_allreduce",
+    "backward_allreduce",
+    "optimizer_allgather",
+    "allreduce",
+    "backward-params-all-reduce",
+    "layernorm-grads-all-reduce",
+    "embedding-grads-all-reduce",
+    "all-grads-sync",
+    "params-all-gather",
+    "forward-send",
+    "forward-recv",
+    "backward-send",
+    "backward-recv",
+    "backward-embedding-all-reduce",
+)
 UPDATE = ("step", "optimizer")
 ELAPSED = "elapsed time per iteration (ms)"
 _PAIR = re.compile(r"([A-Za-z][\w \-()/]*?)\s*:\s*([0-9]+(?:\.[0-9]+)?)")
@@ -151,8 +163,13 @@ def _split(name: str, step: Mapping[str, float]) -> StepSplit | None:
     if forward is None and backward is None:  # an iteration without its parts
         compute, sent = total, 0.0
     idle = max(total - compute - sent, 0.0)
-    return StepSplit(step=name, step_s=total / 1e3, compute_s=compute / 1e3, communication_s=sent / 1e3,
-                     idle_s=idle / 1e3)  # fmt: skip
+    return StepSplit(
+        step=name,
+        step_s=total / 1e3,
+        compute_s=compute / 1e3,
+        communication_s=sent / 1e3,
+        idle_s=idle / 1e3,
+    )
 
 
 def _first(step: Mapping[str, float], names: Sequence[str]) -> float | None:
@@ -162,7 +179,9 @@ def _first(step: Mapping[str, float], names: Sequence[str]) -> float | None:
 def mean_split(steps: Sequence[StepSplit]) -> StepSplit:
     """The mean step; the first, which warms up, is left out where there are more than two."""
     some = steps[1:] if len(steps) > 2 else steps
-    sums = {name: sum(float(getattr(s, name)) for s in some) / len(some) for name in ("step_s", *PARTS)}
+    sums = {
+        name: sum(float(getattr(s, name)) for s in some) / len(some) for name in ("step_s", *PARTS)
+    }
     return StepSplit(step="mean", **sums)
 
 
@@ -199,10 +218,18 @@ def characterize_log(path: str | Path, model: Any = None, **job: Any) -> LogRepo
         interval = (float(low), float(high))
     notes = []
     if not any(step.communication_s for step in steps):
-        notes.append("the log times no collective: communication inside the passes counts as compute")
+        notes.append(
+            "the log times no collective: communication inside the passes counts as compute"
+        )
     else:
-        notes.append("collectives that the log does not time, such as sums of tensor parallelism, count as compute")
+        notes.append(
+            "collectives that the log does not time, such as sums of tensor parallelism, count as compute"
+        )
     return LogReport(
-        file=str(path), steps=tuple(steps), mean=mean_split(steps), predicted=ours, interval_s=interval,
+        file=str(path),
+        steps=tuple(steps),
+        mean=mean_split(steps),
+        predicted=ours,
+        interval_s=interval,
         notes=tuple(notes),
-    )  # fmt: skip
+    )

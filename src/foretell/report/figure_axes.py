@@ -182,6 +182,7 @@ def _values(name: str, figure: Mapping[str, Any]) -> Iterator[Any]:
                 if value is not None:
                     yield from (value + (up or 0.0), value - (down or 0.0))
     yield from _stacked_ends(name, own, figure["layout"])
+    yield from _shape_ends(name, figure["layout"])
 
 
 def _long_axis(trace: Mapping[str, Any]) -> str:
@@ -204,10 +205,21 @@ def _stacked_ends(
             continue
         other = "y" if axis == "x" else "x"
         side = trace.get(f"{other}axis")
-        for at, value in zip(trace.get(other) or (), trace.get(axis) or (), strict=False):
-            key = side, at, (value or 0.0) < 0.0
+        for i, (at, value) in enumerate(
+            zip(trace.get(other) or (), trace.get(axis) or (), strict=False)
+        ):
+            # Areas change twice at one moment: theirs are summed by place.
+            key = side, i if trace.get("stackgroup") else at, (value or 0.0) < 0.0
             ends[key] = ends.get(key, 0.0) + (value or 0.0)
     yield from ends.values()
+
+
+def _shape_ends(name: str, layout: Mapping[str, Any]) -> Iterator[Any]:
+    """Where lines at values of an axis stand, such as a chip's capacity."""
+    axis = name[0]
+    for shape in layout.get("shapes", ()):
+        if shape.get(f"{axis}ref", "paper") == name:
+            yield from (shape[f"{axis}0"], shape[f"{axis}1"])
 
 
 def _span(

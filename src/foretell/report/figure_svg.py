@@ -72,15 +72,9 @@ def _box(
     layout = figure["layout"]
     margin = {"l": 70, "r": 24, "t": 56, "b": 72, **layout.get("margin", {})}
     first = axis_scales(figure, (margin["l"], 0.0, width, height))
-    labels = [
-        m
-        for name, axis in first.items()
-        if name[0] == "y"
-        for m in axis.marks()
-        if not axis.layout.get("domain") or axis.start < height
-    ]
-    widest = max((text_width(word, SIZE) for _, word in labels), default=0.0)
-    left = max(float(margin["l"]), widest + 44.0) if _one_column(first) else float(margin["l"])
+    names = [word for y in _first_column(figure, first) for _, word in first[y].marks()]
+    widest = max((text_width(plain(word), SIZE) for word in names), default=0.0)
+    left = max(float(margin["l"]), widest + 44.0)
     below = [m for name, axis in first.items() if name[0] == "x" for m in _turned_marks(axis)]
     bottom = max(float(margin["b"]), min(0.75 * max(below, default=0.0) + 48.0, 170.0))
     right = float(margin["r"])
@@ -91,8 +85,10 @@ def _box(
     return left, float(margin["t"]), width - right, height - bottom
 
 
-def _one_column(axes: Mapping[str, AxisScale]) -> bool:
-    return sum(name[0] == "x" for name in axes) == 1
+def _first_column(figure: Mapping[str, Any], axes: Mapping[str, AxisScale]) -> set[str]:
+    """Upward axes whose words stand at the left edge."""
+    left = min(axis.start for name, axis in axes.items() if name[0] == "x")
+    return {y for x, y in _pairs(figure, axes) if axes[x].start <= left + 1.0}
 
 
 def _turned_marks(axis: AxisScale) -> list[float]:

@@ -85,7 +85,15 @@ def area(points: Iterable[Point], colour: str, *, opacity: float = 1.0) -> str:
 
 
 def _joined(points: Iterable[Point]) -> str:
-    return " ".join(f"{round(x, 1):g},{round(y, 1):g}" for x, y in points)
+    """Points to a tenth of a pixel, without those on a level or upright line between their neighbours."""
+    kept: list[Point] = []
+    for x, y in points:
+        point = round(x, 1), round(y, 1)
+        if len(kept) > 1 and any(kept[-2][a] == kept[-1][a] == point[a] for a in (0, 1)):
+            kept.pop()
+        if not kept or kept[-1] != point:
+            kept.append(point)
+    return " ".join(f"{x:g},{y:g}" for x, y in kept)
 
 
 def bar(x: float, y: float, width: float, height: float, colour: str, *, hint: str = "") -> str:

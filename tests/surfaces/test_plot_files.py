@@ -54,10 +54,8 @@ def test_without_a_browser_it_is_said_before_anything_is_asked(
     told = foretell(*PLOTS[verb], str(tmp_path / "a.png"))
     assert (told.code, told.out) == (2, "")
     assert "needs a browser" in told.err
-    drawn = verb in ("explain", "size", "cost")
-    told = foretell(*PLOTS[verb], str(tmp_path / "a.svg"))
-    assert (told.code == 0) == drawn
-    assert (tmp_path / "a.svg").exists() == drawn
+    assert foretell(*PLOTS[verb], str(tmp_path / "a.svg")).code == 0
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
 
 
 def test_pages_are_interactive(tmp_path: Path) -> None:

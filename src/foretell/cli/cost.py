@@ -64,7 +64,7 @@ def show_answer(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> in
     from foretell.economics.sweeps import sweep_answers
     from foretell.report.cost_charts import cost_picture
 
-    file = plot_file(edges.plot, drawn=True)
+    file = plot_file(edges.plot)
     with no_as_json(edges.json):
         if edges.sweep:
             found = sweep_answers(ask, question, edges.sweep)

@@ -13,7 +13,7 @@ def explain(given: Given, edges: Edges) -> int:
     from foretell.api import training as api
     from foretell.report.explain import explain_picture, explain_text
 
-    file = plot_file(edges.plot, drawn=True)
+    file = plot_file(edges.plot)
     with no_as_json(edges.json):
         found = api.explain(**imported(given, edges.import_))
     write_plot(file, "explain", found.to_dict, lambda: explain_picture(found))

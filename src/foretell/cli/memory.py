@@ -18,7 +18,7 @@ def memory(given: Given, edges: Edges) -> int:
     """Memory of every pipeline stage over one step: what it holds, its peak, and when."""
     from foretell.api import training as api
 
-    file = plot_file(edges.plot, "out", drawn=True)
+    file = plot_file(edges.plot, "out")
     found = api.memory(**imported(given, edges.import_))
     if file is not None:
         _write(file, found)

@@ -8,16 +8,13 @@ if TYPE_CHECKING:
     from foretell.report.svg import Picture
 
 
-def plot_file(plot: str | None, flag: str = "plot", *, drawn: bool = False) -> Path | None:
-    """Where the figure goes, none where none is wanted; BadInput before anything is computed.
-
-    `drawn` says that .svg is a drawing of our own, which needs no browser.
-    """
+def plot_file(plot: str | None, flag: str = "plot") -> Path | None:
+    """Where the figure goes, none where none is wanted; BadInput before anything is computed."""
     if not plot:
         return None
     from foretell.report.figures.files import figure_file
 
-    return figure_file(flag, plot, drawn=drawn)
+    return figure_file(flag, plot)
 
 
 def write_plot(

@@ -108,7 +108,7 @@ def study(
     from foretell.cli.plots import plot_file
     from foretell.lab import reference
 
-    file = plot_file(plot, drawn=True)
+    file = plot_file(plot)
 
     with late_bar("searches") as progress:
         result = reference.study(out, workers=number(workers), progress=progress)

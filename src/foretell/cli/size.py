@@ -14,7 +14,7 @@ def size(given: Given, edges: Edges) -> int:
     from foretell.interop.launch import SERVING
 
     check_tool(edges.export, SERVING)
-    lines, file = lines_file(edges.jsonl), plot_file(edges.plot, drawn=True)
+    lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json):
         found = answer(**given)
     from foretell.report.size import pareto_picture, size_text

@@ -1,4 +1,4 @@
-"""Figures as files: .html and .json anywhere, .png and .svg where a browser is.
+"""Figures as files: .html, .json and .svg anywhere, .png where a browser is.
 
 The HTML file holds plotly.js itself (the copy that the page serves), so that it opens without a network and
 asks nothing of another host. It follows the reader's choice of light or dark.
@@ -35,14 +35,9 @@ INSTALL = (
 )
 
 
-def figure_file(flag: str, name: str, *, drawn: bool = False) -> Path:
-    """The file to write, whose ending says what it is; BadInput where that cannot be.
-
-    `drawn` says that there is a drawing of our own for .svg, which needs no browser.
-    """
+def figure_file(flag: str, name: str) -> Path:
+    """The file to write, whose ending says what it is; BadInput where that cannot be."""
     problem = file_problem(flag, name, also=(".json",))
-    if problem is None and Path(name).suffix.lower() == ".svg" and not drawn and browser() is None:
-        problem = no_browser(flag, name)
     if problem is not None:
         raise BadInput([problem])
     return Path(name)

@@ -123,7 +123,7 @@ JSON = Flag(
     without={"web": "every answer is JSON"},
 )
 PLOT = Flag(
-    help="Write a figure: .html, .json, or .svg and .png where a browser is.",
+    help="Write a figure: .html, .json, .svg, or .png where a browser is.",
     metavar="FILE",
     names=("plot",),
     names_file="always",

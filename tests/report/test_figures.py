@@ -251,6 +251,7 @@ def test_files_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(BadInput, match="install chromium"):
         write_figure(figure, tmp_path / "a.png")
     assert not list(tmp_path.iterdir())
+    assert write_figure(figure, tmp_path / "a.svg").read_text().startswith("<svg")
 
 
 def test_pages_in_a_browser(tmp_path: Path) -> None:

@@ -48,9 +48,10 @@ FLAGS = {
     "catalog models": ["--json"],
     "catalog show": ["--name", "--json"],
     "reference search": (
-        "--model --strategy --chip --fast-domain --gpus --global-batch --top --json".split()
+        "--model --strategy --chip --fast-domain --gpus --global-batch --seq-len --top --json".split()
     ),
-    "reference study": ["--out", "--workers", "--json"],
+    "reference study": ["--out", "--workers", "--plot", "--json"],
+    "reproduce": "--work --figure --workers --out --json".split(),
     "reference sensitivity": "--out --gpus --maps --no-maps --json".split(),
     "network": (
         "--system --collective --bytes --group --placement --algorithm --neighbours --imbalance "
@@ -107,7 +108,14 @@ FLAGS = {
         "--dropout --max-source --max-target --held-out --epochs --steps --evaluate-every --patience "
         "--checkpoint-every --seed --precision --device --json"
     ).split(),
-    "translate run": "--folder --file --batch --device --last --json".split(),
+    "translate run": (
+        "--folder --file --batch --beam --length-penalty --device --last --json".split()
+    ),
+    "translate evaluate": (
+        "--folder --source --target --beam --length-penalty --lines --out --batch --device --last "
+        "--json"
+    ).split(),
+    "translate import-weights": "--file --tokenizer --out --model --json".split(),
     "translate make-text": "--source --target --lines --words --seed --json".split(),
     "sensitivity": [
         *QUESTION[:-1], *"--isl --osl --concurrency --rate --engine --spread".split(),

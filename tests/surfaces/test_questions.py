@@ -40,6 +40,7 @@ FUNCTIONS = {
     "sweep": "studies.sweep.run.sweep",
     "codesign": "studies.sweep.codesign.codesign",
     "optimise": "studies.sweep.optimise.optimise",
+    "reproduce": "lab.reproduce.works.reproduce",
 }
 """The Python function of each verb; a cost is asked with the record itself."""
 

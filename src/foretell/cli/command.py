@@ -41,6 +41,8 @@ class Edges:
     """Whether the study of the documentation is asked."""
     picture: str | None = None
     """File of a drawing."""
+    out: str | None = None
+    """Folder that files go to."""
     json: bool = False
     """Whether the answer is printed as JSON."""
 

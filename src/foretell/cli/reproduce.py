@@ -14,7 +14,7 @@ def reproduce(given: Given, edges: Edges) -> int:
     from foretell.report.reproduce.files import out_folder, write_work
 
     work = work_named(given.get("work"))
-    folder = out_folder(given.get("out"))
+    folder = out_folder(edges.out)
     with late_bar("figures") as progress:
         figures = run(**given, progress=progress)
     files = write_work(folder, work, figures)

@@ -12,7 +12,7 @@ def trace(given: Given, edges: Edges) -> int:
     from foretell.lab.characterize.traces.logs import is_log
     from foretell.lab.characterize.traces.run import characterize_trace
 
-    files = given.get("files") or ()
+    files = list(given.get("files") or ())
     if len(files) == 1 and is_log(files[0]):
         return _log(str(files[0]), given, edges)
     file = plot_file(edges.picture, "picture")

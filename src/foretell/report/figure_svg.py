@@ -13,7 +13,19 @@ from typing import Any
 
 from foretell.report.figure_axes import AxisScale, axis_scales, text_width
 from foretell.report.figure_traces import DASHES, TRACES, colour_of, drawn_trace, scale_colour
-from foretell.report.svg import FRAME, GRID, INK, LEGEND_ROW, Picture, bar, dot, line, text, ticks
+from foretell.report.svg import (
+    FRAME,
+    GRID,
+    INK,
+    LEGEND_ROW,
+    Picture,
+    bar,
+    dot,
+    line,
+    ring,
+    text,
+    ticks,
+)
 from foretell.report.svg import tick_text as short
 
 WIDTH, HEIGHT = 960, 560
@@ -22,6 +34,8 @@ SIZE = 12
 """Of letters."""
 KEY_PIXELS = 26.0
 """Of a legend's sign, and the gap behind it."""
+OUTER = 0.01
+"""Axes that begin within this share of the paper are its left edge."""
 COLOUR_BAR = 84.0
 """Pixels of a colour bar with its words."""
 
@@ -45,11 +59,11 @@ def figure_picture(figure: Mapping[str, Any]) -> Picture:
     box = _box(figure, width, height)
     axes = axis_scales(figure, box)
     parts: list[str] = []
-    for x, y in _pairs(figure, axes):
+    for x, y in _pairs(figure):
         parts += _grid(axes[x], axes[y])
     for index, _trace in enumerate(figure["data"]):
         parts += drawn_trace(figure, index, axes)
-    for x, y in _pairs(figure, axes):
+    for x, y in _pairs(figure):
         parts += _axis_words(axes[x], axes[y], box)
     parts += [one for trace in figure["data"] for one in _colour_bar(trace, axes)]
     parts += [one for shape in layout.get("shapes", ()) for one in _shape(shape, axes, box)]
@@ -72,8 +86,9 @@ def _box(
     layout = figure["layout"]
     margin = {"l": 70, "r": 24, "t": 56, "b": 72, **layout.get("margin", {})}
     first = axis_scales(figure, (margin["l"], 0.0, width, height))
-    names = [word for y in _first_column(figure, first) for _, word in first[y].marks()]
-    widest = max((text_width(plain(word), SIZE) for word in names), default=0.0)
+    outer = [y for x, y in _pairs(figure) if first[x].layout.get("domain", (0.0,))[0] < OUTER]
+    labels = [word for name in outer for _, word in first[name].marks()]
+    widest = max((text_width(plain(word), SIZE) for word in labels), default=0.0)
     left = max(float(margin["l"]), widest + 44.0)
     below = [m for name, axis in first.items() if name[0] == "x" for m in _turned_marks(axis)]
     bottom = max(float(margin["b"]), min(0.75 * max(below, default=0.0) + 48.0, 170.0))
@@ -83,12 +98,6 @@ def _box(
     if any(t.get("type") == "heatmap" and t.get("showscale", True) for t in figure["data"]):
         right += COLOUR_BAR
     return left, float(margin["t"]), width - right, height - bottom
-
-
-def _first_column(figure: Mapping[str, Any], axes: Mapping[str, AxisScale]) -> set[str]:
-    """Upward axes whose words stand at the left edge."""
-    left = min(axis.start for name, axis in axes.items() if name[0] == "x")
-    return {y for x, y in _pairs(figure, axes) if axes[x].start <= left + 1.0}
 
 
 def _turned_marks(axis: AxisScale) -> list[float]:
@@ -108,7 +117,7 @@ def _crowded(axis: AxisScale) -> bool:
     )
 
 
-def _pairs(figure: Mapping[str, Any], axes: Mapping[str, AxisScale]) -> list[tuple[str, str]]:
+def _pairs(figure: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Axes that belong together, in the order of traces."""
     used = [(str(t.get("xaxis", "x")), str(t.get("yaxis", "y"))) for t in figure["data"]]
     return list(dict.fromkeys(used)) or [("x", "y")]
@@ -347,5 +356,6 @@ def _key(
             dash = DASHES.get((trace.get("line") or {}).get("dash", ""), "")
             yield line((x - 2, y + 7), (x + 18, y + 7), colour, width=2.2, dash=dash)
         if "markers" in mode:
-            yield dot(x + 8, y + 7, 3.5, colour)
+            hollow = "open" in str((trace.get("marker") or {}).get("symbol", ""))
+            yield ring(x + 8, y + 7, 3.5, colour) if hollow else dot(x + 8, y + 7, 3.5, colour)
     yield text(x + KEY_PIXELS - 4, y + 11, plain(word))

@@ -152,12 +152,13 @@ def _markers(trace: Mapping[str, Any], places: Sequence[Any], colour: str) -> It
     about = trace.get("marker") or {}
     sizes, colours = about.get("size", 7), about.get("color", colour)
     open_ = "open" in str(about.get("symbol", ""))
-    for i, place in enumerate(p for p in places):
+    for i, place in enumerate(places):
         if place is None:
             continue
+        x, y = place
         radius = float(sizes[i] if isinstance(sizes, list | tuple) else sizes) / 2
         ink = str(colours[i] if isinstance(colours, list | tuple) else colours)
-        yield ring(*place, radius, ink) if open_ else dot(*place, radius, ink)
+        yield ring(x, y, radius, ink) if open_ else dot(x, y, radius, ink)
 
 
 def _labels(trace: Mapping[str, Any], places: Sequence[Any]) -> Iterator[str]:

@@ -291,5 +291,5 @@ def node_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def _matrix(rates: Mapping[str, float]) -> float:
+def _matrix(rates: Mapping[str, Any]) -> float:
     return float(rates.get("bf16") or rates.get("fp16") or 0.0)

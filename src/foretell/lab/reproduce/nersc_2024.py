@@ -1,7 +1,7 @@
 """arXiv 2410.00273 (2024): every computable figure and table, by the published model and by ours."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from foretell.lab.reference.study import STUDY_GPUS, StudyResult, run_study
@@ -375,13 +375,12 @@ def _factor_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:
 def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
     """The figures named."""
     study = NerscStudy(workers)
-    makers: dict[str, Callable[[], PaperFigure]] = {
-        name: (lambda key=name: study.map(key)) if name in MAPS else getattr(study, name)
-        for name in FIGURES
-    }  # type: ignore[misc]
     found = []
     for i, name in enumerate(names):
-        found.append(makers[name]())
+        make: Callable[[], PaperFigure] = (
+            partial(study.map, name) if name in MAPS else getattr(study, name)
+        )
+        found.append(make())
         if progress is not None:
             progress(i + 1, len(names))
     return found

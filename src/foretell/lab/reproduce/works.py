@@ -18,6 +18,8 @@ WORKS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Names of works and where each is defined: one alone is loaded."""
+MOST_WORKERS = 1024
+"""Most processes."""
 
 
 def work_named(name: object) -> PublishedWork:
@@ -57,13 +59,15 @@ def reproduce(question: ReproduceQuestion) -> list[PaperFigure]:
         for name in asked
         if name not in work.figures
     ]
-    workers = question.workers
-    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
+    if not 1 <= question.workers <= MOST_WORKERS:
         problems.append(
             Problem(
-                path="workers", value=workers, message="is not a usable count", allowed="1 to 1024"
+                path="workers",
+                value=question.workers,
+                message="is not a usable count",
+                allowed=f"1 to {MOST_WORKERS}",
             )
         )
     if problems:
         raise BadInput(problems)
-    return work.run(asked or tuple(work.figures), workers, question.progress)
+    return work.run(asked or tuple(work.figures), question.workers, question.progress)

@@ -115,11 +115,11 @@ def train(
     files.make_folder(out)
     pairs = read_pairs(Path(settings.source), Path(settings.target))
     parts = split(pairs, settings.held_out, settings.seed)
-    if ranks.first:  # the others read what the first has written
-        model, tokenizer = _prepared(settings, out, pairs, parts.train)
-    ranks.wait()
-    if not ranks.first:
-        model, tokenizer = _prepared(settings, out, pairs, parts.train)
+    if not ranks.first:  # the others read what the first has written
+        ranks.wait()
+    model, tokenizer = _prepared(settings, out, pairs, parts.train)
+    if ranks.first:
+        ranks.wait()
     held_out = encode(tokenizer, parts.held_out, settings.max_source, settings.max_target)
     text = encode(tokenizer, parts.train, settings.max_source, settings.max_target)
     if not len(text) or not len(held_out):

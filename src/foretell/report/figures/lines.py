@@ -65,7 +65,7 @@ def lines(
     wide = bool(at) and min(at) > 0.0 and max(at) / min(at) >= 8.0
     across: Any = counts_axis(title_of(x), at) if wide else title_of(x)
     words = y_title or title_of(y)
-    up = value_axis(words, [value for trace in traces for value in trace["y"]])
+    up = value_axis(words, [by_y * float(row[y]) for row in known])
     return figure(traces, title or sentence(words), across, up)
 
 

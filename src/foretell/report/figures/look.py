@@ -174,7 +174,7 @@ def log_values(low: float, high: float) -> list[float]:
 
 def value_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
     """An axis from zero, or a logarithmic one where the values span decades."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
+    known = [value for value in values if math.isfinite(value)]
     if known and min(known) > 0.0 and max(known) / min(known) >= DECADES:
         return log_axis(text, known)
     return {"text": text, "rangemode": "tozero"}

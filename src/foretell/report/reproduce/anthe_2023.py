@@ -75,7 +75,7 @@ def chains(found: PaperFigure) -> Figure:
 def study(found: PaperFigure) -> Figure:
     """Loss and scores with their spread."""
     rows = found.tables[found.name]
-    parts = []
+    parts: list[SmallPanel] = []
     for corpus in dict.fromkeys(str(r["corpus"]) for r in rows):
         own = [r for r in rows if r["corpus"] == corpus]
         for title, column in (

@@ -255,7 +255,7 @@ def nodes(found: PaperFigure) -> Figure:
     """Arithmetic, training and cost by node."""
     rows = [r for r in found.tables[found.name] if r.get("tokens_per_s_per_gpu")]
     names = [str(r["node"]) for r in rows]
-    parts = []
+    parts: list[SmallPanel] = []
     for title, column, low, high in (
         ("matrix arithmetic of a die (TFLOP/s)", "tflop_per_s", None, None),
         (

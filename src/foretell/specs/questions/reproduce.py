@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 from foretell.records import dataclass
@@ -26,16 +25,16 @@ class ReproduceQuestion:
             metavar="NAME",
         ),
     ] = ()
-    out: Annotated[
-        str | Path | None,
-        Flag(
-            help="Folder for each figure as .svg, .html and .csv, and the page WORK.md.",
-            metavar="DIR",
-            names_file="always",
-        ),
-    ] = None
     workers: Annotated[
         int, Flag(help="Processes.", kind="whole", metavar="N", without={"web": OF_PROCESS})
     ] = 2
     progress: Progressing = None
-    edges: ClassVar[tuple[Flag, ...]] = (JSON,)
+    edges: ClassVar[tuple[Flag, ...]] = (
+        Flag(
+            help="Folder for each figure as .svg, .html and .csv, and the page WORK.md.",
+            metavar="DIR",
+            names=("out",),
+            names_file="always",
+        ),
+        JSON,
+    )

@@ -34,14 +34,16 @@ FLAGS = {
     "explain": [*QUESTION[:-1], "--plot", "--import", "--json"],
     "compare-plans": [*QUESTION[:-2], "--plot", "--json"],
     "serve": (
-        "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices --spread "
-        "--set "
-        "--simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens --routing "
-        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --plot --import --export --jsonl --json"
+        "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices "
+        "--spread --prefix-hit --speculative --ttft --tpot --images --audio --prefill-gpus "
+        "--prefill-plan --set --simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens "
+        "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale --preemption --plot "
+        "--import --export --jsonl --json"
     ).split(),
     "size": (
-        "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
-        "--price --top --simulate --no-simulate --prices --set --export --plot --jsonl --json"
+        "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
+        "--engine --speculative --prefix-hit --price --top --simulate --no-simulate --prices --set "
+        "--export --plot --jsonl --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],

@@ -128,6 +128,7 @@ class ServeAnswer(ServiceEstimate):
                 told[name] = value.to_dict()
         told["intervals"] = self.intervals
         told["assumptions"] = list(self.assumptions)
+        told["warnings"] = list(self.warnings)
         return told
 
 

@@ -34,6 +34,8 @@ def imported(
     by_hand = {name: value for name, value in given.items() if name != "model"}
     result = merge_launch(launch, model or "", by_hand)
     said = launch.said()
+    if serving and launch.warnings():
+        result["warnings"] = launch.warnings()
     if serving:
         said = (*said, *_converted(launch, result["model"], given, result))
     # Settings of the model's file need the file itself.

@@ -28,16 +28,21 @@ def collectives(
     chip: ChipId = "",
     software: Software = "",
     leave_one_out: Annotated[
-        Literal["system"] | None, Parameter(help="Score each system by a fit to all the others.")
+        Literal["system", "library"] | None,
+        Parameter(help="Score each system, or library of dispatches, by a fit to all the others."),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Score a table of NCCL tests, or of a single-node NCCL or custom all-reduce."""
+    """Score a table of NCCL tests, of a single-node all-reduce, or of dispatches to experts."""
+    from foretell.lab.calibrate.dispatch_rows import is_dispatch_table
     from foretell.lab.validate.collectives import score_collectives
+    from foretell.lab.validate.dispatch import score_dispatches
 
-    scores = score_collectives(
-        Path(file), chip=chip, software=software, leave_one_out=leave_one_out
-    )
+    if is_dispatch_table(Path(file)):
+        left: Literal["library"] | None = None if leave_one_out is None else "library"
+        return show(score_dispatches(Path(file), leave_one_out=left), json)
+    system: Literal["system"] | None = None if leave_one_out is None else "system"
+    scores = score_collectives(Path(file), chip=chip, software=software, leave_one_out=system)
     return show(scores, json)
 
 
@@ -125,9 +130,10 @@ def serving(
     file: Table,
     *,
     leave_one_out: Annotated[
-        Literal["group"] | None,
+        Literal["group", "model"] | None,
         Parameter(
-            help="Score rows under load by profiles fitted without their model x chip x engine."
+            help="Score rows by profiles fitted to the table without their model, or without their model x "
+            "chip x engine."
         ),
     ] = None,
     simulate: Annotated[

@@ -50,7 +50,7 @@ def scenario_for(question: StepQuestion) -> Scenario:
     gpus, target_len, system = question.gpus, question.target_len, question.system
     problems: list[Problem] = []
     chosen = collect(lambda: parse_settings(settings_of(question)), problems) or ()
-    count, named = _gpus(gpus, problems)
+    count, named = chips_given(gpus, problems)
     if system is not None and named is not None and system != named:
         problems.append(
             Problem(path="gpus", value=gpus, message=f"names another system than system, {system}")
@@ -218,7 +218,9 @@ def _prices(settings: Sequence[Setting], seen: dict[str, object]) -> Prices:
     return check_record(apply_settings(Prices(), settings, "prices", seen), "prices", settings)
 
 
-def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None, str | None]:
+def chips_given(
+    given: int | str | None, problems: list[Problem], name: str = "gpus"
+) -> tuple[int | None, str | None]:
     """Chips, and the system that a text such as 512xH100 names."""
     if given is None:
         return None, None
@@ -226,7 +228,7 @@ def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None,
     named: str | None = None
     if isinstance(given, str) and (match := _CHIPS.fullmatch(given.strip())):
         number, named = int(match[1]), match[2]
-    found = _whole("gpus", number)
+    found = _whole(name, number)
     turned = _TURNED.fullmatch(given.strip()) if isinstance(given, str) else None
     if turned:
         found = [replace(p, nearest=f"{turned[2]}x{turned[1]}") for p in found]

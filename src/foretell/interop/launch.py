@@ -47,6 +47,8 @@ class Launch:
     """What was converted or taken for granted, a sentence each."""
     ignored: tuple[str, ...] = ()
     """Arguments that are known and change no answer."""
+    unmodelled: tuple[str, ...] = ()
+    """Arguments that bear on latency or memory and are not modelled."""
     unknown: tuple[str, ...] = ()
     """Arguments that are not known here."""
 
@@ -63,6 +65,15 @@ class Launch:
         else:
             found |= {name: getattr(self, name) for name in (*JOB, "plan")}
         return {name: value for name, value in found.items() if value is not None}
+
+    def warnings(self) -> tuple[str, ...]:
+        """What of the arguments bears on the answer and is not in it, as sentences."""
+        if not self.unmodelled:
+            return ()
+        some = _some(self.unmodelled)
+        return (
+            f"{self.tool} arguments that bear on latency or memory and are not modelled: {some}",
+        )
 
     def said(self) -> tuple[str, ...]:
         """Everything that a user should know of the reading, as sentences."""

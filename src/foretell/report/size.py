@@ -30,7 +30,8 @@ def size_text(found: Sizing) -> "RenderableType":
         ("      ", "dim"),
         f"{told} TTFT {w.ttft_ms:g} ms and TPOT {w.tpot_ms:g} ms at {found.percentile}: "
         f"{best.ttft_ms:,.0f} ms and {best.tpot_ms:.1f} ms; "
-        f"{100 * best.headroom:.0f} % headroom\n",
+        f"{100 * best.headroom:.0f} % headroom\n"
+        + (f"      borderline: {best.borderline}\n" if best.borderline else ""),
         ("90%:  ", "dim"),
         interval_text(found),
     )
@@ -38,7 +39,7 @@ def size_text(found: Sizing) -> "RenderableType":
     said = [
         *found.assumptions,
         f"rent: {found.price_source}",
-        f"{found.evaluated:,} layouts x batch limits in closed form; options marked * were played",
+        f"{found.evaluated:,} layouts x loads in closed form; options marked * were simulated",
     ]
     return Group(*parts, Text(), bullets("Assumed", said))
 
@@ -68,8 +69,8 @@ def options_table(found: Sizing) -> "Table":
 
 
 def _cells(choice: Choice, osl: float) -> tuple[str, ...]:
-    star = "* " if choice.played is not None else "  "
-    late = "" if choice.meets else " (misses)"
+    star = "* " if choice.simulated else "  "
+    late = " (borderline)" if choice.borderline else "" if choice.meets else " (misses)"
 
     def usd(value: float | None) -> str:
         return "" if value is None else f"{value:,.2f}"

@@ -1,7 +1,7 @@
 """`foretell search`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import append, check_tool, imported, lines_file, print_launch
+from foretell.cli.exchange import append, check_tool, imported, lines_file, print_launch, show_read_back
 from foretell.cli.output import no_as_dict, no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
@@ -18,7 +18,10 @@ def search(given: Given, edges: Edges) -> int:
     check_tool(edges.export, TRAINING)
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json), late_bar("plans") as progress:
-        found = api.search(**imported(given, edges.import_), progress=progress)
+        from foretell.api.launches import FREED
+
+        asked = imported(given, edges, free=FREED)
+        found = api.search(**asked, progress=progress)
     write_plot(file, "search", found.to_dict)
     problems = []
     if not found.plans:
@@ -28,13 +31,14 @@ def search(given: Given, edges: Edges) -> int:
         append(lines, "".join(plan.to_json_line() for plan in found.plans))
     if edges.json:
         told = written.to_dict() if written else {}
-        write_json(found.to_dict() | told | (no_as_dict(problems) if problems else {}))
+        write_json(found.to_dict() | asked.told | told | (no_as_dict(problems) if problems else {}))
     elif written is not None:
         print_launch(written)
     elif found.plans:
         from foretell.report.console import show
         from foretell.report.search import search_text
 
+        show_read_back(asked)
         show(search_text(found))
     complain(problems)
     return 1 if problems else 0

@@ -1,7 +1,7 @@
 """`foretell serve`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import append, check_tool, imported, lines_file, print_launch
+from foretell.cli.exchange import append, check_tool, imported, lines_file, print_launch, show_read_back
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
@@ -18,7 +18,7 @@ def serve(given: Given, edges: Edges) -> int:
     check_tool(edges.export, SERVING)
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json), late_bar("requests") as progress:
-        asked = imported(given, edges.import_, serving=True)
+        asked = imported(given, edges, serving=True)
         found = answer(**asked, progress=progress)
     write_plot(file, "serve", found.to_dict)
     written = None
@@ -28,12 +28,13 @@ def serve(given: Given, edges: Edges) -> int:
         append(lines, found.to_json_line())
     if edges.json:
         told = written.to_dict() if written else {}
-        write_json({**found.to_dict(), **told})
+        write_json({**found.to_dict(), **asked.told, **told})
     elif written is not None:
         print_launch(written)
     else:
         from foretell.report.console import show
         from foretell.report.serve import serve_text
 
+        show_read_back(asked)
         show(serve_text(found))
     return 1 if found.simulation and found.simulation["queue_grows"] else 0

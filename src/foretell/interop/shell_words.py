@@ -21,6 +21,14 @@ _PIECE = re.compile(
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?::?-([^{}$]*))?\}|([A-Za-z_]\w*))")
 _SBATCH = re.compile(r"^#SBATCH\s+(--?[\w-]+)[ =]+(\S+)", re.MULTILINE)
+SHORT = {"-N": "nodes", "-G": "gpus", "-n": "ntasks", "-J": "job_name"}
+"""Short flags of a batch script."""
+SLURM = {
+    "SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "ntasks",
+    "SLURM_NTASKS_PER_NODE": "ntasks_per_node", "SLURM_GPUS_PER_NODE": "gpus_per_node",
+    "SLURM_GPUS_ON_NODE": "gpus_per_node",
+}  # fmt: skip
+"""Variables that Slurm sets, and the flags they are from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +68,15 @@ def read_script(text: str) -> Script:
     used = {name for word in words for name in _named(word)}
     for name in order:  # a list of arguments that nothing refers to is what the text is about
         words += [] if name in used else [f"${{{name}}}"]
+    batch = {
+        SHORT.get(flag, flag.lstrip("-").replace("-", "_")): value
+        for flag, value in _SBATCH.findall(text)
+    }
+    for name, source in SLURM.items():
+        number = batch.get(source, "").rpartition(":")[2]
+        if number.isdigit():
+            scalars.setdefault(name, number)
     expanded = _expanded(words, scalars, arrays)
-    batch = {flag.lstrip("-").replace("-", "_"): value for flag, value in _SBATCH.findall(text)}
     return Script(words=tuple(expanded), variables=scalars, files=tuple(files), batch=batch)
 
 

@@ -10,7 +10,16 @@ from dataclasses import fields
 from foretell.errors import BadInput, Problem
 from foretell.interop import deepspeed, megatron, megatron_write, sglang, torchtitan, trtllm, vllm
 from foretell.interop.arguments import ArgumentTable, parse_arguments
-from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, ToolArguments, Training
+from foretell.interop.launch import (
+    SERVING,
+    TOOLS,
+    TRAINING,
+    Known,
+    Launch,
+    Tool,
+    ToolArguments,
+    Training,
+)
 from foretell.interop.serving_words import Serving
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
@@ -18,8 +27,9 @@ from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.plan_forms import offloads
 from foretell.specs.software import EVERYWHERE
 
-READERS: Mapping[Tool, Callable[[ArgumentTable, int | None], Launch]] = {
+READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "megatron": megatron.read,
+    "nemo": megatron.read_nemo,
     "torchtitan": torchtitan.read,
     "deepspeed": deepspeed.read,
     "vllm": vllm.read,
@@ -81,10 +91,14 @@ SAME_OVERLAP = ("auto", "on")
 """One flag where the framework overlaps exchanges by itself."""
 
 
-def read_arguments(text: str, layers: int | None = None, tool: Tool | None = None) -> Launch:
-    """What a text of arguments says; BadInput where no tool is known by it, or where it is wrong."""
+def read_arguments(
+    text: str, layers: int | None = None, tool: Tool | None = None, known: Known | None = None
+) -> Launch:
+    """What a text of arguments says, with what is known beside it; BadInput where no tool is known by it, or
+    where it is wrong."""
     given = parse_arguments(text)
-    return READERS[tool or recognise(given)](given, layers)
+    beside = known or Known(layers=layers)
+    return READERS[tool or recognise(given)](given, beside)
 
 
 def recognise(given: ArgumentTable) -> Tool:
@@ -94,8 +108,10 @@ def recognise(given: ArgumentTable) -> Tool:
     for name, tool in PROGRAMS:
         if name in program:
             return tool
+    if any(key in ("trainer.devices", "trainer.num_nodes") for key, _ in given.pairs):
+        return "nemo"
     keys = {part for key, _ in given.pairs for part in key.split(".")}
-    scores = {tool: len(keys & set(signs)) for tool, signs in SIGNS.items()}
+    scores = {tool: len(keys & set(SIGNS.get(tool, ()))) for tool in TOOLS}
     best = max(scores.values(), default=0)
     likely = [tool for tool in TOOLS if scores[tool] == best]
     if best and len(likely) == 1:
@@ -111,7 +127,7 @@ def write_training(tool: Tool, run: Training) -> ToolArguments:
     if tool not in TRAINERS:
         raise no_tool(tool, TRAINING)
     written = TRAINERS[tool](run)
-    launch = READERS[tool](parse_arguments(written.text), run.layers)
+    launch = READERS[tool](parse_arguments(written.text), Known(layers=run.layers))
     back = parse_plan(launch.plan, run.gpus)
     notes = [f"{tool} is not told {text}" for text in _differences(run, back)]
     if launch.seq_len not in (None, run.seq_len) or (
@@ -129,7 +145,7 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     if tool not in ENGINES:
         raise no_tool(tool, SERVING)
     text = ENGINES[tool](serving)
-    launch = READERS[tool](parse_arguments(text), None)
+    launch = READERS[tool](parse_arguments(text), Known())
     meant = serving.deployment
     back = parse_deployment(launch.plan)
     notes = []

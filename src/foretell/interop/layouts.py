@@ -6,7 +6,7 @@
 
 import re
 
-from foretell.specs.plan_forms import layout_form, layout_sizes
+from foretell.specs.plan_forms import even_sizes, layout_form, layout_sizes
 
 LONGEST = 20_000
 """Letters of a layout that is written out."""
@@ -31,6 +31,11 @@ def sizes_of_text(text: str) -> list[int] | None:
     if len(plain) > LONGEST or set(plain) - set("EtmL|d"):
         return None
     return [chunk.count("t") for chunk in plain.split("|")]
+
+
+def plan_word(sizes: list[int]) -> str | None:
+    """Sizes as the plan's word; None where a plan without the word deals them so."""
+    return None if tuple(sizes) == even_sizes(sum(sizes), len(sizes)) else word_of(sizes)
 
 
 def word_of(sizes: list[int]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, Tool
-from foretell.interop.layouts import sizes_of_text, uneven_sizes, word_of
+from foretell.interop.layouts import sizes_of_text, uneven_sizes, plan_word
 from foretell.interop.megatron_model import KEYS as MODEL_KEYS
 from foretell.interop.megatron_model import model_table
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
@@ -237,7 +237,7 @@ def _layout(keys: Keys, pp: int, vpp: int, layers: int | None) -> tuple[str | No
             message = f"is no layout of a multiple of {pp} stages"
             keys.problem("pipeline_model_parallel_layout", message, text)
             return None, vpp
-        return word_of(sizes), len(sizes) // pp
+        return plan_word(sizes), len(sizes) // pp
     if pp == 1 or not (any(counted) or any(end is not None for end in ends)):
         return None, vpp
     if layers is None:
@@ -247,7 +247,7 @@ def _layout(keys: Keys, pp: int, vpp: int, layers: int | None) -> tuple[str | No
     if sizes is None:
         keys.problem("num_layers", f"cannot be dealt to {pp} x {vpp} chunks this way", layers)
         return None, vpp
-    return word_of(sizes), vpp
+    return plan_word(sizes), vpp
 
 
 def _virtual(keys: Keys, pp: int, layers: int | None) -> int:

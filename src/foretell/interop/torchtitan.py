@@ -13,7 +13,7 @@ from math import ceil
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, ToolArguments, Training
-from foretell.interop.layouts import word_of
+from foretell.interop.layouts import plan_word
 from foretell.interop.torchtitan_registry import REGISTRY
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import offloads
@@ -193,7 +193,7 @@ def _layout(
     if min(sizes) < 0:
         keys.problem("parallelism.pipeline_parallel_degree", f"leaves stages without layers ({layers})", pp)
         return None
-    return word_of(sizes)
+    return plan_word(sizes)
 
 
 SECTIONS = {

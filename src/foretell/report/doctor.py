@@ -27,8 +27,8 @@ EXTRAS = {
     "optuna": ("optimise", "searches over systems and plans by sampling"),
     "scipy": ("calibrate", "fitting what was measured"),
     "huggingface_hub": ("hub", "configs of models outside the catalogue, with --hub"),
-    "yaml": ("interchange", "reading YAML of other tools with --import"),
-    "tomli_w": ("interchange", "writing TOML for other tools with --export"),
+    "pyyaml": ("interchange", "reading YAML of other tools with --import"),
+    "tomli-w": ("interchange", "writing TOML for other tools with --export"),
     "tokenizers": ("translate", "training of translation models"),
 }
 """Packages that some verbs need: the extra that brings them, and what for."""

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.specs.plan_forms import even_sizes
 
 Array = NDArray[np.float64]
 Layout = Literal["loop", "v", "both"]
@@ -58,11 +59,7 @@ class StageTable:
 
 def chunk_sizes(layers: int, chunks: int) -> NDArray[np.int64]:
     """Layers in each chunk: even, the remainder to the inner chunks first."""
-    size, rest = divmod(layers, chunks)
-    sizes = np.full(chunks, size, dtype=np.int64)
-    inner = [*range(1, chunks - 1), 0, chunks - 1][:chunks] if chunks > 1 else [0]
-    sizes[inner[:rest]] += 1
-    return sizes
+    return np.asarray(even_sizes(layers, chunks), dtype=np.int64)
 
 
 def sizes_by_cost(layers: int, chunks: int, head: float) -> NDArray[np.int64]:

@@ -80,6 +80,14 @@ def layout_sizes(value: str) -> tuple[int, ...]:
     return tuple(int(size) for size, _, many in runs for _ in range(int(many or 1)))
 
 
+def even_sizes(layers: int, chunks: int) -> tuple[int, ...]:
+    """Layers of each chunk of an even layout: the remainder goes to the inner chunks first."""
+    size, rest = divmod(layers, chunks)
+    inner = [*range(1, chunks - 1), 0, chunks - 1][:chunks] if chunks > 1 else [0]
+    more = {*inner[:rest]}
+    return tuple(size + (at in more) for at in range(chunks))
+
+
 def framework_form(value: str) -> str | None:
     """The one spelling of a word for software, or None where it cannot be one."""
     return value if len(value) <= 80 and _FRAMEWORK.fullmatch(value) else None

@@ -58,7 +58,7 @@ FLAGS = {
     ).split(),
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
-    "validate training": "--file --leave-one-out --simulate --json".split(),
+    "validate training": "--file --leave-one-out --simulate --commands --json".split(),
     "validate memory": "--file --json".split(),
     "validate serving": "--file --leave-one-out --simulate --json".split(),
     "validate cost": "--file --json".split(),

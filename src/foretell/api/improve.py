@@ -36,6 +36,8 @@ WRITTEN: dict[Tool, Tool] = {
     "llama.cpp": "vllm",
 }  # fmt: skip
 """The tool that an improved launch is written for, where there is no writer for its own."""
+TOP = 5
+"""Plans that a search keeps."""
 LEAST_GAIN = 1e-3
 """A gain below this is none."""
 
@@ -171,10 +173,11 @@ def _training(
         for word in str(arguments["plan"]).split()
         if word in mine or _field(word) not in (*free, *over)
     ]
-    found = search(**{**arguments, "plan": " ".join(held)}, top=1, over=",".join(over))
+    found = search(**{**arguments, "plan": " ".join(held)}, top=TOP, over=",".join(over))
     best = found.best
     if before is not None and before.fits != "no" and before.step_s <= best.step_s:
-        best = before
+        # The simplest of equals may be the slower one: then the fastest counts.
+        best = min((*found.plans, before), key=lambda one: one.step_s if one.fits == "yes" else 1e30)
     tool = export or WRITTEN.get(launch.tool, launch.tool)
     written = export_plan(best, tool, launcher)
     old = None if before is None else export_plan(before, tool, launcher)
@@ -271,7 +274,14 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
     tool = export or WRITTEN.get(launch.tool, launch.tool)
     asked_load = ServingQuestion(**arguments)
     written = launch_command(tool, best, asked_load)
-    old = None if before is None else launch_command(tool, before, asked_load)
+    ones = [
+        None if one is None else launch_command(tool, replace(one, replicas=1), asked_load)
+        for one in (before, best)
+    ]
+    changes = flag_changes(ones[0], ones[1] or written)
+    if before is not None and before.replicas != best.replicas:
+        copies = FlagChange(flag="instances", before=str(before.replicas), after=str(best.replicas))
+        changes = (copies, *changes)
     gain = None if before is None else best.output_tokens_per_s / before.output_tokens_per_s - 1.0
     interval = None if before is None else _service_interval(before, best)
     return Improvement(
@@ -288,7 +298,7 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
         gain=gain,
         gain_interval=interval,
         certain=interval is None or interval["p90"][0] > 0.0,
-        changes=flag_changes(old, written),
+        changes=changes,
         export=written.text,
         export_tool=written.called,
         export_notes=written.notes,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell.cli.command import Edges
-from foretell.errors import BadInput, Problem, unknown
+from foretell.errors import BadInput, Problem
 
 if TYPE_CHECKING:
     from foretell.interop.launch import Launch, ReadValue, ToolArguments
@@ -105,10 +105,40 @@ def _converted(
     return [f"{words[0]} of {launch.tool} is {share:g} by the rule of {engine}"]
 
 
-def check_tool(tool: str | None, known: Sequence[str]) -> None:
-    """Refuse a tool that nothing is written for, before anything is computed."""
-    if tool is not None and tool not in known:
-        raise BadInput([unknown("--export", tool, known)])
+BUNDLE = "bundle:"
+"""How `--export bundle DIR` is passed on, as one word."""
+
+
+def joined_bundle(arguments: list[str]) -> list[str]:
+    """Arguments with `--export bundle DIR` as one value."""
+    found = list(arguments)
+    for at, word in enumerate(found[:-1]):
+        if word == "--export" and found[at + 1] == "bundle" and at + 2 < len(found):
+            found[at + 1 : at + 3] = [BUNDLE + found[at + 2]]
+            break
+    return found
+
+
+def bundle_of(export: str | None) -> str | None:
+    """The folder of a bundle; none where something else is exported."""
+    if export == "bundle":
+        message = "needs the folder that it is written to"
+        raise BadInput([Problem(path="--export bundle", value=None, message=message, allowed="DIR")])
+    return export.removeprefix(BUNDLE) if export and export.startswith(BUNDLE) else None
+
+
+def check_tool(tool: str | None, *, serving: bool) -> None:
+    """Refuse a tool or release that nothing is written for, before anything is computed."""
+    if tool is not None and bundle_of(tool) is None:
+        from foretell.interop.releases import release_of
+
+        release_of(tool, serving=serving)
+
+
+def print_files(names: Sequence[str]) -> None:
+    """The files that were written, one a line."""
+    for name in names:
+        print(name)
 
 
 def note(notes: Sequence[str]) -> None:

@@ -62,6 +62,10 @@ def _dispatch(arguments: list[str]) -> int:
 
     from foretell.cli.app import make_app
 
+    if "--export" in arguments:
+        from foretell.cli.exchange import joined_bundle
+
+        arguments = joined_bundle(arguments)
     try:
         app = make_app()
         result = app(

@@ -155,9 +155,12 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
 
 
 def _written(content: str) -> tuple[tuple[str, Any], ...]:
-    """Keys and values of a file that a script writes: JSON, TOML or YAML."""
+    """Keys and values of a file that a script writes: JSON, Python that sets them, TOML or YAML."""
     if content.lstrip()[:1] == "{":
         return flat(_json(content))
+    assigned = _ASSIGNED.findall(content)
+    if assigned:
+        return tuple((spell_key(key), _python(value)) for key, value in assigned)
     if _SECTION.search(content):
         return flat(_toml(content))
     return tuple(

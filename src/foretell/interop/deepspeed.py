@@ -12,6 +12,8 @@ from typing import Any
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, ToolArguments, Training
+from foretell.interop.launchers import Job, wrapped
+from foretell.interop.megatron_write import job_name
 from foretell.specs.plan import WIDE_PRECISIONS, Plan
 from foretell.specs.plan_forms import offloads
 
@@ -240,7 +242,7 @@ def _offload(keys: Keys) -> str | None:
 
 
 def write(run: Training) -> ToolArguments:
-    """The JSON file."""
+    """The JSON file, or with a launcher the script that writes and uses it."""
     plan = run.plan
     zero: dict[str, Any] = {"stage": plan.zero, "overlap_comm": True, "contiguous_gradients": True}
     host = offloads(plan.offload)
@@ -269,7 +271,22 @@ def write(run: Training) -> ToolArguments:
     if plan.wire != "auto":
         table["communication_data_type"] = "bfp16" if plan.wire == "bf16" else plan.wire
     table |= _groups(run)
-    return ToolArguments(tool="deepspeed", text=json.dumps(table, indent=2))
+    text = json.dumps(table, indent=2)
+    if not run.launcher:
+        return ToolArguments(tool="deepspeed", text=text)
+    nodes, each = run.places
+    model = run.repository or run.model.id
+    job = Job(
+        name=job_name(run.model.id),
+        program=f"train.py --model_name_or_path {model} --deepspeed ds_config.json",
+        nodes=nodes,
+        each=each,
+        chip=run.chip,
+        environment={},
+        files={"ds_config.json": text},
+    )
+    note = "train.py is yours: a script of the Hugging Face Trainer, or one that calls deepspeed.initialize"
+    return ToolArguments(tool="deepspeed", text=wrapped(job, run.launcher), notes=(note,))
 
 
 def _precision_table(plan: Plan) -> dict[str, Any]:

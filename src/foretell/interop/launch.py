@@ -148,6 +148,8 @@ class ToolArguments:
 
     tool: Tool
     """For whom."""
+    called: str = ""
+    """The tool with its release, as in megatron-core@0.16."""
     text: str
     """What to paste."""
     notes: tuple[str, ...] = ()
@@ -155,7 +157,8 @@ class ToolArguments:
 
     def to_dict(self) -> dict[str, Any]:
         """As an answer's JSON carries it."""
-        return {"export": self.text, "export_notes": list(self.notes)}
+        told = {"export": self.text, "export_notes": list(self.notes)}
+        return told | {"export_tool": self.called or self.tool}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +177,22 @@ class Training:
     """Sequences per step."""
     seq_len: int
     """Tokens per sequence."""
+    version: str = ""
+    """Release of the tool; empty: the newest that is written."""
+    node: int = 8
+    """GPUs of a node."""
+    chip: str = ""
+    """The chip's id."""
+    repository: str | None = None
+    """The model's repository, where one is known."""
+    launcher: str = ""
+    """What starts it on its nodes (interop/launchers.py); empty: the configuration alone, or torchrun's command."""
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """(nodes, GPUs of each): whole nodes where the chips are a multiple of one, else one of all of them."""
+        whole = self.gpus > self.node and self.gpus % self.node == 0
+        return (self.gpus // self.node, self.node) if whole else (1, self.gpus)
 
     @property
     def layers(self) -> int:

@@ -46,7 +46,7 @@ IGNORED = frozenset(
     cross_entropy_loss_fusion cross_entropy_fusion_impl bias_swiglu_fusion bias_dropout_fusion
     position_embedding_type moe_layer_freq delay_wgrad_compute fsdp_double_buffer use_nccl_ub
     calculate_per_token_loss init_model_with_meta_device tp_comm_bootstrap_backend
-    average_in_collective check_for_nan_in_grad dataloader_type tee m standalone
+    eval_interval split mock_data train_iters average_in_collective check_for_nan_in_grad dataloader_type tee m standalone
     use_precision_aware_optimizer grad_reduce_in_fp32 apply_query_key_layer_scaling
     accumulate_allreduce_grads_in_fp32""".split()
 )
@@ -201,15 +201,14 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
 
 
 def _named(keys: Keys, described: bool) -> tuple[str, ...]:
-    """Names that may be the model's. Flags that describe it come before a tokenizer, whose name it often has
-    not; a name whose shape is changed by a flag is in doubt."""
+    """Names that may be the model's, which count where flags do not describe another (api/launches.py); a name
+    whose shape is changed by a flag is in doubt."""
     whole = keys.text("hf_model_id", "hf_model_path", "hf_model", "restore_from_path")
     tokenizer = keys.text("tokenizer_model", "type")
     changed = [name for name in ("num_layers", "hidden_size", "ffn_hidden_size") if keys.has(name)]
     if not described and changed:
         keys.doubt(f"{', '.join(changed)} change the model that is named: its shape is not known")
-    names = [whole] if described else [whole, tokenizer]
-    return tuple(name for name in names if name)
+    return tuple(name for name in (whole, tokenizer) if name)
 
 
 def _replicas(keys: Keys, gpus: int | None, ranks: int) -> int | None:

@@ -37,7 +37,7 @@ def model_table(keys: Keys) -> dict[str, Any] | None:
     gated = bool(keys.flag("swiglu", "gated_linear_unit"))
     bias = not (keys.flag("disable_bias_linear") or keys.flag("add_bias_linear") is False)
     width = keys.whole("ffn_hidden_size") or (
-        round(8 * hidden / 3 / 64) * 64 if gated else 4 * hidden
+        int(8 * hidden / 3 / 64) * 64 if gated else 4 * hidden
     )
     dense = {"kind": "dense", "width": width, "gated": gated, "activation": "silu" if gated else "gelu",
              "up_bias": bias, "down_bias": bias}  # fmt: skip
@@ -172,6 +172,8 @@ def _vocabulary(keys: Keys) -> int:
         kind = (keys.text("tokenizer_type") or "").lower()
         size = VOCABULARIES.get(kind, USUAL_VOCABULARY)
         keys.note(f"no vocab_size: {size} rows assumed" + (f" for {kind}" if kind else ""))
+    if (keys.text("tokenizer_type") or "").lower() == "nulltokenizer":
+        size += 1  # the end of a document
     multiple = (keys.whole("make_vocab_size_divisible_by") or 128) * (
         keys.whole("tensor_model_parallel_size") or 1
     )

@@ -5,10 +5,19 @@ told in a note, so that nothing is lost in silence.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from foretell.errors import BadInput, Problem
-from foretell.interop import deepspeed, megatron, megatron_write, sglang, torchtitan, trtllm, vllm
+from foretell.interop import (
+    deepspeed,
+    megatron,
+    megatron_write,
+    sglang,
+    torchtitan,
+    torchtitan_write,
+    trtllm,
+    vllm,
+)
 from foretell.interop.arguments import ArgumentTable, parse_arguments
 from foretell.interop.launch import (
     SERVING,
@@ -20,12 +29,15 @@ from foretell.interop.launch import (
     ToolArguments,
     Training,
 )
+from foretell.interop.layouts import word_of
+from foretell.interop.own_model import read_table
 from foretell.interop.serving_words import Serving
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
-from foretell.specs.plan_forms import offloads
+from foretell.specs.plan_forms import EVEN, even_sizes, offloads
 from foretell.specs.software import EVERYWHERE
+from foretell.workload.parameters import count
 
 READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "megatron": megatron.read,
@@ -39,7 +51,7 @@ READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
 """Readers by tool."""
 TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
     "megatron": megatron_write.write,
-    "torchtitan": torchtitan.write,
+    "torchtitan": torchtitan_write.write,
     "deepspeed": deepspeed.write,
 }
 """Writers of training runs."""
@@ -126,8 +138,9 @@ def write_training(tool: Tool, run: Training) -> ToolArguments:
     """A plan as a training tool's arguments, and what these do not say of it."""
     if tool not in TRAINERS:
         raise no_tool(tool, TRAINING)
-    written = TRAINERS[tool](run)
-    launch = READERS[tool](parse_arguments(written.text), Known(layers=run.layers))
+    plain = TRAINERS[tool](replace(run, launcher=""))
+    written = plain if not run.launcher else TRAINERS[tool](run)
+    launch = READERS[tool](parse_arguments(plain.text), Known(layers=run.layers, gpus=run.gpus))
     back = parse_plan(launch.plan, run.gpus)
     notes = [f"{tool} is not told {text}" for text in _differences(run, back)]
     if launch.seq_len not in (None, run.seq_len) or (
@@ -136,8 +149,21 @@ def write_training(tool: Tool, run: Training) -> ToolArguments:
         notes.append(f"{tool} is not told the sequence length: {run.seq_len}")
     if launch.global_batch not in (None, run.global_batch):
         notes.append(f"{tool} runs {launch.global_batch} sequences a step, not {run.global_batch}")
-    notes.append(f"the model's own arguments are yours to give: {run.model.id}")
-    return ToolArguments(tool=tool, text=written.text, notes=tuple(notes))
+    notes += written.notes
+    notes += _shape_notes(run, launch)
+    return replace(written, notes=tuple(notes))
+
+
+def _shape_notes(run: Training, launch: Launch) -> list[str]:
+    """How far the model that the arguments describe is from the one that is meant, in weights."""
+    if launch.table is None:
+        return []
+    told, meant = (
+        count(one).total for one in (read_table(dict(launch.table), id="export"), run.model)
+    )
+    if abs(told - meant) <= 0.002 * meant:
+        return []
+    return [f"the model's arguments describe {told:,} weights, {run.model.id} has {meant:,}"]
 
 
 def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
@@ -193,6 +219,10 @@ def _silent(run: Training, name: str, given: object, read: object) -> bool:
         return plan.tp == 1 or not plan.sp or same
     if name == "cp_mode":
         return plan.cp == 1
+    if name == "layout":
+        chunks = plan.pp * plan.vpp
+        even = word_of(list(even_sizes(run.layers, chunks)))
+        return plan.pp == 1 or {given, read} <= {EVEN, even}
     if name in ("dispatch", "ep_overlap"):
         return plan.ep == 1
     if name == "reshard":

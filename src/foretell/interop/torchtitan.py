@@ -12,24 +12,15 @@ from math import ceil
 
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
-from foretell.interop.launch import Known, Launch, ToolArguments, Training
+from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word
 from foretell.interop.torchtitan_registry import REGISTRY
-from foretell.specs.plan import WIDE_PRECISIONS
-from foretell.specs.plan_forms import offloads
 
 SCHEDULES = {
     "1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "loopedbfs": "interleaved",
     "interleavedzerobubble": "interleaved", "zbvzerobubble": "zb-v", "dualpipev": "dualpipe",
 }  # fmt: skip
 """Classes of torch.distributed.pipelining and our schedules."""
-THEIRS = {
-    "1f1b": "1F1B",
-    "gpipe": "GPipe",
-    "interleaved": "Interleaved1F1B",
-    "zb-v": "ZBVZeroBubble",
-}
-"""Ours that they have."""
 NEAR = {
     "loopedbfs": "LoopedBFS",
     "interleavedzerobubble": "InterleavedZeroBubble",
@@ -413,60 +404,3 @@ def _models(keys: Keys) -> tuple[str, ...]:
     if config:
         names += [config.replace("llama3_", "llama-3.1-").replace("_", "-"), config]
     return tuple(dict.fromkeys(name.strip("\"'") for name in names if name.strip("\"'")))
-
-
-# ---- writing ------------------------------------------------------------------------------------
-
-
-def write(run: Training) -> ToolArguments:
-    """A function that sets the plan on a `Trainer.Config`: how torchtitan is configured since 2026."""
-    plan = run.plan
-    inner = min(max(plan.shard // plan.cp, 1), plan.dp) if plan.zero and plan.shard else plan.dp
-    shards = inner if plan.zero else 1
-    lines = [
-        f"training.max_context_length = {run.seq_len}",
-        f"training.num_tokens_per_microbatch_per_dp_rank = {plan.micro_batch * run.seq_len}",
-        f"training.num_tokens_per_train_step = {run.global_batch * run.seq_len}",
-        f"parallelism.data_parallel_replicate_degree = {plan.dp // shards}",
-        f"parallelism.data_parallel_shard_degree = {shards}",
-        f"parallelism.tensor_parallel_degree = {plan.tp}",
-        f"parallelism.pipeline_parallel_degree = {plan.pp}",
-        f"parallelism.context_parallel_degree = {plan.cp}",
-        f"parallelism.expert_parallel_degree = {plan.ep}",
-    ]
-    if plan.tp > 1:
-        lines.append(f"parallelism.enable_sequence_parallel = {plan.sp}")
-    if plan.tp > 1 and plan.tp_overlap == "on":
-        lines.append("parallelism.enable_async_tensor_parallel = True")
-    if plan.zero:
-        kept = "never" if not plan.reshard or plan.zero < 3 else "always"
-        lines.append(f'parallelism.fsdp_reshard_after_forward = "{kept}"')
-    if plan.zero and plan.reduce == "step":
-        lines.append("parallelism.fsdp_defer_gradient_reduction = True")
-    if plan.pp > 1:
-        schedule = THEIRS.get(plan.schedule, "1F1B")
-        lines += [
-            f'parallelism.pipeline_parallel_schedule = "{schedule}"',
-            f"parallelism.num_pp_microbatches = {run.micro_batches}",
-        ]
-        if plan.vpp > 1:
-            each = ceil(run.layers / (plan.pp * plan.vpp))
-            lines.append(f"parallelism.pipeline_parallel_layers_per_stage = {each}")
-    if set(offloads(plan.offload)) >= {"optimizer", "weights"}:
-        lines.append("training.enable_cpu_offload = True")
-    if plan.gradients == "bf16" and plan.master == "none" and plan.states == "bf16":
-        lines.append('training.dtype = "bfloat16"')
-    elif plan.gradients == "bf16":
-        lines.append('training.mixed_precision_reduce = "bfloat16"')
-    if plan.precision in WIDE_PRECISIONS:
-        lines.append('training.mixed_precision_param = "float32"')
-    lines.append(f"compile.enable = {plan.fused}")
-    kinds = {"none": "None", "full": "FullAC.Config()"}
-    lines.append(f"activation_checkpoint = {kinds.get(plan.recompute, 'SelectiveAC.Config()')}")
-    body = "\n".join(f"    config.{line}" for line in lines)
-    text = (
-        "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n\n\n"
-        f'def planned(config):\n    """{run.model.id} on {run.gpus} GPUs; config is a Trainer.Config."""\n'
-        f"{body}\n    return config"
-    )
-    return ToolArguments(tool="torchtitan", text=text)

@@ -304,4 +304,4 @@ class SizeQuestion:
     ] = True
     prices: PriceList = ""
     set: SettingsGiven = ()
-    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, PLOT, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON)

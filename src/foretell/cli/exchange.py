@@ -132,7 +132,7 @@ def check_tool(tool: str | None, *, serving: bool) -> None:
     if tool is not None and bundle_of(tool) is None:
         from foretell.interop.releases import release_of
 
-        release_of(tool, serving=serving)
+        release_of(tool, serving=serving, path="--export")
 
 
 def print_files(names: Sequence[str]) -> None:

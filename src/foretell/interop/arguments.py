@@ -125,7 +125,10 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
             pairs.append((spell_key(flag), value))
 
     for word in script.words:
-        if word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word):
+        if word == "--":
+            close()
+            flag, values = "", []
+        elif word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word):
             close()
             flag, equals, value = word.partition("=")
             values = [value] if equals else []

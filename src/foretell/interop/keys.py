@@ -26,7 +26,7 @@ _NONE = ("none", "null", "auto", "default", "")
 class Keys:
     """The arguments of one tool."""
 
-    __slots__ = ("_pairs", "_used", "doubts", "given", "notes", "problems", "tool", "variables", "words")
+    __slots__ = ("_pairs", "_used", "defaults", "doubts", "given", "notes", "problems", "tool", "variables", "words")
 
     tool: str
     """Whose arguments, in messages."""
@@ -38,6 +38,8 @@ class Keys:
     """What is wrong so far."""
     given: ArgumentTable
     """The arguments as they were given."""
+    defaults: frozenset[str]
+    """Names that the text does not have: a configuration of the tool's own that it names sets them."""
     words: list[str]
     """Words that belong to no flag, in order."""
 
@@ -50,7 +52,7 @@ class Keys:
         """
         alone = frozenset(switches)
         self.tool, self.notes, self.doubts, self.problems = tool, [], [], []
-        self.given = given
+        self.given, self.defaults = given, frozenset()
         self.variables = given.variables
         self.words = list(given.words)
         self._pairs: dict[str, Any] = {}
@@ -171,7 +173,8 @@ class Keys:
     def said_as(self, *names: str) -> list[str]:
         """Those of some names that are given, or set as a variable of the script."""
         known = {name.lower() for name in self.variables}
-        return [name for name in names if name in self._pairs or name.lower() in known]
+        own = (name for name in names if name not in self.defaults)
+        return [name for name in own if name in self._pairs or name.lower() in known]
 
     def rest(self, ignored: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(known and without effect, unknown): what no reader asked for."""

@@ -48,7 +48,21 @@ IGNORED = frozenset(
     calculate_per_token_loss init_model_with_meta_device tp_comm_bootstrap_backend
     eval_interval split mock_data train_iters average_in_collective check_for_nan_in_grad dataloader_type tee m standalone
     use_precision_aware_optimizer grad_reduce_in_fp32 apply_query_key_layer_scaling
-    accumulate_allreduce_grads_in_fp32""".split()
+    accumulate_allreduce_grads_in_fp32 accelerator max_steps log_every_n_steps mcore_gpt name optim sched
+    megatron_amp_O2 transformer_engine resume_if_exists create_* explicit_log_dir gradient_as_bucket_view
+    apply_layernorm_1p apply_rope_fusion no_rope_fusion no_save_* no_load_* no_bias_* check_for_nan_in_loss_and_grad log_* timing_log_level
+    tensorboard_* wandb_* save_* load_* ckpt_* dist_ckpt_* async_save eval_* exit_* use_dist_ckpt use_checkpoint_*
+    rotary_* rope_* use_rope_scaling mmap_bin_files no_mmap_bin_files num_dataset_builder_threads data_* train_data_path
+    valid_data_path test_data_path reset_* eod_mask_loss attention_softmax_in_fp32 masked_softmax_fusion
+    persist_layer_norm use_legacy_models enable_* profile* cuda_graph_warmup_steps empty_unused_memory_level
+    high_priority_stream_groups distribute_saved_activations override_opt_param_scheduler use_tokenizer_*
+    decoupled_* start_weight_decay end_weight_decay weight_decay_incr_style loss_scale initial_loss_scale
+    min_loss_scale hysteresis recompute_loss_function bias_gelu_fusion bias_activation_fusion deterministic_mode
+    te_rng_tracker inference_* moe_z_loss_coeff moe_input_jitter_eps moe_per_layer_logging moe_router_*
+    ddp_* suggested_communication_unit_size pad_buckets_for_high_nccl_busbw align_* overlap_param_gather_with_*
+    use_sharp sharp_enabled_group nccl_communicator_config_path cp_*
+    node_rank local_addr squared_relu exp_manager restore_from_path
+    hidden_act activation pipeline_dtype tokenizer_library library merges_file special_tokens tokenizer""".split()
 )
 """Arguments that change no time, memory or cost that is told here."""
 MODULES = {
@@ -155,11 +169,12 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
     dp = _replicas(keys, gpus, tp * pp * cp)
     layout, vpp = _layout(keys, pp, _virtual(keys, pp, layers), layers)
     micro = known.over("micro_batch", keys.whole("micro_batch_size") or 1)
+    split = bool(keys.flag("sequence_parallel"))
     values: dict[str, object] = {
         "tp": tp, "pp": pp, "vpp": vpp if pp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
         "ep": ep if ep > 1 else None, "etp": _expert_tensor(keys, tp, ep), "zero": _zero(keys),
         "micro_batch": micro, "layout": layout,
-        "sp": bool(keys.flag("sequence_parallel")) if tp > 1 else None,
+        "sp": split if tp > 1 else None,
         "order": "tp,cp,pp,dp" if keys.flag("use_tp_pp_dp_mapping") else None,
     }  # fmt: skip
     values |= (

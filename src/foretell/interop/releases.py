@@ -47,17 +47,17 @@ class Release:
         return _parts(self.version) >= version
 
 
-def release_of(text: str, *, serving: bool) -> Release:
+def release_of(text: str, *, serving: bool, path: str = "export") -> Release:
     """The release that a text names; BadInput with those that are written."""
     word, _, version = text.strip().lower().partition("@")
     known = SERVING if serving else TRAINING
     tool = CALLED.get(word, word)
     found = next((one for one in known if one == tool), None)
     if found is None:
-        near = nearest_name(word, (*known, *CALLED))
-        message = "is no tool that this can be written for"
+        near = nearest_name(word, [*known, *(name for name, one in CALLED.items() if one in known)])
+        message = "unknown"
         raise BadInput(
-            [Problem(path="export", value=text, message=message, allowed=_allowed(known), nearest=near)]
+            [Problem(path=path, value=text, message=message, allowed=_allowed(known), nearest=near)]
         )
     made = RELEASES[found]
     if not version:
@@ -67,7 +67,7 @@ def release_of(text: str, *, serving: bool) -> Release:
     if not fits or parts[0] != _parts(fits[-1])[0]:
         message = "is no release that is written here"
         raise BadInput(
-            [Problem(path="export", value=text, message=message, allowed=_allowed((found,)))]
+            [Problem(path=path, value=text, message=message, allowed=_allowed((found,)))]
         )
     return Release(tool=found, version=fits[-1])
 

@@ -20,6 +20,12 @@ _PIECE = re.compile(
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?::?-([^{}$]*))?\}|([A-Za-z_]\w*))")
+_COMMAND = re.compile(r"\$\((?!\()[^()]*\)|`[^`\n]*`")
+"""A command whose output stands in its place: what it prints is not known."""
+_SET = re.compile(r"^[ \t]*set [-+][^\n]*$", re.MULTILINE)
+"""Options of the shell itself."""
+_SUM = re.compile(r"\$\(\(([^()]{1,80})\)\)")
+"""Arithmetic."""
 _SBATCH = re.compile(r"^#SBATCH\s+(--?[\w-]+)[ =]+(\S+)", re.MULTILINE)
 SHORT = {"-N": "nodes", "-G": "gpus", "-n": "ntasks", "-J": "job_name"}
 """Short flags of a batch script."""
@@ -48,6 +54,7 @@ class Script:
 def read_script(text: str) -> Script:
     """Words, variables and written files of a text."""
     rest, files = _heredocs(text)
+    rest = _SET.sub("", _COMMAND.sub("$OUTPUT_OF_A_COMMAND", rest))
     scalars: dict[str, str] = {}
     arrays: dict[str, list[str]] = {}
     order: list[str] = []
@@ -76,6 +83,7 @@ def read_script(text: str) -> Script:
         number = batch.get(source, "").rpartition(":")[2]
         if number.isdigit():
             scalars.setdefault(name, number)
+    scalars = _settled(scalars)
     expanded = _expanded(words, scalars, arrays)
     return Script(words=tuple(expanded), variables=scalars, files=tuple(files), batch=batch)
 
@@ -135,6 +143,40 @@ def _expanded(
             break
         words = made
     return words
+
+
+def _settled(scalars: Mapping[str, str]) -> dict[str, str]:
+    """Variables with those that they are made of put in, a few levels deep, and products of numbers worked out."""
+    found = dict(scalars)
+    for _ in range(4):
+        made = {
+            name: _SUM.sub(_sum, _VARIABLE.sub(lambda m, own=name: _other(m, own, found), value))  # type: ignore[misc]
+            for name, value in found.items()
+            if len(value) < 20_000
+        }
+        if made == found:
+            break
+        found |= made
+    return found
+
+
+def _other(match: re.Match[str], own: str, scalars: Mapping[str, str]) -> str:
+    """A variable inside another's value."""
+    return match[0] if (match[1] or match[3]) == own else _value(match, scalars)
+
+
+def _sum(match: re.Match[str]) -> str:
+    """The number that products and sums of whole numbers make; else the text as it is."""
+    parts = re.split(r"\s*([*+])\s*", match[1].strip())
+    if not all(part.isdigit() and len(part) < 10 for part in parts[::2]):
+        return match[0]
+    total, term = 0, int(parts[0])
+    for sign, part in zip(parts[1::2], parts[2::2], strict=True):
+        if sign == "*":
+            term *= int(part)
+        else:
+            total, term = total + term, int(part)
+    return str(total + term)
 
 
 def _value(match: re.Match[str], scalars: Mapping[str, str]) -> str:

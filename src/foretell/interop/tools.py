@@ -12,9 +12,13 @@ from foretell.interop import (
     deepspeed,
     megatron,
     megatron_write,
+    other_servers,
+    other_trainers,
+    reinforcement,
     sglang,
     torchtitan,
     torchtitan_write,
+    trainers,
     trtllm,
     vllm,
 )
@@ -44,9 +48,25 @@ READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "nemo": megatron.read_nemo,
     "torchtitan": torchtitan.read,
     "deepspeed": deepspeed.read,
+    "accelerate": trainers.reader("accelerate"),
+    "trainer": trainers.reader("trainer"),
+    "trl": trainers.reader("trl"),
+    "axolotl": trainers.reader("axolotl"),
+    "llamafactory": trainers.reader("llamafactory"),
+    "torchtune": other_trainers.read_torchtune,
+    "litgpt": other_trainers.read_litgpt,
+    "nanotron": other_trainers.read_nanotron,
+    "maxtext": other_trainers.read_maxtext,
+    "verl": reinforcement.read_verl,
+    "nemo-rl": reinforcement.read_nemo_rl,
+    "openrlhf": reinforcement.read_openrlhf,
     "vllm": vllm.read,
     "sglang": sglang.read,
     "trtllm": trtllm.read,
+    "dynamo": other_servers.read_dynamo,
+    "llm-d": other_servers.read_llm_d,
+    "tgi": other_servers.read_tgi,
+    "llama.cpp": other_servers.read_llama_cpp,
 }
 """Readers by tool."""
 TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
@@ -62,11 +82,26 @@ ENGINES: Mapping[Tool, Callable[[Serving], str]] = {
 }
 """Writers of deployments."""
 PROGRAMS: tuple[tuple[str, Tool], ...] = (
+    ("verl.", "verl"), ("openrlhf", "openrlhf"), ("nemo_rl", "nemo-rl"), ("run_grpo", "nemo-rl"),
+    ("dynamo.", "dynamo"), ("dynamo/", "dynamo"), ("text-generation", "tgi"), ("llama-server", "llama.cpp"),
+    ("llamafactory", "llamafactory"), ("axolotl", "axolotl"), ("nanotron", "nanotron"), ("run_train.py", "nanotron"),
+    ("maxtext", "maxtext"), ("litgpt", "litgpt"), ("tune run", "torchtune"), ("megatron_gpt", "nemo"),
     ("pretrain_", "megatron"), ("megatron", "megatron"), ("torchtitan", "torchtitan"),
     ("run_train.sh", "torchtitan"), ("sglang", "sglang"), ("trtllm", "trtllm"), ("tensorrt_llm", "trtllm"),
-    ("vllm", "vllm"), ("deepspeed", "deepspeed"),
+    ("vllm", "vllm"), ("trl ", "trl"), ("sft.py", "trl"), ("dpo.py", "trl"), ("run_clm", "trainer"),
+    ("accelerate launch", "accelerate"), ("deepspeed", "deepspeed"),
 )  # fmt: skip
 """What a program's name has in it, the surest first."""
+MARKS: tuple[tuple[str, Tool], ...] = (
+    ("actor_rollout_ref", "verl"), ("policy.generation", "nemo-rl"), ("grpo.num_prompts_per_step", "nemo-rl"),
+    ("trainer.devices", "nemo"), ("trainer.num_nodes", "nemo"), ("modelArtifacts", "llm-d"),
+    ("parallelism.pp_engine", "nanotron"), ("tokens.batch_accumulation_per_replica", "nanotron"),
+    ("tokens.micro_batch_size", "nanotron"), ("per_device_batch_size", "maxtext"), ("ici_fsdp_parallelism", "maxtext"),
+    ("base_model", "axolotl"), ("finetuning_type", "llamafactory"), ("cutoff_len", "llamafactory"),
+    ("model._component_", "torchtune"), ("train.max_seq_length", "litgpt"), ("train.max_tokens", "litgpt"), ("compute_environment", "accelerate"),
+    ("distributed_type", "accelerate"), ("max_length", "trl"), ("per_device_train_batch_size", "trainer"),
+)  # fmt: skip
+"""Keys, or their beginnings, that one tool alone has, the surest first."""
 SIGNS: Mapping[Tool, tuple[str, ...]] = {
     "megatron": (
         "tensor_model_parallel_size", "pipeline_model_parallel_size", "micro_batch_size", "global_batch_size",
@@ -116,12 +151,15 @@ def read_arguments(
 def recognise(given: ArgumentTable) -> Tool:
     """The tool: by the program that is run, else by the keys."""
     module = next((str(value) for key, value in given.pairs if key == "m"), "")
-    program = " ".join(word[:200] for word in (*given.words[:200], module)).lower()
+    behind = [str(one) for _, value in given.pairs if isinstance(value, list) for one in value[1:]]
+    program = " ".join(word[:200] for word in (*given.words[:200], module, *behind[:200])).lower()
+    named = {key for key, _ in given.pairs}
     for name, tool in PROGRAMS:
         if name in program:
-            return tool
-    if any(key in ("trainer.devices", "trainer.num_nodes") for key, _ in given.pairs):
-        return "nemo"
+            return _nearer(tool, named)
+    for mark, tool in MARKS:
+        if any(key == mark or key.startswith(f"{mark}.") for key in named):
+            return _nearer(tool, named)
     keys = {part for key, _ in given.pairs for part in key.split(".")}
     scores = {tool: len(keys & set(SIGNS.get(tool, ()))) for tool in TOOLS}
     best = max(scores.values(), default=0)
@@ -132,6 +170,17 @@ def recognise(given: ArgumentTable) -> Tool:
     allowed = f"arguments of {', '.join(TOOLS)}; the command before them says whose"
     shown = ", ".join(sorted(keys)[:8])[:200] or None
     raise BadInput([Problem(path="import", value=shown, message=message, allowed=allowed)])
+
+
+def _nearer(tool: Tool, named: set[str]) -> Tool:
+    """Of trainers that share most keys, the one whose own a file has: TRL's among TrainingArguments'."""
+    if tool == "trainer" and named & {"max_length", "use_peft", "dataset_text_field", "packing"}:
+        return "trl"
+    if tool == "deepspeed" and "per_device_train_batch_size" in named:
+        return "trainer"
+    if tool == "accelerate" and named & {"max_length", "use_peft"}:
+        return "trl"
+    return tool
 
 
 def write_training(tool: Tool, run: Training) -> ToolArguments:

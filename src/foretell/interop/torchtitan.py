@@ -96,7 +96,10 @@ ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tenso
 
 def read(given: ArgumentTable, known: Known) -> Launch:
     """What the configuration says; layers of the model give virtual stages."""
-    keys = Keys(_with_registry(_sectioned(given)), tool="torchtitan", switches=SWITCHES)
+    sectioned = _sectioned(given)
+    completed = _with_registry(sectioned)
+    keys = Keys(completed, tool="torchtitan", switches=SWITCHES)
+    keys.defaults = frozenset(key for key, _ in completed.pairs[: len(completed.pairs) - len(sectioned.pairs)])
     degree = {
         name: known.over(name, keys.whole(f"parallelism.{long}_parallel_degree") or 1)
         for name, long in (

@@ -69,7 +69,7 @@ def _task(table: Mapping[str, Any]) -> Wrapped:
     resources = table.get("resources")
     told = resources.get("accelerators") if isinstance(resources, Mapping) else None
     if isinstance(told, Mapping):
-        told = [f"{name}:{many}" for name, many in told.items()]
+        told = [str(name) if many is None else f"{name}:{many}" for name, many in told.items()]
     first = told[0] if isinstance(told, list) and told else told
     name, _, many = str(first or "").strip("{}[]' \"").partition(":")
     variables = {str(k): str(v) for k, v in _table(table.get("envs")).items()}
@@ -79,7 +79,7 @@ def _task(table: Mapping[str, Any]) -> Wrapped:
         variables["SKYPILOT_NUM_GPUS_PER_NODE"] = variables["gpus_per_node"]
     variables["SKYPILOT_NUM_NODES"] = variables["nnodes"]
     lines = "\n".join(
-        f"{key}={shlex.quote(value)}" for key, value in variables.items() if key.isidentifier()
+        f"{key}={shlex.quote(value)}" for key, value in variables.items() if key.isidentifier() and key.isupper()
     )
     return Wrapped(
         script=f"{lines}\n{table['run']}", variables=variables, accelerator=name.strip() or None
@@ -136,7 +136,7 @@ def _container(
     if shell:
         script += "\n" + "\n".join(words[2:])
     else:
-        script += "\n" + " ".join([f"image={shlex.quote(image)}", *map(shlex.quote, words)])
+        script += "\n" + " ".join([f"IMAGE={shlex.quote(image)}", *map(shlex.quote, words)])
     gpus = 0
     for part in ("limits", "requests"):
         asked = _table(_table(node.get("resources")).get(part))

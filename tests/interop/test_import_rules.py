@@ -17,6 +17,19 @@ SHAPE = (
     "pretrain_gpt.py --num-layers 48 --hidden-size 6144 --num-attention-heads 48 --seq-length 4096 --bf16 "
     "--max-position-embeddings 4096 --vocab-size 128256 --micro-batch-size 1 "
 )
+TITAN = (
+    "[training]\nlocal_batch_size = 1\nglobal_batch_size = -1\nseq_len = 4096\n"
+    "[parallelism]\ntensor_parallel_degree = 2\n[model]\nname='llama3'\nflavor='8B'\n"
+)
+NEMO = (
+    "trainer.devices=8 trainer.num_nodes=4 trainer.precision=bf16-mixed "
+    "model.tensor_model_parallel_size=4 model.micro_batch_size=1 model.global_batch_size=64 "
+    "model.encoder_seq_length=4096"
+)
+SPEED = (
+    "deepspeed --num_gpus 8 --num_nodes 4 train.py --bf16 true "
+    "--train_micro_batch_size_per_gpu 1 --gradient_accumulation_steps 2"
+)
 
 
 def test_shape_beats_tokenizer() -> None:
@@ -46,9 +59,7 @@ def test_a_tokenizer_names_a_model_of_the_same_shape() -> None:
     [
         # torchtitan: global -1 is local x replicas.
         (
-            "[training]\nlocal_batch_size = 1\nglobal_batch_size = -1\nseq_len = 4096\n"
-            "[parallelism]\ntensor_parallel_degree = 2\n[model]\nname='llama3'\nflavor='8B'\n",
-            64, 32, 64,
+            TITAN, 64, 32, 64,
         ),
         # DeepSpeed: micro-batch x accumulation x replicas.
         (
@@ -64,16 +75,11 @@ def test_a_tokenizer_names_a_model_of_the_same_shape() -> None:
         ),
         # NeMo: devices are those of a node.
         (
-            "trainer.devices=8 trainer.num_nodes=4 trainer.precision=bf16-mixed "
-            "model.tensor_model_parallel_size=4 model.micro_batch_size=1 model.global_batch_size=64 "
-            "model.encoder_seq_length=4096",
-            None, 64, 32,
+            NEMO, None, 64, 32,
         ),
         # The deepspeed launcher counts the GPUs of a node.
         (
-            "deepspeed --num_gpus 8 --num_nodes 4 train.py --bf16 true "
-            "--train_micro_batch_size_per_gpu 1 --gradient_accumulation_steps 2",
-            None, 64, 32,
+            SPEED, None, 64, 32,
         ),
     ],
 )  # fmt: skip
@@ -106,7 +112,10 @@ def test_sglang_spreads_experts_over_all_ranks(backend: str) -> None:
 
 
 def test_what_is_not_understood_stops_an_import() -> None:
-    text = SHAPE + "--nproc_per_node 8 --use-megatron-fsdp --my-own-flag 3 --recompute-granularity full"
+    text = (
+        SHAPE
+        + "--nproc_per_node 8 --use-megatron-fsdp --my-own-flag 3 --recompute-granularity full"
+    )
     done = foretell("estimate", "--import", text, "--system", "h100-sxm")
     assert (done.code, done.out) == (2, "")
     assert "my_own_flag is not known here" in done.err

@@ -69,7 +69,9 @@ def test_the_best_equals_brute_force(batch: int, gib: float) -> None:
     assert min(p.step_s for p in fast.plans) == pytest.approx(slow[0][0], rel=1e-12)
     times = sorted(p.step_s for p in fast.plans[1:])
     assert times == [p.step_s for p in fast.plans[1:]]
-    assert times[:4] == pytest.approx([s for s, p in slow[:5] if p != str(fast.best.plan)][:4], rel=1e-12)
+    assert times[:4] == pytest.approx(
+        [s for s, p in slow[:5] if p != str(fast.best.plan)][:4], rel=1e-12
+    )
     assert fast.equal[0]
 
 

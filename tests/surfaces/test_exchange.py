@@ -18,9 +18,7 @@ MEGATRON = (
     "--tokenizer-model meta-llama/Llama-3.1-70B --frobnicate 3"
 )
 ACCEPT = "--accept-unknown"
-PLAN = (
-    "tp8 pp2 vpp1 dp4 zero1 mbs1 sp precision=bf16 gradients=fp32 tp_overlap=on framework=megatron-core"
-)
+PLAN = "tp8 pp2 vpp1 dp4 zero1 mbs1 sp precision=bf16 gradients=fp32 tp_overlap=on framework=megatron-core"
 SERVE = "trtllm-serve meta-llama/Llama-3.1-8B --tp_size 2 --kv_cache_free_gpu_memory_fraction 0.8"
 LIST = (
     "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region,"

@@ -55,8 +55,9 @@ class Estimate(StepEstimate):
         return write_trace(*played_step(scenario_of(self), self.plan), path, detail)
 
     def export(self, tool: str, launcher: str | None = None) -> "ToolArguments":
-        """The plan as arguments of megatron, torchtitan or deepspeed, of a release as in megatron-core@0.14, as a
-        launcher starts it (torchrun, slurm, kubernetes, skypilot): text and notes (api/exports.py)."""
+        """The plan as arguments of megatron, torchtitan or deepspeed, of a release as in
+        megatron-core@0.14, as a launcher starts it (torchrun, slurm, kubernetes, skypilot): text and notes
+        (api/exports.py)."""
         from foretell.api.exports import export_plan
 
         return export_plan(self, tool, launcher)

@@ -1,7 +1,8 @@
-"""`--export bundle DIR`: launch files, a README with the predicted numbers, and a benchmark that is read back.
+"""`--export bundle DIR`: launch files, a README with the predicted numbers, and a benchmark that is read
+back.
 
-The benchmark of a training run writes measured.csv, whose columns are those of `foretell validate training`; of
-a service it is the engine's own, whose JSON `--measured` takes.
+The benchmark of a training run writes measured.csv, whose columns are those of `foretell validate
+training`; of a service it is the engine's own, whose JSON `--measured` takes.
 """
 
 from pathlib import Path
@@ -34,7 +35,12 @@ bash launch.sh 2>&1 | tee run.log
 python3 collect.py run.log
 """
 """Runs the launch, and keeps what it logs."""
-TOOLS = {"megatron-core": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed", "transformers": "deepspeed"}
+TOOLS = {
+    "megatron-core": "megatron",
+    "torchtitan": "torchtitan",
+    "deepspeed": "deepspeed",
+    "transformers": "deepspeed",
+}
 """Launchers and the tool whose files are written."""
 
 
@@ -68,7 +74,7 @@ def serving_bundle(found: ServeAnswer, written: ToolArguments, folder: str) -> t
     }.get(written.tool, f"vllm bench serve {load} --save-result --result-filename result.json")
     files = {
         "launch.sh": _shebang(written.text, "launch.sh"),
-        "benchmark.sh": f"#!/bin/bash\n# Against the service of launch.sh; result.json is for --measured result.json\n{bench}\n",
+        "benchmark.sh": f"#!/bin/bash\n# Against the service; result.json is for --measured\n{bench}\n",
         "README.md": _service_readme(found, written),
     }
     return _write(place, files)
@@ -141,6 +147,7 @@ def _readme(result: Estimate, written: ToolArguments) -> str:
     """What is in the folder, what was predicted, and how to hold it to the benchmark."""
     low, high = (result.interval or {"p90": (result.step_s, result.step_s)})["p90"]
     notes = "".join(f"- {text}\n" for text in written.notes) or "- none\n"
+    peak, room = result.peak_memory_bytes / 2**30, result.memory_capacity_bytes / 2**30
     return f"""# {result.model} on {result.gpus} x {result.system}
 
 Written for {written.called}. Plan: `{result.plan}`
@@ -152,7 +159,7 @@ Written for {written.called}. Plan: `{result.plan}`
 | tokens per second and GPU | {result.tokens_per_s_per_gpu:,.1f} | |
 | TFLOP/s per GPU | {result.tflops_per_gpu:.1f} | |
 | MFU | {result.mfu:.1%} | |
-| peak memory of a GPU | {result.peak_memory_bytes / 2**30:.1f} GiB of {result.memory_capacity_bytes / 2**30:.1f} | |
+| peak memory of a GPU | {peak:.1f} GiB of {room:.1f} | |
 
 | file | for |
 |---|---|
@@ -160,7 +167,8 @@ Written for {written.called}. Plan: `{result.plan}`
 | launch.sbatch | `sbatch launch.sbatch` |
 | kubernetes.yaml | `kubectl apply -f kubernetes.yaml`, a PyTorchJob |
 | skypilot.yaml | `sky launch skypilot.yaml` |
-| benchmark.sh, collect.py | `bash benchmark.sh` writes measured.csv: `foretell validate training measured.csv` |
+| benchmark.sh,
+collect.py | `bash benchmark.sh` writes measured.csv: `foretell validate training measured.csv` |
 
 Not said by these files:
 {notes}"""
@@ -172,7 +180,8 @@ def _service_readme(found: ServeAnswer, written: ToolArguments) -> str:
 
 Written for {written.called}. {found.replicas} instance(s) of `{found.plan}`
 
-| predicted, {found.isl:.0f} tokens in and {found.osl:.0f} out, {found.concurrency:.0f} requests at a time | value |
+| predicted, {found.isl:.0f} tokens in and {found.osl:.0f} out,
+{found.concurrency:.0f} requests at a time | value |
 |---|---|
 | TTFT, mean | {found.ttft_ms.mean:.1f} ms |
 | TPOT, mean | {found.tpot_ms.mean:.2f} ms |

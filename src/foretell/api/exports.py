@@ -21,9 +21,7 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.system import System
 
 
-def export_plan(
-    result: StepEstimate, tool: str, launcher: str | None = None
-) -> ToolArguments:
+def export_plan(result: StepEstimate, tool: str, launcher: str | None = None) -> ToolArguments:
     """The plan of an estimate as a training tool's arguments, of a release where one is named."""
     release = release_of(tool, serving=False)
     if launcher is not None and launcher not in LAUNCHERS:

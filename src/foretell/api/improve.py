@@ -2,8 +2,8 @@
 
 The launch is read and predicted as it is. Then the plans that its tool can run are searched, the recipe
 (precision, optimizer, dtypes, framework) held and what may change freed. Both are written for the tool: the
-difference of the two texts is what to change. The gain has an interval of its own: errors that both plans share
-cancel (search/differences.py).
+difference of the two texts is what to change. The gain has an interval of its own: errors that both plans
+share cancel (search/differences.py).
 """
 
 from dataclasses import replace
@@ -105,7 +105,9 @@ class Improvement(JsonRecord):
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON, the better plan without its trees."""
-        names = [f for f in self.__dataclass_fields__ if f not in ("answer", "changes", "read_back")]
+        names = [
+            f for f in self.__dataclass_fields__ if f not in ("answer", "changes", "read_back")
+        ]
         trees = ("breakdown", "memory", "memory_by_stage", "assumptions")
         told = {name: value for name, value in self.answer.to_dict().items() if name not in trees}
         return {
@@ -122,8 +124,8 @@ class Improvement(JsonRecord):
 def improve(question: ImproveQuestion) -> Improvement:
     """What a launch of another tool gains from other flags.
 
-    `launch` is its file or text; flags given beside it count first, and words of `plan` are held. `free` names
-    the fields of the plan that may change. Raises as `estimate` does; Infeasible where nothing runs.
+    `launch` is its file or text; flags given beside it count first, and words of `plan` are held. `free`
+    names the fields of the plan that may change. Raises as `estimate` does; Infeasible where nothing runs.
     """
     return improved(question)
 
@@ -177,7 +179,9 @@ def _training(
     best = found.best
     if before is not None and before.fits != "no" and before.step_s <= best.step_s:
         # The simplest of equals may be the slower one: then the fastest counts.
-        best = min((*found.plans, before), key=lambda one: one.step_s if one.fits == "yes" else 1e30)
+        best = min(
+            (*found.plans, before), key=lambda one: one.step_s if one.fits == "yes" else 1e30
+        )
     tool = export or WRITTEN.get(launch.tool, launch.tool)
     written = export_plan(best, tool, launcher)
     old = None if before is None else export_plan(before, tool, launcher)
@@ -235,7 +239,8 @@ def _gain_interval(before: Estimate, after: Estimate) -> dict[str, tuple[float, 
         return {"p50": (0.0, 0.0), "p90": (0.0, 0.0)}
     found = compare(before, after).interval
     return {
-        name: (before.step_s / (before.step_s + high) - 1.0, before.step_s / max(before.step_s + low, 1e-12) - 1.0)
+        name: (before.step_s / (before.step_s + high) - 1.0, before.step_s / max(before.step_s + low,
+        1e-12) - 1.0)
         for name, (low, high) in found.items()
     }  # fmt: skip
 

@@ -63,10 +63,10 @@ def read_launch(
 ) -> Launch:
     """What a command, script or configuration of another tool says.
 
-    `given` is its text, or the name of a file with it where `files` allows that. `model`, `gpus` and `plan` are
-    what is given by hand beside it: the model's layers turn layers per virtual stage into virtual stages, and
-    chips and degrees decide how many replicas share a batch. With `hub`, a repository that the catalogue does
-    not know is fetched.
+    `given` is its text, or the name of a file with it where `files` allows that. `model`, `gpus` and `plan`
+    are what is given by hand beside it: the model's layers turn layers per virtual stage into virtual
+    stages, and chips and degrees decide how many replicas share a batch. With `hub`, a repository that the
+    catalogue does not know is fetched.
     """
     text = _text(given, files)
     known = Known(gpus=None if gpus is None else _count(gpus), degrees=_degrees(plan))
@@ -103,7 +103,12 @@ def read_question(
     plan = beside.get("plan")
     words = plan if isinstance(plan, str) else None
     launch = read_launch(
-        given, model=model, gpus=beside.get("gpus"), plan=None if serving else words, hub=hub, files=files
+        given,
+        model=model,
+        gpus=beside.get("gpus"),
+        plan=None if serving else words,
+        hub=hub,
+        files=files,
     )
     serving_only(launch, serving)
     if launch.not_understood and not accept_unknown:
@@ -159,7 +164,8 @@ def serving_only(launch: Launch, wanted: bool) -> None:
 def _rows(
     launch: Launch, arguments: Mapping[str, Any], beside: Mapping[str, Any], *, files: bool
 ) -> tuple[ReadValue, ...]:
-    """The read-back table: the model, the job, then the plan's words; what a flag says stands in its place."""
+    """The read-back table: the model, the job, then the plan's words; what a flag says stands in its
+    place."""
     record = arguments["model"]
     found = record if isinstance(record, Model) else catalog_model(record, files=files)
     by_hand = {name for name, value in beside.items() if value not in (None, (), "")}
@@ -194,7 +200,9 @@ def _rows(
             rows.append(ReadValue(name=row.name, value=words.pop(row.name), origin="flag"))
         elif row.name in ("gpus", "global_batch", "seq_len") or row.name in kept:
             rows.append(row)
-    rows += [ReadValue(name=name, value=word, origin="flag") for name, word in words.items() if name]
+    rows += [
+        ReadValue(name=name, value=word, origin="flag") for name, word in words.items() if name
+    ]
     told_names = {row.name for row in rows}
     for name in ("gpus", "global_batch", "seq_len"):
         if name not in told_names and not launch.serves:
@@ -268,8 +276,8 @@ def _found(launch: Launch, files: bool, hub: bool) -> str | Path | None:
 
 
 def _alike(name: str, table: Mapping[str, Any], files: bool) -> bool:
-    """Whether a model of the catalogue has the shape that flags describe: as many weights but for the rows that
-    the vocabulary is padded by, as many layers, as wide."""
+    """Whether a model of the catalogue has the shape that flags describe: as many weights but for the rows
+    that the vocabulary is padded by, as many layers, as wide."""
     own, told = catalog_model(name, files=files), catalog_model(table, files=files)
     same = len(own.stack.layers) == len(told.stack.layers) and own.stack.hidden == told.stack.hidden
     return same and abs(count(own).total - count(told).total) < 0.005 * count(own).total

@@ -30,6 +30,7 @@ from foretell.serving.sizing import (
     search_layouts,
 )
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
+from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.questions.flags import asks, part
 from foretell.specs.questions.serving import ServiceQuestion, SizeQuestion

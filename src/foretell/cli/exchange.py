@@ -123,7 +123,9 @@ def bundle_of(export: str | None) -> str | None:
     """The folder of a bundle; none where something else is exported."""
     if export == "bundle":
         message = "needs the folder that it is written to"
-        raise BadInput([Problem(path="--export bundle", value=None, message=message, allowed="DIR")])
+        raise BadInput(
+            [Problem(path="--export bundle", value=None, message=message, allowed="DIR")]
+        )
     return export.removeprefix(BUNDLE) if export and export.startswith(BUNDLE) else None
 
 

@@ -100,7 +100,9 @@ def _of_script(text: str) -> ArgumentTable:
     """A command, a script, or lines of Python that set or call."""
     calls = read_calls(text)
     if calls:
-        return ArgumentTable(words=(), pairs=tuple((spell_key(k), v) for k, v in calls), variables={})
+        return ArgumentTable(
+            words=(), pairs=tuple((spell_key(k), v) for k, v in calls), variables={}
+        )
     assigned = [(key, _python(value)) for key, value in _ASSIGNED.findall(text)]
     script = read_script(_ASSIGNED.sub("", text))
     return _command(script, assigned)

@@ -1,7 +1,7 @@
 """collect.py of a bundle: the log of a benchmark as a row that `foretell validate training` reads.
 
-It runs where the benchmark ran, with nothing but Python's standard library, and writes measured.csv: the columns
-of the run as it was planned, and the median step of its log, the first steps left out.
+It runs where the benchmark ran, with nothing but Python's standard library, and writes measured.csv: the
+columns of the run as it was planned, and the median step of its log, the first steps left out.
 """
 
 import csv
@@ -9,7 +9,8 @@ import io
 import json
 from collections.abc import Mapping
 
-COLLECT = '''"""Reads the log of the benchmark and writes measured.csv, a row for `foretell validate training`."""
+COLLECT = '''"""Reads the log of the benchmark and writes measured.csv, a row for `foretell validate
+training`."""
 
 import csv
 import json

@@ -1,8 +1,8 @@
 """A whole service as one script: every instance on its GPUs and port, both halves of a split one, the router.
 
-Instances are laid on nodes one after the other, and none across two nodes where it fits on one. The script runs on
-every node with its NODE_RANK (Slurm, SkyPilot and Kubernetes set one); node 0 also runs the router. HOSTS are the
-nodes' names. Halves exchange their caches by NIXL.
+Instances are laid on nodes one after the other, and none across two nodes where it fits on one. The script
+runs on every node with its NODE_RANK (Slurm, SkyPilot and Kubernetes set one); node 0 also runs the router.
+HOSTS are the nodes' names. Halves exchange their caches by NIXL.
 
     vLLM           --kv-transfer-config with kv_producer and kv_consumer; vllm-router --vllm-pd-disaggregation
     SGLang         --disaggregation-mode prefill and decode; sglang_router --pd-disaggregation
@@ -97,7 +97,7 @@ def fleet_script(tool: Tool, pools: Sequence[Pool], node_gpus: int) -> tuple[str
         )
     lines = [
         "#!/bin/bash",
-        f"# {len(every)} instances on {nodes} node{'s' if nodes > 1 else ''}; run it on each, with its NODE_RANK.",
+        f"# {len(every)} instances on {nodes} nodes; run it on each, with its NODE_RANK.",
         "NODE_RANK=${NODE_RANK:-${SLURM_NODEID:-${SKYPILOT_NODE_RANK:-0}}}",
         f"HOSTS=(${{HOSTS:-{' '.join(f'node{i}' for i in range(nodes)) if nodes > 1 else 'localhost'}}})",
     ]
@@ -141,6 +141,7 @@ def _with_transceiver(before: list[str], command: str) -> tuple[list[str], str]:
 
 def _router(tool: Tool, every: Sequence[Placed]) -> str:
     """What stands in front of the instances."""
+
     def url(one: Placed) -> str:
         return f"http://${{HOSTS[{one.node}]}}:{one.port}"
 
@@ -149,7 +150,9 @@ def _router(tool: Tool, every: Sequence[Placed]) -> str:
     if not front:
         urls = " ".join(f'"{url(one)}"' for one in every)
         if tool == "sglang":
-            return f"python -m sglang_router.launch_router --worker-urls {urls} --port {ROUTER_PORT} &"
+            return (
+                f"python -m sglang_router.launch_router --worker-urls {urls} --port {ROUTER_PORT} &"
+            )
         return f"vllm-router --worker-urls {urls} --policy round_robin --port {ROUTER_PORT} &"
     if tool == "trtllm":
         return _trtllm_router(front, back, url)
@@ -164,11 +167,14 @@ def _router(tool: Tool, every: Sequence[Placed]) -> str:
             ]
         )
         return f"python -m sglang_router.launch_router --pd-disaggregation {halves} --port {ROUTER_PORT} &"
-    return f"vllm-router --vllm-pd-disaggregation --policy round_robin {halves} --port {ROUTER_PORT} &"
+    return (
+        f"vllm-router --vllm-pd-disaggregation --policy round_robin {halves} --port {ROUTER_PORT} &"
+    )
 
 
 def _trtllm_router(front: Sequence[Placed], back: Sequence[Placed], url: object) -> str:
     """TensorRT-LLM's own router and the file that names both halves."""
+
     def servers(name: str, some: Sequence[Placed]) -> list[str]:
         urls = [f'    - "${{HOSTS[{one.node}]}}:{one.port}"' for one in some]
         return [f"{name}:", f"  num_instances: {len(some)}", "  urls:", *urls]
@@ -245,5 +251,3 @@ def service_file(script: str, how: str, *, name: str, nodes: int, node_gpus: int
         ]
         return "\n".join([*head, *(f"{' ' * 14}{line}".rstrip() for line in rest.splitlines())])
     return script
-
-

@@ -26,7 +26,18 @@ _NONE = ("none", "null", "auto", "default", "")
 class Keys:
     """The arguments of one tool."""
 
-    __slots__ = ("_pairs", "_used", "defaults", "doubts", "given", "notes", "problems", "tool", "variables", "words")
+    __slots__ = (
+        "_pairs",
+        "_used",
+        "defaults",
+        "doubts",
+        "given",
+        "notes",
+        "problems",
+        "tool",
+        "variables",
+        "words",
+    )
 
     tool: str
     """Whose arguments, in messages."""
@@ -240,7 +251,8 @@ def plan_words(values: Mapping[str, object]) -> str:
 
 
 def world_size(keys: Keys, known: Known) -> int | None:
-    """Chips of a training command: by hand, torchrun's, a batch script's, or a variable's; None where not told.
+    """Chips of a training command: by hand, torchrun's, a batch script's, or a variable's; None where not
+    told.
 
     accelerate's num_processes and a plain world_size count all of them, the others those of a node.
     """
@@ -258,7 +270,8 @@ def world_size(keys: Keys, known: Known) -> int | None:
 ALL_CHIPS = ("world_size", "num_processes", "ng", "gpus", "n_gpus")
 """Names for all chips of a job."""
 NODE_CHIPS = (
-    "nproc_per_node", "gpus_per_node", "num_gpus_per_node", "devices", "n_gpus_per_node", "num_gpus", "gres", "ngpu",
+    "nproc_per_node", "gpus_per_node", "num_gpus_per_node", "devices", "n_gpus_per_node", "num_gpus",
+    "gres", "ngpu",
 )  # fmt: skip
 """Names for the chips of a node."""
 NODE_TASKS = ("ntasks_per_node",)

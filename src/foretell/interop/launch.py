@@ -29,8 +29,8 @@ REINFORCEMENT: tuple[Tool, ...] = ("verl", "nemo-rl", "openrlhf")
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 """All of them."""
 Origin = Literal["file", "flag", "tool default", "assumed"]
-"""Where a value of a question comes from: the launch, a flag given beside it, what the tool does where nothing
-is said, or what Foretell takes for granted."""
+"""Where a value of a question comes from: the launch, a flag given beside it, what the tool does where
+nothing is said, or what Foretell takes for granted."""
 JOB = ("gpus", "global_batch", "seq_len", "target_len")
 """What of a launch is the job's."""
 
@@ -186,11 +186,13 @@ class Training:
     repository: str | None = None
     """The model's repository, where one is known."""
     launcher: str = ""
-    """What starts it on its nodes (interop/launchers.py); empty: the configuration alone, or torchrun's command."""
+    """What starts it on its nodes (interop/launchers.py); empty: the configuration alone, or torchrun's
+    command."""
 
     @property
     def places(self) -> tuple[int, int]:
-        """(nodes, GPUs of each): whole nodes where the chips are a multiple of one, else one of all of them."""
+        """(nodes, GPUs of each): whole nodes where the chips are a multiple of one, else one of all of
+        them."""
         whole = self.gpus > self.node and self.gpus % self.node == 0
         return (self.gpus // self.node, self.node) if whole else (1, self.gpus)
 

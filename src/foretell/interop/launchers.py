@@ -85,9 +85,7 @@ def slurm(job: Job) -> str:
         'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
     ]
     meet = f"--rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:{PORT} --rdzv_id $SLURM_JOB_ID"
-    command = (
-        f"srun torchrun --nnodes {job.nodes} --nproc_per_node {job.each} {meet} {job.program}"
-    )
+    command = f"srun torchrun --nnodes {job.nodes} --nproc_per_node {job.each} {meet} {job.program}"
     return "\n".join([*head, *_files(job), command])
 
 
@@ -101,7 +99,7 @@ def kubernetes(job: Job) -> str:
         "metadata:",
         f"  name: {job.name}",
         "spec:",
-        f"  nprocPerNode: \"{job.each}\"",
+        f'  nprocPerNode: "{job.each}"',
         "  pytorchReplicaSpecs:",
         "    Worker:",
         f"      replicas: {job.nodes}",

@@ -1,7 +1,7 @@
 """Layers of each pipeline chunk: Megatron's layouts as our word, and our word as Megatron's.
 
-    Et*3|(tt|)*29,m|L      pipeline_model_parallel_layout: E embedding, t a layer, m a prediction layer, L loss
-    layout=3,2*29,0        the plan's word: layers of chunk 0, 1, ..., where chunk j is on stage j mod pp
+Et*3|(tt|)*29,m|L      pipeline_model_parallel_layout: E embedding, t a layer, m a prediction layer, L loss
+layout=3,2*29,0        the plan's word: layers of chunk 0, 1, ..., where chunk j is on stage j mod pp
 """
 
 import re

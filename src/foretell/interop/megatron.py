@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, Tool
-from foretell.interop.layouts import sizes_of_text, uneven_sizes, plan_word
+from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
 from foretell.interop.megatron_model import KEYS as MODEL_KEYS
 from foretell.interop.megatron_model import model_table
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
@@ -46,23 +46,25 @@ IGNORED = frozenset(
     cross_entropy_loss_fusion cross_entropy_fusion_impl bias_swiglu_fusion bias_dropout_fusion
     position_embedding_type moe_layer_freq delay_wgrad_compute fsdp_double_buffer use_nccl_ub
     calculate_per_token_loss init_model_with_meta_device tp_comm_bootstrap_backend
-    eval_interval split mock_data train_iters average_in_collective check_for_nan_in_grad dataloader_type tee m standalone
-    use_precision_aware_optimizer grad_reduce_in_fp32 apply_query_key_layer_scaling
+    eval_interval split mock_data train_iters average_in_collective check_for_nan_in_grad dataloader_type
+    tee m standalone use_precision_aware_optimizer grad_reduce_in_fp32 apply_query_key_layer_scaling
     accumulate_allreduce_grads_in_fp32 accelerator max_steps log_every_n_steps mcore_gpt name optim sched
     megatron_amp_O2 transformer_engine resume_if_exists create_* explicit_log_dir gradient_as_bucket_view
-    apply_layernorm_1p apply_rope_fusion no_rope_fusion no_save_* no_load_* no_bias_* check_for_nan_in_loss_and_grad log_* timing_log_level
-    tensorboard_* wandb_* save_* load_* ckpt_* dist_ckpt_* async_save eval_* exit_* use_dist_ckpt use_checkpoint_*
-    rotary_* rope_* use_rope_scaling mmap_bin_files no_mmap_bin_files num_dataset_builder_threads data_* train_data_path
-    valid_data_path test_data_path reset_* eod_mask_loss attention_softmax_in_fp32 masked_softmax_fusion
-    persist_layer_norm use_legacy_models enable_* profile* cuda_graph_warmup_steps empty_unused_memory_level
+    apply_layernorm_1p apply_rope_fusion no_rope_fusion no_save_* no_load_* no_bias_*
+    check_for_nan_in_loss_and_grad log_* timing_log_level tensorboard_* wandb_* save_* load_* ckpt_*
+    dist_ckpt_* async_save eval_* exit_* use_dist_ckpt use_checkpoint_* rotary_* rope_* use_rope_scaling
+    mmap_bin_files no_mmap_bin_files num_dataset_builder_threads data_* train_data_path valid_data_path
+    test_data_path reset_* eod_mask_loss attention_softmax_in_fp32 masked_softmax_fusion persist_layer_norm
+    use_legacy_models enable_* profile* cuda_graph_warmup_steps empty_unused_memory_level
     high_priority_stream_groups distribute_saved_activations override_opt_param_scheduler use_tokenizer_*
     decoupled_* start_weight_decay end_weight_decay weight_decay_incr_style loss_scale initial_loss_scale
-    min_loss_scale hysteresis recompute_loss_function bias_gelu_fusion bias_activation_fusion deterministic_mode
-    te_rng_tracker inference_* moe_z_loss_coeff moe_input_jitter_eps moe_per_layer_logging moe_router_*
-    ddp_* suggested_communication_unit_size pad_buckets_for_high_nccl_busbw align_* overlap_param_gather_with_*
-    use_sharp sharp_enabled_group nccl_communicator_config_path cp_*
-    node_rank local_addr squared_relu exp_manager restore_from_path
-    hidden_act activation pipeline_dtype tokenizer_library library merges_file special_tokens tokenizer""".split()
+    min_loss_scale hysteresis recompute_loss_function bias_gelu_fusion bias_activation_fusion
+    deterministic_mode te_rng_tracker inference_* moe_z_loss_coeff moe_input_jitter_eps
+    moe_per_layer_logging moe_router_* ddp_* suggested_communication_unit_size
+    pad_buckets_for_high_nccl_busbw align_* overlap_param_gather_with_* use_sharp sharp_enabled_group
+    nccl_communicator_config_path cp_* node_rank local_addr squared_relu exp_manager restore_from_path
+    hidden_act activation pipeline_dtype tokenizer_library library merges_file special_tokens
+    tokenizer""".split()
 )
 """Arguments that change no time, memory or cost that is told here."""
 MODULES = {
@@ -79,7 +81,15 @@ CONTEXT = {
     "a2a+p2p": "ulysses",
 }  # fmt: skip
 """Their cp_comm_type and our cp_mode."""
-OPTIMIZERS = {"distributed_fused_adam": "adam", "fused_adam": "adam", "adamw": "adam", "adam": "adam", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}
+OPTIMIZERS = {
+    "distributed_fused_adam": "adam",
+    "fused_adam": "adam",
+    "adamw": "adam",
+    "adam": "adam",
+    "sgd": "sgd",
+    "muon": "muon",
+    "dist_muon": "muon",
+}
 DISPATCHERS = {
     "alltoall": "alltoall", "alltoall_seq": "alltoall", "flex": "dedup", "allgather": "allgather",
 }  # fmt: skip
@@ -216,8 +226,8 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
 
 
 def _named(keys: Keys, described: bool) -> tuple[str, ...]:
-    """Names that may be the model's, which count where flags do not describe another (api/launches.py); a name
-    whose shape is changed by a flag is in doubt."""
+    """Names that may be the model's, which count where flags do not describe another (api/launches.py); a
+    name whose shape is changed by a flag is in doubt."""
     whole = keys.text("hf_model_id", "hf_model_path", "hf_model", "restore_from_path")
     tokenizer = keys.text("tokenizer_model", "type")
     changed = [name for name in ("num_layers", "hidden_size", "ffn_hidden_size") if keys.has(name)]

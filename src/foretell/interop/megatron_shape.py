@@ -73,7 +73,7 @@ def _feed_forward(layers: tuple[Layer, ...]) -> list[str]:
         kinds = [int(isinstance(layer.ffn, Experts)) for layer in layers]
         if 0 in kinds:
             runs = [f"[{kind}]*{len(list(same))}" for kind, same in groupby(kinds)]
-            words += [f"--moe-layer-freq \"({'+'.join(runs)})\""]
+            words += [f'--moe-layer-freq "({"+".join(runs)})"']
     return words
 
 

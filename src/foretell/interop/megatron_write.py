@@ -8,7 +8,6 @@ from foretell.interop.megatron_shape import shape_flags
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import EVEN, offloads, recompute_layers, recompute_modules
 
-
 BENCHMARK = (
     "--mock-data --split 99,1,0 --train-iters 20 --lr 1.0e-4 --log-interval 1 --log-throughput",
     "--eval-interval 1000 --eval-iters 0",
@@ -30,7 +29,9 @@ def write(run: Training) -> ToolArguments:
         files={},
     )
     notes = [*notes, "data, learning rate and number of steps are placeholders of a benchmark"]
-    return ToolArguments(tool="megatron", text=wrapped(job, run.launcher or "torchrun"), notes=tuple(notes))
+    return ToolArguments(
+        tool="megatron", text=wrapped(job, run.launcher or "torchrun"), notes=tuple(notes)
+    )
 
 
 def job_name(model: str) -> str:
@@ -40,8 +41,8 @@ def job_name(model: str) -> str:
 
 
 def _environment(run: Training) -> dict[str, str]:
-    """One connection to the device where exchanges of tensor or context parallelism are to run behind products,
-    which Megatron insists on; not with FSDP, which it forbids (arguments.py, validate_args)."""
+    """One connection to the device where exchanges of tensor or context parallelism are to run behind
+    products, which Megatron insists on; not with FSDP, which it forbids (arguments.py, validate_args)."""
     plan = run.plan
     sharp = (plan.tp > 1 or plan.cp > 1) and plan.zero < 2
     return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if sharp else {}
@@ -160,7 +161,9 @@ def _other_flags(run: Training) -> list[str]:
     flags = []
     if "optimizer" in host:  # which Megatron runs by the code path of the second flag alone
         own = plan.master == "bf16" or plan.states in ("bf16", "fp8")
-        flags.append("--optimizer-cpu-offload" + ("" if own else " --use-precision-aware-optimizer"))
+        flags.append(
+            "--optimizer-cpu-offload" + ("" if own else " --use-precision-aware-optimizer")
+        )
     flags += (
         [f"--cpu-offloading --cpu-offloading-num-layers {run.layers}"]
         if "activations" in host

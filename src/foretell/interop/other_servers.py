@@ -1,6 +1,6 @@
 """Services that run another engine, or one without a profile here: Dynamo, llm-d, TGI, llama.cpp.
 
-    dynamo      python -m dynamo.vllm|sglang|trtllm with the engine's own flags; a DynamoGraphDeployment's services
+    dynamo      python -m dynamo.vllm|sglang|trtllm with the engine's own flags
     llm-d       Helm values of its model service: decode and prefill replicas, parallelism.tensor, vLLM's args
     tgi         text-generation-launcher: --num-shard, --quantize, --max-concurrent-requests
     llama.cpp   llama-server: --model or -hf, --parallel, --ctx-size, -ngl; tensor splits across GPUs
@@ -18,17 +18,17 @@ from foretell.interop.launch import Known, Launch
 
 TGI_IGNORED = frozenset(
     """port hostname shard_uds_path master_addr master_port huggingface_hub_cache weights_cache_override
-    disable_custom_kernels json_output otlp_* cors_allow_origin api_key revision validation_workers max_stop_sequences
-    max_top_n_tokens max_best_of max_input_* max_total_tokens waiting_served_ratio trust_remote_code tokenizer_config*
-    disable_grammar_support max_client_batch_size enable_cuda_graphs cuda_graphs watermark_* ngrok* env p v d gpus
-    shm_size rm it name e image volume max_batch_total_tokens usage_stats payload_limit graceful_termination_timeout
-    max_waiting_tokens""".split()
+    disable_custom_kernels json_output otlp_* cors_allow_origin api_key revision validation_workers
+    max_stop_sequences max_top_n_tokens max_best_of max_input_* max_total_tokens waiting_served_ratio
+    trust_remote_code tokenizer_config* disable_grammar_support max_client_batch_size enable_cuda_graphs
+    cuda_graphs watermark_* ngrok* env p v d gpus shm_size rm it name e image volume max_batch_total_tokens
+    usage_stats payload_limit graceful_termination_timeout max_waiting_tokens""".split()
 )
 LLAMA_IGNORED = frozenset(
-    """host port alias api_key threads t threads_batch tb batch_size b ubatch_size ub flash_attn fa no_mmap mlock
-    cont_batching cb jinja chat_template* log_* verbose metrics slots props embeddings reranking temp top_k top_p
-    seed no_webui mmproj hf_file hff lora* rope_* keep n_predict n split_mode sm main_gpu mg numa timeout to
-    no_context_shift no_warmup""".split()
+    """host port alias api_key threads t threads_batch tb batch_size b ubatch_size ub flash_attn fa no_mmap
+    mlock cont_batching cb jinja chat_template* log_* verbose metrics slots props embeddings reranking temp
+    top_k top_p seed no_webui mmproj hf_file hff lora* rope_* keep n_predict n split_mode sm main_gpu mg
+    numa timeout to no_context_shift no_warmup""".split()
 )
 QUANTISED = {
     "fp8": "fp8", "awq": "int4", "gptq": "int4", "bitsandbytes": "int8", "bitsandbytes-nf4": "int4",
@@ -40,7 +40,9 @@ QUANTISED = {
 def read_dynamo(given: ArgumentTable, known: Known) -> Launch:
     """The engine inside a Dynamo command."""
     words = " ".join((*given.words, *(str(v) for k, v in given.pairs if k == "m"))).lower()
-    engine = next((name for name in ("sglang", "trtllm", "vllm") if f"dynamo.{name}" in words), "vllm")
+    engine = next(
+        (name for name in ("sglang", "trtllm", "vllm") if f"dynamo.{name}" in words), "vllm"
+    )
     read = {"sglang": sglang.read, "trtllm": trtllm.read, "vllm": vllm.read}[engine]
     half = [key for key, _ in given.pairs if key in ("is_prefill_worker", "disaggregation_mode")]
     launch = read(replace(given, pairs=tuple(p for p in given.pairs if p[0] not in half)), known)
@@ -63,8 +65,11 @@ def read_llm_d(given: ArgumentTable, known: Known) -> Launch:
     values: dict[str, object] = {"tp": tp, "pp": 1, "dp": dp if dp > 1 else None}
     gpus = known.gpus or tp * dp * copies
     quiet, unknown = keys.rest(
-        frozenset("""routing.* modelArtifacts.* decode.* prefill.* schedulerName multinode serviceAccount* endpointPicker.*
-        inferencePool.* httpRoute.* fullnameOverride nameOverride accelerator.* tracing.*""".split())
+        frozenset(
+            """routing.* modelArtifacts.* decode.* prefill.* schedulerName multinode serviceAccount*
+            endpointPicker.*
+        inferencePool.* httpRoute.* fullnameOverride nameOverride accelerator.* tracing.*""".split()
+        )
     )
     keys.raise_problems()
     sources = {"model": ("modelArtifacts.name", "modelArtifacts.uri"), "tp": ("decode.parallelism.tensor",),

@@ -1,9 +1,9 @@
 """torchtune, litgpt, nanotron and MaxText: what their files say.
 
-    torchtune   recipes' YAML (0.6): batch_size of a GPU, gradient_accumulation_steps, FSDP over all GPUs
-    litgpt      its YAML (0.5): train.global_batch_size, train.micro_batch_size, devices x num_nodes
-    nanotron    its YAML (0.4): parallelism, tokens, model.model_config, optimizer
-    maxtext     base.yml and its overrides (2025): per_device_batch_size, ici_ and dcn_ degrees
+torchtune   recipes' YAML (0.6): batch_size of a GPU, gradient_accumulation_steps, FSDP over all GPUs
+litgpt      its YAML (0.5): train.global_batch_size, train.micro_batch_size, devices x num_nodes
+nanotron    its YAML (0.4): parallelism, tokens, model.model_config, optimizer
+maxtext     base.yml and its overrides (2025): per_device_batch_size, ici_ and dcn_ degrees
 """
 
 from collections.abc import Mapping
@@ -14,29 +14,30 @@ from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_
 from foretell.interop.launch import Known, Launch, Tool
 
 TUNE_IGNORED = frozenset(
-    """output_dir tokenizer.* checkpointer.* resume_from_checkpoint dataset.* dataset_val.* seed shuffle loss.*
-    max_steps_per_epoch epochs clip_grad_norm optimizer.* lr_scheduler.* metric_logger.* log_* profiler.* device
-    model.lora_* model.apply_lora* model.quantize_base model.use_dora optimizer_in_bwd device_map cudnn_* run_*
-    save_* async_* enable_async_checkpointing m config model._component_ log_level custom_sharded_layers
-    master_addr master_port""".split()
+    """output_dir tokenizer.* checkpointer.* resume_from_checkpoint dataset.* dataset_val.* seed shuffle
+    loss.* max_steps_per_epoch epochs clip_grad_norm optimizer.* lr_scheduler.* metric_logger.* log_*
+    profiler.* device model.lora_* model.apply_lora* model.quantize_base model.use_dora optimizer_in_bwd
+    device_map cudnn_* run_* save_* async_* enable_async_checkpointing m config model._component_ log_level
+    custom_sharded_layers master_addr master_port""".split()
 )
 LIT_IGNORED = frozenset(
-    """out_dir data.* eval.* optimizer.* logger_name seed tokenizer_dir resume checkpoint_dir train.save_interval
-    train.log_interval train.epochs train.max_steps train.max_tokens train.max_norm train.min_lr train.lr_*
-    train.tie_embeddings initial_checkpoint_dir access_token optimizer lora_alpha lora_dropout quantize
-    train.max_additional_steps data m log.*""".split()
+    """out_dir data.* eval.* optimizer.* logger_name seed tokenizer_dir resume checkpoint_dir
+    train.save_interval train.log_interval train.epochs train.max_steps train.max_tokens train.max_norm
+    train.min_lr train.lr_* train.tie_embeddings initial_checkpoint_dir access_token optimizer lora_alpha
+    lora_dropout quantize train.max_additional_steps data m log.*""".split()
 )
 NANO_IGNORED = frozenset(
-    """checkpoints.* data_stages* general.* logging.* lighteval.* profiler tokenizer.* optimizer.* tokens.* model.*
-    parallelism.* s3_upload metrics_logging.* config_file""".split()
+    """checkpoints.* data_stages* general.* logging.* lighteval.* profiler tokenizer.* optimizer.* tokens.*
+    model.* parallelism.* s3_upload metrics_logging.* config_file""".split()
 )
 MAX_IGNORED = frozenset(
-    """run_name base_output_directory dataset_* steps enable_checkpointing async_checkpointing checkpoint_period
-    learning_rate* adam_* tokenizer_* vocab_size log_period profiler* upload_* reuse_example_batch enable_goodput*
-    monitor_goodput skip_first_n_* save_config_to_gcs packing gcs_metrics hardware attention use_iota_embed scan_layers
-    logits_dot_in_fp32 cosine_* warmup_* eval_* grain_* hf_* base_config override_model_config m config
-    num_epoch enable_single_controller opt_type sa_* logits_* jax_cache_dir compile_topology*
-    compiled_trainstep_file* max_logging* tensorboard* megablox sparse_matmul capacity_factor""".split()
+    """run_name base_output_directory dataset_* steps enable_checkpointing async_checkpointing
+    checkpoint_period learning_rate* adam_* tokenizer_* vocab_size log_period profiler* upload_*
+    reuse_example_batch enable_goodput* monitor_goodput skip_first_n_* save_config_to_gcs packing
+    gcs_metrics hardware attention use_iota_embed scan_layers logits_dot_in_fp32 cosine_* warmup_* eval_*
+    grain_* hf_* base_config override_model_config m config num_epoch enable_single_controller opt_type sa_*
+    logits_* jax_cache_dir compile_topology* compiled_trainstep_file* max_logging* tensorboard* megablox
+    sparse_matmul capacity_factor""".split()
 )
 SCHEDULES = {"1f1b": None, "afab": "gpipe"}
 
@@ -81,7 +82,9 @@ def read_torchtune(given: ArgumentTable, known: Known) -> Launch:
         "recompute": ("enable_activation_checkpointing",), "framework": ("compile",),
         "tp": ("tensor_parallel_dim",), "optimizer": ("optimizer._component_",),
     }  # fmt: skip
-    return _launch(keys, given, "torchtune", models, (gpus, batch, seq_len), values, sources, TUNE_IGNORED)
+    return _launch(
+        keys, given, "torchtune", models, (gpus, batch, seq_len), values, sources, TUNE_IGNORED
+    )
 
 
 def read_litgpt(given: ArgumentTable, known: Known) -> Launch:
@@ -105,11 +108,14 @@ def read_litgpt(given: ArgumentTable, known: Known) -> Launch:
     seq_len = keys.whole("train.max_seq_length")
     models = tuple(one for one in [keys.text("model_name", "checkpoint_dir")] if one)
     sources = {
-        "model": ("model_name", "checkpoint_dir"), "gpus": ("devices", "num_nodes"), "dp": ("devices", "num_nodes"),
+        "model": ("model_name", "checkpoint_dir"), "gpus": ("devices", "num_nodes"), "dp": ("devices",
+        "num_nodes"),
         "micro_batch": ("train.micro_batch_size",), "global_batch": ("train.global_batch_size",),
         "seq_len": ("train.max_seq_length",), "precision": ("precision",), "zero": ("devices", "num_nodes"),
     }  # fmt: skip
-    return _launch(keys, given, "litgpt", models, (gpus, told or 512, seq_len), values, sources, LIT_IGNORED)
+    return _launch(
+        keys, given, "litgpt", models, (gpus, told or 512, seq_len), values, sources, LIT_IGNORED
+    )
 
 
 def read_nanotron(given: ArgumentTable, known: Known) -> Launch:
@@ -151,7 +157,15 @@ def read_nanotron(given: ArgumentTable, known: Known) -> Launch:
         "tp_overlap": ("parallelism.tp_linear_async_communication",),
     }  # fmt: skip
     return _launch(
-        keys, given, "nanotron", (), (gpus, batch, seq_len), values, sources, NANO_IGNORED, table=table
+        keys,
+        given,
+        "nanotron",
+        (),
+        (gpus, batch, seq_len),
+        values,
+        sources,
+        NANO_IGNORED,
+        table=table,
     )
 
 
@@ -169,7 +183,9 @@ def _llama(keys: Keys) -> dict[str, object] | None:
     tied = keys.flag("model.model_config.tie_word_embeddings")
     if not {"hidden_size", "num_hidden_layers", "num_attention_heads"} <= {*found}:
         return None
-    if keys.flag("model.model_config.is_moe") or keys.has("model.model_config.moe_config.num_experts"):
+    if keys.flag("model.model_config.is_moe") or keys.has(
+        "model.model_config.moe_config.num_experts"
+    ):
         keys.doubt("experts of nanotron's model_config are not read: taken as dense")
     found |= {"model_type": "llama", "tie_word_embeddings": bool(tied), "hidden_act": "silu"}
     return found
@@ -195,7 +211,9 @@ def read_maxtext(given: ArgumentTable, known: Known) -> Launch:
     gpus = world_size(keys, known) or keys.whole("num_devices")
     told = prod(degrees.values())
     if open_axis and gpus is None:
-        keys.doubt(f"ici_{open_axis}_parallelism is what is left of the chips, which are not named: --gpus")
+        keys.doubt(
+            f"ici_{open_axis}_parallelism is what is left of the chips, which are not named: --gpus"
+        )
     if open_axis and gpus:
         degrees[open_axis] *= max(gpus // told, 1)
     gpus = gpus or prod(degrees.values())
@@ -208,7 +226,12 @@ def read_maxtext(given: ArgumentTable, known: Known) -> Launch:
     micro = max(batch // (dp * accumulation), 1)
     shared = degrees["fsdp"] * degrees["expert"]
     policy = (keys.text("remat_policy") or "full").lower()
-    known_policies = {"none": "none", "full": "full", "minimal": "products", "minimal_flash": "products"}
+    known_policies = {
+        "none": "none",
+        "full": "full",
+        "minimal": "products",
+        "minimal_flash": "products",
+    }
     if policy not in known_policies:
         keys.doubt(f"remat_policy {policy[:40]} is taken as full")
     quantised = (keys.text("quantization") or "").lower()
@@ -233,7 +256,9 @@ def read_maxtext(given: ArgumentTable, known: Known) -> Launch:
         "zero": ("ici_fsdp_parallelism", "dcn_fsdp_parallelism"), "recompute": ("remat_policy",),
         "precision": ("quantization",), "ep": ("ici_expert_parallelism",), "cp": ("ici_context_parallelism",),
     }  # fmt: skip
-    return _launch(keys, given, "maxtext", models, (gpus, batch, seq_len), values, sources, MAX_IGNORED)
+    return _launch(
+        keys, given, "maxtext", models, (gpus, batch, seq_len), values, sources, MAX_IGNORED
+    )
 
 
 def _dashed(name: str) -> str:

@@ -1,12 +1,13 @@
 """Reinforcement learning: verl's overrides, NeMo-RL's YAML, OpenRLHF's flags.
 
 As a training run, what is read is one update of the policy: the sequences of a mini-batch, prompt and answer
-together. `Launch.post_training` has the whole step by the names of a post-training question: prompts, answers to each,
-lengths, updates, the trainer's plan and the engine's.
+together. `Launch.post_training` has the whole step by the names of a post-training question: prompts,
+answers to each, lengths, updates, the trainer's plan and the engine's.
 
     verl       data.*, actor_rollout_ref.{model,actor,rollout}.*, trainer.* (0.5; ppo_trainer.yaml)
     nemo-rl    policy.*, grpo.*, cluster.* (0.3; examples/configs/grpo_math_1B.yaml)
-    openrlhf   openrlhf.cli.train_ppo_ray (0.8): --actor_num_nodes, --rollout_batch_size, --n_samples_per_prompt
+    openrlhf   openrlhf.cli.train_ppo_ray (0.8): --actor_num_nodes, --rollout_batch_size,
+               --n_samples_per_prompt
 """
 
 from collections.abc import Mapping
@@ -18,29 +19,31 @@ from foretell.interop.launch import Known, Launch, Tool
 from foretell.records import dataclass
 
 VERL_IGNORED = frozenset(
-    """data.* algorithm.* trainer.* reward_model.* custom_reward_function.* critic.* ray_init.* global_profiler.*
-    actor_rollout_ref.actor.* actor_rollout_ref.rollout.* actor_rollout_ref.ref.* actor_rollout_ref.model.*
-    actor_rollout_ref.hybrid_engine actor_rollout_ref.nccl_timeout m config_path config_name hydra.* ray_kwargs.*
-    transfer_queue.*""".split()
+    """data.* algorithm.* trainer.* reward_model.* custom_reward_function.* critic.* ray_init.*
+    global_profiler.* actor_rollout_ref.actor.* actor_rollout_ref.rollout.* actor_rollout_ref.ref.*
+    actor_rollout_ref.model.* actor_rollout_ref.hybrid_engine actor_rollout_ref.nccl_timeout m config_path
+    config_name hydra.* ray_kwargs.* transfer_queue.*""".split()
 )
 NEMO_IGNORED = frozenset(
     """grpo.* policy.* data.* env.* logger.* cluster.* checkpointing.* loss_fn.* dpo.* sft.* defaults config
     teacher.* distillation.*""".split()
 )
 OPEN_IGNORED = frozenset(
-    """save_* ckpt_* load_checkpoint logging_* eval_* actor_learning_rate critic_learning_rate lr_* init_kl_coef
-    prompt_data* input_key label_key output_key apply_chat_template normalize_reward use_wandb wandb_* use_tensorboard
-    disable_ds_ckpt save_hf_ckpt seed max_epochs num_episodes max_ckpt_* gamma lambd eps_clip* kl_* use_kl_* l2
-    adam_betas max_norm temperature top_p reward_pretrain* remote_rm_url ref_num_* reward_num_* critic_*
-    value_clip ptx_coef runtime_env_json working_dir address dynamic_filtering* freezing_actor_steps no_advantage*
-    packing_samples flash_attn attn_implementation vllm_sync_* vllm_enable_sleep deepspeed_enable_sleep vllm_num_engines
-    ref_reward_offload enforce_eager enable_prefix_caching colocate_* async_train overlap_comm m reward_*
-    advantage_estimator train_batch_size rollout_batch_size generate_max_len prompt_max_len n_samples_per_prompt
-    max_samples zpg bf16 adam_offload actor_num_nodes full_determinism micro_rollout_batch_size
-    vllm_generate_batch_size aux_loss_coef ring_head_stride""".split()
+    """save_* ckpt_* load_checkpoint logging_* eval_* actor_learning_rate critic_learning_rate lr_*
+    init_kl_coef prompt_data* input_key label_key output_key apply_chat_template normalize_reward use_wandb
+    wandb_* use_tensorboard disable_ds_ckpt save_hf_ckpt seed max_epochs num_episodes max_ckpt_* gamma lambd
+    eps_clip* kl_* use_kl_* l2 adam_betas max_norm temperature top_p reward_pretrain* remote_rm_url
+    ref_num_* reward_num_* critic_* value_clip ptx_coef runtime_env_json working_dir address
+    dynamic_filtering* freezing_actor_steps no_advantage* packing_samples flash_attn attn_implementation
+    vllm_sync_* vllm_enable_sleep deepspeed_enable_sleep vllm_num_engines ref_reward_offload enforce_eager
+    enable_prefix_caching colocate_* async_train overlap_comm m reward_* advantage_estimator
+    train_batch_size rollout_batch_size generate_max_len prompt_max_len n_samples_per_prompt max_samples zpg
+    bf16 adam_offload actor_num_nodes full_determinism micro_rollout_batch_size vllm_generate_batch_size
+    aux_loss_coef ring_head_stride""".split()
 )
 ALGORITHMS = {"grpo": "grpo", "gae": "ppo", "ppo": "ppo", "dapo": "dapo", "rloo": "grpo", "reinforce": "grpo",
-              "group_norm": "grpo", "reinforce_plus_plus": "grpo", "dr_grpo": "grpo", "remax": "grpo"}  # fmt: skip
+              "group_norm": "grpo", "reinforce_plus_plus": "grpo", "dr_grpo": "grpo",
+              "remax": "grpo"}  # fmt: skip
 """Advantage estimators and the algorithm whose step is theirs."""
 
 
@@ -116,7 +119,11 @@ def read_verl(given: ArgumentTable, known: Known) -> Launch:
     if megatron:
         more |= {"zero": 1, "framework": "megatron-core"}
     else:
-        more |= {"zero": 3, "framework": "fsdp2", "cp_mode": "ulysses" if (degree["cp"] or 1) > 1 else None}
+        more |= {
+            "zero": 3,
+            "framework": "fsdp2",
+            "cp_mode": "ulysses" if (degree["cp"] or 1) > 1 else None,
+        }
     sources = {
         "model": ("actor_rollout_ref.model.path",), "gpus": ("trainer.n_gpus_per_node", "trainer.nnodes"),
         "dp": ("trainer.n_gpus_per_node", "trainer.nnodes"),
@@ -254,7 +261,9 @@ def _launch(
     }  # fmt: skip
     if tp > 1 and values.get("sp") is None:
         values["sp"] = values.get("zero") == 1
-    keys.note("one update of the policy is read as the training step: post_training has the whole step")
+    keys.note(
+        "one update of the policy is read as the training step: post_training has the whole step"
+    )
     quiet, unknown = keys.rest(ignored)
     keys.raise_problems()
     seq_len = step.prompt_len + step.answer_len

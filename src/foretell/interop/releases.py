@@ -1,7 +1,7 @@
 """Releases of the tools that plans are written for: `megatron-core@0.14`, `vllm@0.32`.
 
-A writer takes the newest release at or below the one that is named, so that 0.14.1 is written as 0.14 is. Each
-release here was checked against its own sources (tests/interop/test_releases.py; tools/flag_tables.py).
+A writer takes the newest release at or below the one that is named, so that 0.14.1 is written as 0.14 is.
+Each release here was checked against its own sources (tests/interop/test_releases.py; tools/flag_tables.py).
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,8 @@ RELEASES: Mapping[Tool, tuple[str, ...]] = {
 }
 """Releases that are written, the newest last: it is meant where none is named."""
 CALLED: Mapping[str, Tool] = {
-    "megatron-core": "megatron", "megatron-lm": "megatron", "megatron-bridge": "megatron", "mcore": "megatron",
+    "megatron-core": "megatron", "megatron-lm": "megatron", "megatron-bridge": "megatron",
+    "mcore": "megatron",
     "tensorrt-llm": "trtllm", "tensorrt_llm": "trtllm",
 }  # fmt: skip
 """Other names of tools."""

@@ -11,6 +11,8 @@ from foretell.records import dataclass
 
 MOST_WORDS = 20_000
 """Words of a script, after its variables are put in."""
+LONGEST_VALUE = 20_000
+"""Characters of a variable's value into which others are put."""
 MOST_HEREDOCS = 64
 """Files that a script writes with << that are looked at."""
 _PIECE = re.compile(
@@ -146,18 +148,21 @@ def _expanded(
 
 
 def _settled(scalars: Mapping[str, str]) -> dict[str, str]:
-    """Variables with those that they are made of put in, a few levels deep, and products of numbers worked out."""
+    """Variables with those that they are made of put in, a few levels deep, and products worked out."""
     found = dict(scalars)
     for _ in range(4):
-        made = {
-            name: _SUM.sub(_sum, _VARIABLE.sub(lambda m, own=name: _other(m, own, found), value))  # type: ignore[misc]
-            for name, value in found.items()
-            if len(value) < 20_000
-        }
+        made = {name: _put_in(name, value, found) for name, value in found.items()}
         if made == found:
             break
-        found |= made
+        found = made
     return found
+
+
+def _put_in(name: str, value: str, scalars: Mapping[str, str]) -> str:
+    """A variable's value with other variables and arithmetic in it worked out."""
+    if len(value) > LONGEST_VALUE:
+        return value
+    return _SUM.sub(_sum, _VARIABLE.sub(lambda one: _other(one, name, scalars), value))
 
 
 def _other(match: re.Match[str], own: str, scalars: Mapping[str, str]) -> str:

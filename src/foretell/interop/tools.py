@@ -84,7 +84,8 @@ ENGINES: Mapping[Tool, Callable[[Serving], str]] = {
 PROGRAMS: tuple[tuple[str, Tool], ...] = (
     ("verl.", "verl"), ("openrlhf", "openrlhf"), ("nemo_rl", "nemo-rl"), ("run_grpo", "nemo-rl"),
     ("dynamo.", "dynamo"), ("dynamo/", "dynamo"), ("text-generation", "tgi"), ("llama-server", "llama.cpp"),
-    ("llamafactory", "llamafactory"), ("axolotl", "axolotl"), ("nanotron", "nanotron"), ("run_train.py", "nanotron"),
+    ("llamafactory", "llamafactory"), ("axolotl", "axolotl"), ("nanotron", "nanotron"), ("run_train.py",
+    "nanotron"),
     ("maxtext", "maxtext"), ("litgpt", "litgpt"), ("tune run", "torchtune"), ("megatron_gpt", "nemo"),
     ("pretrain_", "megatron"), ("megatron", "megatron"), ("torchtitan", "torchtitan"),
     ("run_train.sh", "torchtitan"), ("sglang", "sglang"), ("trtllm", "trtllm"), ("tensorrt_llm", "trtllm"),
@@ -96,9 +97,11 @@ MARKS: tuple[tuple[str, Tool], ...] = (
     ("actor_rollout_ref", "verl"), ("policy.generation", "nemo-rl"), ("grpo.num_prompts_per_step", "nemo-rl"),
     ("trainer.devices", "nemo"), ("trainer.num_nodes", "nemo"), ("modelArtifacts", "llm-d"),
     ("parallelism.pp_engine", "nanotron"), ("tokens.batch_accumulation_per_replica", "nanotron"),
-    ("tokens.micro_batch_size", "nanotron"), ("per_device_batch_size", "maxtext"), ("ici_fsdp_parallelism", "maxtext"),
+    ("tokens.micro_batch_size", "nanotron"), ("per_device_batch_size", "maxtext"),
+    ("ici_fsdp_parallelism", "maxtext"),
     ("base_model", "axolotl"), ("finetuning_type", "llamafactory"), ("cutoff_len", "llamafactory"),
-    ("model._component_", "torchtune"), ("train.max_seq_length", "litgpt"), ("train.max_tokens", "litgpt"), ("compute_environment", "accelerate"),
+    ("model._component_", "torchtune"), ("train.max_seq_length", "litgpt"), ("train.max_tokens",
+    "litgpt"), ("compute_environment", "accelerate"),
     ("distributed_type", "accelerate"), ("max_length", "trl"), ("per_device_train_batch_size", "trainer"),
 )  # fmt: skip
 """Keys, or their beginnings, that one tool alone has, the surest first."""

@@ -60,7 +60,8 @@ IGNORED = frozenset(
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "model": ("model.name", "model.flavor", "config", "hf_assets_path", "model.hf_assets_path"),
     "gpus": CHIP_KEYS,
-    "dp": ("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree", *CHIP_KEYS),
+    "dp": ("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree",
+    *CHIP_KEYS),
     "global_batch": ("training.global_batch_size", "training.num_tokens_per_train_step",
                      "training.local_batch_size", "training.batch_size",
                      "training.num_tokens_per_microbatch_per_dp_rank"),
@@ -99,7 +100,9 @@ def read(given: ArgumentTable, known: Known) -> Launch:
     sectioned = _sectioned(given)
     completed = _with_registry(sectioned)
     keys = Keys(completed, tool="torchtitan", switches=SWITCHES)
-    keys.defaults = frozenset(key for key, _ in completed.pairs[: len(completed.pairs) - len(sectioned.pairs)])
+    keys.defaults = frozenset(
+        key for key, _ in completed.pairs[: len(completed.pairs) - len(sectioned.pairs)]
+    )
     degree = {
         name: known.over(name, keys.whole(f"parallelism.{long}_parallel_degree") or 1)
         for name, long in (
@@ -167,11 +170,10 @@ def _with_registry(given: ArgumentTable) -> ArgumentTable:
     return replace(given, pairs=(*before, *given.pairs))
 
 
-def _layout(
-    keys: Keys, pp: int, vpp: int, layers: int | None, schedule: str | None
-) -> str | None:
-    """Layers of each stage: the first and the last have some fewer, one each unless told (pipeline_parallel.py,
-    generate_llm_fqn_per_model_part); what does not divide goes to the earlier stages."""
+def _layout(keys: Keys, pp: int, vpp: int, layers: int | None, schedule: str | None) -> str | None:
+    """Layers of each stage: the first and the last have some fewer, one each unless told
+    (pipeline_parallel.py, generate_llm_fqn_per_model_part); what does not divide goes to the earlier
+    stages."""
     first, last = (
         keys.whole(f"parallelism.pipeline_parallel_{end}_stage_less_layers", low=0)
         for end in ("first", "last")
@@ -185,7 +187,9 @@ def _layout(
     sizes[0] -= first
     sizes[-1] -= last
     if min(sizes) < 0:
-        keys.problem("parallelism.pipeline_parallel_degree", f"leaves stages without layers ({layers})", pp)
+        keys.problem(
+            "parallelism.pipeline_parallel_degree", f"leaves stages without layers ({layers})", pp
+        )
         return None
     return plan_word(sizes)
 

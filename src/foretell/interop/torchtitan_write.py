@@ -1,8 +1,8 @@
 """A plan as torchtitan's configuration, which torchtitan.py reads back.
 
-0.3 is configured by a Python function that takes one of torchtitan's own configurations and sets the plan on it
-(`--module planned --config planned`), 0.2 by a TOML file. Both count batches in sequences: with pipeline stages a
-rank's whole share of the batch is local_batch_size, without them one micro-batch is.
+0.3 is configured by a Python function that takes one of torchtitan's own configurations and sets the plan
+on it (`--module planned --config planned`), 0.2 by a TOML file. Both count batches in sequences: with
+pipeline stages a rank's whole share of the batch is local_batch_size, without them one micro-batch is.
 """
 
 from typing import Any
@@ -16,7 +16,12 @@ from foretell.interop.torchtitan_registry import REGISTRY
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import even_sizes, layout_sizes, offloads
 
-THEIRS = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B", "zb-v": "ZBVZeroBubble"}
+THEIRS = {
+    "1f1b": "1F1B",
+    "gpipe": "GPipe",
+    "interleaved": "Interleaved1F1B",
+    "zb-v": "ZBVZeroBubble",
+}
 """Schedules that they have."""
 CLASSES = {"none": "None", "full": "FullAC.Config()"}
 """Recomputation by class; any other is by operation."""
@@ -24,7 +29,9 @@ CLASSES = {"none": "None", "full": "FullAC.Config()"}
 
 def write(run: Training) -> ToolArguments:
     """The configuration alone, or with a launcher the script that writes and runs it."""
-    release = release_of(f"torchtitan@{run.version}" if run.version else "torchtitan", serving=False)
+    release = release_of(
+        f"torchtitan@{run.version}" if run.version else "torchtitan", serving=False
+    )
     old = not release.at_least(0, 3)
     values = _values(run, old=old)
     if old:
@@ -94,7 +101,9 @@ def _values(run: Training, *, old: bool) -> dict[str, Any]:
         found["training.mixed_precision_param"] = "float32"
     found["compile.enable"] = plan.fused
     if old:
-        found["activation_checkpoint.mode"] = {"none": "none", "full": "full"}.get(plan.recompute, "selective")
+        found["activation_checkpoint.mode"] = {"none": "none", "full": "full"}.get(
+            plan.recompute, "selective"
+        )
         found["activation_checkpoint.selective_ac_option"] = "op"
     return found
 
@@ -120,7 +129,13 @@ def _python_text(run: Training, values: dict[str, Any]) -> str:
     """planned.py: torchtitan's own configuration with the plan on it."""
     own = _own(run)
     module = (own or "llama3").partition("_")[0] if own else "llama3"
-    folder = {"llama3": "llama3", "deepseek": "deepseek_v3", "gpt": "gpt_oss", "qwen3": "qwen3", "sft": "qwen3"}
+    folder = {
+        "llama3": "llama3",
+        "deepseek": "deepseek_v3",
+        "gpt": "gpt_oss",
+        "qwen3": "qwen3",
+        "sft": "qwen3",
+    }
     base = own or "llama3_debugmodel"
     lines = [f"    config.{key} = {value!r}" for key, value in values.items()]
     kind = CLASSES.get(run.plan.recompute, "SelectiveAC.Config()")
@@ -154,5 +169,3 @@ def toml_text(values: dict[str, Any]) -> str:
         section, _, name = key.partition(".")
         tables.setdefault(section, {})[name] = value
     return str(tomli_w.dumps(tables)).rstrip()
-
-

@@ -1,8 +1,10 @@
-"""Trainers on top of Hugging Face transformers: TrainingArguments, TRL, PEFT, accelerate, axolotl, LLaMA-Factory.
+"""Trainers on top of Hugging Face transformers: TrainingArguments, TRL, PEFT, accelerate, axolotl,
+LLaMA-Factory.
 
-They share what a step is: sequences of each GPU x accumulation x replicas, sharded by FSDP or DeepSpeed or copied.
-What they do not share is in DIALECTS: names of keys and defaults. Names as of transformers 5 (training_args.py), trl
-1.16 (trainer/*_config.py), accelerate 1 (its YAML), axolotl 0.12 and LLaMA-Factory 0.9.
+They share what a step is: sequences of each GPU x accumulation x replicas, sharded by FSDP or DeepSpeed or
+copied. What they do not share is in DIALECTS: names of keys and defaults. Names as of transformers 5
+(training_args.py), trl 1.16 (trainer/*_config.py), accelerate 1 (its YAML), axolotl 0.12 and LLaMA-Factory
+0.9.
 
 A file of DeepSpeed's that is named is not opened; its stage is read from its name, as these tools name theirs
 (zero3.json, ds_z3_config.json), and said.
@@ -17,18 +19,39 @@ from foretell.interop.launch import Known, Launch, Tool
 from foretell.records import dataclass
 from foretell.specs.plan_words import CHOICES
 
-MODEL = ("model_name_or_path", "base_model", "model_name", "model_id", "model", "model_args.model_name_or_path")
-MICRO = ("per_device_train_batch_size", "micro_batch_size", "train_batch_size_per_gpu", "per_gpu_train_batch_size")
+MODEL = (
+    "model_name_or_path",
+    "base_model",
+    "model_name",
+    "model_id",
+    "model",
+    "model_args.model_name_or_path",
+)
+MICRO = (
+    "per_device_train_batch_size",
+    "micro_batch_size",
+    "train_batch_size_per_gpu",
+    "per_gpu_train_batch_size",
+)
 STEPS = ("gradient_accumulation_steps", "deepspeed_config.gradient_accumulation_steps")
-LENGTH = ("max_length", "max_seq_length", "sequence_len", "cutoff_len", "block_size", "model_max_length")
+LENGTH = (
+    "max_length",
+    "max_seq_length",
+    "sequence_len",
+    "cutoff_len",
+    "block_size",
+    "model_max_length",
+)
 RANK = ("lora_r", "lora_rank", "peft_config.r", "r", "lora.r")
 TARGETS = ("lora_target_modules", "lora_target", "peft_config.target_modules", "target_modules")
 STAGED = re.compile(r"(?:zero|z|stage)[-_]?([0-3])", re.IGNORECASE)
 """How names of DeepSpeed's files say their stage."""
 OPTIMIZERS = {
     "adamw": "adam", "adamw_torch": "adam", "adamw_torch_fused": "adam", "adamw_apex_fused": "adam",
-    "adamw_hf": "adam", "adamw_bnb_8bit": "adam8bit", "adamw_8bit": "adam8bit", "paged_adamw_8bit": "adam8bit",
-    "paged_adamw": "adam", "paged_adamw_32bit": "adam", "adamw_torch_8bit": "adam8bit", "adafactor": "adafactor",
+    "adamw_hf": "adam", "adamw_bnb_8bit": "adam8bit", "adamw_8bit": "adam8bit",
+    "paged_adamw_8bit": "adam8bit",
+    "paged_adamw": "adam", "paged_adamw_32bit": "adam", "adamw_torch_8bit": "adam8bit",
+    "adafactor": "adafactor",
     "sgd": "sgd", "muon": "muon", "adam": "adam",
 }  # fmt: skip
 """optim and our optimizers."""
@@ -37,27 +60,29 @@ QV = ("q_proj", "v_proj")
 MIXERS = ("q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj", "out_proj")
 """Modules of the attention."""
 IGNORED = frozenset(
-    """learning_rate lr weight_decay adam_* max_grad_norm num_train_epochs max_steps num_epochs lr_scheduler* warmup_*
-    logging_* log_* save_* eval_* output_dir overwrite_* report_to run_name seed data_seed dataset* datasets*
-    dataloader_* data_files text_column preprocessing_* tokenizer* chat_template* template trust_remote_code
-    push_to_hub hub_* wandb_* do_train do_eval load_best_* metric_for_* remove_unused_columns ddp_* local_rank
-    plot_loss resume_* special_tokens* val_set_size test_datasets* strict save_total_limit early_stopping*
-    lora_alpha lora_dropout lora_modules_to_save loraplus_* train_on_inputs group_by_length debug weight_* xformers*
-    neftune_* model_revision model_type tokenizer_type is_* beta loss_type label_smoothing* dpo_* kto_* pref_* simpo_*
-    compute_environment debug downcast_bf16 enable_cpu_affinity machine_rank main_* rdzv_backend same_network
-    tpu_* use_cpu deepspeed_multinode_launcher deepspeed_hostfile zero3_* deepspeed_config.zero3_* fsdp_config.fsdp_*
-    fsdp_config.activation_checkpointing fsdp_config.offload_params deepspeed_config.* config_file config m dpo_beta
-    hf_use_auth_token gradient_checkpointing_kwargs* gradient_checkpointing_use_reentrant torch_empty_cache_steps
-    completion_only_loss assistant_only_loss packing_strategy pad_token eos_token attn_implementation flash_attn*
-    flash_attention* sdp_attention eager_attention bf16_full_eval do_predict predict_with_generate max_samples
-    overwrite_cache stage finetuning_type adapter lora_target_linear use_peft peft_type task_type dtype torch_dtype
-    low_cpu_mem_usage bnb_4bit_* use_bnb_nested_quant quantization_method double_quantization lora_fan_in_fan_out
-    sample_packing pad_to_sequence_len packing peft_config.* lora_bias train_file validation_file dataset_dir
-    create_reference_model sequence_parallel_mode fsdp_config.* accelerator_config.* logging_first_step tf32
-    ddp_timeout loss_watchdog_* flash_optimum unfrozen_parameters save_safetensors saves_per_epoch evals_per_epoch
-    load_in_8bit lora_on_cpu ref_model enable_thinking save_only_model fsdp_version include_* full_determinism
-    average_tokens_across_devices mixed_precision distributed_type num_processes num_machines
-    gradient_clipping gpu_ids""".split()
+    """learning_rate lr weight_decay adam_* max_grad_norm num_train_epochs max_steps num_epochs
+    lr_scheduler* warmup_* logging_* log_* save_* eval_* output_dir overwrite_* report_to run_name seed
+    data_seed dataset* datasets* dataloader_* data_files text_column preprocessing_* tokenizer*
+    chat_template* template trust_remote_code push_to_hub hub_* wandb_* do_train do_eval load_best_*
+    metric_for_* remove_unused_columns ddp_* local_rank plot_loss resume_* special_tokens* val_set_size
+    test_datasets* strict save_total_limit early_stopping* lora_alpha lora_dropout lora_modules_to_save
+    loraplus_* train_on_inputs group_by_length debug weight_* xformers* neftune_* model_revision model_type
+    tokenizer_type is_* beta loss_type label_smoothing* dpo_* kto_* pref_* simpo_* compute_environment debug
+    downcast_bf16 enable_cpu_affinity machine_rank main_* rdzv_backend same_network tpu_* use_cpu
+    deepspeed_multinode_launcher deepspeed_hostfile zero3_* deepspeed_config.zero3_* fsdp_config.fsdp_*
+    fsdp_config.activation_checkpointing fsdp_config.offload_params deepspeed_config.* config_file config m
+    dpo_beta hf_use_auth_token gradient_checkpointing_kwargs* gradient_checkpointing_use_reentrant
+    torch_empty_cache_steps completion_only_loss assistant_only_loss packing_strategy pad_token eos_token
+    attn_implementation flash_attn* flash_attention* sdp_attention eager_attention bf16_full_eval do_predict
+    predict_with_generate max_samples overwrite_cache stage finetuning_type adapter lora_target_linear
+    use_peft peft_type task_type dtype torch_dtype low_cpu_mem_usage bnb_4bit_* use_bnb_nested_quant
+    quantization_method double_quantization lora_fan_in_fan_out sample_packing pad_to_sequence_len packing
+    peft_config.* lora_bias train_file validation_file dataset_dir create_reference_model
+    sequence_parallel_mode fsdp_config.* accelerator_config.* logging_first_step tf32 ddp_timeout
+    loss_watchdog_* flash_optimum unfrozen_parameters save_safetensors saves_per_epoch evals_per_epoch
+    load_in_8bit lora_on_cpu ref_model enable_thinking save_only_model fsdp_version include_*
+    full_determinism average_tokens_across_devices mixed_precision distributed_type num_processes
+    num_machines gradient_clipping gpu_ids""".split()
 )
 """Arguments that change no time, memory or cost that is told here."""
 
@@ -83,8 +108,8 @@ DIALECTS: Mapping[Tool, Dialect] = {
     "axolotl": Dialect(micro=1, length=512, checkpoints=False, brain=True),
     "llamafactory": Dialect(micro=8, length=2048, checkpoints=True, brain=False),
 }
-"""Defaults: TrainingArguments; TRL's _BaseConfig and SFTConfig; axolotl's config schema; LLaMA-Factory's hparams,
-which checkpoint unless disable_gradient_checkpointing says otherwise."""
+"""Defaults: TrainingArguments; TRL's _BaseConfig and SFTConfig; axolotl's config schema; LLaMA-Factory's
+hparams, which checkpoint unless disable_gradient_checkpointing says otherwise."""
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "model": MODEL, "gpus": CHIP_KEYS, "dp": CHIP_KEYS, "global_batch": (*MICRO, *STEPS), "seq_len": LENGTH,
     "micro_batch": MICRO,
@@ -120,7 +145,9 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
     keys = Keys(given, tool=tool)
     own = DIALECTS[tool]
     tp = known.over("tp", keys.whole("tensor_parallel_size", "parallelism_config.tp_size") or 1)
-    cp = keys.whole("context_parallel_size", "sequence_parallel_degree", "parallelism_config.cp_size")
+    cp = keys.whole(
+        "context_parallel_size", "sequence_parallel_degree", "parallelism_config.cp_size"
+    )
     cp = known.over("cp", cp or 1)
     gpus = world_size(keys, known)
     if gpus is not None and gpus % (tp * cp):
@@ -183,7 +210,9 @@ def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
     flags = keys.raw("fsdp")
     words = (" ".join(map(str, flags)) if isinstance(flags, list) else str(flags or "")).lower()
     on = kind == "FSDP" or (bool(words) and words not in ("false", "none"))
-    strategy = (keys.text("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy") or "").upper()
+    strategy = (
+        keys.text("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy") or ""
+    ).upper()
     if not on and not strategy:
         return 0, "copies"
     named = f"{strategy} {words.upper()}"
@@ -207,10 +236,14 @@ def _checkpoints(keys: Keys, own: Dialect) -> bool:
     told = keys.raw("gradient_checkpointing")
     if isinstance(told, str) and told.lower() in ("unsloth", "offload", "true"):
         if told.lower() == "offload":
-            keys.doubt("gradient_checkpointing: offload keeps inputs of layers in the host's memory")
+            keys.doubt(
+                "gradient_checkpointing: offload keeps inputs of layers in the host's memory"
+            )
         return True
     flag = keys.flag("gradient_checkpointing")
-    inside = keys.flag("fsdp_config.fsdp_activation_checkpointing", "fsdp_config.activation_checkpointing")
+    inside = keys.flag(
+        "fsdp_config.fsdp_activation_checkpointing", "fsdp_config.activation_checkpointing"
+    )
     if flag is None and inside is None:
         return own.checkpoints
     return bool(flag) or bool(inside)
@@ -272,7 +305,9 @@ def _precision(keys: Keys, own: Dialect, *, frozen: bool) -> dict[str, object]:
     raw = keys.raw("bf16")
     auto = isinstance(raw, str) and raw.lower() in ("auto", "full")
     half, brain = keys.flag("fp16"), True if auto else keys.flag("bf16")
-    name = "fp16" if half or mixed == "fp16" else "bf16" if brain or mixed in ("bf16", "fp8") else None
+    name = (
+        "fp16" if half or mixed == "fp16" else "bf16" if brain or mixed in ("bf16", "fp8") else None
+    )
     if name is None and brain is None and half is None and not mixed and own.brain:
         name = "bf16"
     if mixed == "fp8":
@@ -288,12 +323,21 @@ def _precision(keys: Keys, own: Dialect, *, frozen: bool) -> dict[str, object]:
         return {"precision": name or "bf16", "weights": "nf4", "master": "none"}
     if keys.flag("load_in_8bit") or keys.whole("quantization_bit") == 8:
         keys.doubt("weights in 8 bits are not known here: taken as 16")
-    narrow = loaded in ("bfloat16", "bf16", "float16", "fp16") or keys.tool in ("axolotl", "llamafactory")
+    narrow = loaded in ("bfloat16", "bf16", "float16", "fp16") or keys.tool in (
+        "axolotl",
+        "llamafactory",
+    )
     if name is None:
         keys.note("neither bf16 nor fp16: 32-bit training")
         return {"precision": "fp32"}
     if narrow or frozen:
-        return {"precision": name, "weights": name, "master": "none", "gradients": name, "states": "bf16"}
+        return {
+            "precision": name,
+            "weights": name,
+            "master": "none",
+            "gradients": name,
+            "states": "bf16",
+        }
     return {"precision": name, "weights": "fp32", "master": "none"}
 
 
@@ -324,4 +368,10 @@ def _method(
     words = " ".join(keys.words).lower()
     kinds = ("dpo", "kto", "orpo", "grpo", "rloo", "ppo", "reward")
     algorithm = next((kind for kind in kinds if kind in told or f" {kind}" in f" {words}"), "sft")
-    return {"algorithm": algorithm, "prompts": batch, "isl": seq_len, "lora": rank, "framework": framework}
+    return {
+        "algorithm": algorithm,
+        "prompts": batch,
+        "isl": seq_len,
+        "lora": rank,
+        "framework": framework,
+    }

@@ -88,7 +88,9 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         models=tuple(models),
         gpus=gpus,
         plan=plan_words(values),
-        values=read_back(keys, {"model": next(iter(models), None), "gpus": gpus, **values}, SOURCES),
+        values=read_back(
+            keys, {"model": next(iter(models), None), "gpus": gpus, **values}, SOURCES
+        ),
         accelerator=given.accelerator,
         doubts=tuple(keys.doubts),
         notes=tuple(keys.notes),

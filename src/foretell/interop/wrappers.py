@@ -3,8 +3,8 @@
 What they run is read as any command is; what they add is how many nodes of how many GPUs, and of which kind.
 
     SkyPilot     num_nodes, resources.accelerators (H100:8), run
-    Kubernetes   of a Pod, Job, Deployment, PyTorchJob, MPIJob, LeaderWorkerSet or JobSet: command and args of the
-                 containers with nvidia.com/gpu, their replicas, the node selector's accelerator
+    Kubernetes   of a Pod, Job, Deployment, PyTorchJob, MPIJob, LeaderWorkerSet or JobSet: command and args
+                 of the containers with nvidia.com/gpu, their replicas, the node selector's accelerator
     Slurm        #SBATCH lines (shell_words.py); the kind of GPU of --gres or --gpus-per-node
 """
 
@@ -79,7 +79,9 @@ def _task(table: Mapping[str, Any]) -> Wrapped:
         variables["SKYPILOT_NUM_GPUS_PER_NODE"] = variables["gpus_per_node"]
     variables["SKYPILOT_NUM_NODES"] = variables["nnodes"]
     lines = "\n".join(
-        f"{key}={shlex.quote(value)}" for key, value in variables.items() if key.isidentifier() and key.isupper()
+        f"{key}={shlex.quote(value)}"
+        for key, value in variables.items()
+        if key.isidentifier() and key.isupper()
     )
     return Wrapped(
         script=f"{lines}\n{table['run']}", variables=variables, accelerator=name.strip() or None
@@ -123,9 +125,7 @@ def _containers(
             yield from _containers(value, copies, labels, depth + 1)
 
 
-def _container(
-    node: Any, copies: int, labels: Mapping[str, Any]
-) -> Iterator[ContainerGroup]:
+def _container(node: Any, copies: int, labels: Mapping[str, Any]) -> Iterator[ContainerGroup]:
     """One container's command."""
     if not isinstance(node, Mapping):
         return

@@ -21,7 +21,11 @@ def improvement_text(found: Improvement) -> "RenderableType":
     unit = UNITS[found.metric]
     rates = table("", "plan", unit, right=(unit,))
     known = "does not run" if found.before is None else f"{found.before:,.0f}"
-    rates.add_row("launch", found.plan_before, known + ("" if found.fits_before != "no" else " (does not fit)"))
+    rates.add_row(
+        "launch",
+        found.plan_before,
+        known + ("" if found.fits_before != "no" else " (does not fit)"),
+    )
     if found.changes:
         rates.add_row("better", found.plan_after, f"{found.after:,.0f}")
     parts: list[RenderableType] = [
@@ -36,7 +40,13 @@ def improvement_text(found: Improvement) -> "RenderableType":
         changes = table("flag", "launch", "better")
         for one in found.changes:
             changes.add_row(one.flag, one.before or "-", one.after or "leave out")
-        parts += [Text(), changes, Text(), Text(f"for {found.export_tool}:", "dim"), Text(found.export)]
+        parts += [
+            Text(),
+            changes,
+            Text(),
+            Text(f"for {found.export_tool}:", "dim"),
+            Text(found.export),
+        ]
     if found.export_notes and found.changes:
         parts += [Text(), bullets("Not said by it", list(found.export_notes))]
     if found.assumptions:

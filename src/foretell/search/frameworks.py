@@ -4,7 +4,8 @@ A plan that satisfies the rules of arithmetic (sharding/rules.py) may still be o
 start, or has no flag for. With a framework named, a search keeps to what it can run; without one, every plan
 says which could. Rules are those of the releases named in CHECKED, read from their sources:
 
-    megatron     megatron/core/transformer/transformer_config.py, megatron/training/arguments.py (validate_args)
+    megatron     megatron/core/transformer/transformer_config.py, megatron/training/arguments.py
+                 (validate_args)
     torchtitan   distributed/pipeline_parallel.py, distributed/parallel_dims.py, models/common/decoder.py
     deepspeed    runtime/engine.py, runtime/pipe/engine.py, runtime/config.py
     transformers accelerate's FSDP and TrainingArguments: no pipeline, whole experts
@@ -148,7 +149,7 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
             says="1F1B, GPipe, Interleaved1F1B or ZBVZeroBubble",
         ),
         FrameworkRule(
-            name="zero", holds=_stages(0, 3), says="FSDP (zero3, no-reshard keeps the weights) or copies (zero0)"
+            name="zero", holds=_stages(0, 3), says="FSDP (zero3) or copies (zero0)"
         ),
         FrameworkRule(
             name="copies",
@@ -182,7 +183,8 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
             says="AutoTP with ZeRO 0 to 2 (since 0.19 also 3)",
         ),
         FrameworkRule(
-            name="sequence", holds=lambda s, c, p, v: np.asarray(p.sp == 0), says="no sequence parallelism beside tp"
+            name="sequence", holds=lambda s, c, p, v: np.asarray(p.sp == 0),
+            says="no sequence parallelism beside tp"
         ),
         FrameworkRule(
             name="context",
@@ -190,7 +192,8 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
             says="sequences cut by Ulysses (cp_mode=ulysses)",
         ),
         FrameworkRule(
-            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1), says="recompute=none or full"
+            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
+            says="recompute=none or full"
         ),
     ),
     "transformers": (
@@ -201,9 +204,10 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
         FrameworkRule(
             name="experts", holds=lambda s, c, p, v: np.asarray(p.ep == 1), says="no expert parallelism"
         ),
-        FrameworkRule(name="zero", holds=_stages(0, 2, 3), says="copies, FSDP's grad_op (zero2) or full (zero3)"),
+        FrameworkRule(name="zero", holds=_stages(0, 2, 3), says="copies, or FSDP (zero2, zero3)"),
         FrameworkRule(
-            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1), says="recompute=none or full"
+            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
+            says="recompute=none or full"
         ),
     ),
     "nanotron": (
@@ -222,7 +226,8 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
             says="tp divides the key-value heads",
         ),
         FrameworkRule(
-            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1), says="recompute=none or full"
+            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
+            says="recompute=none or full"
         ),
     ),
 }  # fmt: skip

@@ -14,8 +14,8 @@ from foretell.errors import Infeasible, Problem
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.search.choices import bases_of, worth_trying
-from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.search.frameworks import launchable_with, launcher_of, runs_on
+from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.search.simpler import NEAR, burden, is_equal, leader, near_rows
 from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.sharding.rules import LOOPED, layers_of

@@ -136,7 +136,9 @@ def chunk_layers(
 
     The same as `stages_of` counts, rank by rank.
     """
-    ends = np.concatenate(([0], np.cumsum(sizes_of(len(order), pp, vpp, layout, head, told)))).tolist()
+    ends = np.concatenate(
+        ([0], np.cumsum(sizes_of(len(order), pp, vpp, layout, head, told)))
+    ).tolist()
     chunks = [order[a:b] for a, b in pairwise(ends)]
     if layout == "v":
         return tuple((chunks[r], chunks[2 * pp - 1 - r]) for r in range(pp))

@@ -1,9 +1,8 @@
+from mine.models import model_registry
 from torchtitan.components.optimizer import default_adamw
 from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig
 from torchtitan.distributed.activation_checkpoint import FullAC
 from torchtitan.trainer import Trainer
-
-from . import model_registry
 
 
 def qwen3_mine() -> Trainer.Config:
@@ -11,7 +10,9 @@ def qwen3_mine() -> Trainer.Config:
         hf_assets_path="./assets/hf/Qwen3-32B",
         model_spec=model_registry("32B"),
         optimizer=default_adamw(lr=8e-4),
-        training=TrainingConfig(local_batch_size=8, global_batch_size=256, seq_len=4096, steps=3000),
+        training=TrainingConfig(
+            local_batch_size=8, global_batch_size=256, seq_len=4096, steps=3000
+        ),
         parallelism=ParallelismConfig(
             data_parallel_replicate_degree=2,
             data_parallel_shard_degree=8,

@@ -1,10 +1,11 @@
 """A model's config.json from the Hugging Face hub, kept in its own cache: `--hub`.
 
-Nothing is fetched unless it is asked for, and no weights ever: config.json, and hf_quant_config.json where the
-repository has one.
+Nothing is fetched unless it is asked for, and no weights ever: config.json, and hf_quant_config.json where
+the repository has one.
 """
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from foretell.errors import BadInput, Problem
@@ -36,10 +37,8 @@ def fetch_config(repository: str) -> Path:
         except Exception as error:  # noqa: BLE001 - many kinds, and all mean that it is not to be had
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             continue
-        try:
+        with suppress(Exception):  # most repositories have none
             hf_hub_download(repository, QUANTISATION, local_files_only=cached)
-        except Exception:  # noqa: BLE001 - most repositories have none
-            pass
         return Path(found).parent
     raise _bad(repository, f"could not be fetched from the hub: {why}", "a config.json on disk")
 

@@ -11,8 +11,8 @@ from foretell.schedules.base import Schedule
 from foretell.sharding.pipeline import Layout, chunk_layers
 from foretell.simulation.program import NOTHING, Chunk, Pass
 from foretell.specs.plan import Plan, Plans
-from foretell.specs.scenario import Scenario
 from foretell.specs.plan_forms import layout_sizes
+from foretell.specs.scenario import Scenario
 from foretell.training.ledger import Ledger
 from foretell.training.memory import block_share
 from foretell.training.tables import Stages, Tables, by_cost
@@ -69,9 +69,7 @@ def dealing_of(
     schedule, parts = schedule_named(plan.schedule), tables.parts
     head = by_cost(scenario)
     told = layout_sizes(plan.layout)
-    contents = contents_of(
-        parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head, told
-    )
+    contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head, told)
     return contents, stages_of_ranks(contents, rows, len(parts.names), schedule)
 
 

@@ -18,7 +18,8 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 Kind = Literal[
-    "text", "document", "words", "whole", "count", "decimal", "amount", "price", "switch", "settings", "texts", "named",
+    "text", "document", "words", "whole", "count", "decimal", "amount", "price", "switch", "settings",
+    "texts", "named",
     "names", "table", "function",
 ]  # fmt: skip
 """How a value is read:

@@ -62,7 +62,7 @@ class ImproveQuestion(LaunchGiven):
     free: Annotated[
         str,
         Flag(
-            help='Fields of the plan that may change, such as "tp pp mbs recompute"; without, the whole layout.',
+            help='Fields of the plan that may change, such as "tp pp mbs"; without, the layout.',
             metavar="WORDS",
         ),
     ] = ""

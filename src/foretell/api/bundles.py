@@ -167,8 +167,9 @@ Written for {written.called}. Plan: `{result.plan}`
 | launch.sbatch | `sbatch launch.sbatch` |
 | kubernetes.yaml | `kubectl apply -f kubernetes.yaml`, a PyTorchJob |
 | skypilot.yaml | `sky launch skypilot.yaml` |
-| benchmark.sh,
-collect.py | `bash benchmark.sh` writes measured.csv: `foretell validate training measured.csv` |
+| benchmark.sh | `bash benchmark.sh` runs it; collect.py writes measured.csv from its log |
+
+`foretell validate training measured.csv` lays the measurement beside the prediction.
 
 Not said by these files:
 {notes}"""

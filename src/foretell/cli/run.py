@@ -73,7 +73,7 @@ def _dispatch(arguments: list[str]) -> int:
         )
         return result if isinstance(result, int) else ANSWERED
     except CycloptsError as error:
-        complain([_of_parser(error)])
+        complain([_of_parser(error, arguments)])
         return BAD_INPUT
     except BadInput as error:
         complain(error.problems)
@@ -89,7 +89,7 @@ def complain(problems: Sequence[Problem]) -> None:
         print(f"error: {line}", file=sys.stderr)
 
 
-def _of_parser(error: "CycloptsError") -> Problem:
+def _of_parser(error: "CycloptsError", arguments: Sequence[str] = ()) -> Problem:
     """What the command line's parser has to say, as a problem."""
     from cyclopts import (
         MissingArgumentError,
@@ -104,7 +104,8 @@ def _of_parser(error: "CycloptsError") -> Problem:
         case UnknownOptionError():
             path, message = error.token.keyword or error.token.value, "unknown option"
             flags = [name for argument in error.argument_collection for name in argument.names]
-            near = nearest_name(path.partition("=")[0], flags)
+            near = _plan_word(path, arguments) if "--plan" in flags else None
+            near = near or nearest_name(path.partition("=")[0], flags)
         case UnknownCommandError(unused_tokens=[word, *_], app=app) if app is not None:
             names = [name for name in app if name.startswith("-") == word.startswith("-")]
             kind = "option" if word.startswith("-") else "verb"
@@ -121,6 +122,38 @@ def _of_parser(error: "CycloptsError") -> Problem:
             error.verbose = False
             message = str(error)
     return Problem(path=path, value=None, message=message, allowed=allowed, nearest=near)
+
+
+PLAN_WORDS = {
+    "tensor-parallel-size": "tp", "tensor-model-parallel-size": "tp", "tp-size": "tp", "pipeline-parallel-size": "pp",
+    "pipeline-model-parallel-size": "pp", "pp-size": "pp", "data-parallel-size": "dp", "dp-size": "dp",
+    "context-parallel-size": "cp", "expert-parallel-size": "ep", "expert-model-parallel-size": "ep", "ep-size": "ep",
+    "micro-batch-size": "mbs", "micro-batch": "mbs", "mbs": "mbs", "tp": "tp", "pp": "pp", "dp": "dp", "cp": "cp",
+    "ep": "ep", "etp": "etp", "vpp": "vpp", "zero": "zero", "zero-stage": "zero", "recompute": "recompute=",
+    "precision": "precision=", "schedule": "schedule=", "framework": "framework=", "sp": "sp",
+}  # fmt: skip
+"""Flags of other tools, and the plan's word for each."""
+
+
+def _plan_word(option: str, arguments: Sequence[str]) -> str | None:
+    """What a flag such as --tp 8 is here: a word of --plan, with the number that was typed."""
+    name = option.lstrip("-").partition("=")[0]
+    typed = " ".join(arguments).partition(f"--{name}")[2]
+    value = typed.lstrip("= ").partition(" ")[0]
+    value = value if value.isalnum() else ""
+    word = PLAN_WORDS.get(name.replace("_", "-").lower())
+    if word is None:
+        return None
+    number = value or (
+        ""
+        if word == "sp"
+        else "full"
+        if word == "recompute="
+        else "8"
+        if word[-1] != "="
+        else "..."
+    )
+    return f'--plan "{word}{number}"'
 
 
 def _fault(error: Exception) -> int:

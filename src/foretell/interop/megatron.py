@@ -149,7 +149,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "capacity": ("moe_expert_capacity_factor",),
     "shard": ("num_distributed_optimizer_instances",),
     "optimizer": ("optimizer", "name"),
-    "offload": ("optimizer_cpu_offload", "cpu_offloading"),
+    "offload": ("optimizer_cpu_offload", "cpu_offloading", "cpu_offloading_num_layers"),
     "framework": ("overlap_grad_reduce", "tp_comm_overlap", "enable_cuda_graph", "cuda_graph_impl"),
     "tp_overlap": ("tp_comm_overlap",),
     "lora": ("dim",),
@@ -334,9 +334,9 @@ def _data(keys: Keys, ranks: int | None) -> dict[str, object]:
         host.append("optimizer")
         keys.note("optimizer_cpu_offload: all of the states live in the host")
         keys.number("optimizer_offload_fraction", high=1.0)
-    if keys.flag("cpu_offloading"):
+    layers = keys.whole("cpu_offloading_num_layers", low=0)
+    if keys.flag("cpu_offloading") or layers:
         host.append("activations")
-        keys.whole("cpu_offloading_num_layers", low=0)
     values["offload"] = "+".join(host) or None
     return values
 

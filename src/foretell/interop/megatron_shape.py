@@ -80,12 +80,12 @@ def _feed_forward(layers: tuple[Layer, ...]) -> list[str]:
 def _ends(model: Model, tp: int, repository: str | None) -> list[str]:
     """Norms, positions, embedding, head, tokenizer."""
     words = ["--normalization RMSNorm"] if model.stack.final_norm == "rms" else []
-    learned = model.embedding is not None and bool(model.embedding.positions)
+    learned = bool(model.embedding.positions)
     kind = "learned_absolute" if learned else "rope"
     words += [f"--position-embedding-type {kind}"]
-    tied = model.head is not None and model.head.tied
+    tied = model.head.tied
     words += [] if tied else ["--untie-embeddings-and-output-weights"]
-    vocab = model.embedding.vocab if model.embedding is not None else 0
+    vocab = model.embedding.vocab
     multiple, ranks = 128, max(tp, 8)
     while multiple > 1 and vocab % (multiple * ranks):
         multiple //= 2

@@ -164,11 +164,7 @@ def _other_flags(run: Training) -> list[str]:
         flags.append(
             "--optimizer-cpu-offload" + ("" if own else " --use-precision-aware-optimizer")
         )
-    flags += (
-        [f"--cpu-offloading --cpu-offloading-num-layers {run.layers}"]
-        if "activations" in host
-        else []
-    )
+    flags += [f"--cpu-offloading-num-layers {run.layers}"] if "activations" in host else []
     flags += [f"--optimizer {plan.optimizer}"] if plan.optimizer in ("sgd", "muon") else []
     flags += ["--attention-backend unfused"] if not plan.flash else []
     flags += ["--attention-backend fused"] if plan.flash and plan.attention == "cudnn" else []

@@ -25,7 +25,10 @@ def _set(
     return found | {key.replace("__", "."): value for key, value in more.items()}
 
 
-LOOPED = {"parallelism__pipeline_parallel_schedule": "Interleaved1F1B", "compile__enable": True}
+LOOPED: dict[str, Any] = {
+    "parallelism__pipeline_parallel_schedule": "Interleaved1F1B",
+    "compile__enable": True,
+}
 REGISTRY: Mapping[str, Mapping[str, Any]] = {
     "llama3_8b": _set("Llama-3.1-8B", 1, 8192, SELECTIVE),
     "llama3_70b": _set("Llama-3.1-70B", 8, 8192, FULL, tp=8),

@@ -31,6 +31,7 @@ def fetch_config(repository: str) -> Path:
     except ImportError:
         raise _bad(repository, "is not in the catalogue, and --hub needs huggingface_hub",
                    'pip install "foretell[hub]"') from None  # fmt: skip
+    why = ""
     for cached in (False, True):
         try:
             found = hf_hub_download(repository, CONFIG, local_files_only=cached)

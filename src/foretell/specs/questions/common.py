@@ -80,7 +80,7 @@ Batch = Annotated[
 Length = Annotated[
     int | None,
     Flag(
-        help="Tokens per sequence; else the model's own up to 4096.",
+        help="Tokens per sequence, as 8192 or 8k; else the model's own up to 4096.",
         kind="whole",
         metavar="N",
         most=MOST_LENGTH,

@@ -6,7 +6,7 @@
         deepspeed==0.19.8 trl==1.16.0 -d FOLDER
 
 makes it, older releases beside the newer where they are written for. Sources are parsed, never run: fields of
-the dataclasses and models that their command lines and schemas are made from, with defaults that are literals.
+the dataclasses and models that command lines and schemas are made from, with defaults that are literals.
 """
 
 import ast

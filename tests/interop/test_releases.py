@@ -1,7 +1,7 @@
 """Every flag that is written, and every default that is read, held to the sources of pinned releases.
 
-release_flags.json is made by tools/flag_tables.py from the archives on the package index. Where these are at hand
-(FORETELL_RELEASES names a folder of them), the table is made again and must be the same.
+release_flags.json is made by tools/flag_tables.py from the archives on the package index. Where these are at
+hand (FORETELL_RELEASES names a folder of them), the table is made again and must be the same.
 """
 
 import importlib.util
@@ -29,8 +29,13 @@ from foretell.specs.plan import Plan, parse_plan
 FLAGS: dict[str, dict[str, dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "release_flags.json").read_text(encoding="utf-8")
 )
-PINNED = {"megatron": "megatron-core", "torchtitan": "torchtitan", "deepspeed": "deepspeed", "vllm": "vllm",
-          "sglang": "sglang"}  # fmt: skip
+PINNED = {
+    "megatron": "megatron-core",
+    "torchtitan": "torchtitan",
+    "deepspeed": "deepspeed",
+    "vllm": "vllm",
+    "sglang": "sglang",
+}
 """Tools whose sources are on the package index, and what they are called there."""
 ARGUMENTS = frozenset(
     """micro_batch_size global_batch_size seq_length max_position_embeddings train_iters lr log_interval
@@ -43,17 +48,23 @@ ARGUMENTS = frozenset(
     moe_layer_freq attention_backend expert_tensor_parallel_size enable_cuda_graph cuda_graph_impl
     cuda_graph_scope use_distributed_optimizer add_qkv_bias optimizer""".split()
 )
-"""Flags of Megatron-LM's megatron/training/arguments.py (read at commit 000c4ac, Core 0.15) that are no field of
-Core's configurations, and torchrun's own."""
+"""Flags of Megatron-LM's megatron/training/arguments.py (read at commit 000c4ac, Core 0.15) that are no field
+of Core's configurations, and torchrun's own."""
 FRONT = {"vllm": {"port"}, "sglang": {"m", "model_path"}}
 """Flags of the servers' front ends, which are declared apart from their engines'."""
 MODELS = ("llama-3.1-70b", "qwen3-30b-a3b", "deepseek-v3")
 PLANS = (
-    "tp8 pp2 zero1 mbs1 recompute=selective", "tp4 pp4 vpp2 zero1 mbs2 precision=fp8", "zero3 mbs1 recompute=full",
-    "tp2 cp2 zero1 cp_mode=ulysses mbs1", "tp2 zero1 master=bf16 states=bf16 gradients=bf16",
-    "zero1 offload=optimizer mbs1", "tp2 zero0 precision=fp16 mbs1", "zero3 no-reshard recompute=products",
-    "zero2 precision=mxfp8", "pp4 zero1 layout=19,21*2,19",
-)  # fmt: skip
+    "tp8 pp2 zero1 mbs1 recompute=selective",
+    "tp4 pp4 vpp2 zero1 mbs2 precision=fp8",
+    "zero3 mbs1 recompute=full",
+    "tp2 cp2 zero1 cp_mode=ulysses mbs1",
+    "tp2 zero1 master=bf16 states=bf16 gradients=bf16",
+    "zero1 offload=optimizer mbs1",
+    "tp2 zero0 precision=fp16 mbs1",
+    "zero3 no-reshard recompute=products",
+    "zero2 precision=mxfp8",
+    "pp4 zero1 layout=19,21*2,19",
+)
 
 
 def version_of(tool: str, release: str) -> str:
@@ -71,9 +82,15 @@ def run(model: str, words: str) -> Training | None:
     if len(record.stack.layers) != 61 and "qwen3-30b" in model and plan.cp == 1:
         plan = replace(plan, ep=4, etp=1, sp=plan.tp > 1)
     return Training(
-        model=record, plan=plan, software=software("megatron-core"), gpus=64, global_batch=512, seq_len=4096,
-        repository="meta-llama/Llama-3.1-70B", chip="h100-sxm",
-    )  # fmt: skip
+        model=record,
+        plan=plan,
+        software=software("megatron-core"),
+        gpus=64,
+        global_batch=512,
+        seq_len=4096,
+        repository="meta-llama/Llama-3.1-70B",
+        chip="h100-sxm",
+    )
 
 
 @pytest.mark.parametrize("release", RELEASES["megatron"])
@@ -94,8 +111,13 @@ def test_every_key_for_torchtitan_is_one_of_its_own(release: str) -> None:
     if release == "0.2":
         pytest.importorskip("tomli_w")
     known = {*FLAGS["torchtitan"][version_of("torchtitan", release)]} | {"activation_checkpoint"}
-    for words in ("tp8 zero3 mbs1", "tp2 pp2 vpp2 zero3 mbs1 no-reshard", "zero3 recompute=full offload=optimizer+weights",
-                  "tp2 zero3 tp_overlap=on", "cp2 zero3 recompute=products"):  # fmt: skip
+    for words in (
+        "tp8 zero3 mbs1",
+        "tp2 pp2 vpp2 zero3 mbs1 no-reshard",
+        "zero3 recompute=full offload=optimizer+weights",
+        "tp2 zero3 tp_overlap=on",
+        "cp2 zero3 recompute=products",
+    ):
         one = run("llama-3.1-70b", words)
         assert one is not None
         written = write_training("torchtitan", replace(one, version=release))
@@ -105,8 +127,22 @@ def test_every_key_for_torchtitan_is_one_of_its_own(release: str) -> None:
 
 def test_every_key_for_deepspeed_is_one_of_its_own() -> None:
     known = {*FLAGS["deepspeed"][version_of("deepspeed", "0.19")]}
-    known |= {"type", "params", "lr", "device", "pin_memory", "number_checkpoints", "cpu_checkpointing", "stages",
-              "grad_accum_dtype", "enabled", "dtype", "autotp_size", "autoep_size", "pipeline"}  # fmt: skip
+    known |= {
+        "type",
+        "params",
+        "lr",
+        "device",
+        "pin_memory",
+        "number_checkpoints",
+        "cpu_checkpointing",
+        "stages",
+        "grad_accum_dtype",
+        "enabled",
+        "dtype",
+        "autotp_size",
+        "autoep_size",
+        "pipeline",
+    }
     for words in PLANS[:6]:
         one = run("llama-3.1-70b", words)
         assert one is not None
@@ -159,8 +195,12 @@ def test_defaults_that_readers_take_are_the_tools_own() -> None:
     read = parse_plan(
         READERS["megatron"](parse_arguments("pretrain_gpt.py --bf16"), Known(gpus=1)).plan, 1
     )
-    for ours, theirs in (("tp", "tensor_model_parallel_size"), ("pp", "pipeline_model_parallel_size"),
-                         ("cp", "context_parallel_size"), ("ep", "expert_model_parallel_size")):  # fmt: skip
+    for ours, theirs in (
+        ("tp", "tensor_model_parallel_size"),
+        ("pp", "pipeline_model_parallel_size"),
+        ("cp", "context_parallel_size"),
+        ("ep", "expert_model_parallel_size"),
+    ):
         assert getattr(read, ours) == core[theirs]
     assert core["use_distributed_optimizer"] is (read.zero == 1)
     assert core["grad_reduce_in_fp32"] is False
@@ -174,9 +214,14 @@ def test_defaults_that_readers_take_are_the_tools_own() -> None:
 
 @pytest.mark.parametrize(
     ("text", "called"),
-    [("megatron", "megatron-core@0.16"), ("megatron-core@0.14", "megatron-core@0.14"), ("vllm@0.40", "vllm@0.32"),
-     ("megatron-core@0.15.1", "megatron-core@0.15"), ("torchtitan@0.2", "torchtitan@0.2")],
-)  # fmt: skip
+    [
+        ("megatron", "megatron-core@0.16"),
+        ("megatron-core@0.14", "megatron-core@0.14"),
+        ("vllm@0.40", "vllm@0.32"),
+        ("megatron-core@0.15.1", "megatron-core@0.15"),
+        ("torchtitan@0.2", "torchtitan@0.2"),
+    ],
+)
 def test_releases_by_name(text: str, called: str) -> None:
     assert release_of(text, serving=text.startswith("vllm")).called == called
 

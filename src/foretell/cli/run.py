@@ -125,14 +125,22 @@ def _of_parser(error: "CycloptsError", arguments: Sequence[str] = ()) -> Problem
 
 
 PLAN_WORDS = {
-    "tensor-parallel-size": "tp", "tensor-model-parallel-size": "tp", "tp-size": "tp", "pipeline-parallel-size": "pp",
-    "pipeline-model-parallel-size": "pp", "pp-size": "pp", "data-parallel-size": "dp", "dp-size": "dp",
-    "context-parallel-size": "cp", "expert-parallel-size": "ep", "expert-model-parallel-size": "ep", "ep-size": "ep",
-    "micro-batch-size": "mbs", "micro-batch": "mbs", "mbs": "mbs", "tp": "tp", "pp": "pp", "dp": "dp", "cp": "cp",
-    "ep": "ep", "etp": "etp", "vpp": "vpp", "zero": "zero", "zero-stage": "zero", "recompute": "recompute=",
-    "precision": "precision=", "schedule": "schedule=", "framework": "framework=", "sp": "sp",
-}  # fmt: skip
-"""Flags of other tools, and the plan's word for each."""
+    "tp": ("tp", "tp-size", "tensor-parallel-size", "tensor-model-parallel-size"),
+    "pp": ("pp", "pp-size", "pipeline-parallel-size", "pipeline-model-parallel-size"),
+    "dp": ("dp", "dp-size", "data-parallel-size"),
+    "cp": ("cp", "cp-size", "context-parallel-size"),
+    "ep": ("ep", "ep-size", "expert-parallel-size", "expert-model-parallel-size"),
+    "etp": ("etp",),
+    "vpp": ("vpp",),
+    "zero": ("zero", "zero-stage"),
+    "mbs": ("mbs", "micro-batch", "micro-batch-size"),
+    "sp": ("sp", "sequence-parallel"),
+    "recompute=": ("recompute", "recompute-granularity"),
+    "precision=": ("precision",),
+    "schedule=": ("schedule",),
+    "framework=": ("framework",),
+}
+"""Words of a plan, and flags of other tools that mean them."""
 
 
 def _plan_word(option: str, arguments: Sequence[str]) -> str | None:
@@ -141,18 +149,12 @@ def _plan_word(option: str, arguments: Sequence[str]) -> str | None:
     typed = " ".join(arguments).partition(f"--{name}")[2]
     value = typed.lstrip("= ").partition(" ")[0]
     value = value if value.isalnum() else ""
-    word = PLAN_WORDS.get(name.replace("_", "-").lower())
+    plain = name.replace("_", "-").lower()
+    word = next((word for word, flags in PLAN_WORDS.items() if plain in flags), None)
     if word is None:
         return None
-    number = value or (
-        ""
-        if word == "sp"
-        else "full"
-        if word == "recompute="
-        else "8"
-        if word[-1] != "="
-        else "..."
-    )
+    usual = {"sp": "", "recompute=": "full", "precision=": "bf16", "schedule=": "1f1b"}
+    number = "" if word == "sp" else value or usual.get(word, "8")
     return f'--plan "{word}{number}"'
 
 

@@ -107,7 +107,7 @@ _THOUSANDS = re.compile(r"([0-9]{1,5})\s?[kK]")
 
 
 def _shortened(name: str, numbers: dict[str, Any]) -> str:
-    """Put the number of a length such as 8k in its place; what was read so, empty where it is no such text."""
+    """Put the number of a length such as 8k in its place; the sentence that says so, empty elsewhere."""
     match = _THOUSANDS.fullmatch(numbers[name].strip()) if isinstance(numbers[name], str) else None
     if match is None:
         return ""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from foretell.api.answers import scenario_of
 from foretell.catalog.models import find_model
 from foretell.errors import BadInput, unknown
-from foretell.interop.fleets import Pool, Role, fleet_script, nodes_of, service_file
+from foretell.interop.fleets import InstancePool, Role, fleet_script, nodes_of, service_file
 from foretell.interop.launch import ToolArguments, Training
 from foretell.interop.launchers import LAUNCHERS
 from foretell.interop.megatron_write import job_name
@@ -98,7 +98,7 @@ def export_fleet(
         for _, _, deployment, batch in pools
     ]
     parts = [
-        Pool(role=role, count=many, command=each.text, gpus=deployment.gpus)
+        InstancePool(role=role, count=many, command=each.text, gpus=deployment.gpus)
         for (role, many, deployment, _), each in zip(pools, made, strict=True)
     ]
     node = node_size(question.system)

@@ -12,7 +12,7 @@ from typing import Any
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, ToolArguments, Training
-from foretell.interop.launchers import Job, wrapped
+from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.megatron_write import job_name
 from foretell.specs.plan import WIDE_PRECISIONS, Plan
 from foretell.specs.plan_forms import offloads
@@ -276,7 +276,7 @@ def write(run: Training) -> ToolArguments:
         return ToolArguments(tool="deepspeed", text=text)
     nodes, each = run.places
     model = run.repository or run.model.id
-    job = Job(
+    job = LaunchJob(
         name=job_name(run.model.id),
         program=f"train.py --model_name_or_path {model} --deepspeed ds_config.json",
         nodes=nodes,

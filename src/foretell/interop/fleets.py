@@ -26,7 +26,7 @@ CONNECTOR = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class InstancePool:
     """Instances of one kind."""
 
     role: Role
@@ -40,10 +40,10 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class InstancePlace:
     """One instance where it runs."""
 
-    pool: Pool
+    pool: InstancePool
     """Its kind."""
     node: int
     """Its node, or the first of several."""
@@ -55,9 +55,9 @@ class Placed:
     """Its place among all instances."""
 
 
-def placed(pools: Sequence[Pool], node_gpus: int) -> list[Placed]:
+def places_of(pools: Sequence[InstancePool], node_gpus: int) -> list[InstancePlace]:
     """Every instance with its node, GPUs and port."""
-    found: list[Placed] = []
+    found: list[InstancePlace] = []
     node, used, on_node = 0, 0, 0
     for pool in pools:
         for _ in range(pool.count):
@@ -65,7 +65,7 @@ def placed(pools: Sequence[Pool], node_gpus: int) -> list[Placed]:
             if used + here > node_gpus:
                 node, used, on_node = node + 1, 0, 0
             found.append(
-                Placed(
+                InstancePlace(
                     pool=pool,
                     node=node,
                     gpus=tuple(range(used, used + here)),
@@ -79,17 +79,19 @@ def placed(pools: Sequence[Pool], node_gpus: int) -> list[Placed]:
     return found
 
 
-def nodes_of(pools: Sequence[Pool], node_gpus: int) -> int:
+def nodes_of(pools: Sequence[InstancePool], node_gpus: int) -> int:
     """Nodes that a service takes."""
-    all_of_them = placed(pools, node_gpus)
+    all_of_them = places_of(pools, node_gpus)
     return max(one.node - (-one.pool.gpus // node_gpus) for one in all_of_them)
 
 
-def fleet_script(tool: Tool, pools: Sequence[Pool], node_gpus: int) -> tuple[str, list[str]]:
+def fleet_script(
+    tool: Tool, pools: Sequence[InstancePool], node_gpus: int
+) -> tuple[str, list[str]]:
     """(script, notes) of a whole service; a single instance is its command alone."""
     if len(pools) == 1 and pools[0].count == 1:
         return pools[0].command, []
-    every = placed(pools, node_gpus)
+    every = places_of(pools, node_gpus)
     nodes, notes = nodes_of(pools, node_gpus), list[str]()
     if any(pool.gpus > node_gpus for pool in pools):
         notes.append(
@@ -112,7 +114,7 @@ def fleet_script(tool: Tool, pools: Sequence[Pool], node_gpus: int) -> tuple[str
     return "\n".join([*lines, "wait"]), notes
 
 
-def _instance(tool: Tool, one: Placed) -> str:
+def _instance(tool: Tool, one: InstancePlace) -> str:
     """The command of one instance in the background."""
     *before, command = one.pool.command.split("\n")
     words = [f"CUDA_VISIBLE_DEVICES={','.join(map(str, one.gpus))}"]
@@ -139,10 +141,10 @@ def _with_transceiver(before: list[str], command: str) -> tuple[list[str], str]:
     return ["cat > extra.yml <<'EOF'", *lines, "EOF"], f"{command} --config extra.yml"
 
 
-def _router(tool: Tool, every: Sequence[Placed]) -> str:
+def _router(tool: Tool, every: Sequence[InstancePlace]) -> str:
     """What stands in front of the instances."""
 
-    def url(one: Placed) -> str:
+    def url(one: InstancePlace) -> str:
         return f"http://${{HOSTS[{one.node}]}}:{one.port}"
 
     front = [one for one in every if one.pool.role == "prefill"]
@@ -172,10 +174,12 @@ def _router(tool: Tool, every: Sequence[Placed]) -> str:
     )
 
 
-def _trtllm_router(front: Sequence[Placed], back: Sequence[Placed], url: object) -> str:
+def _trtllm_router(
+    front: Sequence[InstancePlace], back: Sequence[InstancePlace], url: object
+) -> str:
     """TensorRT-LLM's own router and the file that names both halves."""
 
-    def servers(name: str, some: Sequence[Placed]) -> list[str]:
+    def servers(name: str, some: Sequence[InstancePlace]) -> list[str]:
         urls = [f'    - "${{HOSTS[{one.node}]}}:{one.port}"' for one in some]
         return [f"{name}:", f"  num_instances: {len(some)}", "  urls:", *urls]
 

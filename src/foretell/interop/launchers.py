@@ -20,7 +20,7 @@ ACCELERATORS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class LaunchJob:
     """A program to be started."""
 
     name: str
@@ -41,14 +41,14 @@ class Job:
     """The program that starts a process for each GPU of a node: torchrun, or deepspeed."""
 
 
-def wrapped(job: Job, how: str) -> str:
+def wrapped(job: LaunchJob, how: str) -> str:
     """The job as a text for one of the launchers."""
     if how not in LAUNCHERS:
         raise BadInput([unknown("launcher", how, LAUNCHERS)])
     return LAUNCHERS[how](job)
 
 
-def _start(job: Job, rank: str, address: str) -> str:
+def _start(job: LaunchJob, rank: str, address: str) -> str:
     """The command of one node."""
     several = ""
     if job.nodes > 1:
@@ -56,23 +56,23 @@ def _start(job: Job, rank: str, address: str) -> str:
     return f"torchrun --nnodes {job.nodes} --nproc_per_node {job.each}{several} {job.program}"
 
 
-def _files(job: Job) -> list[str]:
+def _files(job: LaunchJob) -> list[str]:
     """Commands that write the files."""
     return [f"cat > {name} <<'EOF'\n{content}\nEOF" for name, content in job.files.items()]
 
 
-def _exports(job: Job) -> list[str]:
+def _exports(job: LaunchJob) -> list[str]:
     return [f"export {name}={value}" for name, value in job.environment.items()]
 
 
-def torchrun(job: Job) -> str:
+def torchrun(job: LaunchJob) -> str:
     """The command itself; on several nodes it is run on each, with its NODE_RANK."""
     before = " ".join(f"{name}={value}" for name, value in job.environment.items())
     command = _start(job, "${NODE_RANK:-0}", "${MASTER_ADDR:-localhost}")
     return "\n".join([*_files(job), f"{before} {command}".strip()])
 
 
-def slurm(job: Job) -> str:
+def slurm(job: LaunchJob) -> str:
     """A batch script: a task for each node, which starts a process for each of its GPUs."""
     head = [
         "#!/bin/bash",
@@ -89,7 +89,7 @@ def slurm(job: Job) -> str:
     return "\n".join([*head, *_files(job), command])
 
 
-def kubernetes(job: Job) -> str:
+def kubernetes(job: LaunchJob) -> str:
     """A PyTorchJob of the Kubeflow training operator: one worker for each node."""
     command = _start(job, "${PET_NODE_RANK:-${RANK:-0}}", "${MASTER_ADDR:-localhost}")
     script = "\n".join([*_exports(job), *_files(job), command])
@@ -121,7 +121,7 @@ def kubernetes(job: Job) -> str:
     return "\n".join(lines)
 
 
-def skypilot(job: Job) -> str:
+def skypilot(job: LaunchJob) -> str:
     """A task for `sky launch`."""
     name = ACCELERATORS.get(job.chip, job.chip)
     command = _start(job, "${SKYPILOT_NODE_RANK}", "$MASTER_ADDR")
@@ -142,7 +142,7 @@ def _indented(text: str, by: int) -> list[str]:
     return [f"{' ' * by}{line}".rstrip() for line in text.splitlines()]
 
 
-LAUNCHERS: Mapping[str, Callable[[Job], str]] = {
+LAUNCHERS: Mapping[str, Callable[[LaunchJob], str]] = {
     "torchrun": torchrun,
     "slurm": slurm,
     "kubernetes": kubernetes,

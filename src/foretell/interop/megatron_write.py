@@ -1,7 +1,7 @@
 """A plan as Megatron-LM's arguments, which megatron.py reads back."""
 
 from foretell.interop.launch import ToolArguments, Training
-from foretell.interop.launchers import Job, wrapped
+from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.layouts import megatron_text
 from foretell.interop.megatron import MODES, MODULES
 from foretell.interop.megatron_shape import shape_flags
@@ -19,7 +19,7 @@ def write(run: Training) -> ToolArguments:
     """`pretrain_gpt.py` with the flags of model and plan, as its launcher starts it."""
     shape, notes = shape_flags(run.model, run.plan.tp, run.repository)
     nodes, each = run.places
-    job = Job(
+    job = LaunchJob(
         name=job_name(run.model.id),
         program=" \\\n  ".join(["pretrain_gpt.py", *shape, *plan_flags(run), *BENCHMARK]),
         nodes=nodes,

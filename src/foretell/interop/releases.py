@@ -30,7 +30,7 @@ OURS: Mapping[Tool, str] = {"megatron": "megatron-core"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class ToolRelease:
     """A tool of one release."""
 
     tool: Tool
@@ -48,7 +48,7 @@ class Release:
         return _parts(self.version) >= version
 
 
-def release_of(text: str, *, serving: bool, path: str = "export") -> Release:
+def release_of(text: str, *, serving: bool, path: str = "export") -> ToolRelease:
     """The release that a text names; BadInput with those that are written."""
     word, _, version = text.strip().lower().partition("@")
     known = SERVING if serving else TRAINING
@@ -62,7 +62,7 @@ def release_of(text: str, *, serving: bool, path: str = "export") -> Release:
         )
     made = RELEASES[found]
     if not version:
-        return Release(tool=found, version=made[-1])
+        return ToolRelease(tool=found, version=made[-1])
     parts = _parts(version)
     fits = [one for one in made if parts and _parts(one) <= parts]
     if not fits or parts[0] != _parts(fits[-1])[0]:
@@ -70,7 +70,7 @@ def release_of(text: str, *, serving: bool, path: str = "export") -> Release:
         raise BadInput(
             [Problem(path=path, value=text, message=message, allowed=_allowed((found,)))]
         )
-    return Release(tool=found, version=fits[-1])
+    return ToolRelease(tool=found, version=fits[-1])
 
 
 def _allowed(tools: tuple[Tool, ...]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.launch import ToolArguments, Training
-from foretell.interop.launchers import Job, wrapped
+from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.megatron_write import job_name
 from foretell.interop.releases import release_of
 from foretell.interop.torchtitan_registry import REGISTRY
@@ -46,7 +46,7 @@ def write(run: Training) -> ToolArguments:
     if not run.launcher:
         return ToolArguments(tool="torchtitan", text=config, notes=notes)
     nodes, each = run.places
-    job = Job(
+    job = LaunchJob(
         name=job_name(run.model.id),
         program=program,
         nodes=nodes,

@@ -34,6 +34,7 @@ def search_text(found: Search) -> "RenderableType":
         Text(),
         Text(fits, "dim"),
         Text(CONVENTIONS, "dim"),
+        Text(launchers(found), "dim"),
     ]
     alike = sum(found.equal)
     if alike > 1:
@@ -42,6 +43,16 @@ def search_text(found: Search) -> "RenderableType":
     if found.assumptions:
         parts += [Text(), bullets("Assumed", list(found.assumptions))]
     return Group(*parts)
+
+
+def launchers(found: Search) -> str:
+    """Which plans each framework can run, by their places."""
+    places: dict[str, list[str]] = {}
+    for place, plan in enumerate(found.plans, start=1):
+        for name in launchers_of(plan) or ("none known",):
+            places.setdefault(name, []).append(str(place))
+    said = (f"{name} {', '.join(those)}" for name, those in places.items())
+    return f"launchable with: {'; '.join(said)}."
 
 
 def counts(found: Search) -> str:
@@ -60,11 +71,12 @@ def counts(found: Search) -> str:
 def plans_table(found: Search) -> "Table":
     """One plan a row."""
     numbers = ("#", "ms/iteration", "tokens/s/GPU", "TFLOP/s/GPU", "MFU %", "GiB")
-    made = table("#", "plan", *numbers[1:], "fits", "limited by", "launchable with", right=numbers)
-    alike = found.equal or (False,) * len(found.plans)
+    made = table("#", "plan", *numbers[1:], "fits", "limited by", right=numbers)
+    several = sum(found.equal) > 1
+    alike = found.equal if several else (False,) * len(found.plans)
     for place, (plan, same) in enumerate(zip(found.plans, alike, strict=True), start=1):
         made.add_row(
-            f"{place}{'=' if same else ' '}",
+            f"{place}{'=' if same else ' ' if several else ''}",
             str(plan.plan),
             f"{plan.step_s * 1e3:,.1f}",
             f"{plan.tokens_per_s_per_gpu:,.1f}",
@@ -73,6 +85,5 @@ def plans_table(found: Search) -> "Table":
             gib(plan.peak_memory_bytes),
             plan.fits,
             plan.limited_by,
-            ", ".join(launchers_of(plan)) or "none known",
         )
     return made

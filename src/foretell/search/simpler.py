@@ -17,9 +17,9 @@ from foretell.specs.plan import Plans
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 
-NEAR = 1.05
-"""Plans that take longer than this times the fastest are not looked at: of one framework, differences
-are known better than that."""
+NEAR = 1.02
+"""A plan that is expected to take longer than this times the fastest does not lead: simplicity is worth no
+more."""
 MOST = 12
 """Plans that are laid beside the fastest one, the simplest first."""
 

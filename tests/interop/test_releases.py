@@ -142,6 +142,7 @@ def test_every_key_for_deepspeed_is_one_of_its_own() -> None:
         "autotp_size",
         "autoep_size",
         "pipeline",
+        "sequence_parallel_size",
     }
     for words in PLANS[:6]:
         one = run("llama-3.1-70b", words)

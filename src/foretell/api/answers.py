@@ -54,6 +54,13 @@ class Estimate(StepEstimate):
 
         return write_trace(*played_step(scenario_of(self), self.plan), path, detail)
 
+    @property
+    def launchable_with(self) -> tuple[str, ...]:
+        """Frameworks that can run the plan (search/frameworks.py)."""
+        from foretell.search.search import launchers_of
+
+        return launchers_of(self)
+
     def export(self, tool: str, launcher: str | None = None) -> "ToolArguments":
         """The plan as arguments of megatron, torchtitan or deepspeed, of a release as in
         megatron-core@0.14, as a launcher starts it (torchrun, slurm, kubernetes, skypilot): text and notes

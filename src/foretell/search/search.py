@@ -83,14 +83,14 @@ class SearchResult:
     def to_dict(self) -> dict[str, Any]:
         """The search as JSON; plans without their trees."""
         trees = ("breakdown", "memory", "memory_by_stage")
-        alike = self.equal or (False,) * len(self.plans)
         plans = [
             {name: value for name, value in estimate_json(plan).items() if name not in trees}
-            | {"launchable_with": list(launchers_of(plan)), "equal_to_best": same}
-            for plan, same in zip(self.plans, alike, strict=True)
+            | {"launchable_with": list(launchers_of(plan))}
+            for plan in self.plans
         ]
         return {
             "plans": plans,
+            "equal": list(self.equal),
             "plans_evaluated": self.plans_evaluated,
             "plans_feasible": self.plans_feasible,
             "evaluation_seconds": self.evaluation_seconds,

@@ -417,7 +417,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, simulate, explain, compare-plans, improve, serve, size, catalog, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, improve, serve, size, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -66,9 +66,8 @@ def _parsed(text: str) -> ArgumentTable:
     start = text.lstrip()[0]
     if start == "{":
         return _of_table(_json(text), text)
-    if start == "[" or (
-        _SECTION.search(text) and not re.search(r"^[ \t]*--\w", text, re.MULTILINE)
-    ):
+    sections = _SECTION.search(text) and "<<" not in text
+    if start == "[" or (sections and not re.search(r"^[ \t]*--\w", text, re.MULTILINE)):
         return ArgumentTable(words=(), pairs=flat(_toml(text)), variables={})
     if _like_yaml(text):
         documents = [one for one in read_documents(text) if isinstance(one, Mapping)]

@@ -47,7 +47,8 @@ def steps(text):
 
 
 def main():
-    text = open(sys.argv[1], encoding="utf-8", errors="replace").read()
+    with open(sys.argv[1], encoding="utf-8", errors="replace") as log:
+        text = log.read()
     found = steps(text)
     if len(found) <= WARM_UP:
         sys.exit(f"{len(found)} steps in the log: more than {WARM_UP} are needed")

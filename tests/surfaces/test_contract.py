@@ -96,6 +96,7 @@ FLAGS = {
         "--seq-len --target-len --floor --set --study --plot --picture --json"
     ).split(),
     "ui": "--port --host --workers --browser --no-browser --json".split(),
+    "mcp": "--http --port --schemas --json".split(),
     "sweep front": "--folder --plot --json".split(),
     "codesign": "--study --out --workers --executor --yes --plot --json".split(),
     "optimise": "--study --trials --storage --out --resume --plot --json".split(),

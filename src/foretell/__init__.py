@@ -35,6 +35,7 @@ _WHERE = {
     "System": "foretell.specs.system",
     "Chip": "foretell.specs.chip",
     "read_launch": "foretell.api.launches",
+    "improve": "foretell.api.improve",
     "BadInput": "foretell.errors",
     "Infeasible": "foretell.errors",
     "codesign": "foretell.studies.sweep.codesign",
@@ -44,6 +45,7 @@ _WHERE = {
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
 if TYPE_CHECKING:
+    from foretell.api.improve import improve as improve
     from foretell.api.launches import read_launch as read_launch
     from foretell.api.serving import serve as serve
     from foretell.api.size import size as size

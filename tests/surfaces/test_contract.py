@@ -20,30 +20,37 @@ RUN = (
     "--checkpoint-wait-s --storage-bandwidth"
 ).split()
 SILICON = "--name --node --area --dies --package --die-to-die --volume --set --sweep --plot --json".split()
-EXCHANGE = "--import --export --jsonl".split()
+IMPORTS = "--import --accept-unknown --hub".split()
+EXCHANGE = [*IMPORTS, *"--export --launcher --jsonl".split()]
 PAID = "--rent --region --price --prices --years --utilisation".split()
 
 FLAGS = {
     "estimate": [*QUESTION[:-1], *RUN, "--plot", *EXCHANGE, "--json"],
     "search": [*QUESTION[:-1], "--top", "--over", "--workers", "--plot", *EXCHANGE, "--json"],
-    "memory": [*QUESTION[:-1], "--plot", "--out", "--import", "--json"],
+    "memory": [*QUESTION[:-1], "--plot", "--out", *IMPORTS, "--json"],
     "simulate": [
         *QUESTION[:-1],
-        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --plot --import --json".split(),
+        *"--trace --detail --jitter --stragglers --slowdown --repeats --seed --plot".split(),
+        *IMPORTS,
+        "--json",
     ],
-    "explain": [*QUESTION[:-1], "--plot", "--import", "--json"],
+    "explain": [*QUESTION[:-1], "--plot", *IMPORTS, "--json"],
     "compare-plans": [*QUESTION[:-2], "--plot", "--json"],
+    "improve": (
+        "--launch --model --system --gpus --global-batch --seq-len --isl --osl --concurrency --plan --free "
+        "--accept-unknown --set --hub --export --launcher --json"
+    ).split(),
     "serve": (
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices "
         "--spread --prefix-hit --speculative --ttft --tpot --images --audio --prefill-gpus "
         "--prefill-plan --set --simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens "
         "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale --preemption --plot "
-        "--import --export --jsonl --json"
+        "--import --accept-unknown --hub --export --launcher --jsonl --json"
     ).split(),
     "size": (
         "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
         "--engine --speculative --prefix-hit --price --top --simulate --no-simulate --prices --set "
-        "--export --plot --jsonl --json"
+        "--export --launcher --plot --jsonl --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
@@ -79,11 +86,11 @@ FLAGS = {
     "sweep export": "--folder --out --sql --json".split(),
     "sweep plot": "--folder --out --x --y --value --json".split(),
     "cost run": [
-        *QUESTION[:-1], *RUN, *PAID, "--import", "--sweep", "--plot", "--json",
+        *QUESTION[:-1], *RUN, *PAID, *IMPORTS, "--sweep", "--plot", "--json",
     ],
     "cost token": [
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
-        *PAID, "--import", "--sweep", "--plot", "--json",
+        *PAID, *IMPORTS, "--sweep", "--plot", "--json",
     ],
     "characterize trace": [*QUESTION[:-1], "--step", "--picture", "--json"],
     "scaling": (
@@ -420,7 +427,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, catalog, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, improve, serve, size, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from foretell import units
 from foretell.api.answers import ServeAnswer, serve_answer
-from foretell.api.exports import export_deployment
+from foretell.api.exports import export_fleet
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
@@ -19,6 +19,7 @@ from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.inputs.system import of_system
+from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
@@ -259,10 +260,27 @@ def names_layout(plan: str) -> bool:
     return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
 
 
-def launch_command(tool: str, found: ServiceEstimate, asked: LoadQuestion) -> ToolArguments:
-    """The command that starts one instance of an answered deployment."""
+def launch_command(
+    tool: str, found: ServiceEstimate, asked: LoadQuestion, launcher: str | None = None
+) -> ToolArguments:
+    """The command that starts an answered deployment, or the script of all its instances and their router.
+
+    Where prompts have chips of their own (`prefill_plan`), both halves are written.
+    """
     question = _asked_again(part(ServiceQuestion, asked), found.plan)
-    return export_deployment(question, tool)
+    answers = question.deployment
+    front = getattr(asked, "prefill_plan", None)
+    chips = getattr(asked, "prefill_gpus", None)
+    if front and chips:
+        prompts = deployment_of(question.model, front)
+        first = max(int(chips) // prompts.gpus, 1)
+        rest = max((found.gpus - int(chips)) // answers.gpus, 1)
+        pools: list[tuple[Role, int, Deployment, int | None]] = [
+            ("prefill", first, prompts, None),
+            ("decode", rest, answers, None),
+        ]
+        return export_fleet(question, tool, pools, launcher)
+    return export_fleet(question, tool, [("both", found.replicas, answers, None)], launcher)
 
 
 def fraction_between(

@@ -9,6 +9,7 @@ VERBS = {
     "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
+    "improve": "What a launch of another tool would gain from other flags, and which.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
     "size": "How many GPUs a service takes, laid out how, at what cost.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
@@ -39,6 +40,7 @@ EXAMPLES = {
     "simulate": "llama-3.1-8b --gpus 64xH100 --plan 'tp2 pp4 zero1 mbs1' --trace step.json.gz",
     "explain": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
     "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
+    "improve": "examples/launch_megatron.sh --system h100-sxm --accept-unknown",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
     "network": "dgx-h100 --collective all-reduce --bytes 64MiB --group 16",
@@ -98,6 +100,7 @@ def make_app() -> App:
     app.command(
         "foretell.cli.explain:compare_plans", name="compare-plans", help=help_text("compare-plans")
     )
+    app.command("foretell.cli.improve:improve", help=help_text("improve"))
     app.command("foretell.cli.serve:serve", help=help_text("serve"))
     app.command("foretell.cli.size:size", help=help_text("size"))
     catalog = App(name="catalog", help=VERBS["catalog"])

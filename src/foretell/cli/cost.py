@@ -47,7 +47,7 @@ def run(given: Given, edges: Edges) -> int:
     """A training run: money, energy and carbon, each part by part; compute-optimal without --tokens."""
     from foretell.api.cost import run_cost
 
-    return show_answer(run_cost, RunQuestion(**imported(given, edges.import_, plain=True)), edges)
+    return show_answer(run_cost, RunQuestion(**imported(given, edges, plain=True)), edges)
 
 
 @command(TokenQuestion)
@@ -55,7 +55,7 @@ def token(given: Given, edges: Edges) -> int:
     """A million answered tokens at a steady load: money, energy and carbon, each part by part."""
     from foretell.api.cost import token_cost
 
-    asked = imported(given, edges.import_, serving=True, plain=True)
+    asked = imported(given, edges, serving=True, plain=True)
     return show_answer(token_cost, TokenQuestion(**asked), edges)
 
 

@@ -1,7 +1,7 @@
 """`foretell explain` and `foretell compare-plans`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import imported
+from foretell.cli.exchange import imported, show_read_back
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.training import PlansQuestion, StepQuestion
@@ -15,13 +15,15 @@ def explain(given: Given, edges: Edges) -> int:
 
     file = plot_file(edges.plot)
     with no_as_json(edges.json):
-        found = api.explain(**imported(given, edges.import_))
+        asked = imported(given, edges)
+        found = api.explain(**asked)
     write_plot(file, "explain", found.to_dict)
     if edges.json:
-        write_json(found.to_dict())
+        write_json({**found.to_dict(), **asked.told})
     else:
         from foretell.report.console import show
 
+        show_read_back(asked)
         show(explain_text(found))
     return 0
 

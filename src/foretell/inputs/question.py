@@ -75,11 +75,13 @@ def scenario_for(question: StepQuestion) -> Scenario:
     word = framework_word(question.plan, chosen)
     software = collect(lambda: software_of(word, chosen, seen), problems)
     numbers = {name: getattr(question, name) for name in NUMBERS}
+    shortened = [text for name in LENGTHS if (text := _shortened(name, numbers))]
     for name, value in numbers.items():
         problems += _whole(name, value)
     if problems or the_model is None or the_system is None or software is None:
         raise BadInput(problems)
     job, said = _job(the_model, the_system, count, numbers)
+    said += shortened
     job = apply_settings(job, chosen, "job", seen)
     late = [p for name in ("gpus", *numbers) for p in _whole(f"job.{name}", getattr(job, name))]
     if the_model.kind != "encoder-decoder" and (target_len or job.target_len) is not None:
@@ -97,6 +99,20 @@ def scenario_for(question: StepQuestion) -> Scenario:
         assumptions=(*the_model.assumptions, *of_system(the_system, chosen), *said),
         overrides=seen,
     )
+
+
+LENGTHS = ("seq_len", "target_len")
+"""Numbers of tokens of a sequence, which may be shortened: 8k is 8 x 1024."""
+_THOUSANDS = re.compile(r"([0-9]{1,5})\s?[kK]")
+
+
+def _shortened(name: str, numbers: dict[str, Any]) -> str:
+    """Put the number of a length such as 8k in its place; the sentence that says so, empty elsewhere."""
+    match = _THOUSANDS.fullmatch(numbers[name].strip()) if isinstance(numbers[name], str) else None
+    if match is None:
+        return ""
+    numbers[name] = int(match[1]) * 1024
+    return f"{name} {match[0]}: {match[1]} x 1024 = {numbers[name]} tokens, as names of models count them"
 
 
 ask = asks(StepQuestion)(scenario_for)

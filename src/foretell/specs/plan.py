@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
-from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
+from foretell.specs.plan_forms import EVEN, FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
 from foretell.specs.plan_words import (
     AXES,
     CHOICES,
@@ -104,6 +104,9 @@ class Plan:
     (full), N layers of each stage (full:N), or modules joined by + (specs/plan_forms.py)."""
     schedule: str = "1f1b"
     """Pipeline schedule; interleaved where vpp > 1."""
+    layout: str = EVEN
+    """Layers of each pipeline chunk, first to last, as in 7,8*14,7; even: as even as they can be dealt, the
+    outer chunks with the fewer (sharding/pipeline.py)."""
     precision: PrecisionName = "bf16"
     """Dtype of the matrix products."""
     scaling: Scaling = "tensor"
@@ -215,6 +218,7 @@ def plan_text(plan: Plan) -> str:
     words += [f"framework={plan.framework}"] if plan.framework != GENERIC else []
     words += [f"{key}={getattr(plan, key)}" for key in NUMBERS if getattr(plan, key) or key in told]
     words += [f"offload={plan.offload}"] if plan.offload != "none" else []
+    words += [f"layout={plan.layout}"] if plan.layout != EVEN else []
     for key in FACTORS:
         value = getattr(plan, key)
         usual = value == getattr(base, key) and key not in told

@@ -20,6 +20,7 @@ from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
 from foretell.specs.model import Model
 from foretell.specs.plan import Plans
+from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.specs.system import System
@@ -221,6 +222,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
             pairs,
             schedule_named(plans.base.schedule).layout,
             by_cost(scenario),
+            layout_sizes(plans.base.layout),
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base, scenario.software),

@@ -8,9 +8,10 @@ from foretell.records import dataclass
 from foretell.specs.questions.common import (
     CLOSED_FORM,
     EXPORT_ENGINE,
-    IMPORT,
+    IMPORTS,
     JSON,
     JSONL,
+    LAUNCHER,
     MOST_CHIPS,
     MOST_LENGTH,
     ONE_ROW,
@@ -310,7 +311,7 @@ class ServingQuestion(RequestOptions, ServiceQuestion):
     """One deployment under one load: `foretell serve`."""
 
     progress: Progressing = None
-    edges: ClassVar[tuple[Flag, ...]] = (PLOT, IMPORT, EXPORT_ENGINE, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_ENGINE, LAUNCHER, JSONL, JSON)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -384,4 +385,4 @@ class SizeQuestion:
     ] = True
     prices: PriceList = ""
     set: SettingsGiven = ()
-    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, PLOT, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON)

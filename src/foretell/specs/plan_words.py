@@ -33,13 +33,12 @@ DEGREES = {
     "mbs": "micro_batch",
 }
 """Words that a number follows, and their fields."""
-SWITCHES = ("sp", "flash", "fused", "reshard")
+SWITCHES = ("sp", "flash", "fused", "reshard", "dora")
 """Words that are on by themselves and off after no-."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
     "precision": ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"),
     "scaling": ("tensor", "row", "block"),
-    "adapters": ("all", "attention", "qkv", "qv"),
     "autocast": ("auto", "on"),
     "compile": ("auto", "off", "on"),
     "reduce": ("auto", "step", "micro-batch"),
@@ -55,7 +54,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "grad_overlap": ("auto", "off", "on"),
     "param_overlap": ("auto", "off", "on"),
     "graphs": ("auto", "off", "on"),
-    "weights": ("fp32", "bf16", "fp16", "fp8"),
+    "weights": ("fp32", "bf16", "fp16", "fp8", "nf4", "nf4-dq", "int4"),
     "gradients": ("fp32", "bf16", "fp16"),
     "master": ("fp32", "bf16", "none"),
     "states": ("fp32", "bf16", "fp8"),

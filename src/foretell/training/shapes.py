@@ -163,7 +163,7 @@ def shapes_of(
         stacks=call_stacks(
             flat,
             width,
-            lambda op: backward_products(op, base.lora),
+            lambda op: backward_products(op, base),
             written=written_of(form, software),
         ),
         parameters=stack([op.parameters for op in flat], width),
@@ -202,7 +202,7 @@ def _on_one_rank(
     if shape.experts_spread or spread.even != 1.0:
         part = expert_parallel(part, spread)
     apart = maps_of if form is not None and not form.joint else whole_maps
-    part = with_adapters(part, base.lora, base.adapters, apart)
+    part = with_adapters(part, base.lora, base.adapters, apart, dora=base.dora)
     return tensor_parallel(part, shape.tp, shape.sp)
 
 

@@ -33,12 +33,20 @@ FOLDED = re.compile(r"fold", re.IGNORECASE)
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
 """The rank of adapters."""
 ADAPTERS = (
-    ("all", re.compile(r"\bmlp\b|all linear", re.IGNORECASE)),
+    ("all", re.compile(r"all linear|qkvo? and mlp|q,k,v,o(?:,| and) ?mlp", re.IGNORECASE)),
+    ("q+v+o+mlp", re.compile(r"\bon q,v,o and mlp\b", re.IGNORECASE)),
+    ("mlp", re.compile(r"\bon (?:the )?mlp\b", re.IGNORECASE)),
     ("attention", re.compile(r"q,k,v,o|output projection", re.IGNORECASE)),
-    ("qv", re.compile(r"\bon q,v\b", re.IGNORECASE)),
     ("qkv", re.compile(r"\bon (?:qkv|q,k,v)\b", re.IGNORECASE)),
+    ("qv", re.compile(r"\bon q,v\b", re.IGNORECASE)),
 )
 """Which maps have adapters, by the words that say so."""
+STORED = (
+    ("int4", re.compile(r"gptq|int4", re.IGNORECASE)),
+    ("nf4-dq", re.compile(r"nf4-dq|double quant", re.IGNORECASE)),
+    ("nf4", re.compile(r"nf4|qlora|4-bit", re.IGNORECASE)),
+)
+"""In what a frozen base is stored, by the words that say so."""
 LORA_RANK = 16
 """Rank of adapters that is not printed: a plan must name one."""
 
@@ -145,7 +153,10 @@ def _lora(row: TrainingRow) -> list[str]:
         return []
     rank = RANK.search(row.notes)
     maps = [name for name, pattern in ADAPTERS if pattern.search(row.notes)]
-    return [f"lora={rank[1] if rank else LORA_RANK}", *(f"adapters={name}" for name in maps[:1])]
+    found = [f"lora={rank[1] if rank else LORA_RANK}", *(f"adapters={name}" for name in maps[:1])]
+    said = f"{row.model}; {row.precision}"
+    stored = [name for name, pattern in STORED if pattern.search(said)]
+    return found + [f"weights={name}" for name in stored[:1]]
 
 
 def _recompute(row: TrainingRow, software: Software, stage_layers: int) -> list[str]:

@@ -215,6 +215,7 @@ def recipe_of(plan: Plan) -> Plan:
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
+        loss=plan.loss,
         dora=plan.dora,
         autocast=plan.autocast,
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
@@ -245,6 +246,7 @@ def _one_part_table(
         scaling=recipe.scaling,
         lora=recipe.lora,
         adapters=recipe.adapters,
+        loss=recipe.loss,
         dora=recipe.dora,
         recompute=recipe.recompute,
         cp_mode=recipe.cp_mode,

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.loss import narrow_loss, spared_loss_bytes
+from foretell.kernels.loss import spared_loss_bytes
 from foretell.kernels.memory import (
     StageMemory,
     allocator_share,
@@ -104,7 +104,7 @@ def head_of(
     """Bytes of the head for one micro-batch on each stage: inputs, scores and loss, and the empty gradient of
     its matrix; (combinations, stages)."""
     base = plans.base
-    whole, cut = spared_loss_bytes(software, fused=base.fused, narrow=narrow_loss(base, software))
+    whole, cut = spared_loss_bytes(base, software)
     spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
     held = parts.kept_whole[shape, -1] - spared
     if is_wide(base, software) and not base.lora:

@@ -30,6 +30,10 @@ FUSED_DISPATCH = re.compile(r"DeepEP|HybridEP", re.IGNORECASE)
 """Dispatchers that send one copy to a node."""
 FOLDED = re.compile(r"fold", re.IGNORECASE)
 """A word of runs whose experts are not cut by tensor parallelism."""
+CHUNKED = re.compile(r"chunked cross|fused linear cross|liger fused cross", re.IGNORECASE)
+"""Words of runs whose head and loss are one operation over chunks of tokens."""
+FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
+"""Words of runs whose loss is one kernel."""
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
 """The rank of adapters."""
 ADAPTERS = (
@@ -96,7 +100,7 @@ def plan_words(row: TrainingRow, layers: int, architecture: str = "") -> tuple[s
     # Asynchronous tensor parallelism is an option of torchtitan.
     words += ["tp_overlap=on"] if tp > 1 and row.sp != "no" and ASYNC.search(row.notes) else []
     words += _no_overlap(row, tp)
-    words += [*_attention(row), *_fused(row), *_dtypes(row), *_experts(row), *_lora(row)]
+    words += [*_attention(row), *_fused(row), *_loss(row), *_dtypes(row), *_experts(row), *_lora(row)]
     words += _recompute(row, catalogued(word), -(-layers // pp))
     return (*words, f"framework={word}")
 
@@ -120,6 +124,13 @@ def _attention(row: TrainingRow) -> list[str]:
     if flash.startswith("no"):
         return ["no-flash"]
     return ["flash", *([f"attention={flash[:3]}"] if flash[:3] in ("fa1", "fa2", "fa3") else [])]
+
+
+def _loss(row: TrainingRow) -> list[str]:
+    """A loss that a run names: with the head over chunks of tokens, or one kernel."""
+    if CHUNKED.search(row.framework):
+        return ["loss=chunked"]
+    return ["loss=kernel"] if FUSED_LOSS.search(row.framework) else []
 
 
 def _fused(row: TrainingRow) -> list[str]:

@@ -7,6 +7,8 @@ from foretell.specs.software import NARROW_LOSS_BYTES, PLAIN_LOSS_BYTES, Softwar
 KERNEL_LOSS_BYTES = 8.0
 """Bytes held for each score by a loss that is one kernel in modules that shift the scores by a copy: both, and
 the gradients of both, in 16 bits."""
+INPLACE_LOSS_BYTES = 4.0
+"""The same where the gradient is written over the scores."""
 CHUNKED_LOSS_BYTES = 0.5
 """The same where scores exist for a chunk of tokens alone: eight chunks at the least among common models, 4
 bytes each (Liger's fused linear cross-entropy)."""
@@ -29,8 +31,8 @@ def loss_form(plan: Plan, software: Software) -> LossForm:
     if plan.loss == "plain":
         cut = software.loss_cut_plain_bytes
         return LossForm(one_kernel=False, held_bytes=PLAIN_LOSS_BYTES, cut_bytes=cut)
-    if plan.loss == "chunked":
-        held = CHUNKED_LOSS_BYTES
+    if plan.loss in ("chunked", "inplace"):
+        held = CHUNKED_LOSS_BYTES if plan.loss == "chunked" else INPLACE_LOSS_BYTES
         return LossForm(one_kernel=True, held_bytes=held, cut_bytes=held)
     fused = software.loss == "kernel" or (plan.fused and software.loss == "fused")
     if plan.loss == "kernel" and not fused:

@@ -21,6 +21,7 @@ from foretell.kernels.fusion import (
     COMPILED_SORTS,
     COMPLEX_ROTARY,
     COMPOSED_NORM,
+    FUSED,
     HOSTS,
     JOINED,
     MODULES,
@@ -190,6 +191,8 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     found = {"loss": passes("loss16" if uncast else "loss", fused)}
     if software.modules and not plan.fused:
         modules = WIDE_MODULES if is_wide(plan, software) else MODULES
+        norms = {"rms": FUSED["norm"], "rms-frozen": FUSED["norm"]}
+        modules = {**modules, **norms} if software.triton_norms else modules
         return {**modules, **found} if fused else modules
     if software.maps_apart:
         found["join"] = JOINED

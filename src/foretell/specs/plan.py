@@ -35,7 +35,7 @@ Reduce = Literal["auto", "step", "micro-batch"]
 Adapters = str
 """Linear maps that have adapters, in the spelling of plan_forms.adapters_form."""
 Autocast = Literal["auto", "on"]
-Loss = Literal["auto", "plain", "kernel", "chunked"]
+Loss = Literal["auto", "plain", "kernel", "inplace", "chunked"]
 Compile = Literal["auto", "off", "on"]
 AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
@@ -122,8 +122,9 @@ class Plan:
     dora: bool = False
     """Adapters are of directions, beside a trained length of every column (DoRA, Liu et al. 2024)."""
     loss: Loss = "auto"
-    """Cross-entropy: plain operations in 32 bits, one kernel (Unsloth, Apex), or head and loss together over
-    chunks of tokens (Liger, torchtune); auto: as the framework has it."""
+    """Cross-entropy: plain operations in 32 bits, one kernel behind scores that are shifted by a copy, one that
+    writes the gradient over the scores (inplace), or head and loss together over chunks of tokens (Liger's
+    fused linear, torchtune); auto: as the framework has it."""
     shard: int = 0
     """Data-parallel ranks that ZeRO shares over, replicas beside them; 0: all of them."""
     secondary: int = 0

@@ -41,7 +41,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "scaling": ("tensor", "row", "block"),
     "autocast": ("auto", "on"),
     "compile": ("auto", "off", "on"),
-    "loss": ("auto", "plain", "kernel", "chunked"),
+    "loss": ("auto", "plain", "kernel", "inplace", "chunked"),
     "reduce": ("auto", "step", "micro-batch"),
     "wire": ("auto", "fp32", "bf16", "fp16"),
     "gather": ("auto", "bf16", "fp8"),

@@ -189,6 +189,8 @@ class Software:
     modules: bool = False
     """Whether layers are the modules of Hugging Face transformers: composed norms and rotary positions, a
     residual stream in the dtype of the weights, casts by autocast (kernels/modules.py)."""
+    triton_norms: bool = False
+    """Of these modules: whether norms are kernels of their own, the rest plain."""
     masks: Literal["windows", "always"] = "windows"
     """Of these modules: when fused attention is given its mask as a tensor, and so computes every pair."""
     loss_wide: bool = False

@@ -30,10 +30,14 @@ FUSED_DISPATCH = re.compile(r"DeepEP|HybridEP", re.IGNORECASE)
 """Dispatchers that send one copy to a node."""
 FOLDED = re.compile(r"fold", re.IGNORECASE)
 """A word of runs whose experts are not cut by tensor parallelism."""
-CHUNKED = re.compile(r"chunked cross|fused linear cross|liger fused cross", re.IGNORECASE)
+CHUNKED = re.compile(r"chunked cross|fused linear cross", re.IGNORECASE)
 """Words of runs whose head and loss are one operation over chunks of tokens."""
+INPLACE = re.compile(r"liger fused cross", re.IGNORECASE)
+"""Words of runs whose loss writes the gradient over the scores."""
 FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
 """Words of runs whose loss is one kernel."""
+OFFLOADED = re.compile(r"checkpointing, offloading|activation offload", re.IGNORECASE)
+"""Words of runs whose kept activations live in the host's memory."""
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
 """The rank of adapters."""
 ADAPTERS = (
@@ -101,6 +105,7 @@ def plan_words(row: TrainingRow, layers: int, architecture: str = "") -> tuple[s
     words += ["tp_overlap=on"] if tp > 1 and row.sp != "no" and ASYNC.search(row.notes) else []
     words += _no_overlap(row, tp)
     words += [*_attention(row), *_fused(row), *_loss(row), *_dtypes(row), *_experts(row), *_lora(row)]
+    words += ["offload=activations"] if OFFLOADED.search(row.notes) else []
     words += _recompute(row, catalogued(word), -(-layers // pp))
     return (*words, f"framework={word}")
 
@@ -130,6 +135,8 @@ def _loss(row: TrainingRow) -> list[str]:
     """A loss that a run names: with the head over chunks of tokens, or one kernel."""
     if CHUNKED.search(row.framework):
         return ["loss=chunked"]
+    if INPLACE.search(row.framework):
+        return ["loss=inplace"]
     return ["loss=kernel"] if FUSED_LOSS.search(row.framework) else []
 
 

@@ -2,7 +2,7 @@
 
 flags.py     what a field is on every surface
 common.py    fields that several questions share
-training.py, serving.py, cost.py, network.py, compare.py, studies.py, sweep.py   the questions
+training.py, serving.py, post_training.py, cost.py, network.py, compare.py, studies.py, sweep.py   the questions
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,6 +23,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "characterize trace": "training.TraceQuestion",
         "serve": "serving.ServingQuestion",
         "size": "serving.SizeQuestion",
+        "post-train": "post_training.PostTrainingQuestion",
         "network": "network.NetworkQuestion",
         "cost chip": "cost.PackageQuestion",
         "cost package": "cost.PackageQuestion",

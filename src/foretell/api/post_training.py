@@ -31,9 +31,9 @@ from foretell.units import format as show
 PLACEMENTS = ("colocated", "split", "async", "best")
 SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
 OFFLOADS = ("weights", "optimizer", "reference")
-USUAL_MEAN, USUAL_CAP, USUAL_POWER = 190.0, 1024.0, 0.785
+USUAL_MEAN, USUAL_CAP, USUAL_POWER = 190.0, 1024.0, 0.6
 """Mean answer under a limit of 1,024 tokens, and the power by which it grows with the limit: means of 130 to
-330 under 1,024 in verl's logs, some 2,600 under 28,672 by what its passes take."""
+330 under 1,024 in verl's logs, some 1,400 under 28,672 by what its passes take."""
 
 
 class PostTraining(PostTrainingEstimate):
@@ -90,7 +90,8 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     setup, options = setups_of(question, said)
     reasons: tuple[str, ...] = ()
     alternatives: tuple[Mapping[str, Any], ...] = ()
-    if question.placement == "best" or (setup.rollout_gpus < 0):
+    undivided = question.placement in ("split", "async") and not options["pools_given"]
+    if setup.algorithm.generates and (question.placement == "best" or undivided):
         found = ranked(setup, options)
         result, reasons = best_setup(found)
         alternatives = tuple(one.to_dict() for one in found)
@@ -140,6 +141,7 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
             said.append(f"the engine takes {fraction:.0%} of the memory ({loop.name})")
         if deployment.max_batch is None:
             deployment = replace(deployment, max_batch=loop.max_batch)
+        profile = replace(profile, eager_layer_s=max(profile.eager_layer_s, loop.eager_layer_s))
         said.append(f"rollouts by engine profile {profile.id}")
     else:
         from foretell.catalog.engines import profile as profile_for
@@ -209,7 +211,7 @@ def trainer_of(
     if "framework" in named:
         text = words
         software = words.split("framework=")[1].split()[0]
-        trainer = "megatron" if software.startswith(("megatron", "nemo")) else trainer
+        trainer = "megatron" if software.startswith(("megatron", "nemo")) else "fsdp"
     else:
         text = f"{words} framework={loop.software(trainer)}".strip()
     if given is not None and "zero" not in named and trainer in ("fsdp", "deepspeed"):
@@ -221,7 +223,8 @@ def trainer_of(
     scenario = ask(question.model, **place, global_batch=None, seq_len=seq_len, plan=given if isinstance(given, Plan) else text)
     if isinstance(given, Plan):
         return plan_of(scenario, given)[0], trainer, given
-    if given is not None:
+    degrees = {"tp", "pp", "ep", "cp", "dp", "zero"} & {*named}
+    if given is not None and (degrees or trainer != "megatron"):
         scenario, plan = plan_of(scenario, text, settings_of(question))
         checked_degrees(scenario, plan)
         return scenario, trainer, plan

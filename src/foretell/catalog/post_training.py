@@ -43,6 +43,8 @@ class PostTrainingLoop:
     """Whether the trainer computes log-probabilities of the policy before the updates."""
     balanced: bool
     """Whether trajectories are dealt to ranks by their tokens."""
+    eager_layer_s: float
+    """Host's time of one layer of a decode step without graphs."""
     wake_s: float
     """Least time to wake the engine, and as much to put it to sleep."""
     wake_bytes_per_s: float

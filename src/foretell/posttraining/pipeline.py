@@ -8,14 +8,14 @@ trajectories out of a queue that never drains. With staleness k whole batches ma
     partial rollouts        S = max(g', g / (1 + 4 k), t)    long answers go on under the next weights; k may be
                             a share of a batch. k = 0 streams: S = max(g, t) + what is left of the last part
 
-Both pools meet their next partner late by chance: the larger of the two is joined by a norm, which adds some
-tenth where they are equal. The staleness of a trajectory is how many weights were published between its first
+Both pools meet their next partner late by chance: the larger of the two is joined by a norm, which adds two
+fifths where they are equal. The staleness of a trajectory is how many weights were published between its first
 token and its use: the time that it was written and that it waited, over S.
 """
 
 from foretell.records import dataclass
 
-MEETING = 6.0
+MEETING = 2.0
 """Power of the norm that joins the two pools."""
 PARTIAL = 4.0
 """How fast partial rollouts hide the tail with staleness: verl's 7B on 128 H20 takes 231, 171, 146 and 151 s a

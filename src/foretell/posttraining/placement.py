@@ -143,7 +143,7 @@ def best_layout(setup: StepSetup) -> Deployment:
 
 def ranked(setup: StepSetup, options: Mapping[str, Any]) -> tuple[RankedPlacement, ...]:
     """Every placement of the chips, those that fit first, then by the time of a step."""
-    total = setup.gpus if setup.placement != "colocated" else max(setup.trainer_gpus, setup.rollout_gpus)
+    total = max(setup.trainer_gpus, setup.rollout_gpus)
     found = [*_colocated(setup, total, options), *_apart(setup, total, options)]
     if not found:
         message = "no placement of these chips holds the model in every phase"
@@ -152,7 +152,7 @@ def ranked(setup: StepSetup, options: Mapping[str, Any]) -> tuple[RankedPlacemen
 
 
 def _colocated(setup: StepSetup, total: int, options: Mapping[str, Any]) -> list[RankedPlacement]:
-    if options.get("pools_given"):
+    if options.get("pools_given") or options.get("placement") != "best":
         return []
     one = _placed(setup, "colocated", total, total, options)
     return [] if one is None else [one]
@@ -168,7 +168,8 @@ def _apart(setup: StepSetup, total: int, options: Mapping[str, Any]) -> list[Ran
     for trainer in sizes:
         if total % 8 == 0 and trainer % max(total // 8, 1):
             continue
-        for name in ("split", "async"):
+        kinds = ("split", "async") if options.get("placement") == "best" else (options["placement"],)
+        for name in kinds:
             one = _placed(setup, name, trainer, total - trainer, options)
             found += [] if one is None else [one]
     return found

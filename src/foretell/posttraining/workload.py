@@ -6,6 +6,7 @@ long as the longest of many is. With a limit, the distribution is moved until th
 that was given: logs print that mean.
 """
 
+from functools import lru_cache
 from pathlib import Path
 from statistics import NormalDist
 from typing import Literal, get_args
@@ -19,9 +20,11 @@ from foretell.records import dataclass
 Array = NDArray[np.float64]
 LengthShape = Literal["lognormal", "fixed", "uniform", "exponential"]
 SHAPES = get_args(LengthShape)
-SIGMA = 0.6
-"""Spread of the logarithm of an answer's length: 0.4 to 1.0 cover what logs of reinforcement learning print
-of means, longest answers and shares that are cut."""
+SIGMAS = (0.5, 1.1)
+"""Least and largest spread of the logarithm of an answer's length: 0.4 to 1.0 cover what logs of reinforcement
+learning print of means, longest answers and shares that are cut."""
+LONGEST_Z = 3.67
+"""Standard deviations of the longest of some 8,000 answers."""
 POINTS = 4096
 """Quantiles from which means are taken."""
 
@@ -45,8 +48,9 @@ class AnswerLengths:
             ordered = np.sort(np.asarray(self.samples, float))
             found = np.interp(shares, (np.arange(len(ordered)) + 0.5) / len(ordered), ordered)
             return np.asarray(np.clip(found, 1.0, self.cap))
-        scale = _scale(self.mean, self.cap, self.shape)
-        return np.asarray(np.clip(_spread(self.shape, shares) * scale, 1.0, self.cap))
+        sigma = spread_sigma(self.mean, self.cap)
+        scale = _scale(self.mean, self.cap, self.shape, sigma)
+        return np.asarray(np.clip(_spread(self.shape, shares, sigma) * scale, 1.0, self.cap))
 
     def of_many(self, many: int) -> Array:
         """Lengths of so many answers, the shortest first."""
@@ -63,7 +67,15 @@ class AnswerLengths:
         return float(np.mean(self.of_many(POINTS) ** 2))
 
 
-def _spread(shape: LengthShape, shares: Array) -> Array:
+def spread_sigma(mean: float, cap: float) -> float:
+    """The spread by which the longest of a step's answers just reaches the limit: a limit is set where it cuts
+    few, and the further it is from the mean, the longer the tail that it was set for."""
+    ratio = np.log(max(cap / max(mean, 1e-9), 1.0))
+    found = LONGEST_Z - np.sqrt(max(LONGEST_Z**2 - 2.0 * ratio, 0.0))
+    return float(np.clip(found, *SIGMAS))
+
+
+def _spread(shape: LengthShape, shares: Array, sigma: float) -> Array:
     """Quantiles of a distribution of mean one, before any limit."""
     match shape:
         case "fixed":
@@ -75,14 +87,15 @@ def _spread(shape: LengthShape, shares: Array) -> Array:
         case _:
             normal = NormalDist()
             z = np.array([normal.inv_cdf(float(u)) for u in np.ravel(shares)])
-            return np.asarray(np.exp(SIGMA * z - 0.5 * SIGMA**2)).reshape(np.shape(shares))
+            return np.asarray(np.exp(sigma * z - 0.5 * sigma**2)).reshape(np.shape(shares))
 
 
-def _scale(mean: float, cap: float, shape: LengthShape) -> float:
+@lru_cache(maxsize=512)
+def _scale(mean: float, cap: float, shape: LengthShape, sigma: float) -> float:
     """Mean before cutting by which the mean after cutting is the one given."""
     if shape == "fixed" or mean >= cap:
         return float(min(mean, cap)) if shape == "fixed" else 1e3 * cap
-    spread = _spread(shape, (np.arange(POINTS) + 0.5) / POINTS)
+    spread = _spread(shape, (np.arange(POINTS) + 0.5) / POINTS, sigma)
     low, high = mean, 1e3 * cap
     for _ in range(60):
         middle = np.sqrt(low * high)

@@ -46,6 +46,10 @@ USUAL_PROMPTS, USUAL_SAMPLES, USUAL_PROMPT = 512, 16, 150
 """Prompts and samples of a step, and tokens of a prompt, where nothing says."""
 ALPACA_MEAN = 128
 """Mean tokens of Alpaca's examples with their prompt, where a run trains on them unpacked."""
+REASONING = re.compile(r"R1|QwQ|think|reason|Qwen3(?![.\d])", re.IGNORECASE)
+"""Models that were trained to reason at length."""
+REASONING_SHARE = 0.25
+"""Their mean answer over the limit, where it is not printed."""
 OFFLOADS = {"weights": "weights", "optimizer": "optimizer", "reference": "reference", "param": "weights"}
 """Words of what lives on the host."""
 ADAPTERS_ONLY = re.compile(r"^adapter\b|adapter v2", re.IGNORECASE)
@@ -73,7 +77,7 @@ def chip_of(cells: Cells) -> str:
     """The chip's id; UnsupportedRun where none is known."""
     text = (cells.get("chip") or "").strip()
     for part in re.split(r"\s+or\s+|\(|,", text):
-        name = part.strip()
+        name = part.strip().replace("A800", "A100")
         if name and exists(name, ("chip",)):
             return find(name, ("chip",)).id
         bare = re.sub(r"-?\d+G(?:B|iB)?$", "", name)
@@ -133,6 +137,10 @@ FAMILIES = {
 def rl_question(cells: Cells) -> dict[str, Any]:
     """The arguments of `foretell.post_train` for a step of reinforcement learning."""
     chip = chip_of(cells)
+    if not any(cells.get(name) for name in ("mean_response", "max_response", "mean_total_len", "max_total")):
+        raise UnsupportedRun("neither lengths of answers nor their limit are known")
+    if "images" in (cells.get("notes") or "").lower():
+        raise UnsupportedRun("prompts with images are not modelled")
     asked = shared(cells)
     placement = (cells.get("placement") or "").strip()
     if placement and placement not in ("colocated", "split", "split_async", "colocated_async"):
@@ -152,13 +160,18 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         "max_osl": whole(cells, "max_response"),
         "framework": recognise_loop(cells.get("framework") or ""),
     }
-    asked["osl"] = min(asked["osl"], asked["max_osl"]) if asked["osl"] and asked["max_osl"] else asked["osl"]
+    if asked["osl"] and asked["max_osl"]:
+        asked["osl"] = min(asked["osl"], asked["max_osl"])
+    if asked["osl"] is None and asked["max_osl"] and REASONING.search(cells.get("model") or ""):
+        asked["osl"] = REASONING_SHARE * asked["max_osl"]
     if placement in ("split", "split_async"):
-        if not trainer and total:
-            trainer = total // 2
-        if not trainer:
+        if not trainer and not total:
             raise UnsupportedRun("the number of chips is not known")
-        asked |= {"trainer_gpus": f"{trainer}x{chip}", "rollout_gpus": f"{rollout or (total or 2 * trainer) - trainer}x{chip}"}
+        if trainer:
+            others = rollout or (total or 2 * trainer) - trainer
+            asked |= {"trainer_gpus": f"{trainer}x{chip}", "rollout_gpus": f"{others}x{chip}"}
+        else:
+            asked["gpus"] = f"{total}x{chip}"
         asked["placement"] = "async" if placement == "split_async" else "split"
     else:
         if not total and not trainer:
@@ -183,17 +196,17 @@ def shared(cells: Cells) -> dict[str, Any]:
     recompute = (cells.get("recompute") or "").strip()
     words += [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
     engine = (cells.get("train_engine") or "").lower()
-    if words or engine:
-        if "megatron" in engine:
-            words.append("framework=megatron-core")
-        elif engine.startswith(("fsdp", "zero-3", "deepspeed")):
-            words.append("zero3 framework=transformers")
+    if "megatron" in engine:
+        words.append("framework=megatron-core")
+    elif engine.startswith(("fsdp", "zero-3", "deepspeed")):
+        words += ["zero3", "framework=transformers"]
     asked: dict[str, Any] = {"model": model_of(cells)}
-    asked |= {"plan": " ".join(words)} if words and any(not w.startswith("framework") for w in words) else {}
+    asked |= {"plan": " ".join(words)} if words else {}
     tp = whole(cells, "rollout_tp")
     fraction = number(cells, "rollout_mem_fraction")
     layout = [f"tp{tp}"] if tp else []
     layout += [f"memory_fraction={fraction:g}"] if fraction else []
+    layout += ["no-graph"] if is_eager(cells) else []
     asked |= {"rollout_plan": " ".join(layout)} if layout else {}
     offload = (cells.get("offload") or "").lower()
     named = list(dict.fromkeys(OFFLOADS[word] for word in OFFLOADS if word in offload))
@@ -202,6 +215,17 @@ def shared(cells: Cells) -> dict[str, Any]:
     elif offload == "none":
         asked["offload"] = "none"
     return asked
+
+
+def is_eager(cells: Cells) -> bool:
+    """Whether rollouts ran without graphs: verl's recipes before 0.5 set enforce_eager; its first FSDP is of
+    that time where no version is printed."""
+    if recognise_loop(cells.get("framework") or "") != "verl":
+        return False
+    version = re.match(r"(\d+)\.(\d+)", (cells.get("framework_version") or "").strip())
+    if version:
+        return (int(version[1]), int(version[2])) < (0, 5)
+    return (cells.get("train_engine") or "").strip().lower() == "fsdp"
 
 
 def algorithm_of(cells: Cells) -> str:

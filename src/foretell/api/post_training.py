@@ -157,9 +157,7 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
         scenario=scenario,
         plan=plan,
         trainer=trainer,
-        budget=0.0
-        if question.micro_tokens is None and "micro_batch" in _named(question.plan)
-        else float(question.micro_tokens or DEFAULT_BUDGET),
+        budget=budget_of(question, loop, trainer),
         rollout_system=system,
         rollout_gpus=rollout_gpus,
         deployment=deployment,
@@ -167,8 +165,8 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
         placement=placement,  # type: ignore[arg-type]
         sync=sync,  # type: ignore[arg-type]
         offload=offload,
-        staleness=1.0 if question.staleness is None else float(question.staleness),
-        partial=question.partial,
+        staleness=loop.staleness if question.staleness is None else float(question.staleness),
+        partial=question.partial or (question.staleness is None and loop.partial),
     )
     options |= {
         "layout_given": given,
@@ -180,6 +178,15 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
         setup = with_layout(setup)
         said.append(f"rollout layout {deployment_text(setup.deployment)}: the fastest that fits")
     return setup, options
+
+
+def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: str) -> float:
+    """Tokens of a micro-batch on one rank; 0: the plan's sequences."""
+    if question.micro_tokens is not None:
+        return float(question.micro_tokens)
+    fixed = "micro_batch" in _named(question.plan) or isinstance(question.plan, Plan)
+    tuned = question.algorithm in ("sft", "dpo", "reward") and question.plan is not None
+    return 0.0 if fixed or tuned or loop.sequences(trainer) else float(DEFAULT_BUDGET)
 
 
 DEFAULT_BUDGET = 16_384
@@ -214,6 +221,8 @@ def trainer_of(
         trainer = "megatron" if software.startswith(("megatron", "nemo")) else "fsdp"
     else:
         text = f"{words} framework={loop.software(trainer)}".strip()
+    if "micro_batch" not in named and loop.sequences(trainer) and question.micro_tokens is None:
+        text += f" mbs{loop.sequences(trainer)}"
     if given is not None and "zero" not in named and trainer in ("fsdp", "deepspeed"):
         text += " zero3"
     if given is not None and "recompute" not in named and question.algorithm not in ("sft", "dpo", "reward"):
@@ -229,7 +238,7 @@ def trainer_of(
         checked_degrees(scenario, plan)
         return scenario, trainer, plan
     scenario, base = plan_of(scenario, text, settings_of(question))
-    plan = candidate_plans(scenario, base, trainer, work, float(question.micro_tokens or DEFAULT_BUDGET))
+    plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
     said.append(f"trainer's plan chosen: the fastest of a few {trainer} plans that fit")
     return scenario, trainer, plan
 

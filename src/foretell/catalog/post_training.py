@@ -43,6 +43,16 @@ class PostTrainingLoop:
     """Whether the trainer computes log-probabilities of the policy before the updates."""
     balanced: bool
     """Whether trajectories are dealt to ranks by their tokens."""
+    sequences_fsdp: int
+    """Sequences of a micro-batch where nothing says; 0: as many as a token budget holds."""
+    sequences_megatron: int
+    """The same of Megatron."""
+    sequences_deepspeed: int
+    """The same of DeepSpeed."""
+    staleness: float
+    """Batches that may be ahead of the trainer where nothing says."""
+    partial: bool
+    """Whether long answers go on under the next weights where nothing says."""
     eager_layer_s: float
     """Host's time of one layer of a decode step without graphs."""
     wake_s: float
@@ -75,6 +85,10 @@ class PostTrainingLoop:
     """Rate at which weights on the host are loaded first."""
     sync_quantise: float
     """Time over that of 16 bits where the receiver narrows the weights."""
+
+    def sequences(self, trainer: str) -> int:
+        """Sequences of a micro-batch of a trainer where nothing says; 0: a token budget."""
+        return int(getattr(self, f"sequences_{trainer}"))
 
     def software(self, trainer: str) -> str:
         """The word for the training software of a trainer."""

@@ -8,15 +8,15 @@ trajectories out of a queue that never drains. With staleness k whole batches ma
     partial rollouts        S = max(g', g / (1 + 4 k), t)    long answers go on under the next weights; k may be
                             a share of a batch. k = 0 streams: S = max(g, t) + what is left of the last part
 
-Both pools meet their next partner late by chance: the larger of the two is joined by a norm, which adds two
-fifths where they are equal. The staleness of a trajectory is how many weights were published between its first
+Pools that meet trajectory by trajectory wait for each other by chance: the two are joined by a norm, which adds
+two fifths where they are equal; batch by batch the longer one decides. The staleness of a trajectory is how many weights were published between its first
 token and its use: the time that it was written and that it waited, over S.
 """
 
 from foretell.records import dataclass
 
-MEETING = 2.0
-"""Power of the norm that joins the two pools."""
+MEETING, WHOLE = 2.0, 8.0
+"""Powers of the norm that joins the two pools: trajectory by trajectory, and batch by batch."""
 PARTIAL = 4.0
 """How fast partial rollouts hide the tail with staleness: verl's 7B on 128 H20 takes 231, 171, 146 and 151 s a
 step with staleness 0, 0.1, 0.3 and 0.5, where update and generation alone take 100 to 110 and about 200."""
@@ -60,7 +60,8 @@ def pipeline_of(pools: PoolTimes, staleness: float, partial: bool) -> Pipeline:
         hidden = pools.generate_s / max(staleness, 1.0)
     rollout_s = max(pools.steady_s, hidden) if staleness > 0 else pools.generate_s
     trainer_s = pools.trainer_s
-    joined = (trainer_s**MEETING + rollout_s**MEETING) ** (1.0 / MEETING)
+    power = MEETING if partial or staleness > 1.0 else WHOLE
+    joined = (trainer_s**power + rollout_s**power) ** (1.0 / power)
     if staleness <= 0:
         joined = max(trainer_s, rollout_s) + trainer_s / PARTS
     ahead = pools.latency_s / max(joined, 1e-9) + 0.5 * min(staleness, 1.0)

@@ -23,6 +23,8 @@ DENSE_TENSORS, JOINED_EXPERTS = 12.0, 8.0
 """Tensors of a dense layer, biases and norms among them; of one with joined experts."""
 EXPERT_TENSORS = 3.0
 """Tensors of an expert: gate, up and down."""
+NODE_CHIPS = 8.0
+"""Chips that share a host."""
 NETWORK_SHARE = 0.7
 """Share of a port's nominal rate that one stream reaches."""
 
@@ -71,7 +73,9 @@ def sync_seconds(q: SyncQuestion, loop: PostTrainingLoop, system: System) -> flo
         if q.mechanism in ("ipc", "broadcast"):
             seconds += loop.sync_tensor_s * tensor_count(q.model, q.joined)
     if q.offloaded:
-        seconds += size / loop.sync_offload_bytes_per_s
+        # Of changed values every node loads its own shards.
+        nodes = max(q.trainer_gpus / NODE_CHIPS, 1.0) if q.mechanism == "delta" else 1.0
+        seconds += size / nodes / loop.sync_offload_bytes_per_s
     if q.narrow:
         seconds *= loop.sync_quantise
     return loop.sync_fixed_s + seconds

@@ -240,7 +240,9 @@ def staleness_of(cells: Cells) -> dict[str, Any]:
     """How far ahead rollouts may be: a number in the cell, with its words."""
     text = (cells.get("staleness") or "").lower()
     found = re.search(r"\d+(?:\.\d+)?", text)
-    value = float(found[0]) if found else 1.0
+    if found is None:
+        return {}
+    value = float(found[0])
     partial = "partial" in text or 0.0 < value < 1.0 or "stream" in text
     return {"staleness": value, "partial": partial}
 

@@ -68,7 +68,7 @@ def candidate_plans(
 ) -> Plan:
     """The fastest of a few plans of a trainer that fit; the smallest where none does."""
     gpus = scenario.job.gpus
-    found = trainer_candidates(scenario.model, base, trainer, gpus)
+    found = trainer_candidates(scenario.model, base, trainer, gpus, work.sequences == 1.0 and work.samples > 1)
     seconds, peaks, plans = [], [], []
     for plan in found:
         batch = packed_batch(scenario, plan, work, 1.0 / work.updates, budget, True)
@@ -88,12 +88,15 @@ def candidate_plans(
     return plans[chosen]
 
 
-def trainer_candidates(model: Model, base: Plan, trainer: str, gpus: int) -> list[Plan]:
+def trainer_candidates(
+    model: Model, base: Plan, trainer: str, gpus: int, work_generates: bool = True
+) -> list[Plan]:
     """A few plans of a trainer on so many chips: degrees, and whether layers are computed again."""
     experts = max((layer.ffn.experts for layer in model.stack.layers if isinstance(layer.ffn, Experts)), default=0)
     found = []
     if trainer in ("fsdp", "deepspeed"):
-        for recompute in ("none", "full"):
+        # Loops compute layers again unless they are told not to.
+        for recompute in ("full",) if work_generates else ("none", "full"):
             plan = replace(base, dp=gpus, tp=1, pp=1, cp=1, sp=False, zero=3, recompute=recompute)
             found.append(plan)
         return found

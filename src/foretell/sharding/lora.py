@@ -8,7 +8,7 @@ parallelism the adapter of a matrix cut by columns has A on every rank and B cut
 by rows and B on every rank, so that its partial sums ride on the matrix's own reduction and nothing more is
 sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one needs its input no more, and that
 is not kept. The frozen matrices of the layers may be stored in 4 bits (QLoRA): products read them widened to
-16 bits, once for each pass. DoRA measures the columns of W + A B in every forward pass: A B is written out,
+16 bits, once for each pass, and keep their input whether it has an adapter or not. DoRA measures the columns of W + A B in every forward pass: A B is written out,
 and read with W.
 """
 
@@ -78,12 +78,15 @@ def with_adapters(
     maps: Maps = whole,
     *,
     dora: bool = False,
+    stored: bool = False,
 ) -> LayerGraph:
-    """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it."""
+    """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it; `stored`: the
+    frozen ones are in 4 bits."""
     if rank == 0:
         return graph
     ops: list[Op] = []
-    saved = _without_inputs(graph, where)
+    # Maps whose weights are widened for each use keep their input, adapter or not (bitsandbytes).
+    saved = list(graph.saved) if stored else _without_inputs(graph, where)
     for op in graph.ops:
         ops.append(op)
         if has_adapter(op, where):

@@ -209,6 +209,8 @@ class Software:
     the other over all tensors."""
     host_kernel_s: Seconds = 0.0
     """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
+    adapter_host: Share = 1.0
+    """What the host takes for a kernel of an adapter, over that for one of a module."""
     host_kernel_backward_s: Seconds = 0.0
     """What the host takes for each plain kernel of the backward pass, where `host_kernel_s` is given."""
     host_ahead: bool = False

@@ -5,7 +5,7 @@ once for each distinct combination of these ("shapes") and gathered to the plans
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import accumulate
 
@@ -53,6 +53,8 @@ from foretell.workload.roles import OpRole, Region
 
 Array = NDArray[np.float64]
 
+ADAPTER_ROLES = (OpRole.ADAPTER, OpRole.ADAPTER_SUM)
+"""What adapters add to a layer."""
 CORE = ("attention", "scan")
 """Families that selective recomputation runs again, where what they keep is not fused away."""
 
@@ -291,6 +293,10 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
     quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
     if base.weights in QUANTISED:
         times = with_dequantisation(times, shapes.parameters * quantised, chip, base, software)
+    if base.lora and software.adapter_host < 1.0:
+        of_adapters = np.array([op.role in ADAPTER_ROLES for op in flat])[:, None]
+        lighter = np.where(of_adapters, software.adapter_host, 1.0)
+        times = replace(times, host_s=times.host_s * np.concatenate([lighter, lighter]))
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
     last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
     layer = np.arange(len(whole)) < len(whole) - 2

@@ -114,10 +114,10 @@ FAMILIES = {
     r"Qwen-7B$": "llama:layers=32,hidden=4096,heads=32,ffn=11008,vocab=151936",
     r"Qwen-14B$": "llama:layers=40,hidden=5120,heads=40,ffn=13696,vocab=152064",
     r"Qwen-72B$": "llama:layers=80,hidden=8192,heads=64,ffn=24576,vocab=152064",
-    r"phi-1_5": "gpt:layers=24,hidden=2048,heads=32,ffn=8192,vocab=51200",
-    r"phi-2$": "gpt:layers=32,hidden=2560,heads=32,ffn=10240,vocab=51200",
+    r"phi-1_5": "gpt:layers=24,hidden=2048,heads=32,ffn=8192,vocab=51200,positions=4096",
+    r"phi-2$": "gpt:layers=32,hidden=2560,heads=32,ffn=10240,vocab=51200,positions=4096",
     r"phi-3-mini": "llama:layers=32,hidden=3072,heads=32,ffn=8192,vocab=32064",
-    r"stablelm-base-alpha-3b": "gpt:layers=16,hidden=4096,heads=32,ffn=16384,vocab=50432",
+    r"stablelm-base-alpha-3b": "gpt:layers=16,hidden=4096,heads=32,ffn=16384,vocab=50432,positions=4096",
     r"TinyLlama": "llama:layers=22,hidden=2048,heads=32,kv_heads=4,ffn=5632,vocab=32000",
     r"falcon-7b": "gpt:layers=32,hidden=4544,heads=71,kv_heads=1,ffn=18176,vocab=65024",
     r"falcon-40b": "gpt:layers=60,hidden=8192,heads=128,kv_heads=8,ffn=32768,vocab=65024",
@@ -280,34 +280,78 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
     rank = (cells.get("lora_rank") or "").strip()
     trained = rank or re.match(r"\s*q?-?lora\b", notes.split(";")[0].strip(), re.IGNORECASE)
     words = []
+    first = notes.split(";")[0].strip().lower()
     if trained:
         words.append(f"lora={rank}" if rank.isdigit() else "lora=8")
+    quant = quant or ("nf4" if first.startswith("qlora") else "")
     if quant:
         words.append("weights=int4" if "int4" in quant or "gptq" in quant else "weights=nf4-dq" if "dq" in quant else "weights=nf4")
     if "(emb)" in notes:
         words.append("adapters=all+ends")
+    ladder = ladder_words(notes)
     framework = (cells.get("framework") or "").lower()
     engine = (cells.get("train_engine") or "").lower()
     zero = re.search(r"zero-?(\d)", engine)
     if zero:
         words.append(f"zero{zero[1]}")
-    elif gpus > 1:
+    elif gpus > 1 and engine:
         words.append("zero3")
+    else:
+        words.append("zero0")
     software = SOFTWARE.get(next((name for name in SOFTWARE if name in framework), ""), "transformers")
-    compiled = "torchtune" in software and "torch.compile" in notes
+    if software == "transformers@4" and FUSED_CODE.search(cells.get("model") or "") and "flash" in (cells.get("attention") or ""):
+        software = "transformers-kernels@4"
+        words.append("loss=plain")
+    compiled = "torchtune" in software and ("torch.compile" in notes or "compile=on" in ladder)
     words.append(f"framework={software}{'-compiled' if compiled else ''}")
     precision = (cells.get("precision_train") or "").lower()
-    if "true" in precision or software.startswith("torchtune"):
+    pure = "true" in precision or software.startswith("torchtune")
+    if pure or (trained and software.startswith("transformers")):
         words += ["master=none", "states=bf16", "gradients=bf16"]
+    words += [word for word in ladder if word != "compile=on"]
+    if trained and software.startswith("transformers") and not pure:
+        # The Trainer's bf16 runs under autocast.
+        words.append("autocast=on")
     if trained and "litgpt" in software:
         words.append("adapters=qv")
+    elif trained and "torchtune" in software:
+        words.append("adapters=q+v+o+mlp")
     recompute = (cells.get("recompute") or "").strip()
     words += [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
-    if "8-bit" in notes and "without" not in notes:
-        words.append("optimizer=adam8bit")
     return words
 
 
+LADDER = (
+    ("packed", ()),
+    ("compile", ("compile=on",)),
+    ("chunked cross entropy", ("loss=auto",)),
+    ("activation checkpointing", ("recompute=full",)),
+    ("optimizer in backward", ()),
+    ("activation offload", ("offload=activations",)),
+    ("8-bit", ("optimizer=adam8bit",)),
+)
+"""Rungs of a table in which each row adds to the one before, and their words."""
+
+
+def ladder_words(notes: str) -> list[str]:
+    """Words of all rungs up to a row's own, where its notes say that each row adds to the one before."""
+    if "each row adds to the one before" not in notes:
+        return []
+    first = notes.split(";")[0].strip().lower()
+    names = [name for name, _ in LADDER]
+    own = [i for i, name in enumerate(names) if name in first]
+    adapters = "lora" in first
+    upto = len(LADDER) if adapters else (own[0] + 1 if own else 0)
+    without = ("optimizer in backward", "8-bit") if adapters else ()
+    found = [word for name, words in LADDER[:upto] if name not in without for word in words]
+    if "recompute=full" not in found:
+        found.append("recompute=none")
+    chunked = "loss=auto" in found
+    return [w for w in found if w != "loss=auto"] if chunked else [*found, "loss=plain"]
+
+
+FUSED_CODE = re.compile(r"Qwen/Qwen-")
+"""Models whose own code takes norms and rotary positions from flash-attn where that is there."""
 SOFTWARE = {
     "litgpt": "litgpt",
     "torchtune": "torchtune",

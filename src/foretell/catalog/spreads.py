@@ -28,7 +28,7 @@ ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.23, 0.77), "p90": (0.04, 0.
 """Quantiles of the mixture: a little beyond the level, since it has few sources."""
 ENOUGH = 3.0
 """Sources of ten rows that a kind needs."""
-FEW = 2
+FEW = 6
 """Sources that a kind of post-training number needs."""
 FULL = 10
 """Rows from which a source counts in full."""

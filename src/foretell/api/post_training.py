@@ -1,6 +1,6 @@
 """Records in, records out: `foretell.post_train`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_tr
 from foretell.catalog.spreads import post_training_ends
 from foretell.errors import BadInput, Problem, unknown
 from foretell.inputs.question import ask, collect, plan_of, settings_of
+from foretell.interop.post_training_logs import read_post_training_log
 from foretell.posttraining.placement import best_setup, candidate_plans, ranked
 from foretell.posttraining.step import StepResult, StepSetup, around, step_of
 from foretell.posttraining.workload import AnswerLengths, Workload, read_lengths
@@ -20,6 +21,7 @@ from foretell.specs.plan import Plan, named_fields
 from foretell.specs.post_training import (
     ALGORITHMS,
     AlgorithmForm,
+    Phase,
     PhaseMemory,
     PostTrainingEstimate,
 )
@@ -51,7 +53,7 @@ class PostTraining(PostTrainingEstimate):
             "phases": [one.to_dict() for one in self.memory],
         }
         told["interval"] = {key: list(ends) for key, ends in self.interval.items()}
-        for name in ("assumptions", "placement_reasons"):
+        for name in ("assumptions", "placement_reasons", "measured_notes"):
             told[name] = list(told[name])
         told["alternatives"] = [dict(one) for one in self.alternatives]
         return told
@@ -68,15 +70,16 @@ class PostTraining(PostTrainingEstimate):
 
     def to_chrome_trace(self, path: str | Path) -> Path:
         """Write the step as a Chrome trace, pools as processes; gzipped where the name ends in .gz."""
-        from foretell.report.post_training_trace import write_step
+        from foretell.posttraining.trace import write_step
 
         return write_step(self, path)
 
     def export(self, tool: str) -> Any:
         """The configuration for verl, nemo-rl or trl."""
+        from foretell.api.exports import repository
         from foretell.interop.post_training_write import write_configuration
 
-        return write_configuration(self, tool)
+        return write_configuration(self, tool, repository(self.model))
 
 
 @asks(PostTrainingQuestion)
@@ -122,7 +125,10 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
         rollout = scenario
         if question.rollout_gpus is not None:
             rollout = ask(
-                scenario.model, system=question.system, gpus=question.rollout_gpus, set=settings_of(question)
+                scenario.model,
+                system=question.system,
+                gpus=question.rollout_gpus,
+                set=settings_of(question),
             )
         rollout_gpus = rollout.job.gpus
         system = rollout.system
@@ -152,7 +158,9 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
     sync = question.sync or ("ipc" if placement == "colocated" else "broadcast")
     setup = StepSetup(
         algorithm=form,
-        loop=loop if question.placement != "async" or not question.partial else replace(loop, old_logprobs=False),
+        loop=loop
+        if question.placement != "async" or not question.partial
+        else replace(loop, old_logprobs=False),
         work=work,
         scenario=scenario,
         plan=plan,
@@ -225,11 +233,21 @@ def trainer_of(
         text += f" mbs{loop.sequences(trainer)}"
     if given is not None and "zero" not in named and trainer in ("fsdp", "deepspeed"):
         text += " zero3"
-    if given is not None and "recompute" not in named and question.algorithm not in ("sft", "dpo", "reward"):
+    if (
+        given is not None
+        and "recompute" not in named
+        and question.algorithm not in ("sft", "dpo", "reward")
+    ):
         text += " recompute=full"
     place = {"system": question.system, "gpus": gpus, "set": settings_of(question)}
     seq_len = max(round(work.passed_length), 8)
-    scenario = ask(question.model, **place, global_batch=None, seq_len=seq_len, plan=given if isinstance(given, Plan) else text)
+    scenario = ask(
+        question.model,
+        **place,
+        global_batch=work.trajectories,
+        seq_len=seq_len,
+        plan=given if isinstance(given, Plan) else text,
+    )
     if isinstance(given, Plan):
         return plan_of(scenario, given)[0], trainer, given
     degrees = {"tp", "pp", "ep", "cp", "dp", "zero"} & {*named}
@@ -248,7 +266,9 @@ def checked_degrees(scenario: Scenario, plan: Plan) -> None:
     step = plan.tp * plan.cp * 2
     job = replace(
         scenario.job,
-        gpus=plan.gpus if scenario.job.gpus % plan.gpus == 0 and plan.gpus == scenario.job.gpus else scenario.job.gpus,
+        gpus=plan.gpus
+        if scenario.job.gpus % plan.gpus == 0 and plan.gpus == scenario.job.gpus
+        else scenario.job.gpus,
         global_batch=plan.dp * plan.micro_batch * plan.pp * plan.vpp * 4,
         seq_len=-(-scenario.job.seq_len // step) * step,
     )
@@ -264,7 +284,9 @@ def workload_of(question: PostTrainingQuestion, form: AlgorithmForm, said: list[
     if mean is None:
         limit = float(cap or USUAL_CAP)
         mean = min(USUAL_MEAN * (limit / USUAL_CAP) ** USUAL_POWER, limit)
-        said.append(f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave")
+        said.append(
+            f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave"
+        )
     if cap is None:
         cap = round(4 * mean)
         said.append(f"answers are cut at {cap} tokens: four times their mean")
@@ -274,7 +296,9 @@ def workload_of(question: PostTrainingQuestion, form: AlgorithmForm, said: list[
     if not form.generates and question.lengths == "lognormal" and question.max_osl is None:
         shape = "fixed"
     median, _, p99 = (question.tool_time or "0:0").partition(":")
-    answers = AnswerLengths(mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=samples_of)
+    answers = AnswerLengths(
+        mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=samples_of
+    )
     return Workload(
         prompts=question.prompts,
         samples=samples,
@@ -289,7 +313,9 @@ def workload_of(question: PostTrainingQuestion, form: AlgorithmForm, said: list[
     )
 
 
-def offload_of(question: PostTrainingQuestion, placement: str, form: AlgorithmForm) -> frozenset[str]:
+def offload_of(
+    question: PostTrainingQuestion, placement: str, form: AlgorithmForm
+) -> frozenset[str]:
     """What the trainer keeps on the host."""
     if question.offload is not None:
         return frozenset() if question.offload == "none" else frozenset(question.offload.split("+"))
@@ -306,24 +332,52 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
         "sync": (question.sync or "ipc", SYNCS),
         "packing": (question.packing, ("packed", "padded")),
     }
-    found += [unknown(name, value, allowed) for name, (value, allowed) in words.items() if value not in allowed]
+    found += [
+        unknown(name, value, allowed)
+        for name, (value, allowed) in words.items()
+        if value not in allowed
+    ]
     if question.framework.partition("@")[0] not in loop_names():
         found.append(unknown("framework", question.framework, loop_names()))
     if question.offload not in (None, "none"):
         parts = str(question.offload).split("+")
-        found += [unknown("offload", part, ("none", *OFFLOADS)) for part in parts if part not in OFFLOADS]
-    least = {"prompts": 1, "samples": 0, "updates": 1, "turns": 1, "steps": 1, "max_osl": 1, "micro_tokens": 1}
+        found += [
+            unknown("offload", part, ("none", *OFFLOADS)) for part in parts if part not in OFFLOADS
+        ]
+    least = {
+        "prompts": 1,
+        "samples": 0,
+        "updates": 1,
+        "turns": 1,
+        "steps": 1,
+        "max_osl": 1,
+        "micro_tokens": 1,
+    }
     for name, low in least.items():
         value = getattr(question, name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < low):
+        if value is not None and (
+            not isinstance(value, int) or isinstance(value, bool) or value < low
+        ):
             found.append(
-                Problem(path=name, value=value, message="not a usable number", allowed=f"a whole number from {low}")
+                Problem(
+                    path=name,
+                    value=value,
+                    message="not a usable number",
+                    allowed=f"a whole number from {low}",
+                )
             )
     for name, low_f in {"isl": 0.0, "osl": 1.0, "staleness": 0.0, "price": 0.0}.items():
         value = getattr(question, name)
-        if value is not None and (not isinstance(value, int | float) or isinstance(value, bool) or value < low_f):
+        if value is not None and (
+            not isinstance(value, int | float) or isinstance(value, bool) or value < low_f
+        ):
             found.append(
-                Problem(path=name, value=value, message="not a usable number", allowed=f"a number from {low_f:g}")
+                Problem(
+                    path=name,
+                    value=value,
+                    message="not a usable number",
+                    allowed=f"a number from {low_f:g}",
+                )
             )
     if question.tool_time is not None:
         try:
@@ -331,15 +385,29 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
         except ValueError:
             message = "is no MEDIAN:P99"
             found.append(
-                Problem(path="tool_time", value=question.tool_time, message=message, allowed="seconds, as in 2:30")
+                Problem(
+                    path="tool_time",
+                    value=question.tool_time,
+                    message=message,
+                    allowed="seconds, as in 2:30",
+                )
             )
     both = question.trainer_gpus is not None, question.rollout_gpus is not None
     if question.gpus is None and not any(both):
         message = "missing"
-        found.append(Problem(path="gpus", value=None, message=message, allowed="as in 32xH100, or --trainer-gpus and --rollout-gpus"))
+        found.append(
+            Problem(
+                path="gpus",
+                value=None,
+                message=message,
+                allowed="as in 32xH100, or --trainer-gpus and --rollout-gpus",
+            )
+        )
     if any(both) and question.gpus is not None:
         message = "is given beside the pools"
-        found.append(Problem(path="gpus", value=question.gpus, message=message, allowed="one of them"))
+        found.append(
+            Problem(path="gpus", value=question.gpus, message=message, allowed="one of them")
+        )
     return found
 
 
@@ -352,9 +420,11 @@ def answer_from(
 ) -> PostTraining:
     """The answer with prices, intervals and sentences."""
     setup, rollout, work = result.setup, result.rollout, result.setup.work
+    log = {} if question.log is None else dict(read_post_training_log(question.log).medians)
     ends = post_training_ends("step" if setup.algorithm.generates else "finetune")
     phases = tuple(
-        replace(p, interval=around(p.seconds, post_training_ends(p.name)["p90"])) for p in result.phases
+        replace(p, interval=around(p.seconds, post_training_ends(p.name)["p90"]))
+        for p in result.phases
     )
     rents = [
         (setup.trainer_gpus, setup.scenario.system.chip.id),
@@ -363,7 +433,11 @@ def answer_from(
     usd: float | None = 0.0
     for gpus, chip in rents:
         rent = float(rent_of(chip, question.price, settings_of(question)).usd_per_chip_hour)
-        usd = None if usd is None or (gpus and not rent) else usd + gpus * rent * result.step_s / 3600.0
+        usd = (
+            None
+            if usd is None or (gpus and not rent)
+            else usd + gpus * rent * result.step_s / 3600.0
+        )
     fails = failing(result.memory)
     tail = 0.0 if rollout is None else rollout.tail_s / max(rollout.seconds, 1e-9)
     return PostTraining(
@@ -381,12 +455,21 @@ def answer_from(
         rollout_plan=deployment_text(setup.deployment) if rollout is not None else "",
         trajectories=work.trajectories,
         tokens=work.tokens,
+        prompts=work.prompts,
+        samples=work.samples,
+        updates=work.updates,
+        prompt_tokens=work.prompt_tokens,
+        max_answer_tokens=work.answers.cap,
         cut_share=work.answers.cut_share,
         step_s=result.step_s,
         interval={key: around(result.step_s, width) for key, width in ends.items()},
         phases=phases,
         memory=result.memory,
-        fits="no" if fails else "too_close" if any(m.fits != "yes" for m in result.memory) else "yes",
+        fits="no"
+        if fails
+        else "too_close"
+        if any(m.fits != "yes" for m in result.memory)
+        else "yes",
         fails_in=fails,
         idle_share=result.idle_share,
         tail_share=tail,
@@ -399,8 +482,60 @@ def answer_from(
         run_s=None if question.steps is None else result.step_s * question.steps,
         steps=question.steps,
         alternatives=alternatives,
+        measured=log,
+        measured_notes=compared_log(log, result),
         assumptions=tuple(dict.fromkeys((*setup.scenario.assumptions, *said, *_sentences(result)))),
     )
+
+
+def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...]:
+    """A log's phases beside ours, in words: the largest first, and what its generation is made of."""
+    if not log:
+        return ()
+    ours = printed_phases(result.phases, result.setup.placement) | {"step": result.step_s}
+    found = []
+    for name, theirs in sorted(log.items(), key=lambda item: -item[1]):
+        if name in ours and ours[name] > 0.0:
+            ratio = theirs / ours[name]
+            verdict = (
+                "as expected"
+                if 0.7 <= ratio <= 1.4
+                else "slower than expected"
+                if ratio > 1.4
+                else "faster"
+            )
+            found.append(
+                f"{name}: {theirs:,.1f} s logged, {ours[name]:,.1f} s predicted: {verdict} ({ratio:.2f} x)"
+            )
+    step, gen, rollout = log.get("step"), log.get("gen"), result.rollout
+    if step and gen and rollout is not None:
+        tail = rollout.tail_s / max(rollout.seconds, 1e-9)
+        found.append(
+            f"generation is {gen / step:.0%} of the step: {tail:.0%} of that is the tail of "
+            f"{rollout.tail_requests} requests"
+        )
+    return tuple(found)
+
+
+def printed_phases(phases: Sequence[Phase], placement: str) -> dict[str, float]:
+    """Phases under the names and in the meaning of logs: generation holds wake, reshard and sleep where both
+    have the same chips, and is what the trainer waits for where both work at once."""
+    seconds = {phase.name: phase.seconds for phase in phases}
+    found = {name: value for name, value in seconds.items() if name not in LOGGED_GEN}
+    if "generate" not in seconds:
+        return found
+    if placement == "async":
+        found["gen"] = next(phase.exposed for phase in phases if phase.name == "generate")
+    elif placement == "colocated":
+        found["gen"] = sum(seconds.get(name, 0.0) for name in LOGGED_GEN)
+    else:
+        found["gen"] = seconds["generate"] + seconds.get("environment", 0.0)
+    found["reshard"] = found["weight_sync"] = seconds["weight_sync"]
+    return found
+
+
+LOGGED_GEN = ("wake", "generate", "environment", "sleep", "weight_sync")
+"""Phases that logs count as generation where both stand on the same chips."""
 
 
 def failing(memory: tuple[PhaseMemory, ...]) -> str:
@@ -418,7 +553,9 @@ def failing(memory: tuple[PhaseMemory, ...]) -> str:
 def _sentences(result: StepResult) -> list[str]:
     """What is to be known of a step beside its numbers."""
     setup = result.setup
-    said = [f"answer lengths: {setup.work.answers.shape} around {setup.work.answers.mean:.0f}, cut at {setup.work.answers.cap:.0f}"]
+    said = [
+        f"answer lengths: {setup.work.answers.shape} around {setup.work.answers.mean:.0f}, cut at {setup.work.answers.cap:.0f}"
+    ]
     if setup.algorithm.generates:
         said.append(f"weights to the engine: {setup.sync}")
     if setup.offload and setup.algorithm.generates:

@@ -1,10 +1,10 @@
 """What one chip holds in every phase, by pool (bytes).
 
-    generate   engine: weights, cache, workspaces; the trainer's share where both have the same cards and
-               nothing was offloaded, else what a trainer that sleeps leaves behind
-    sync       weights of both, and a bucket
-    logprob    weights, a layer's tensors or the scores; states unless they are on the host; a sleeping engine
-    update     everything of a training step; a sleeping engine
+generate   engine: weights, cache, workspaces; the trainer's share where both have the same cards and
+           nothing was offloaded, else what a trainer that sleeps leaves behind
+sync       weights of both, and a bucket
+logprob    weights, a layer's tensors or the scores; states unless they are on the host; a sleeping engine
+update     everything of a training step; a sleeping engine
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,12 @@ def phase_memory(
         "sleeping engine": asleep,
     }
     found.append(_phase("logprob", "trainer", forward, where.trainer_bytes))
-    update = {**held, "reference": reference, "critic": resident["critic"], "sleeping engine": asleep}
+    update = {
+        **held,
+        "reference": reference,
+        "critic": resident["critic"],
+        "sleeping engine": asleep,
+    }
     found.append(_phase("update_actor", "trainer", update, where.trainer_bytes))
     return tuple(found)
 
@@ -93,9 +98,7 @@ def _left_behind(where: Residency, resident: Mapping[str, float]) -> dict[str, f
     return {**kept, "residue": RESIDUE_BYTES if offloaded else CONTEXT_BYTES}
 
 
-def _phase(
-    name: str, pool: Pool, parts: Mapping[str, float], capacity: float
-) -> PhaseMemory:
+def _phase(name: str, pool: Pool, parts: Mapping[str, float], capacity: float) -> PhaseMemory:
     """A phase with its verdict."""
     total = sum(parts.values())
     fits = "no" if total > capacity else "too_close" if total > CLOSE_SHARE * capacity else "yes"

@@ -68,7 +68,9 @@ def candidate_plans(
 ) -> Plan:
     """The fastest of a few plans of a trainer that fit; the smallest where none does."""
     gpus = scenario.job.gpus
-    found = trainer_candidates(scenario.model, base, trainer, gpus, work.sequences == 1.0 and work.samples > 1)
+    found = trainer_candidates(
+        scenario.model, base, trainer, gpus, work.sequences == 1.0 and work.samples > 1
+    )
     seconds, peaks, plans = [], [], []
     for plan in found:
         batch = packed_batch(scenario, plan, work, 1.0 / work.updates, budget, True)
@@ -81,7 +83,9 @@ def candidate_plans(
         plans.append(plan)
     if not plans:
         message = f"no {trainer} plan divides {gpus} chips and the model's heads and layers"
-        raise Infeasible([Problem(path="plan", value=None, message=message, allowed="another number of chips")])
+        raise Infeasible(
+            [Problem(path="plan", value=None, message=message, allowed="another number of chips")]
+        )
     room = 0.85 * float(scenario.system.chip.memory_bytes)
     fits = [i for i, peak in enumerate(peaks) if peak <= room]
     chosen = min(fits, key=lambda i: seconds[i]) if fits else int(np.argmin(peaks))
@@ -92,7 +96,10 @@ def trainer_candidates(
     model: Model, base: Plan, trainer: str, gpus: int, work_generates: bool = True
 ) -> list[Plan]:
     """A few plans of a trainer on so many chips: degrees, and whether layers are computed again."""
-    experts = max((layer.ffn.experts for layer in model.stack.layers if isinstance(layer.ffn, Experts)), default=0)
+    experts = max(
+        (layer.ffn.experts for layer in model.stack.layers if isinstance(layer.ffn, Experts)),
+        default=0,
+    )
     found = []
     if trainer in ("fsdp", "deepspeed"):
         # Loops compute layers again unless they are told not to.
@@ -107,7 +114,9 @@ def trainer_candidates(
             rest = gpus // (tp * pp)
             degrees = [1]
             if experts:
-                degrees = [e for e in (1, 4, 8, 16, 32) if experts % e == 0 and (rest * tp) % e == 0]
+                degrees = [
+                    e for e in (1, 4, 8, 16, 32) if experts % e == 0 and (rest * tp) % e == 0
+                ]
             for ep in degrees:
                 for recompute in ("selective", "full"):
                     found.append(
@@ -140,7 +149,9 @@ def best_layout(setup: StepSetup) -> Deployment:
         if len(found) > 1 and found[-1][0] > found[-2][0]:
             break
     if not found:
-        raise problem or Infeasible([Problem(path="rollout_plan", value=None, message="no layout fits")])
+        raise problem or Infeasible(
+            [Problem(path="rollout_plan", value=None, message="no layout fits")]
+        )
     return min(found, key=lambda one: one[0])[1]
 
 
@@ -150,7 +161,9 @@ def ranked(setup: StepSetup, options: Mapping[str, Any]) -> tuple[RankedPlacemen
     found = [*_colocated(setup, total, options), *_apart(setup, total, options)]
     if not found:
         message = "no placement of these chips holds the model in every phase"
-        raise Infeasible([Problem(path="placement", value=None, message=message, allowed="more chips")])
+        raise Infeasible(
+            [Problem(path="placement", value=None, message=message, allowed="more chips")]
+        )
     return tuple(sorted(found, key=lambda one: (not one.fits, one.result.step_s)))
 
 
@@ -171,7 +184,9 @@ def _apart(setup: StepSetup, total: int, options: Mapping[str, Any]) -> list[Ran
     for trainer in sizes:
         if total % 8 == 0 and trainer % max(total // 8, 1):
             continue
-        kinds = ("split", "async") if options.get("placement") == "best" else (options["placement"],)
+        kinds = (
+            ("split", "async") if options.get("placement") == "best" else (options["placement"],)
+        )
         for name in kinds:
             one = _placed(setup, name, trainer, total - trainer, options)
             found += [] if one is None else [one]
@@ -202,7 +217,11 @@ def _placed(
             plan=plan,
             rollout_gpus=rollout,
             deployment=deployment,
-            sync=setup.sync if options.get("sync_given") else "ipc" if name == "colocated" else "broadcast",
+            sync=setup.sync
+            if options.get("sync_given")
+            else "ipc"
+            if name == "colocated"
+            else "broadcast",
             offload=setup.offload if name == "colocated" else frozenset(),
         )
         if rollout % moved.deployment.gpus or not options.get("layout_given"):

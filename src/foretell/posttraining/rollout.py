@@ -90,7 +90,9 @@ def _times(
     work: Workload,
 ) -> RolloutTimes:
     memory = memory_of(model, system, deployment, profile)
-    longest = work.prompt_tokens + float(work.answers.quantiles(np.array([1.0 - 0.5 / work.trajectories]))[0])
+    longest = work.prompt_tokens + float(
+        work.answers.quantiles(np.array([1.0 - 0.5 / work.trajectories]))[0]
+    )
     check_room(memory, deployment)
     requests, thinned = requests_of(work, replicas)
     question = ServeQuestion(
@@ -99,7 +101,9 @@ def _times(
         gpus=deployment.gpus,
         deployment=deployment,
         profile=profile,
-        traffic=Traffic(isl=work.prompt_tokens, osl=work.answers.mean, concurrency=float(len(requests))),
+        traffic=Traffic(
+            isl=work.prompt_tokens, osl=work.answers.mean, concurrency=float(len(requests))
+        ),
         rate=None,
         prices=Prices(source=""),
     )
@@ -171,7 +175,9 @@ def check_room(memory: Memory, deployment: Deployment) -> None:
 def requests_of(work: Workload, replicas: int) -> tuple[Requests, float]:
     """The requests of the fullest replica, and how many each of them stands for."""
     share = work.trajectories / replicas
-    fuller = 1.0 + work.variation * math.sqrt(2.0 * math.log(replicas) / share) if replicas > 1 else 1.0
+    fuller = (
+        1.0 + work.variation * math.sqrt(2.0 * math.log(replicas) / share) if replicas > 1 else 1.0
+    )
     wanted = max(round(share * fuller), 1)
     many = min(wanted, MOST_SIMULATED)
     lengths = work.answers.of_many(many)
@@ -203,6 +209,8 @@ def environment_s(work: Workload, done_s: Array, end_s: float) -> float:
     normal = NormalDist()
     finished = np.sort(done_s[np.isfinite(done_s)])
     shares = (np.arange(len(finished)) + 0.5) / len(finished)
-    waits = calls * mean + math.sqrt(variance) * np.array([normal.inv_cdf(float(u)) for u in shares])
+    waits = calls * mean + math.sqrt(variance) * np.array(
+        [normal.inv_cdf(float(u)) for u in shares]
+    )
     mixed = np.random.default_rng(1).permutation(len(finished))
     return float(max(np.max(finished + np.maximum(waits[mixed], 0.0)) - end_s, 0.0))

@@ -59,7 +59,9 @@ class AnswerLengths:
     @property
     def cut_share(self) -> float:
         """Share of the answers that end at the limit."""
-        return float(np.mean(self.of_many(POINTS) >= self.cap - 0.5)) if self.shape != "fixed" else 0.0
+        return (
+            float(np.mean(self.of_many(POINTS) >= self.cap - 0.5)) if self.shape != "fixed" else 0.0
+        )
 
     @property
     def square_mean(self) -> float:

@@ -48,7 +48,11 @@ RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
 WIDE_PRECISIONS = ("fp32", "tf32")
 """Precisions in which nothing is kept, moved or sent in 16 bits."""
-QUANTISED = {"nf4": 0.5 + 4.0 / 64.0, "nf4-dq": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0), "int4": 0.5 + 2.5 / 128.0}
+QUANTISED = {
+    "nf4": 0.5 + 4.0 / 64.0,
+    "nf4-dq": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0),
+    "int4": 0.5 + 2.5 / 128.0,
+}
 """Formats of a frozen base -> bytes of one stored weight with its share of the scales: nf4 has one in 32 bits
 for 64 weights, which double quantisation (-dq) keeps in 8 bits (Dettmers et al. 2023); int4 a scale in 16 bits
 and a zero in 4 for 128 (GPTQ)."""

@@ -151,6 +151,16 @@ class PostTrainingEstimate:
     """Trajectories of a step."""
     tokens: float
     """Prompt and answer tokens of all of them."""
+    prompts: int
+    """Prompts of a step."""
+    samples: int
+    """Answers to each."""
+    updates: int
+    """Optimizer updates of a step."""
+    prompt_tokens: float
+    """Mean tokens of a prompt."""
+    max_answer_tokens: float
+    """Longest answer."""
     cut_share: float
     """Share of the answers that the limit cuts."""
     step_s: float
@@ -187,5 +197,9 @@ class PostTrainingEstimate:
     """Steps of the run."""
     alternatives: tuple[Mapping[str, Any], ...]
     """Placements that were ranked, the best first; empty where one was given."""
+    measured: Mapping[str, float]
+    """Phases of a log, by their names; empty where none was given."""
+    measured_notes: tuple[str, ...]
+    """The log beside the prediction, phase by phase, in words."""
     assumptions: tuple[str, ...]
     """Every default or guess."""

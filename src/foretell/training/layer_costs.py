@@ -12,9 +12,9 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.dequantise import with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
-from foretell.kernels.dequantise import with_dequantisation
 from foretell.kernels.op_times import OpTimes, op_times
 from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
 from foretell.kernels.precision import is_linear, is_narrow, linear_format

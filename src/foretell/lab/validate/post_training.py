@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.post_training import PostTraining, post_train
+from foretell.api.post_training import PostTraining, post_train, printed_phases
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.catalog.spreads import post_training_ends
 from foretell.errors import BadInput, Problem, ProblemsError
@@ -37,8 +37,6 @@ from foretell.records import as_json, dataclass
 GIB, GB, HOUR = 2.0**30, 1e9, 3600.0
 NEEDED = ("id", "kind", "source_id", "model", "framework")
 """Columns without which a file is no table of post-training runs."""
-VERL_GEN = ("wake", "generate", "environment", "sleep", "weight_sync")
-"""Phases that verl counts as generation where both stand on the same chips."""
 SKIPPED = ("do not score", "phase ratios only", "misconfigured, not scored", "must be hidden")
 """Words of rows that their own notes take out."""
 
@@ -142,14 +140,16 @@ def spread_kind(kind: str, metric: str) -> str:
     """The kind of residuals that a number's interval stands on."""
     if metric == "step":
         return "step" if kind == "rl_step" else "finetune"
-    return {"gen": "generate", "sync": "weight_sync", "reshard": "weight_sync", "run": "run"}.get(metric, metric)
+    return {"gen": "generate", "sync": "weight_sync", "reshard": "weight_sync", "run": "run"}.get(
+        metric, metric
+    )
 
 
 def step_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
     """Whole step and phases of a row of reinforcement learning."""
     answer = post_train(**rl_question(cells))
     pairs = {"step": (answer.step_s, number(cells, "step_s"))}
-    ours = printed_phases(answer)
+    ours = printed_phases(answer.phases, answer.placement)
     for column, name in PHASES.items():
         if name in ours:
             pairs[name] = (ours[name], number(cells, column))
@@ -157,22 +157,6 @@ def step_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
     if steps and hours:
         pairs["run"] = (answer.step_s * steps / HOUR, hours)
     return pairs
-
-
-def printed_phases(answer: PostTraining) -> dict[str, float]:
-    """Phases under the names and in the meaning of logs."""
-    seconds = {phase.name: phase.seconds for phase in answer.phases}
-    exposed = {phase.name: phase.exposed for phase in answer.phases}
-    found = {name: value for name, value in seconds.items() if name not in VERL_GEN}
-    if answer.placement == "async":
-        found["gen"] = exposed["generate"]
-    elif answer.placement == "colocated":
-        found["gen"] = sum(seconds.get(name, 0.0) for name in VERL_GEN)
-    else:
-        found["gen"] = seconds["generate"] + seconds.get("environment", 0.0)
-    if "weight_sync" in seconds:
-        found["reshard"] = found["weight_sync"] = seconds["weight_sync"]
-    return found
 
 
 def tuning_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
@@ -202,7 +186,10 @@ def peak_of(cells: Cells, question: Mapping[str, Any], answer: PostTraining) -> 
         answer = post_train(**{**question, "osl": float(longest), "max_osl": longest})
     held = next(one for one in answer.memory if one.phase == "update_actor").parts
     without = {"framework"}
-    allocated = "litgpt" in (cells.get("framework") or "").lower() or "torchtune" in (cells.get("framework") or "").lower()
+    allocated = (
+        "litgpt" in (cells.get("framework") or "").lower()
+        or "torchtune" in (cells.get("framework") or "").lower()
+    )
     without |= {"allocator"} if allocated else set()
     size = sum(value for name, value in held.items() if name not in without)
     cards = answer.gpus if "sum of all cards" in notes else 1
@@ -236,7 +223,9 @@ def sync_prediction(cells: Cells) -> float:
         narrow="fp8" in f"{notes} {cells.get('precision_rollout', '')} {cells['id']}".lower(),
         split=split,
     )
-    return sync_seconds(question, post_training_loop(recognise_loop(cells.get("framework") or "")), system)
+    return sync_seconds(
+        question, post_training_loop(recognise_loop(cells.get("framework") or "")), system
+    )
 
 
 def sync_mechanism(notes: str, split: bool) -> str:
@@ -270,12 +259,20 @@ def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict
             abs(p.predicted / p.measured - 1.0)
             for p in found
             if metric_group(p) == group
-            and (quant is None or (bool(by_id[p.id].get("quant")) is quant and is_lora(by_id[p.id])))
+            and (
+                quant is None or (bool(by_id[p.id].get("quant")) is quant and is_lora(by_id[p.id]))
+            )
         ]
         return float(np.median(errors)) if errors else None
 
-    syncs = [max(p.predicted / p.measured, p.measured / p.predicted) for p in found if p.metric in ("sync",)]
-    inside = [p.low <= p.measured <= p.high for p in found if p.low is not None and p.high is not None]
+    syncs = [
+        max(p.predicted / p.measured, p.measured / p.predicted)
+        for p in found
+        if p.metric in ("sync",)
+    ]
+    inside = [
+        p.low <= p.measured <= p.high for p in found if p.low is not None and p.high is not None
+    ]
     right, pairs = faster_named(by_id, found)
     return {
         "bars": {
@@ -296,10 +293,14 @@ def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict
 
 def is_lora(cells: Cells) -> bool:
     """Whether a row trains adapters."""
-    return bool(cells.get("lora_rank")) or "lora" in (cells.get("notes") or "").lower().split(";")[0]
+    return (
+        bool(cells.get("lora_rank")) or "lora" in (cells.get("notes") or "").lower().split(";")[0]
+    )
 
 
-def faster_named(by_id: Mapping[str, Cells], found: Sequence[PostTrainingPrediction]) -> tuple[int, int]:
+def faster_named(
+    by_id: Mapping[str, Cells], found: Sequence[PostTrainingPrediction]
+) -> tuple[int, int]:
     """Of pairs of a synchronous and an asynchronous step of one job, how many we put in the right order."""
     steps = [p for p in found if p.kind == "rl_step" and p.metric == "step"]
     keys = ("source_id", "model", "gpus_total", "max_response", "train_engine")
@@ -308,7 +309,11 @@ def faster_named(by_id: Mapping[str, Cells], found: Sequence[PostTrainingPredict
         for other in steps:
             a, b = by_id[one.id], by_id[other.id]
             alike = all(a.get(key) == b.get(key) for key in keys)
-            if not alike or a.get("placement") != "colocated" or b.get("placement") != "split_async":
+            if (
+                not alike
+                or a.get("placement") != "colocated"
+                or b.get("placement") != "split_async"
+            ):
                 continue
             pairs += 1
             right += (one.predicted < other.predicted) == (one.measured < other.measured)

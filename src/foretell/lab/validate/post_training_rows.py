@@ -50,7 +50,12 @@ REASONING = re.compile(r"R1|QwQ|think|reason|Qwen3(?![.\d])", re.IGNORECASE)
 """Models that were trained to reason at length."""
 REASONING_SHARE = 0.25
 """Their mean answer over the limit, where it is not printed."""
-OFFLOADS = {"weights": "weights", "optimizer": "optimizer", "reference": "reference", "param": "weights"}
+OFFLOADS = {
+    "weights": "weights",
+    "optimizer": "optimizer",
+    "reference": "reference",
+    "param": "weights",
+}
 """Words of what lives on the host."""
 ADAPTERS_ONLY = re.compile(r"^adapter\b|adapter v2", re.IGNORECASE)
 """Notes of methods that are neither LoRA nor full fine-tuning."""
@@ -137,7 +142,9 @@ FAMILIES = {
 def rl_question(cells: Cells) -> dict[str, Any]:
     """The arguments of `foretell.post_train` for a step of reinforcement learning."""
     chip = chip_of(cells)
-    if not any(cells.get(name) for name in ("mean_response", "max_response", "mean_total_len", "max_total")):
+    if not any(
+        cells.get(name) for name in ("mean_response", "max_response", "mean_total_len", "max_total")
+    ):
         raise UnsupportedRun("neither lengths of answers nor their limit are known")
     if "images" in (cells.get("notes") or "").lower():
         raise UnsupportedRun("prompts with images are not modelled")
@@ -145,7 +152,9 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     placement = (cells.get("placement") or "").strip()
     if placement and placement not in ("colocated", "split", "split_async", "colocated_async"):
         raise UnsupportedRun(f"the placement is unclear: {placement[:40]}")
-    total, trainer, rollout = (whole(cells, f"{n}gpus{s}") for n, s in (("", "_total"), ("train_", ""), ("rollout_", "")))
+    total, trainer, rollout = (
+        whole(cells, f"{n}gpus{s}") for n, s in (("", "_total"), ("train_", ""), ("rollout_", ""))
+    )
     prompts, samples = whole(cells, "prompts_per_step"), whole(cells, "samples_per_prompt")
     all_samples = whole(cells, "samples_per_step")
     if prompts is None and all_samples:
@@ -155,7 +164,8 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         "prompts": prompts or USUAL_PROMPTS,
         "samples": samples or USUAL_SAMPLES,
         "updates": whole(cells, "updates_per_step") or 1,
-        "isl": number(cells, "mean_prompt") or min(number(cells, "max_prompt") or USUAL_PROMPT, USUAL_PROMPT),
+        "isl": number(cells, "mean_prompt")
+        or min(number(cells, "max_prompt") or USUAL_PROMPT, USUAL_PROMPT),
         "osl": number(cells, "mean_response"),
         "max_osl": whole(cells, "max_response"),
         "framework": recognise_loop(cells.get("framework") or ""),
@@ -188,7 +198,12 @@ def rl_question(cells: Cells) -> dict[str, Any]:
 def shared(cells: Cells) -> dict[str, Any]:
     """Model, plans, offload: what all kinds of rows have."""
     words = []
-    for name, word in (("train_tp", "tp"), ("train_pp", "pp"), ("train_cp", "cp"), ("train_ep", "ep")):
+    for name, word in (
+        ("train_tp", "tp"),
+        ("train_pp", "pp"),
+        ("train_cp", "cp"),
+        ("train_ep", "ep"),
+    ):
         degree = whole(cells, name)
         words += [f"{word}{degree}"] if degree and degree > 1 else []
     micro = whole(cells, "micro_batch")
@@ -285,7 +300,13 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
         words.append(f"lora={rank}" if rank.isdigit() else "lora=8")
     quant = quant or ("nf4" if first.startswith("qlora") else "")
     if quant:
-        words.append("weights=int4" if "int4" in quant or "gptq" in quant else "weights=nf4-dq" if "dq" in quant else "weights=nf4")
+        words.append(
+            "weights=int4"
+            if "int4" in quant or "gptq" in quant
+            else "weights=nf4-dq"
+            if "dq" in quant
+            else "weights=nf4"
+        )
     if "(emb)" in notes:
         words.append("adapters=all+ends")
     ladder = ladder_words(notes)
@@ -298,8 +319,14 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
         words.append("zero3")
     else:
         words.append("zero0")
-    software = SOFTWARE.get(next((name for name in SOFTWARE if name in framework), ""), "transformers")
-    if software == "transformers@4" and FUSED_CODE.search(cells.get("model") or "") and "flash" in (cells.get("attention") or ""):
+    software = SOFTWARE.get(
+        next((name for name in SOFTWARE if name in framework), ""), "transformers"
+    )
+    if (
+        software == "transformers@4"
+        and FUSED_CODE.search(cells.get("model") or "")
+        and "flash" in (cells.get("attention") or "")
+    ):
         software = "transformers-kernels@4"
         words.append("loss=plain")
     compiled = "torchtune" in software and ("torch.compile" in notes or "compile=on" in ladder)

@@ -1,6 +1,6 @@
 """How far post-training numbers were from ours, by kind and source: catalog/posttraining_spreads.toml.
 
-    python -m foretell.lab.validate.post_training_spreads TABLE
+python -m foretell.lab.validate.post_training_spreads TABLE
 """
 
 import sys

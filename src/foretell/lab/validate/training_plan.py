@@ -104,7 +104,14 @@ def plan_words(row: TrainingRow, layers: int, architecture: str = "") -> tuple[s
     # Asynchronous tensor parallelism is an option of torchtitan.
     words += ["tp_overlap=on"] if tp > 1 and row.sp != "no" and ASYNC.search(row.notes) else []
     words += _no_overlap(row, tp)
-    words += [*_attention(row), *_fused(row), *_loss(row), *_dtypes(row), *_experts(row), *_lora(row)]
+    words += [
+        *_attention(row),
+        *_fused(row),
+        *_loss(row),
+        *_dtypes(row),
+        *_experts(row),
+        *_lora(row),
+    ]
     words += ["offload=activations"] if OFFLOADED.search(row.notes) else []
     words += _recompute(row, catalogued(word), -(-layers // pp))
     return (*words, f"framework={word}")

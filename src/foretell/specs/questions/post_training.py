@@ -10,7 +10,6 @@ from foretell.specs.questions.common import (
     JSONL,
     MOST_CHIPS,
     MOST_LENGTH,
-    PLOT,
     Chips,
     Engine,
     ModelName,
@@ -48,14 +47,16 @@ class PostTrainingQuestion:
     """One step of fine-tuning or reinforcement learning, and with steps a run: `foretell post-train`."""
 
     model: ModelName = field(kw_only=False)
-    algorithm: Annotated[
-        str, Flag(help="sft, dpo, reward, ppo, grpo or dapo.", metavar="NAME")
-    ] = "grpo"
+    algorithm: Annotated[str, Flag(help="sft, dpo, reward, ppo, grpo or dapo.", metavar="NAME")] = (
+        "grpo"
+    )
     system: SystemName = None
     gpus: Chips = None
     trainer_gpus: Pooled = None
     rollout_gpus: Pooled = None
-    prompts: Annotated[int, _whole("Prompts of a step; of fine-tuning: sequences, or pairs.", 2**20)] = 512
+    prompts: Annotated[
+        int, _whole("Prompts of a step; of fine-tuning: sequences, or pairs.", 2**20)
+    ] = 512
     samples: Annotated[int, _whole("Answers to each prompt; 1 of fine-tuning.", 2**14)] = 0
     isl: Annotated[
         float, Flag(help="Mean tokens of a prompt.", kind="decimal", metavar="N", most=MOST_LENGTH)
@@ -92,7 +93,10 @@ class PostTrainingQuestion:
     ] = None
     engine: Engine = None
     framework: Annotated[
-        str, Flag(help="verl, nemo-rl, trl, openrlhf, slime, skyrl, areal, prime-rl ...", metavar="NAME")
+        str,
+        Flag(
+            help="verl, nemo-rl, trl, openrlhf, slime, skyrl, areal, prime-rl ...", metavar="NAME"
+        ),
     ] = "generic"
     placement: Annotated[
         str, Flag(help="colocated, split, async, or best: all of them ranked.", metavar="WORD")
@@ -120,14 +124,18 @@ class PostTrainingQuestion:
         ),
     ] = None
     packing: Annotated[
-        str, Flag(help="packed (else), or padded: every sequence filled up to the limit.", metavar="WORD")
+        str,
+        Flag(
+            help="packed (else), or padded: every sequence filled up to the limit.", metavar="WORD"
+        ),
     ] = "packed"
     micro_tokens: Annotated[
         int | None,
         _whole("Tokens of a micro-batch on one rank; else 16384, or the plan's mbs.", MOST_LENGTH),
     ] = None
     tool_time: Annotated[
-        str | None, Flag(help="Seconds of a tool call: median and 99th percentile.", metavar="MEDIAN:P99")
+        str | None,
+        Flag(help="Seconds of a tool call: median and 99th percentile.", metavar="MEDIAN:P99"),
     ] = None
     turns: Annotated[int, _whole("Turns of a trajectory.", 2**10)] = 1
     steps: Annotated[int | None, _whole("Steps of the run.", 2**24)] = None
@@ -136,6 +144,14 @@ class PostTrainingQuestion:
         Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
     ] = None
     set: SettingsGiven = ()
+    log: Annotated[
+        str | Path | None,
+        Flag(
+            help="A log with timing_s/... keys (verl and the like): laid beside the prediction.",
+            metavar="FILE",
+            names_file="always",
+        ),
+    ] = None
     trace: Annotated[
         str | Path | None,
         Flag(

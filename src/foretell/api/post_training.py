@@ -552,10 +552,8 @@ def failing(memory: tuple[PhaseMemory, ...]) -> str:
 
 def _sentences(result: StepResult) -> list[str]:
     """What is to be known of a step beside its numbers."""
-    setup = result.setup
-    said = [
-        f"answer lengths: {setup.work.answers.shape} around {setup.work.answers.mean:.0f}, cut at {setup.work.answers.cap:.0f}"
-    ]
+    setup, answers = result.setup, result.setup.work.answers
+    said = [f"answer lengths: {answers.shape} around {answers.mean:.0f}, cut at {answers.cap:.0f}"]
     if setup.algorithm.generates:
         said.append(f"weights to the engine: {setup.sync}")
     if setup.offload and setup.algorithm.generates:

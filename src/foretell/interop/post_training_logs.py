@@ -1,8 +1,9 @@
 """Logs of post-training loops: `timing_s/*`, `perf/*` and lengths of verl's lines, or of JSON lines.
 
-verl prints one line a step (`step:12 - timing_s/gen:45.2 - perf/throughput:512.3 - response_length/mean:226.8`);
-trackers write the same keys as JSON. NeMo-RL and SkyRL use `timing/train/...` and `timing/...`. The median
-over the steps is taken, the first two left out where there are more: they compile and warm up.
+verl prints one line a step (`step:12 - timing_s/gen:45.2 - perf/throughput:512.3 -
+response_length/mean:226.8`); trackers write the same keys as JSON. NeMo-RL and SkyRL use `timing/train/...`
+and `timing/...`. The median over the steps is taken, the first two left out where there are more: they
+compile and warm up.
 """
 
 import json

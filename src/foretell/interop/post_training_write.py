@@ -13,8 +13,8 @@ POST_TRAINING = ("verl", "nemo-rl", "trl")
 
 
 def write_configuration(found: PostTrainingEstimate, tool: str, model: str = "") -> ToolArguments:
-    """The configuration of an answer; what the loop cannot be told is a note. `model` is the repository that the
-    loop loads, else the model's id."""
+    """The configuration of an answer; what the loop cannot be told is a note. `model` is the repository that
+    the loop loads, else the model's id."""
     writers = {"verl": _verl, "nemo-rl": _nemo_rl, "trl": _trl}
     if tool not in writers:
         raise BadInput([unknown("export", tool, POST_TRAINING)])
@@ -83,16 +83,20 @@ def _shown(value: object) -> str:
     return str(value) if isinstance(value, bool) or not isinstance(value, float) else f"{value:g}"
 
 
+def _yaml(value: bool) -> str:
+    return str(value).lower()
+
+
 def _nemo_rl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
     layout = parse_deployment(found.rollout_plan) if found.rollout_plan else None
     megatron = plan.framework.startswith("megatron")
     colocated = found.placement == "colocated"
-    nodes = max(found.gpus // 8, 1)
+    nodes, age = max(found.gpus // 8, 1), max(round(found.staleness), 1)
     lines = [
         "grpo:",
         f"  num_prompts_per_step: {found.prompts}",
         f"  num_generations_per_prompt: {found.samples}",
-        f"  async_grpo: {{enabled: {str(found.placement == 'async').lower()}, max_trajectory_age_steps: {max(round(found.staleness), 1)}}}",
+        f"  async_grpo: {{enabled: {_yaml(found.placement == 'async')}, max_trajectory_age_steps: {age}}}",
         "policy:",
         f"  model_name: {found.model}",
         f"  train_global_batch_size: {max(found.trajectories // max(found.updates, 1), 1)}",
@@ -117,17 +121,18 @@ def _nemo_rl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
             f"    activation_checkpointing: {str(plan.recompute != 'none').lower()}",
         ]
     if layout is not None:
-        resources = (
-            ""
-            if colocated
-            else f", resources: {{num_nodes: {max(found.rollout_gpus // 8, 1)}, gpus_per_node: {min(found.rollout_gpus, 8)}}}"
-        )
+        own = max(found.rollout_gpus // 8, 1), min(found.rollout_gpus, 8)
+        apart = f", resources: {{num_nodes: {own[0]}, gpus_per_node: {own[1]}}}"
+        share = layout.memory_fraction or 0.6
         lines += [
             "  generation:",
             "    backend: vllm",
-            f"    colocated: {{enabled: {str(colocated).lower()}{resources}}}",
+            f"    colocated: {{enabled: {_yaml(colocated)}{'' if colocated else apart}}}",
             f"    max_new_tokens: {round(found.max_answer_tokens)}",
-            f"    vllm_cfg: {{tensor_parallel_size: {layout.tp}, gpu_memory_utilization: {layout.memory_fraction or 0.6:g}, enforce_eager: {str(not layout.graph).lower()}}}",
+            "    vllm_cfg:",
+            f"      tensor_parallel_size: {layout.tp}",
+            f"      gpu_memory_utilization: {share:g}",
+            f"      enforce_eager: {_yaml(not layout.graph)}",
         ]
     lines += ["cluster:", f"  num_nodes: {nodes}", f"  gpus_per_node: {min(found.gpus, 8)}"]
     return "\n".join(lines), []
@@ -164,7 +169,9 @@ def _trl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
             f"\nLoraConfig(r={plan.lora}, target_modules={_targets(plan)!r}, use_dora={plan.dora})"
         )
     if plan.weights in ("nf4", "nf4-dq"):
-        text += f'\nBitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant={plan.weights == "nf4-dq"})'
+        twice = plan.weights == "nf4-dq"
+        text += "\nBitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', "
+        text += f"bnb_4bit_use_double_quant={twice})"
     notes = (
         ["TRL has no PPO with a critic on vLLM; GRPOConfig is written"]
         if found.algorithm == "ppo"

@@ -5,8 +5,8 @@ from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.software import NARROW_LOSS_BYTES, PLAIN_LOSS_BYTES, Software
 
 KERNEL_LOSS_BYTES = 8.0
-"""Bytes held for each score by a loss that is one kernel in modules that shift the scores by a copy: both, and
-the gradients of both, in 16 bits."""
+"""Bytes held for each score by a loss that is one kernel in modules that shift the scores by a copy: both,
+and the gradients of both, in 16 bits."""
 INPLACE_LOSS_BYTES = 4.0
 """The same where the gradient is written over the scores."""
 CHUNKED_LOSS_BYTES = 0.5

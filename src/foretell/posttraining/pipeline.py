@@ -5,12 +5,13 @@ trajectories out of a queue that never drains. With staleness k whole batches ma
 
     k <= 1, whole batches   S = max(g, t)            one step off: a batch is generated while one is trained
     k > 1, whole batches    S = max(g', g / k, t)    several batches are in flight, and hide each other's tail
-    partial rollouts        S = max(g', g / (1 + 4 k), t)    long answers go on under the next weights; k may be
-                            a share of a batch. k = 0 streams: S = max(g, t) + what is left of the last part
+    partial rollouts        S = max(g', g / (1 + 4 k), t)    long answers go on under the next weights;
+                            k may be a share of a batch, and 0 streams: S = max(g, t) + the last part
 
-Pools that meet trajectory by trajectory wait for each other by chance: the two are joined by a norm, which adds
-two fifths where they are equal; batch by batch the longer one decides. The staleness of a trajectory is how many weights were published between its first
-token and its use: the time that it was written and that it waited, over S.
+Pools that meet trajectory by trajectory wait for each other by chance: the two are joined by a norm, which
+adds two fifths where they are equal; batch by batch the longer one decides. The staleness of a trajectory is
+how many weights were published between its first token and its use: the time that it was written and that it
+waited, over S.
 """
 
 from foretell.records import dataclass
@@ -18,8 +19,8 @@ from foretell.records import dataclass
 MEETING, WHOLE = 2.0, 8.0
 """Powers of the norm that joins the two pools: trajectory by trajectory, and batch by batch."""
 PARTIAL = 4.0
-"""How fast partial rollouts hide the tail with staleness: verl's 7B on 128 H20 takes 231, 171, 146 and 151 s a
-step with staleness 0, 0.1, 0.3 and 0.5, where update and generation alone take 100 to 110 and about 200."""
+"""How fast partial rollouts hide the tail with staleness: verl's 7B on 128 H20 takes 231, 171, 146 and 151 s
+a step with staleness 0, 0.1, 0.3 and 0.5, where update and generation alone take 100 to 110 and about 200."""
 PARTS = 4.0
 """Parts in which a streaming trainer takes a batch."""
 

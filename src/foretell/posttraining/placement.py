@@ -118,13 +118,13 @@ def trainer_candidates(
                     e for e in (1, 4, 8, 16, 32) if experts % e == 0 and (rest * tp) % e == 0
                 ]
             for ep in degrees:
-                for recompute in ("selective", "full"):
-                    found.append(
-                        replace(
-                            base, dp=rest, tp=tp, pp=pp, cp=1, ep=ep, etp=1, sp=tp > 1,
-                            zero=1, vpp=1, schedule="1f1b", recompute=recompute,
-                        )
-                    )  # fmt: skip
+                found += [
+                    replace(
+                        base, dp=rest, tp=tp, pp=pp, cp=1, ep=ep, etp=1, sp=tp > 1,
+                        zero=1, vpp=1, schedule="1f1b", recompute=recompute,
+                    )
+                    for recompute in ("selective", "full")
+                ]  # fmt: skip
     return found
 
 
@@ -258,7 +258,8 @@ def _compared(best: RankedPlacement, other: RankedPlacement, name: str) -> str:
     slower = other.result.step_s / best.result.step_s - 1.0
     if best.fits and not other.fits:
         worst = max(other.result.memory, key=lambda one: one.total_bytes / one.capacity_bytes)
-        return f"{name} does not fit: {worst.phase} needs {worst.total_bytes / worst.capacity_bytes:.0%} of a chip"
+        need = worst.total_bytes / worst.capacity_bytes
+        return f"{name} does not fit: {worst.phase} needs {need:.0%} of a chip"
     if abs(slower) < CLOSE:
         return f"{name} ({other.label}) is as fast: {other.result.step_s:.1f} s"
     phases = {phase.name: phase.seconds for phase in other.result.phases}

@@ -34,7 +34,8 @@ Array = NDArray[np.float64]
 TAIL = 0.05
 """Share of the answers that are still written when the tail of a generation begins."""
 LOGPROBS = 1.05
-"""Time of decode steps that return log-probabilities over those that do not: 5 to 10 % in SkyRL's issue 857."""
+"""Time of decode steps that return log-probabilities over those that do not: 5 to 10 % in SkyRL's issue
+857."""
 MOST_SIMULATED = 1024
 """Requests of one replica that are simulated one by one; more are thinned, and their time is scaled."""
 

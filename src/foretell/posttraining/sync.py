@@ -1,13 +1,14 @@
 """Weights from the trainer to the rollout engine: Y = fixed + bytes / rate + tensors x c.
 
 ipc         the same cards: each tensor is gathered from the trainer's layout, cut to the engine's, loaded
-broadcast   one trainer rank gathers and sends bucket by bucket; the wire, or the software, whichever is slower
+broadcast   one trainer rank gathers and sends bucket by bucket; the wire or the software is slower
 p2p         buckets are sent and loaded side by side (checkpoint engines, RDMA reads of one's own shards)
-delta       every trainer rank sends the values that changed: comparing its shard takes longer than sending
+delta       every trainer rank sends the values that changed: comparing its shard takes longest
 file        written to shared storage and read back
 
-Weights that live on the host are loaded first; a receiver that narrows them takes as long again. With adapters
-alone their bytes are sent. FSDP names every tensor, an expert's too; Megatron joins those of a layer.
+Weights that live on the host are loaded first; a receiver that narrows them takes as long again. With
+adapters alone their bytes are sent. FSDP names every tensor, an expert's too; Megatron joins those of a
+layer.
 """
 
 from foretell.catalog.post_training import PostTrainingLoop

@@ -14,8 +14,15 @@ from foretell.specs.post_training import PostTrainingEstimate
 
 POOLS = {"trainer": 1, "rollout": 2, "host": 3}
 """Pools and their process ids."""
-MEMORY = {"generate": "generate", "weight_sync": "weight_sync", "old_logprob": "logprob", "ref_logprob": "logprob",
-          "values": "logprob", "update_actor": "update_actor", "update_critic": "update_actor"}  # fmt: skip
+MEMORY = {
+    "generate": "generate",
+    "weight_sync": "weight_sync",
+    "old_logprob": "logprob",
+    "ref_logprob": "logprob",
+    "values": "logprob",
+    "update_actor": "update_actor",
+    "update_critic": "update_actor",
+}
 """Phase -> the phase whose memory it has."""
 
 

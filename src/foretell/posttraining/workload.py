@@ -2,8 +2,8 @@
 
 Lengths are quantiles, not draws: the i-th of n answers has the length that a share (i + 1/2) / n of all
 answers does not exceed, so that the same question always has the same answer, and the longest of many is as
-long as the longest of many is. With a limit, the distribution is moved until the mean after cutting is the one
-that was given: logs print that mean.
+long as the longest of many is. With a limit, the distribution is moved until the mean after cutting is the
+one that was given: logs print that mean.
 """
 
 from functools import lru_cache
@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 LengthShape = Literal["lognormal", "fixed", "uniform", "exponential"]
 SHAPES = get_args(LengthShape)
 SIGMAS = (0.5, 1.1)
-"""Least and largest spread of the logarithm of an answer's length: 0.4 to 1.0 cover what logs of reinforcement
-learning print of means, longest answers and shares that are cut."""
+"""Least and largest spread of the logarithm of an answer's length: 0.4 to 1.0 cover what logs of
+reinforcement learning print of means, longest answers and shares that are cut."""
 LONGEST_Z = 3.67
 """Standard deviations of the longest of some 8,000 answers."""
 POINTS = 4096
@@ -70,8 +70,8 @@ class AnswerLengths:
 
 
 def spread_sigma(mean: float, cap: float) -> float:
-    """The spread by which the longest of a step's answers just reaches the limit: a limit is set where it cuts
-    few, and the further it is from the mean, the longer the tail that it was set for."""
+    """The spread by which the longest of a step's answers just reaches the limit: a limit is set where it
+    cuts few, and the further it is from the mean, the longer the tail that it was set for."""
     ratio = np.log(max(cap / max(mean, 1e-9), 1.0))
     found = LONGEST_Z - np.sqrt(max(LONGEST_Z**2 - 2.0 * ratio, 0.0))
     return float(np.clip(found, *SIGMAS))
@@ -169,7 +169,8 @@ class Workload:
 
 
 def read_lengths(given: str, cap: float) -> tuple[LengthShape, tuple[float, ...]]:
-    """A shape's name, or the lengths of a file: one number a line, or lines of JSON with `osl` or the like."""
+    """A shape's name, or the lengths of a file: one number a line, or lines of JSON with `osl` or the
+    like."""
     if given in SHAPES:
         return given, ()
     from foretell.serving.requests.arrivals import NAMES

@@ -1,15 +1,15 @@
 """Low-rank adapters (Hu et al. 2021): y = x W + x A B with W frozen, A of k x r and B of r x n trained.
 
 Linear maps of the layers get one each (all of them, the mixers', or those that are named), experts' each
-their own; the router stays as it is, and table and head are frozen, or trained whole (`+ends`). What a frozen matrix costs
-backward is its data gradient alone; gradients, states, master copy and the reduction over data-parallel
-ranks are the adapters' alone; weights are held and, with ZeRO 3, gathered as before. Under tensor
-parallelism the adapter of a matrix cut by columns has A on every rank and B cut by columns; by rows, A cut
-by rows and B on every rank, so that its partial sums ride on the matrix's own reduction and nothing more is
-sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one needs its input no more, and that
-is not kept. The frozen matrices of the layers may be stored in 4 bits (QLoRA): products read them widened to
-16 bits, once for each pass, and keep their input whether it has an adapter or not. DoRA measures the columns of W + A B in every forward pass: A B is written out,
-and read with W.
+their own; the router stays as it is, and table and head are frozen, or trained whole (`+ends`). What a frozen
+matrix costs backward is its data gradient alone; gradients, states, master copy and the reduction over
+data-parallel ranks are the adapters' alone; weights are held and, with ZeRO 3, gathered as before. Under
+tensor parallelism the adapter of a matrix cut by columns has A on every rank and B cut by columns; by rows, A
+cut by rows and B on every rank, so that its partial sums ride on the matrix's own reduction and nothing more
+is sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one needs its input no more, and
+that is not kept. The frozen matrices of the layers may be stored in 4 bits (QLoRA): products read them
+widened to 16 bits, once for each pass, and keep their input whether it has an adapter or not. DoRA measures
+the columns of W + A B in every forward pass: A B is written out, and read with W.
 """
 
 from collections.abc import Callable
@@ -80,8 +80,8 @@ def with_adapters(
     dora: bool = False,
     stored: bool = False,
 ) -> LayerGraph:
-    """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it; `stored`: the
-    frozen ones are in 4 bits."""
+    """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it; `stored`:
+    the frozen ones are in 4 bits."""
     if rank == 0:
         return graph
     ops: list[Op] = []

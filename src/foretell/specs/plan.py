@@ -54,8 +54,8 @@ QUANTISED = {
     "int4": 0.5 + 2.5 / 128.0,
 }
 """Formats of a frozen base -> bytes of one stored weight with its share of the scales: nf4 has one in 32 bits
-for 64 weights, which double quantisation (-dq) keeps in 8 bits (Dettmers et al. 2023); int4 a scale in 16 bits
-and a zero in 4 for 128 (GPTQ)."""
+for 64 weights, which double quantisation (-dq) keeps in 8 bits (Dettmers et al. 2023); int4 a scale in 16
+bits and a zero in 4 for 128 (GPTQ)."""
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0} | dict.fromkeys(QUANTISED, 2.0)
 """Bytes of one stored element; of a quantised base, of what is not quantised and of what products read."""
 
@@ -126,9 +126,9 @@ class Plan:
     dora: bool = False
     """Adapters are of directions, beside a trained length of every column (DoRA, Liu et al. 2024)."""
     loss: Loss = "auto"
-    """Cross-entropy: plain operations in 32 bits, one kernel behind scores that are shifted by a copy, one that
-    writes the gradient over the scores (inplace), or head and loss together over chunks of tokens (Liger's
-    fused linear, torchtune); auto: as the framework has it."""
+    """Cross-entropy: plain operations in 32 bits, one kernel behind scores that are shifted by a copy, one
+    that writes the gradient over the scores (inplace), or head and loss together over chunks of tokens
+    (Liger's fused linear, torchtune); auto: as the framework has it."""
     shard: int = 0
     """Data-parallel ranks that ZeRO shares over, replicas beside them; 0: all of them."""
     secondary: int = 0

@@ -32,7 +32,8 @@ TARGET_SETS = {
 }
 """Words for several of them."""
 TRAINED_ENDS = "ends"
-"""Word of `adapters` by which table and head are trained whole beside the adapters (PEFT: modules_to_save)."""
+"""Word of `adapters` by which table and head are trained whole beside the adapters (PEFT:
+modules_to_save)."""
 GENERIC = "generic"
 """The software of a plan that names none."""
 _FRAMEWORK = re.compile(r"[a-z][a-z0-9.-]*(@[a-z0-9][a-z0-9.-]*)?")

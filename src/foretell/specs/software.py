@@ -200,8 +200,8 @@ class Software:
     clips: bool = False
     """Whether the norm of the gradients is taken and the gradients are scaled by it before every update."""
     dequantise_nf4_bytes: Multiple = 2.6
-    """Traffic of widening a stored weight of nf4 to 16 bits, in bytes a weight: one kernel reads half a byte and
-    a scale and writes two; more where it is bound by its look-ups, or by several kernels."""
+    """Traffic of widening a stored weight of nf4 to 16 bits, in bytes a weight: one kernel reads half a byte
+    and a scale and writes two; more where it is bound by its look-ups, or by several kernels."""
     dequantise_int4_bytes: Multiple = 2.6
     """The same of int4."""
     update_passes: Multiple = 1.0

@@ -1,9 +1,9 @@
 """Published post-training runs beside our predictions: `validate post-training`.
 
 Every row is asked as the question that a user would type (post_training_rows.py). A step of reinforcement
-learning is scored whole and phase by phase, a synchronisation by its seconds, fine-tuning by its step, its run
-and its peak of memory. A phase is scored as its source counts it: verl's generation holds wake, reshard and
-sleep, and in an asynchronous run only what the trainer waits for.
+learning is scored whole and phase by phase, a synchronisation by its seconds, fine-tuning by its step, its
+run and its peak of memory. A phase is scored as its source counts it: verl's generation holds wake, reshard
+and sleep, and in an asynchronous run only what the trainer waits for.
 """
 
 import csv

@@ -1,7 +1,7 @@
 """Published post-training runs: a row's cells as the question that a user would type.
 
-What is blank is filled as a user's blanks are: lengths by the limit, prompts and samples by the recipe's usual
-numbers, the plan by the trainer. Cells that are measured are never read into the question.
+What is blank is filled as a user's blanks are: lengths by the limit, prompts and samples by the recipe's
+usual numbers, the plan by the trainer. Cells that are measured are never read into the question.
 """
 
 import re

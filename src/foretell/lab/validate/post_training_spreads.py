@@ -31,7 +31,8 @@ def spread_text(predictions: list[PostTrainingPrediction]) -> str:
     text = HEAD
     for (kind, source), values in sorted(found.items()):
         quantiles = [round(float(q), 3) for q in np.quantile(values, LEVELS)]
-        text += f'\n[[spread]]\nkind = "{kind}"\nsource = "{source}"\nrows = {len(values)}\nquantiles = {quantiles}\n'
+        text += f'\n[[spread]]\nkind = "{kind}"\nsource = "{source}"\n'
+        text += f"rows = {len(values)}\nquantiles = {quantiles}\n"
     return text
 
 

@@ -2,8 +2,8 @@
 
 flags.py     what a field is on every surface
 common.py    fields that several questions share
-training.py, serving.py, post_training.py, cost.py, network.py, compare.py, studies.py, sweep.py   the questions
-"""
+training.py, serving.py, post_training.py, cost.py, network.py, compare.py, studies.py, sweep.py   the
+questions"""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module

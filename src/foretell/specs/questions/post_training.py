@@ -38,8 +38,8 @@ LENGTHS = Flag(
 )
 
 
-def _whole(help: str, most: float) -> Flag:
-    return Flag(help=help, kind="whole", metavar="N", most=most)
+def _whole(about: str, most: float) -> Flag:
+    return Flag(help=about, kind="whole", metavar="N", most=most)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -119,7 +119,7 @@ class PostTrainingQuestion:
     offload: Annotated[
         str | None,
         Flag(
-            help="What the trainer keeps on the host while the engine runs: weights+optimizer+reference, none.",
+            help="What the trainer keeps on the host meanwhile: weights+optimizer+reference, or none.",
             metavar="WORDS",
         ),
     ] = None

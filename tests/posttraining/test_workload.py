@@ -6,11 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.posttraining.workload import SHAPES, AnswerLengths, Workload, read_lengths
+from foretell.posttraining.workload import SHAPES, AnswerLengths, TrajectoryWorkload, read_lengths
 
 
 @given(
-    st.floats(8.0, 4000.0), st.floats(1.2, 40.0), st.sampled_from([s for s in SHAPES if s != "fixed"])
+    st.floats(8.0, 4000.0),
+    st.floats(1.2, 40.0),
+    st.sampled_from([s for s in SHAPES if s != "fixed"]),
 )
 @settings(max_examples=40, deadline=None)
 def test_the_mean_after_cutting_is_the_one_given(mean: float, ratio: float, shape: str) -> None:
@@ -39,7 +41,7 @@ def test_fixed_lengths_have_no_tail() -> None:
 def test_packed_lengths_cost_attention_what_their_squares_cost() -> None:
     """A batch of equal sequences of E[l^2] / E[l] has as many tokens and as many pairs."""
     lengths = AnswerLengths(mean=400.0, cap=4000.0)
-    work = Workload(prompts=64, samples=4, prompt_tokens=100.0, answers=lengths)
+    work = TrajectoryWorkload(prompts=64, samples=4, prompt_tokens=100.0, answers=lengths)
     each = 100.0 + lengths.of_many(4096)
     assert work.passed_length == pytest.approx(np.sum(each**2) / np.sum(each), rel=0.01)
     assert work.passed_tokens == 256 * 500.0
@@ -47,7 +49,7 @@ def test_packed_lengths_cost_attention_what_their_squares_cost() -> None:
 
 def test_padded_sequences_are_as_long_as_the_limit() -> None:
     lengths = AnswerLengths(mean=400.0, cap=4000.0)
-    work = Workload(
+    work = TrajectoryWorkload(
         prompts=8, samples=1, prompt_tokens=100.0, answers=lengths, padded_to=4100.0
     )
     assert work.passed_tokens == 8 * 4100.0

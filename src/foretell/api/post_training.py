@@ -11,9 +11,9 @@ from foretell.catalog.spreads import post_training_ends
 from foretell.errors import BadInput, Problem, unknown
 from foretell.inputs.question import ask, collect, plan_of, settings_of
 from foretell.interop.post_training_logs import read_post_training_log
-from foretell.posttraining.placement import best_setup, candidate_plans, ranked
-from foretell.posttraining.step import StepResult, StepSetup, around, step_of
-from foretell.posttraining.workload import AnswerLengths, Workload, read_lengths
+from foretell.posttraining.placement import best_setup, candidate_plans, rank_placements
+from foretell.posttraining.step import StepResult, StepSetup, spread_interval, step_of
+from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload, read_lengths
 from foretell.search.plan_checks import check_plan
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
@@ -95,7 +95,7 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     alternatives: tuple[Mapping[str, Any], ...] = ()
     undivided = question.placement in ("split", "async") and not options["pools_given"]
     if setup.algorithm.generates and (question.placement == "best" or undivided):
-        found = ranked(setup, options)
+        found = rank_placements(setup, options)
         result, reasons = best_setup(found)
         alternatives = tuple(one.to_dict() for one in found)
     else:
@@ -113,7 +113,8 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
     form = ALGORITHMS.get(question.algorithm)
     if form is None:
         problems.append(unknown("algorithm", question.algorithm, ALGORITHMS))
-    work = collect(lambda: workload_of(question, form, said), problems) if form else None
+    usable = form is not None and not problems
+    work = collect(lambda: workload_of(question, form, said), problems) if usable and form else None
     if problems or loop is None or form is None or work is None:
         collect(lambda: ask(question.model, system=question.system or "h100-sxm", gpus=8), problems)
         raise BadInput(problems)
@@ -213,7 +214,10 @@ def _named(plan: Any) -> tuple[str, ...]:
 
 
 def trainer_of(
-    question: PostTrainingQuestion, loop: PostTrainingLoop, work: Workload, said: list[str]
+    question: PostTrainingQuestion,
+    loop: PostTrainingLoop,
+    work: TrajectoryWorkload,
+    said: list[str],
 ) -> tuple[Scenario, str, Plan]:
     """The trainer's scenario, kind and plan; a plan that is not given is the fastest of a few that fit."""
     given = question.plan
@@ -275,7 +279,9 @@ def checked_degrees(scenario: Scenario, plan: Plan) -> None:
     check_plan(replace(scenario, job=job), plan)
 
 
-def workload_of(question: PostTrainingQuestion, form: AlgorithmForm, said: list[str]) -> Workload:
+def workload_of(
+    question: PostTrainingQuestion, form: AlgorithmForm, said: list[str]
+) -> TrajectoryWorkload:
     """Trajectories and their lengths; what is left open is said."""
     samples = question.samples or (8 if form.generates else 1)
     if not question.samples and form.generates:
@@ -299,7 +305,7 @@ def workload_of(question: PostTrainingQuestion, form: AlgorithmForm, said: list[
     answers = AnswerLengths(
         mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=samples_of
     )
-    return Workload(
+    return TrajectoryWorkload(
         prompts=question.prompts,
         samples=samples,
         prompt_tokens=float(question.isl),
@@ -423,7 +429,7 @@ def answer_from(
     log = {} if question.log is None else dict(read_post_training_log(question.log).medians)
     ends = post_training_ends("step" if setup.algorithm.generates else "finetune")
     phases = tuple(
-        replace(p, interval=around(p.seconds, post_training_ends(p.name)["p90"]))
+        replace(p, interval=spread_interval(p.seconds, post_training_ends(p.name)["p90"]))
         for p in result.phases
     )
     rents = [
@@ -462,7 +468,7 @@ def answer_from(
         max_answer_tokens=work.answers.cap,
         cut_share=work.answers.cut_share,
         step_s=result.step_s,
-        interval={key: around(result.step_s, width) for key, width in ends.items()},
+        interval={key: spread_interval(result.step_s, width) for key, width in ends.items()},
         phases=phases,
         memory=result.memory,
         fits="no"

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.posttraining.workload import Workload
+from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan
@@ -37,7 +37,12 @@ class PackedBatch:
 
 
 def packed_batch(
-    scenario: Scenario, plan: Plan, work: Workload, share: float, budget: float, balanced: bool
+    scenario: Scenario,
+    plan: Plan,
+    work: TrajectoryWorkload,
+    share: float,
+    budget: float,
+    balanced: bool,
 ) -> PackedBatch:
     """The part `share` of a step's trajectories as a job; `budget` tokens a micro-batch and rank, 0: as many
     sequences as the plan's micro-batch has."""
@@ -63,7 +68,7 @@ def packed_batch(
     )
 
 
-def imbalance_of(work: Workload, in_batch: float, ranks: int, balanced: bool) -> float:
+def imbalance_of(work: TrajectoryWorkload, in_batch: float, ranks: int, balanced: bool) -> float:
     """Tokens of the fullest of `ranks` micro-batches of so many trajectories each, over the mean: the mean of
     the largest of many normal sums; none where lengths were dealt evenly."""
     if balanced or ranks < 2 or work.padded_to:
@@ -89,7 +94,7 @@ class TrainerPasses:
 
 
 def trainer_passes(
-    scenario: Scenario, plan: Plan, work: Workload, budget: float, balanced: bool
+    scenario: Scenario, plan: Plan, work: TrajectoryWorkload, budget: float, balanced: bool
 ) -> TrainerPasses:
     """Updates and one forward-only pass of a step by a trainer's plan."""
     batch = packed_batch(scenario, plan, work, 1.0 / work.updates, budget, balanced)

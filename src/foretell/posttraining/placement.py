@@ -15,7 +15,7 @@ from foretell.errors import Infeasible, Problem
 from foretell.posttraining.passes import packed_batch
 from foretell.posttraining.rollout import rollout_times
 from foretell.posttraining.step import StepResult, StepSetup, step_of
-from foretell.posttraining.workload import Workload
+from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.schedules.rules import all_broken
 from foretell.specs.deployment import Deployment
@@ -64,7 +64,7 @@ class RankedPlacement:
 
 
 def candidate_plans(
-    scenario: Scenario, base: Plan, trainer: str, work: Workload, budget: float
+    scenario: Scenario, base: Plan, trainer: str, work: TrajectoryWorkload, budget: float
 ) -> Plan:
     """The fastest of a few plans of a trainer that fit; the smallest where none does."""
     gpus = scenario.job.gpus
@@ -155,7 +155,7 @@ def best_layout(setup: StepSetup) -> Deployment:
     return min(found, key=lambda one: one[0])[1]
 
 
-def ranked(setup: StepSetup, options: Mapping[str, Any]) -> tuple[RankedPlacement, ...]:
+def rank_placements(setup: StepSetup, options: Mapping[str, Any]) -> tuple[RankedPlacement, ...]:
     """Every placement of the chips, those that fit first, then by the time of a step."""
     total = max(setup.trainer_gpus, setup.rollout_gpus)
     found = [*_colocated(setup, total, options), *_apart(setup, total, options)]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
-from foretell.posttraining.workload import Workload
+from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.serving.memory import Memory, memory_of
 from foretell.serving.requests.records import Requests
@@ -74,7 +74,7 @@ def rollout_times(
     gpus: int,
     deployment: Deployment,
     profile: EngineProfile,
-    work: Workload,
+    work: TrajectoryWorkload,
 ) -> RolloutTimes:
     """The generation of one step; Infeasible where the engine does not fit."""
     replicas = max(gpus // deployment.gpus, 1)
@@ -88,7 +88,7 @@ def _times(
     replicas: int,
     deployment: Deployment,
     profile: EngineProfile,
-    work: Workload,
+    work: TrajectoryWorkload,
 ) -> RolloutTimes:
     memory = memory_of(model, system, deployment, profile)
     longest = work.prompt_tokens + float(
@@ -173,7 +173,7 @@ def check_room(memory: Memory, deployment: Deployment) -> None:
     )
 
 
-def requests_of(work: Workload, replicas: int) -> tuple[Requests, float]:
+def requests_of(work: TrajectoryWorkload, replicas: int) -> tuple[Requests, float]:
     """The requests of the fullest replica, and how many each of them stands for."""
     share = work.trajectories / replicas
     fuller = (
@@ -199,7 +199,7 @@ def requests_of(work: Workload, replicas: int) -> tuple[Requests, float]:
     )
 
 
-def environment_s(work: Workload, done_s: Array, end_s: float) -> float:
+def environment_s(work: TrajectoryWorkload, done_s: Array, end_s: float) -> float:
     """What tool calls add behind the last token: the last trajectory's own calls held it up."""
     calls = max(work.turns - 1, 0) or (1 if work.tool_median_s and work.turns == 1 else 0)
     if not calls or work.tool_median_s <= 0.0:

@@ -28,7 +28,7 @@ from foretell.posttraining.passes import TrainerPasses, trainer_passes
 from foretell.posttraining.pipeline import PoolTimes, pipeline_of
 from foretell.posttraining.rollout import RolloutTimes, rollout_times
 from foretell.posttraining.sync import SyncQuestion, sync_seconds
-from foretell.posttraining.workload import Workload
+from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
@@ -54,7 +54,7 @@ class StepSetup:
     """Which phases there are."""
     loop: PostTrainingLoop
     """What the framework does around them."""
-    work: Workload
+    work: TrajectoryWorkload
     """Trajectories."""
     scenario: Scenario
     """The trainer: model, system and software; its job is made for each phase."""
@@ -258,7 +258,7 @@ def _joined(
     )
 
 
-def around(value: float, ends: tuple[float, float]) -> tuple[float, float]:
+def spread_interval(value: float, ends: tuple[float, float]) -> tuple[float, float]:
     """An interval whose ends are this far from a value in their logarithm."""
     return value * math.exp(ends[0]), value * math.exp(ends[1])
 

@@ -6,8 +6,8 @@ long as the longest of many is. With a limit, the distribution is moved until th
 one that was given: logs print that mean.
 """
 
+import json
 from functools import lru_cache
-from pathlib import Path
 from statistics import NormalDist
 from typing import Literal, get_args
 
@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import user_file
 from foretell.records import dataclass
+from foretell.serving.requests.arrivals import NAMES
 
 Array = NDArray[np.float64]
 LengthShape = Literal["lognormal", "fixed", "uniform", "exponential"]
@@ -107,7 +109,7 @@ def _scale(mean: float, cap: float, shape: LengthShape, sigma: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class TrajectoryWorkload:
     """What one step does, whatever the chips."""
 
     prompts: int
@@ -173,22 +175,11 @@ def read_lengths(given: str, cap: float) -> tuple[LengthShape, tuple[float, ...]
     like."""
     if given in SHAPES:
         return given, ()
-    from foretell.serving.requests.arrivals import NAMES
-
-    file = Path(given)
+    allowed = f"{', '.join(SHAPES)}, or a file with one length a line, .csv or .jsonl"
+    file = user_file(given, "lengths", allowed)
     if not file.is_file():
-        raise BadInput(
-            [
-                Problem(
-                    path="lengths",
-                    value=given,
-                    message="is neither a shape nor a file",
-                    allowed=f"{', '.join(SHAPES)}, or a file with one length a line, .csv or .jsonl",
-                )
-            ]
-        )
-    import json
-
+        message = "is neither a shape nor a file"
+        raise BadInput([Problem(path="lengths", value=given, message=message, allowed=allowed)])
     names = (*NAMES["osl"], "response_length", "length")
     found: list[float] = []
     for line in file.read_text(encoding="utf-8").splitlines():

@@ -37,16 +37,20 @@ def headline(found: PostTraining) -> "Text":
     if found.rollout_plan and found.placement != "colocated":
         pools += f" + {found.rollout_gpus} x {found.rollout_system}"
     lines = [
-        (f"\n{found.placement}, {found.framework}; {found.trajectories:,} trajectories, "
-        f"{found.tokens / 1e6:.3g} million tokens a step"),
+        (
+            f"\n{found.placement}, {found.framework}; {found.trajectories:,} trajectories, "
+            f"{found.tokens / 1e6:.3g} million tokens a step"
+        ),
         f"\nplan          {found.plan}",
     ]
     if found.rollout_plan:
         lines.append(f"\nrollout plan  {found.rollout_plan}")
     lines += [
         f"\n\nstep          {found.step_s:,.1f} s   90%: {low:,.1f} to {high:,.1f}",
-        (f"\nthroughput    {found.tokens_per_s_per_gpu:,.0f} tokens/s/GPU, "
-        f"chips idle {found.idle_share:.0%} of the time"),
+        (
+            f"\nthroughput    {found.tokens_per_s_per_gpu:,.0f} tokens/s/GPU, "
+            f"chips idle {found.idle_share:.0%} of the time"
+        ),
     ]
     if found.rollout_plan:
         lines.append(

@@ -30,7 +30,7 @@ from foretell.lab.validate.post_training_rows import (
 from foretell.lab.validate.scores import Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import table_text
-from foretell.posttraining.step import around
+from foretell.posttraining.step import spread_interval
 from foretell.posttraining.sync import SyncQuestion, sync_seconds
 from foretell.records import as_json, dataclass
 
@@ -120,7 +120,7 @@ def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPred
         if theirs and ours and np.isfinite(ours):
             group = spread_kind(kind, metric)
             ends = post_training_ends(group, cells["source_id"] if left_out else "")["p90"]
-            low, high = around(ours, ends)
+            low, high = spread_interval(ours, ends)
             found.append(
                 PostTrainingPrediction(
                     id=cells["id"],

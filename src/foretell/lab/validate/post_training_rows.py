@@ -148,7 +148,7 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         raise UnsupportedRun("neither lengths of answers nor their limit are known")
     if "images" in (cells.get("notes") or "").lower():
         raise UnsupportedRun("prompts with images are not modelled")
-    asked = shared(cells)
+    asked = common_arguments(cells)
     placement = (cells.get("placement") or "").strip()
     if placement and placement not in ("colocated", "split", "split_async", "colocated_async"):
         raise UnsupportedRun(f"the placement is unclear: {placement[:40]}")
@@ -195,7 +195,7 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     return asked
 
 
-def shared(cells: Cells) -> dict[str, Any]:
+def common_arguments(cells: Cells) -> dict[str, Any]:
     """Model, plans, offload: what all kinds of rows have."""
     words = []
     for name, word in (

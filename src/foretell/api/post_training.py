@@ -198,6 +198,8 @@ def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: s
     return 0.0 if fixed or tuned or loop.sequences(trainer) else float(DEFAULT_BUDGET)
 
 
+USUAL_PROMPT = 256.0
+"""Tokens of a prompt where none are given."""
 DEFAULT_BUDGET = 16_384
 """Tokens of a micro-batch on one rank."""
 
@@ -284,6 +286,9 @@ def workload_of(
 ) -> TrajectoryWorkload:
     """Trajectories and their lengths; what is left open is said."""
     samples = question.samples or (8 if form.generates else 1)
+    prompt = question.isl
+    if prompt is None:
+        prompt = USUAL_PROMPT if form.generates else 0.0
     if not question.samples and form.generates:
         said.append(f"{samples} answers to each prompt: not given")
     cap, mean = question.max_osl, question.osl
@@ -308,11 +313,11 @@ def workload_of(
     return TrajectoryWorkload(
         prompts=question.prompts,
         samples=samples,
-        prompt_tokens=float(question.isl),
+        prompt_tokens=float(prompt),
         answers=answers,
         updates=question.updates,
         sequences=form.sequences,
-        padded_to=float(question.isl) + float(cap) if question.packing == "padded" else 0.0,
+        padded_to=float(prompt) + float(cap) if question.packing == "padded" else 0.0,
         turns=question.turns,
         tool_median_s=float(median),
         tool_p99_s=float(p99 or median),

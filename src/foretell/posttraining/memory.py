@@ -36,6 +36,8 @@ class Residency:
     """Memory of a trainer's chip."""
     rollout_bytes: float
     """Memory of a rollout chip."""
+    passes_forward: bool
+    """Whether there are passes without gradients."""
     reference: bool
     """Whether a second, frozen copy of the weights is held."""
     critic: float
@@ -75,7 +77,8 @@ def phase_memory(
         "framework": held["framework"] + held["allocator"],
         "sleeping engine": asleep,
     }
-    found.append(_phase("logprob", "trainer", forward, where.trainer_bytes))
+    if where.passes_forward:
+        found.append(_phase("logprob", "trainer", forward, where.trainer_bytes))
     update = {
         **held,
         "reference": reference,

@@ -141,6 +141,7 @@ def step_of(setup: StepSetup) -> StepResult:
         offload=setup.offload,
         trainer_bytes=float(setup.scenario.system.chip.memory_bytes),
         rollout_bytes=float(setup.rollout_system.chip.memory_bytes),
+        passes_forward=setup.algorithm.old or setup.algorithm.reference,
         reference=setup.algorithm.reference and not setup.plan.lora,
         critic=1.0 if setup.algorithm.critic else 0.0,
     )

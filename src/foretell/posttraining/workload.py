@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import user_file
 from foretell.records import dataclass
-from foretell.serving.requests.arrivals import NAMES
 
 Array = NDArray[np.float64]
 LengthShape = Literal["lognormal", "fixed", "uniform", "exponential"]
@@ -27,6 +26,9 @@ SIGMAS = (0.5, 1.1)
 reinforcement learning print of means, longest answers and shares that are cut."""
 LONGEST_Z = 3.67
 """Standard deviations of the longest of some 8,000 answers."""
+LENGTH_NAMES = ("osl", "output_tokens", "num_decode_tokens", "GeneratedTokens", "output_length",
+                "response_length", "length")  # fmt: skip
+"""Keys of a line of JSON that may hold an answer's length."""
 POINTS = 4096
 """Quantiles from which means are taken."""
 
@@ -180,7 +182,6 @@ def read_lengths(given: str, cap: float) -> tuple[LengthShape, tuple[float, ...]
     if not file.is_file():
         message = "is neither a shape nor a file"
         raise BadInput([Problem(path="lengths", value=given, message=message, allowed=allowed)])
-    names = (*NAMES["osl"], "response_length", "length")
     found: list[float] = []
     for line in file.read_text(encoding="utf-8").splitlines():
         text = line.strip()
@@ -189,7 +190,7 @@ def read_lengths(given: str, cap: float) -> tuple[LengthShape, tuple[float, ...]
         except ValueError:
             value = None
         if isinstance(value, dict):
-            value = next((value[name] for name in names if name in value), None)
+            value = next((value[name] for name in LENGTH_NAMES if name in value), None)
         if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
             found.append(min(float(value), cap))
     if not found:

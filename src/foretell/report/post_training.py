@@ -36,9 +36,10 @@ def headline(found: PostTraining) -> "Text":
     pools = f"{found.trainer_gpus} x {found.trainer_system}"
     if found.rollout_plan and found.placement != "colocated":
         pools += f" + {found.rollout_gpus} x {found.rollout_system}"
+    what = "trajectories" if found.rollout_plan else "sequences"
     lines = [
         (
-            f"\n{found.placement}, {found.framework}; {found.trajectories:,} trajectories, "
+            f"\n{found.placement}, {found.framework}; {found.trajectories:,} {what}, "
             f"{found.tokens / 1e6:.3g} million tokens a step"
         ),
         f"\nplan          {found.plan}",

@@ -59,8 +59,14 @@ class PostTrainingQuestion:
     ] = 512
     samples: Annotated[int, _whole("Answers to each prompt; 1 of fine-tuning.", 2**14)] = 0
     isl: Annotated[
-        float, Flag(help="Mean tokens of a prompt.", kind="decimal", metavar="N", most=MOST_LENGTH)
-    ] = 256
+        float | None,
+        Flag(
+            help="Mean tokens of a prompt; else 256, or none where nothing is generated.",
+            kind="decimal",
+            metavar="N",
+            most=MOST_LENGTH,
+        ),
+    ] = None
     osl: Annotated[
         float | None,
         Flag(

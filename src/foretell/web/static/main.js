@@ -10,13 +10,14 @@ import accuracy from "./views/accuracy.js";
 import clusters from "./views/clusters.js";
 import cost from "./views/cost.js";
 import network from "./views/network.js";
+import posttraining from "./views/posttraining.js";
 import scaling from "./views/scaling.js";
 import sensitivities from "./views/sensitivities.js";
 import serving from "./views/serving.js";
 import timeline from "./views/timeline.js";
 import training from "./views/training.js";
 
-const VIEWS = { training, serving, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
+const VIEWS = { training, serving, posttraining, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
 // Fields that decide which others there are.
 const CHOICES = ["what", "work", "mode"];
 const PAUSE_MS = 140;

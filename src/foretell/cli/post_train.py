@@ -3,6 +3,7 @@
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import append, check_tool, lines_file, print_launch
 from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.post_training import PostTrainingQuestion
 
 TOOLS = ("verl", "nemo-rl", "trl")
@@ -15,9 +16,10 @@ def post_train(given: Given, edges: Edges) -> int:
     from foretell.api.post_training import post_train as answer
 
     check_tool(edges.export, TOOLS)
-    lines = lines_file(edges.jsonl)
+    lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json):
         found = answer(**given)
+    write_plot(file, "post-train", found.to_dict)
     written = found.export(edges.export) if edges.export else None
     if lines is not None:
         append(lines, found.to_json_line())

@@ -9,7 +9,7 @@ one that was given: logs print that mean.
 import json
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,7 +176,7 @@ def read_lengths(given: str, cap: float) -> tuple[LengthShape, tuple[float, ...]
     """A shape's name, or the lengths of a file: one number a line, or lines of JSON with `osl` or the
     like."""
     if given in SHAPES:
-        return given, ()
+        return cast("LengthShape", given), ()
     allowed = f"{', '.join(SHAPES)}, or a file with one length a line, .csv or .jsonl"
     file = user_file(given, "lengths", allowed)
     if not file.is_file():

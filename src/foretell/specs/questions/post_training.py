@@ -10,6 +10,7 @@ from foretell.specs.questions.common import (
     JSONL,
     MOST_CHIPS,
     MOST_LENGTH,
+    PLOT,
     Chips,
     Engine,
     ModelName,
@@ -167,6 +168,7 @@ class PostTrainingQuestion:
         ),
     ] = None
     edges: ClassVar[tuple[Flag, ...]] = (
+        PLOT,
         Flag(
             help="Print the configuration for verl, nemo-rl or trl.",
             metavar="TOOL",

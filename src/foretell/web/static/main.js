@@ -17,7 +17,7 @@ import serving from "./views/serving.js";
 import timeline from "./views/timeline.js";
 import training from "./views/training.js";
 
-const VIEWS = { training, serving, posttraining, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
+const VIEWS = { training, serving, "post-training": posttraining, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
 // Fields that decide which others there are.
 const CHOICES = ["what", "work", "mode"];
 const PAUSE_MS = 140;

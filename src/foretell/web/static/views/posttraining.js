@@ -16,8 +16,9 @@ export default {
     desk.put("trouble");
     desk.put("summary", told.map((answer, i) => (answer.phases ? card(answer, i) : noCard(i, answer, headingOf(answer, questions[i])))));
     const shown = told[desk.at];
-    desk.put("phases", shown?.phases ? phases(shown) : "");
-    desk.put("memory", shown?.phases ? memory(shown) : "");
+    await desk.figureOf("phases", "What a step waits for", questions.map((question, i) => (told[i].phases ? question : null)), desk.names);
+    desk.put("phase-table", shown?.phases ? phases(shown) : "");
+    desk.put("memory-table", shown?.phases ? memory(shown) : "");
     desk.put("placements", shown?.alternatives?.length ? placements(shown) : "");
     desk.put("assumed", assumed(told));
     desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "post-train", flags: questions[i], answer })).filter(({ answer }) => answer.phases));

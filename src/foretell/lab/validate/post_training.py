@@ -148,7 +148,9 @@ def spread_kind(kind: str, metric: str) -> str:
 def step_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
     """Whole step and phases of a row of reinforcement learning."""
     answer = post_train(**rl_question(cells))
-    pairs = {"step": (answer.step_s, number(cells, "step_s"))}
+    rate = number(cells, "tokens_per_s_per_gpu")
+    printed = number(cells, "step_s") or (answer.tokens / (rate * answer.gpus) if rate else None)
+    pairs = {"step": (answer.step_s, printed)}
     ours = printed_phases(answer.phases, answer.placement)
     for column, name in PHASES.items():
         if name in ours:
@@ -172,6 +174,9 @@ def tuning_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
     # A run's time stands on a data set whose lengths the row does not have.
     if cells["kind"] == "finetune_step":
         pairs["step"] = (answer.step_s, step)
+    steps, hours = number(cells, "run_steps"), number(cells, "run_hours")
+    if steps and hours:
+        pairs["run"] = (answer.step_s * steps / HOUR, hours)
     peak = number(cells, "peak_mem_gib")
     if peak:
         pairs["memory"] = (peak_of(cells, question, answer), peak)

@@ -4,6 +4,7 @@ What is blank is filled as a user's blanks are: lengths by the limit, prompts an
 usual numbers, the plan by the trainer. Cells that are measured are never read into the question.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -99,7 +100,10 @@ def model_of(cells: Cells) -> str:
     text = (cells.get("model") or "").strip()
     short = text.rsplit("/", maxsplit=1)[-1]
     tries = [text, short, re.sub(r"-(Instruct|Chat|hf|Base|it|chat|instruct)\b", "", short)]
-    tries += [re.sub(r"-(Math|Distill-Qwen|Coder)", "", one) for one in list(tries)]
+    tries += [
+        re.sub(r"-(Math|Distill-Qwen|Coder|VL)\b|-(unsloth|bnb-4bit).*", "", one)
+        for one in list(tries)
+    ]
     tries += [one.replace("Qwen2-", "Qwen2.5-").replace("_", ".") for one in list(tries)]
     tries += [FAMILIES[pattern] for pattern in FAMILIES if re.search(pattern, text, re.IGNORECASE)]
     for one in tries:
@@ -108,7 +112,32 @@ def model_of(cells: Cells) -> str:
             return known
         if one.startswith(("llama:", "gpt:")):
             return one
-    raise UnsupportedRun(f"the catalogue has no model {text or '(blank)'}")
+    near = nearest_size(short)
+    if near is None:
+        raise UnsupportedRun(f"the catalogue has no model {text or '(blank)'}")
+    return near
+
+
+SIZES = {
+    0.5: "qwen2.5-0.5b",
+    1.5: "qwen2.5-1.5b",
+    3.0: "qwen2.5-3b",
+    7.5: "qwen2.5-7b",
+    14.0: "qwen2.5-14b",
+    32.0: "qwen2.5-32b",
+    72.0: "llama-3.1-70b",
+}
+"""Dense models of usual shapes, by billions of weights: they stand for one that the catalogue does not have."""
+
+
+def nearest_size(name: str) -> str | None:
+    """The dense model nearest to the size in a name, within a third; None where there is none."""
+    found = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", name)
+    if found is None or float(found[1]) <= 0.0:
+        return None
+    size = float(found[1])
+    best = min(SIZES, key=lambda known: abs(math.log(known / size)))
+    return SIZES[best] if abs(math.log(best / size)) < math.log(4.0 / 3.0) else None
 
 
 FAMILIES = {

@@ -45,6 +45,9 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.workload.parameters import count as count_parameters
 
+ADVANTAGES = 0.6
+"""Time of the advantages over that of rewards by rule."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSetup:
@@ -173,7 +176,7 @@ def phase_seconds(
     if form.critic:
         found["values"] = (forward_s, "trainer")
     if rollout is not None:
-        found["adv"] = (0.5 * loop.trajectory_s * work.trajectories, "host")
+        found["adv"] = (ADVANTAGES * loop.trajectory_s * work.trajectories, "host")
     found["update_actor"] = (passes.update_s + 2.0 * each_s, "trainer")
     if form.critic:
         found["update_critic"] = (passes.update_s + 2.0 * each_s, "trainer")

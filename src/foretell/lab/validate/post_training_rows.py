@@ -127,7 +127,8 @@ SIZES = {
     32.0: "qwen2.5-32b",
     72.0: "llama-3.1-70b",
 }
-"""Dense models of usual shapes, by billions of weights: they stand for one that the catalogue does not have."""
+"""Dense models of usual shapes, by billions of weights, in the place of one that the catalogue does not
+have."""
 
 
 def nearest_size(name: str) -> str | None:
@@ -344,7 +345,7 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
     zero = re.search(r"zero-?(\d)", engine)
     if zero:
         words.append(f"zero{zero[1]}")
-    elif gpus > 1 and engine:
+    elif gpus > 1 and (engine or "torchtune" in framework):
         words.append("zero3")
     else:
         words.append("zero0")
@@ -362,7 +363,7 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
     words.append(f"framework={software}{'-compiled' if compiled else ''}")
     precision = (cells.get("precision_train") or "").lower()
     pure = "true" in precision or software.startswith("torchtune")
-    if pure or (trained and software.startswith("transformers")):
+    if pure:
         words += ["master=none", "states=bf16", "gradients=bf16"]
     words += [word for word in ladder if word != "compile=on"]
     if trained and software.startswith("transformers") and not pure:

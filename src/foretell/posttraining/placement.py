@@ -27,6 +27,9 @@ from foretell.training.step import evaluate
 
 RATIOS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
 """Shares of the chips that train, of placements with two pools."""
+BESIDE_ENGINE = 0.4
+"""Share of a card that Megatron plans of published loops fill: they leave the rolling-out engine its share,
+and cut the model over four cards or more where one would hold it."""
 CLOSE = 0.02
 """Placements whose steps are nearer than this are told to be alike."""
 
@@ -86,7 +89,8 @@ def candidate_plans(
         raise Infeasible(
             [Problem(path="plan", value=None, message=message, allowed="another number of chips")]
         )
-    room = 0.85 * float(scenario.system.chip.memory_bytes)
+    share = BESIDE_ENGINE if work.samples > 1 and trainer == "megatron" else 0.85
+    room = share * float(scenario.system.chip.memory_bytes)
     fits = [i for i, peak in enumerate(peaks) if peak <= room]
     chosen = min(fits, key=lambda i: seconds[i]) if fits else int(np.argmin(peaks))
     return plans[chosen]

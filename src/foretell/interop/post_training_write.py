@@ -28,7 +28,7 @@ def _verl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
     megatron = plan.framework.startswith("megatron")
     nodes = max(found.trainer_gpus // 8, 1)
     sequences = max(found.trajectories // max(found.updates, 1) // max(found.samples, 1), 1)
-    keys = {
+    keys: dict[str, object] = {
         "algorithm.adv_estimator": "gae" if found.algorithm == "ppo" else "grpo",
         "data.train_batch_size": found.prompts,
         "data.max_prompt_length": round(4 * found.prompt_tokens),

@@ -5,11 +5,13 @@ once for each of its sizes, the generation once for each of its own, and both ar
 decides first: a placement with a phase that does not fit comes after all that fit.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
 from foretell.posttraining.passes import packed_batch
@@ -25,6 +27,9 @@ from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.step import evaluate
 
+Array = NDArray[np.float64]
+WHOLE_LENGTH = 128
+"""Tokens that every degree of the candidates divides."""
 RATIOS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
 """Shares of the chips that train, of placements with two pools."""
 BESIDE_ENGINE = 0.4
@@ -74,26 +79,30 @@ def candidate_plans(
     found = trainer_candidates(
         scenario.model, base, trainer, gpus, work.sequences == 1.0 and work.samples > 1
     )
-    seconds, peaks, plans = [], [], []
-    for plan in found:
-        batch = packed_batch(scenario, plan, work, 1.0 / work.updates, budget, True)
-        plans_of_one = batch_of([batch.plan])
-        if all_broken(batch.scenario, batch.plan, plans_of_one):
-            continue
-        step, peak = evaluate(batch.scenario, plans_of_one)
-        seconds.append(float(step[0]))
-        peaks.append(float(peak[0]))
-        plans.append(plan)
-    if not plans:
-        message = f"no {trainer} plan divides {gpus} chips and the model's heads and layers"
-        raise Infeasible(
-            [Problem(path="plan", value=None, message=message, allowed="another number of chips")]
-        )
     share = BESIDE_ENGINE if work.samples > 1 and trainer == "megatron" else 0.85
     room = share * float(scenario.system.chip.memory_bytes)
-    fits = [i for i, peak in enumerate(peaks) if peak <= room]
-    chosen = min(fits, key=lambda i: seconds[i]) if fits else int(np.argmin(peaks))
-    return plans[chosen]
+    step, peak = _alike(scenario, found, work, budget)
+    for row in np.lexsort((np.where(peak <= room, step, peak), peak > room)):
+        batch = packed_batch(scenario, found[row], work, 1.0 / work.updates, budget, True)
+        if not all_broken(batch.scenario, batch.plan, batch_of([batch.plan])):
+            return found[row]
+    message = f"no {trainer} plan divides {gpus} chips and the model's heads and layers"
+    raise Infeasible(
+        [Problem(path="plan", value=None, message=message, allowed="another number of chips")]
+    )
+
+
+def _alike(
+    scenario: Scenario, plans: list[Plan], work: TrajectoryWorkload, budget: float
+) -> tuple[Array, Array]:
+    """Seconds and bytes of an update by plans of one base, over sequences that all of them can cut: enough to
+    put them in order, in one evaluation for all."""
+    length = math.ceil(work.passed_length / WHOLE_LENGTH) * WHOLE_LENGTH
+    rows = max(round(budget / length), 1) if budget else plans[0].micro_batch
+    sequences = max(round(work.passed_tokens / work.updates / length), 1)
+    job = replace(scenario.job, global_batch=sequences, seq_len=length)
+    batch = batch_of([replace(plan, micro_batch=rows) for plan in plans])
+    return evaluate(replace(scenario, job=job), batch)
 
 
 def trainer_candidates(
@@ -174,7 +183,7 @@ def rank_placements(setup: StepSetup, options: Mapping[str, Any]) -> tuple[Ranke
 def _colocated(setup: StepSetup, total: int, options: Mapping[str, Any]) -> list[RankedPlacement]:
     if options.get("pools_given") or options.get("placement") != "best":
         return []
-    one = _placed(setup, "colocated", total, total, options)
+    one = _placed(setup, "colocated", total, total, options, {})
     return [] if one is None else [one]
 
 
@@ -185,6 +194,7 @@ def _apart(setup: StepSetup, total: int, options: Mapping[str, Any]) -> list[Ran
     if options.get("pools_given"):
         sizes = [setup.trainer_gpus]
         total = setup.trainer_gpus + setup.rollout_gpus
+    known: dict[int, Plan] = {}
     for trainer in sizes:
         if total % 8 == 0 and trainer % max(total // 8, 1):
             continue
@@ -192,15 +202,20 @@ def _apart(setup: StepSetup, total: int, options: Mapping[str, Any]) -> list[Ran
             ("split", "async") if options.get("placement") == "best" else (options["placement"],)
         )
         for name in kinds:
-            one = _placed(setup, name, trainer, total - trainer, options)
+            one = _placed(setup, name, trainer, total - trainer, options, known)
             found += [] if one is None else [one]
     return found
 
 
 def _placed(
-    setup: StepSetup, name: str, trainer: int, rollout: int, options: Mapping[str, Any]
+    setup: StepSetup,
+    name: str,
+    trainer: int,
+    rollout: int,
+    options: Mapping[str, Any],
+    known: dict[int, Plan],
 ) -> RankedPlacement | None:
-    """One placement; None where a pool cannot hold the model."""
+    """One placement; None where a pool cannot hold the model. `known` has the trainer's plans so far."""
     loop = setup.loop
     fraction = loop.memory_fraction if name == "colocated" else loop.split_memory_fraction
     deployment = setup.deployment
@@ -208,12 +223,13 @@ def _placed(
         deployment = replace(deployment, memory_fraction=fraction)
     scenario = replace(setup.scenario, job=replace(setup.scenario.job, gpus=trainer))
     try:
-        plan = setup.plan
+        plan = known.get(trainer, setup.plan)
         if plan.gpus != trainer:
             if options.get("plan_given") and trainer % (plan.tp * plan.pp * plan.cp) == 0:
                 plan = replace(plan, dp=trainer // (plan.tp * plan.pp * plan.cp))
             else:
                 plan = _plan_on(scenario, plan, setup, trainer)
+        known[trainer] = plan
         moved = replace(
             setup,
             placement=name,  # type: ignore[arg-type]
@@ -240,7 +256,7 @@ def _plan_on(scenario: Scenario, plan: Plan, setup: StepSetup, gpus: int) -> Pla
     """The trainer's plan on another number of chips."""
     if setup.trainer in ("fsdp", "deepspeed") and plan.tp == plan.pp == plan.cp == 1:
         return replace(plan, dp=gpus)
-    return candidate_plans(scenario, plan, setup.trainer, setup.work, setup.budget or 16_384.0)
+    return candidate_plans(scenario, plan, setup.trainer, setup.work, setup.budget)
 
 
 def best_setup(found: tuple[RankedPlacement, ...]) -> tuple[StepResult, tuple[str, ...]]:

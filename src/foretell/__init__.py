@@ -22,6 +22,7 @@ _WHERE = {
     "simulate": "foretell.api.training",
     "serve": "foretell.api.serving",
     "size": "foretell.api.size",
+    "post_train": "foretell.api.post_training",
     "sweep": "foretell.studies.sweep.run",
     "scaling": "foretell.studies.scaling.run",
     "sensitivities": "foretell.studies.sensitivity",
@@ -47,6 +48,7 @@ __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 if TYPE_CHECKING:
     from foretell.api.improve import improve as improve
     from foretell.api.launches import read_launch as read_launch
+    from foretell.api.post_training import post_train as post_train
     from foretell.api.serving import serve as serve
     from foretell.api.size import size as size
     from foretell.api.training import compare_plans as compare_plans

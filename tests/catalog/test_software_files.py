@@ -233,7 +233,7 @@ def test_what_was_read_from_a_source_is_left_out_with_it() -> None:
     assert (own.host_grade, without.host_grade) == ("read", "left_out")
     assert without.held_out == NANOTRON
     assert replace(software("nanotron", ("elsewhere",)), left_out=()) == own
-    assert fitted_values() == 6
+    assert fitted_values() == 7
 
 
 BASE = """

@@ -20,12 +20,16 @@ FILE = ROOT / "spreads.toml"
 """Written by lab/validate/training_spreads.py."""
 MEMORY_FILE = ROOT / "memory_spreads.toml"
 """Written by lab/validate/memory_spreads.py."""
+POST_TRAINING_FILE = ROOT / "posttraining_spreads.toml"
+"""Written by lab/validate/post_training_spreads.py."""
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles that are kept of a source."""
 ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.23, 0.77), "p90": (0.04, 0.96)}
 """Quantiles of the mixture: a little beyond the level, since it has few sources."""
 ENOUGH = 3.0
 """Sources of ten rows that a kind needs."""
+FEW = 6
+"""Sources that a kind of post-training number needs."""
 FULL = 10
 """Rows from which a source counts in full."""
 STEPS = 40
@@ -90,6 +94,22 @@ def memory_ends(left_out: str = "") -> Mapping[str, tuple[float, float]]:
     """The same of what the allocator reserves at its peak; of one kind, since few sources print it."""
     known = [s for s in memory_spreads() if s.source != left_out]
     return mixed_ends(known) if known else dict.fromkeys(ENDS, (0.0, 0.0))
+
+
+@lru_cache(maxsize=1)
+def post_training_spreads() -> tuple[Spread, ...]:
+    """All of the file of post-training steps and phases."""
+    return _read(POST_TRAINING_FILE)
+
+
+@lru_cache(maxsize=512)
+def post_training_ends(kind: str, left_out: str = "") -> Mapping[str, tuple[float, float]]:
+    """Ends of the intervals of a step, a run, a phase, a memory or a synchronisation, in logarithm."""
+    known = [s for s in post_training_spreads() if s.source != left_out]
+    mine = [s for s in known if s.kind == kind]
+    if len(mine) < FEW:
+        mine = [*mine, *known]
+    return mixed_ends(mine) if mine else dict.fromkeys(ENDS, (-0.7, 0.7))
 
 
 def mixed_ends(sources: list[Spread]) -> Mapping[str, tuple[float, float]]:

@@ -12,6 +12,7 @@ VERBS = {
     "improve": "What a launch of another tool would gain from other flags, and which.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
     "size": "How many GPUs a service takes, laid out how, at what cost.",
+    "post-train": "One step of fine-tuning or reinforcement learning: phases, memory, placement, cost.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
     "network": "One collective on a system: time, bandwidths, algorithm.",
@@ -43,6 +44,7 @@ EXAMPLES = {
     "improve": "examples/launch_megatron.sh --system h100-sxm --accept-unknown",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
+    "post-train": "qwen2.5-7b --gpus 32xH100 --prompts 512 --samples 16 --osl 2000 --max-osl 8192",
     "network": "dgx-h100 --collective all-reduce --bytes 64MiB --group 16",
     "scaling": "llama-3.1-8b --system h100-sxm --gpus 8..512 --strategies 'zero1,zero3,tp4 zero1'",
     "sensitivity": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
@@ -103,6 +105,9 @@ def make_app() -> App:
     app.command("foretell.cli.improve:improve", help=help_text("improve"))
     app.command("foretell.cli.serve:serve", help=help_text("serve"))
     app.command("foretell.cli.size:size", help=help_text("size"))
+    app.command(
+        "foretell.cli.post_train:post_train", name="post-train", help=help_text("post-train")
+    )
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
@@ -126,6 +131,11 @@ def make_app() -> App:
     validate.command("foretell.cli.validate:training", help="Tables of published training runs.")
     validate.command("foretell.cli.validate:memory", help="Whether the runs of a table fit.")
     validate.command("foretell.cli.validate:serving", help="Tables of published serving results.")
+    validate.command(
+        "foretell.cli.validate:post_training",
+        name="post-training",
+        help="Tables of fine-tuning and reinforcement learning.",
+    )
     validate.command("foretell.cli.validate:cost", help="Tables of die and package costs.")
     app.command(validate)
     calibrate = App(name="calibrate", help=VERBS["calibrate"])

@@ -149,6 +149,21 @@ def serving(
     return show(found, json)
 
 
+def post_training(
+    file: Table,
+    *,
+    leave_one_out: Annotated[
+        Literal["source"] | None,
+        Parameter(help="Intervals without the row's own source (as it is)."),
+    ] = "source",
+    json: Json = False,
+) -> int:
+    """Score a table of post-training runs: steps, phases, synchronisation, fine-tuning time and memory."""
+    from foretell.lab.validate.post_training import score_post_training
+
+    return show(score_post_training(Path(file), leave_one_out=leave_one_out), json)
+
+
 def cost(file: Table, *, json: Json = False) -> int:
     """Score a table of published die or package costs: every cell, to the digits it prints."""
     from foretell.lab.validate.cost import score_cost

@@ -189,6 +189,8 @@ class Software:
     modules: bool = False
     """Whether layers are the modules of Hugging Face transformers: composed norms and rotary positions, a
     residual stream in the dtype of the weights, casts by autocast (kernels/modules.py)."""
+    triton_norms: bool = False
+    """Of these modules: whether norms are kernels of their own, the rest plain."""
     masks: Literal["windows", "always"] = "windows"
     """Of these modules: when fused attention is given its mask as a tensor, and so computes every pair."""
     loss_wide: bool = False
@@ -197,11 +199,18 @@ class Software:
     """Whether the vocabulary is filled up, so that products over it read whole loads."""
     clips: bool = False
     """Whether the norm of the gradients is taken and the gradients are scaled by it before every update."""
+    dequantise_nf4_bytes: Multiple = 2.6
+    """Traffic of widening a stored weight of nf4 to 16 bits, in bytes a weight: one kernel reads half a byte
+    and a scale and writes two; more where it is bound by its look-ups, or by several kernels."""
+    dequantise_int4_bytes: Multiple = 2.6
+    """The same of int4."""
     update_passes: Multiple = 1.0
     """Time of the update over that of one fused kernel: PyTorch's foreach optimizers run one operation after
     the other over all tensors."""
     host_kernel_s: Seconds = 0.0
     """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
+    adapter_host: Share = 1.0
+    """What the host takes for a kernel of an adapter, over that for one of a module."""
     host_kernel_backward_s: Seconds = 0.0
     """What the host takes for each plain kernel of the backward pass, where `host_kernel_s` is given."""
     host_ahead: bool = False

@@ -169,6 +169,10 @@ class Stages:
     """Weights whose gradients have an empty tensor in their place; None where none have."""
     narrow: Array | None
     """Weights of which there are copies in a narrow format; None where there are none."""
+    quantised: Array | None
+    """Frozen weights that are stored in 4 bits; None where there are none."""
+    widened_bytes: Array
+    """A matrix that is stored in 4 bits, widened for its product; (plans,)."""
     late: LateWeights | None
     """Weights by when their gradients are made; None where a buffer holds all gradients through the step."""
     message_bytes: Array

@@ -112,6 +112,16 @@ def size(given: Given, limits: Limits) -> Answer:
     return {**found.to_dict(), **_written(written)}
 
 
+def post_train(given: Given, limits: Limits) -> Answer:
+    """`foretell post-train`."""
+    from foretell.api.post_training import post_train as ask
+    from foretell.interop.post_training_write import POST_TRAINING
+
+    export = _tool(given, POST_TRAINING)
+    found = ask(**given)
+    return {**found.to_dict(), **_written(found.export(export) if export else None)}
+
+
 def compare(given: Given, limits: Limits) -> Answer:
     """`foretell compare`."""
     from foretell.studies.procurement.compare import compare as ask
@@ -245,6 +255,7 @@ _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "sensitivity": sensitivity,
     "serve": serve,
     "size": size,
+    "post-train": post_train,
     "compare": compare,
     "scaling": scaling,
     "codesign": codesign,

@@ -241,7 +241,8 @@ def memory_of(told: RunPrediction) -> list[Prediction]:
 def is_allocated_peak(row: TrainingRow) -> bool:
     """Whether a table's peak is what tensors took, not what the allocator had reserved for them."""
     notes = row.notes.lower()
-    return "peak_mem is allocated" in notes or "real reserved" in notes
+    told = ("peak_mem is allocated", "peak allocated in peak_mem", "real reserved")
+    return any(words in notes for words in told)
 
 
 def source_label(row: TrainingRow) -> str:

@@ -108,6 +108,10 @@ class Software:
     interleaves: bool = False
     """Whether published dense recipes with a pipeline interleave their stages where they do not say."""
 
+    module_recompute: bool = False
+    """Whether modules of a layer can be computed again by name (specs/plan_forms.py)."""
+    host_activations: bool = False
+    """Whether recipes hand kept activations to the host where they do not fit (training/room.py)."""
     micro_tokens: Annotated[int, Ge(0), Le(10**9)] = 0
     """Tokens that recipes without a pipeline fill a micro-batch with where neither plan nor table says how
     many sequences it has; 0: one sequence."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foretell.api.training import best_plan, fixed_fields
+from foretell.api.training import best_plan, fixed_fields, plan_with_room
 from foretell.catalog import model as catalogue_model
 from foretell.catalog.software import fitted_values, software
 from foretell.errors import ProblemsError
@@ -27,7 +27,6 @@ from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_question import PublishedQuestion, question_of, system_record
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.records import dataclass
-from foretell.search.plan_checks import check_plan
 from foretell.simulation.answer import overlaps, with_step
 from foretell.simulation.step import played_step
 from foretell.specs.plan import Plan
@@ -154,14 +153,16 @@ def predict_row(row: TrainingRow, left_out: str = "") -> RunPrediction:
         plan=asked.plan,
         set=of_plan,
     )
-    scenario, plan = plan_of(scenario, asked.plan, of_plan, searched=asked.plan is None)
+    if asked.plan is None:
+        scenario, plan = plan_of(scenario, None, of_plan, searched=True)
+    else:
+        scenario, plan = plan_with_room(scenario, asked.plan, of_plan)
     if left_out:
         word = framework_word(plan)
         scenario = replace(scenario, software=software(word, (left_out,)))
     if asked.plan is None:
         answer = best_plan(scenario, plan, fixed_fields(None, of_plan))
     else:
-        check_plan(scenario, plan)
         answer = answer_of(scenario, plan, chosen=False)
     if not (np.isfinite(answer.step_s) and answer.step_s > 0.0):
         raise UnsupportedRun("the estimate has no finite step time")
@@ -241,7 +242,8 @@ def memory_of(told: RunPrediction) -> list[Prediction]:
 def is_allocated_peak(row: TrainingRow) -> bool:
     """Whether a table's peak is what tensors took, not what the allocator had reserved for them."""
     notes = row.notes.lower()
-    return "peak_mem is allocated" in notes or "real reserved" in notes
+    words = ("peak_mem is allocated", "peak allocated in peak_mem", "real reserved")
+    return any(text in notes for text in words)
 
 
 def source_label(row: TrainingRow) -> str:

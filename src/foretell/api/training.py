@@ -63,11 +63,14 @@ def estimate(question: TrainingQuestion) -> Estimate:
 
 
 def plan_with_room(
-    scenario: Scenario, plan: str | Plan, settings: Sequence[str] = ()
+    scenario: Scenario,
+    plan: str | Plan,
+    settings: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> tuple[Scenario, Plan]:
     """A plan that keeps the rules, completed by its software, which also makes room in memory where the plan
     names it and does not say how; and the scenario that says what was filled in."""
-    scenario, chosen = plan_of(scenario, plan, settings)
+    scenario, chosen = plan_of(scenario, plan, settings, left_out=left_out)
     check_plan(scenario, chosen)
     if isinstance(plan, Plan) or chosen.framework == GENERIC:
         return scenario, chosen

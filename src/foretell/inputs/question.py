@@ -109,12 +109,13 @@ def plan_of(
     settings: Sequence[str] = (),
     *,
     searched: bool = False,
+    left_out: Sequence[str] = (),
 ) -> tuple[Scenario, Plan]:
     """A plan for the scenario, and the scenario with the plan's software.
 
     Parsed, with the chip's precision, the settings applied, and what both leave open as the software has it,
     which the scenario's assumptions then say. A `Plan` leaves nothing open. `searched`: what a search tries
-    by itself stays open.
+    by itself stays open. `left_out`: sources of published runs that the software must not rest on.
     """
     chosen = parse_settings(settings)
     if isinstance(text, Plan):
@@ -125,7 +126,7 @@ def plan_of(
     problems = _wrong_in(plan)
     if problems:
         raise BadInput(problems)
-    software = software_of(framework_word(plan), chosen)
+    software = software_of(framework_word(plan), chosen, left_out=left_out)
     if software is not scenario.software:
         scenario = replace(scenario, software=software)
     by_hand = any(s.root == "software" for s in chosen)
@@ -136,7 +137,7 @@ def plan_of(
     heads = widest_heads(scenario.model)
     plan, why = apply_rules(scenario, plan, named, searched=searched)
     if "framework" in why:
-        software = software_of(framework_word(plan), chosen)
+        software = software_of(framework_word(plan), chosen, left_out=left_out)
         scenario = replace(scenario, software=software)
     own, named = named, {*named, *why}
     plan = complete_plan(plan, named, software, architecture, searched=searched, heads=heads)

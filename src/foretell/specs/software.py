@@ -120,9 +120,6 @@ class Software:
     """Least time that the host takes to launch one layer of one micro-batch, forward."""
     host_backward_s: Seconds
     """Least time that the host takes to launch one layer of one micro-batch, backward."""
-    host_grade: Literal["read", "supposed", "left_out"] = "supposed"
-    """What the host's times stand on: read (from runs, or measured), supposed (its runs hide the host), or
-    left_out."""
     host_routed_s: Seconds = 0.0
     """What a layer of routed experts takes the host besides, each way, where no token is dropped: how many
     tokens each expert gets is read back before their products start."""
@@ -261,11 +258,6 @@ class Software:
     def file(self) -> str:
         """Where the catalogue has it."""
         return f"software/{self.family}.toml"
-
-    @property
-    def held_out(self) -> str:
-        """The source that is left out; empty: none."""
-        return self.left_out[0] if self.left_out else ""
 
     @property
     def plain_where_cut(self) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from foretell.api.answers import Estimate, Search, estimate_answer, scenario_of, search_answer
 from foretell.errors import BadInput, Infeasible, Problem, unknown
-from foretell.inputs.question import as_texts, collect, plan_of, scenario_for
+from foretell.inputs.question import as_texts, collect, named_by, plan_of, scenario_for
 from foretell.search.choices import over_names
 from foretell.search.plan_checks import check_choices, check_plan, too_large
 from foretell.search.search import search_plans
@@ -74,8 +74,7 @@ def plan_with_room(
     check_plan(scenario, chosen)
     if isinstance(plan, Plan) or chosen.framework == GENERIC:
         return scenario, chosen
-    given = (text.partition("=")[0].strip().removeprefix("plan.") for text in settings)
-    return make_room(scenario, chosen, {*named_fields(plan), *given})
+    return make_room(scenario, chosen, named_by(plan, settings))
 
 
 @asks(StepQuestion)

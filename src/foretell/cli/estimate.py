@@ -1,14 +1,11 @@
 """`foretell estimate`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import append, check_tool, imported, lines_file, print_launch
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, no_as_text, write_json
 from foretell.cli.plots import plot_file, write_plot
-from foretell.errors import Infeasible
 from foretell.specs.questions.training import TrainingQuestion
 
 if TYPE_CHECKING:
@@ -23,7 +20,7 @@ def estimate(given: Given, edges: Edges) -> int:
 
     check_tool(edges.export, TRAINING)
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
-    with no_as_json(edges.json), no_as_text(edges):
+    with no_as_json(edges.json), no_as_text(not (edges.json or edges.export), show_estimate):
         result = api.estimate(**imported(given, edges.import_))
     write_plot(file, "estimate", result.to_dict)
     written = result.export(edges.export) if edges.export else None
@@ -45,16 +42,3 @@ def show_estimate(result: "Estimate") -> None:
     from foretell.report.estimate import estimate_text
 
     show(estimate_text(result))
-
-
-@contextmanager
-def no_as_text(edges: Edges) -> Iterator[None]:
-    """Where text is wanted, show the numbers of a plan that does not fit before it goes on as an error."""
-    try:
-        yield
-    except Infeasible as error:
-        from foretell.api.answers import Estimate
-
-        if isinstance(error.answer, Estimate) and not (edges.json or edges.export):
-            show_estimate(error.answer)
-        raise

@@ -132,7 +132,7 @@ def plan_of(
     by_hand = any(s.root == "software" for s in chosen)
     if isinstance(text, Plan) or (plan.framework == GENERIC and not by_hand):
         return scenario, plan
-    named = {*named_fields(text or ""), *(s.steps[0] for s in chosen if s.root == "plan")}
+    named = named_by(text or "", settings)
     architecture = scenario.system.chip.architecture
     heads = widest_heads(scenario.model)
     plan, why = apply_rules(scenario, plan, named, searched=searched)
@@ -152,6 +152,12 @@ def plan_of(
         tokens = f"{software.micro_tokens:,} tokens"
         said += (f"mbs{plan.micro_batch}: recipes of {software.name} fill up to {tokens}",)
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
+
+
+def named_by(text: str, settings: Sequence[str] = ()) -> set[str]:
+    """Fields of a plan that its own words or a setting name."""
+    by_hand = (s.steps[0] for s in parse_settings(settings) if s.root == "plan")
+    return {*named_fields(text), *by_hand}
 
 
 @lru_cache(maxsize=4096)

@@ -32,6 +32,7 @@ from typing import Annotated, Literal
 
 from foretell.records import dataclass
 from foretell.specs.plan import AttentionLibrary, Dispatch, Reduce
+from foretell.specs.plan_forms import GENERIC
 from foretell.specs.ranges import Ge, Le
 
 Seconds = Annotated[float, Ge(0), Le(1e6)]
@@ -103,8 +104,8 @@ class Software:
     ep_overlap: Literal["", "off", "on"] = ""
     """Plan: whether dispatch and combination run behind the other pass of another micro-batch."""
     pieces_on: str = ""
-    """Architectures, by how their names begin, on which tensor-parallel gathers and scatters run in pieces
-    behind the products unless the plan says otherwise; all: every one; empty: none."""
+    """Architectures, by how their names begin, with spaces between them, on which tensor-parallel gathers and
+    scatters run in pieces behind the products unless the plan says otherwise; all: every one; empty: none."""
     interleaves: bool = False
     """Whether published dense recipes with a pipeline interleave their stages where they do not say."""
 
@@ -260,6 +261,11 @@ class Software:
         return f"software/{self.family}.toml"
 
     @property
+    def unnamed(self) -> bool:
+        """Whether no framework is named, so that it stands for any of today."""
+        return self.family == GENERIC
+
+    @property
     def plain_where_cut(self) -> bool:
         """Whether the loss is plain kernels over a cut vocabulary though one kernel over a whole one."""
         return self.loss == "fused" and self.loss_bytes < self.loss_cut_bytes
@@ -267,7 +273,7 @@ class Software:
     def in_pieces(self, architecture: str) -> bool:
         """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
         on = self.pieces_on
-        return on == EVERYWHERE or (on != "" and architecture.startswith(on))
+        return on == EVERYWHERE or (on != "" and architecture.startswith(tuple(on.split())))
 
     def attention_on(self, architecture: str) -> AttentionLibrary:
         """The attention library on chips of an architecture."""

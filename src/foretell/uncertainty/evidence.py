@@ -19,7 +19,6 @@ from foretell.network.library_catalog import evidence_of, inner_tiers
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
-from foretell.specs.plan_forms import GENERIC
 from foretell.specs.result import Evidence, Leaf
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -170,8 +169,8 @@ def step_evidence(step: Leaf, known: Known) -> Evidence:
 def known_to(scenario: Scenario) -> Known:
     """What published runs show of a scenario's software on its chip."""
     software, chip = scenario.software, scenario.system.chip
-    named = "" if software.family == GENERIC else software.family
-    return known_of(named, chip.id, software.left_out, chip.left_out)
+    family = "" if software.unnamed else software.family
+    return known_of(family, chip.id, software.left_out, chip.left_out)
 
 
 def _together(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:

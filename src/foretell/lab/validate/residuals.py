@@ -40,6 +40,8 @@ class Residual:
     """What was left out: nothing (empty), source, framework, chip, or the name of the framework (unnamed)."""
     predicted_s: float
     """Step time, predicted."""
+    measured_s: float
+    """Step time, measured."""
     log_residual: float
     """ln(measured / predicted) of the step."""
     leaves: Mapping[str, float]
@@ -73,6 +75,7 @@ def _residual(told: RunPrediction, measured_s: float, tree: Leaf, held_out: str)
         kind=kind_of(told.scenario, told.plan, tree),
         held_out=held_out,
         predicted_s=told.answer.step_s,
+        measured_s=measured_s,
         log_residual=math.log(measured_s / told.answer.step_s),
         leaves=leaves_of(tree),
     )

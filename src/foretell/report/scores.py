@@ -86,7 +86,7 @@ def _over_sources(scores: Mapping[str, Any]) -> list[str]:
         f"{support}; over {scores['sources']} sources the median of medians is "
         f"{percent(scores['median_of_sources'])}, their mean {percent(scores['mean_of_sources'])}"
     )
-    covered = f"{percent(scores['inside_p90'])} inside the 90 % interval"
+    covered = f"{percent(scores['inside_p90_of_all_rows'])} of all rows inside the 90 % interval"
     said = [
         over,
         f"{covered}; {scores['framework_values_seen']} values of software chosen with runs in sight",

@@ -50,6 +50,8 @@ EXCHANGES = (
     "data_parallel",
 )
 """Leaves of a step that wait for other ranks."""
+OF_SOFTWARE = ("host", "fixed")
+"""Leaves of a step that are the software's own."""
 ORDER: tuple[Evidence, ...] = ("measured", "fitted", "transferred", "datasheet")
 """Best first."""
 KERNELS = {"attention": "prefill", "grouped-gemm": "grouped", "gemm": "gemm", "scan": "scan"}
@@ -148,10 +150,12 @@ def whole(step: Leaf, kind: str, scenario: Scenario) -> Leaf:
     is known. It is fitted at best, and that only where this software was seen on this chip."""
     found: dict[str, tuple[float, float]] = {}
     low, high = step.value, step.value
+    # What is the software's own is in the residuals of runs, and nowhere else.
+    of_parts = _together(step.value, [c for c in step.children if c.name not in OF_SOFTWARE])
     sources, chips = scenario.software.left_out, scenario.system.chip.left_out
     known = known_to(scenario)
     for key, (below, above) in interval_ends(kind, known, sources, chips).items():
-        parts = (step.interval or {}).get(key, (step.value, step.value))
+        parts = of_parts[key]
         low = min(low, parts[0], step.value * math.exp(below))
         high = max(high, parts[1], step.value * math.exp(above))
         found[key] = (max(low, 0.0), high)

@@ -132,8 +132,12 @@ def score_rows(
         leave_one_out=leave_one_out,
         facts={**more, "memory_predictions": [one.to_dict() for one in memory]},
     )
-    facts = {**summary(rows, told, scores, memory), "graded": graded_coverage(told, predictions)}
-    return replace(scores, facts={**facts, **scores.facts})
+    graded = graded_coverage(told, predictions)
+    facts = {**summary(rows, told, scores, memory), "graded": graded}
+    facts["inside_p90_of_all_rows"] = scores.inside_p90
+    # Rows that stand beside their source have lines of their own: the headline is of those that count.
+    inside = graded.get("inside_p90", scores.inside_p90)
+    return replace(scores, inside_p90=inside, facts={**facts, **scores.facts})
 
 
 def prediction_of(

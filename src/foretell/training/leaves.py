@@ -195,7 +195,7 @@ def host_waits(plans: Plans, tables: Tables, ledger: Ledger) -> HostWaits:
     spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_launches(plans, tables))
 
     def waits(chip_s: Array, host_s: Array) -> Array:
-        return np.asarray(beside_host(chip_s, host_s) - chip_s)[0]
+        return np.asarray((beside_host(chip_s, host_s) - chip_s)[0])
 
     forward_s, backward_s = spent.chip_s(slower)
     return HostWaits(

@@ -103,8 +103,8 @@ def readme_sentence() -> str:
     off = {name: f"{100.0 * scores['median_of_sources']:.1f} %" for name, scores in found.items()}
     source = found["source"]
     return (
-        f"Over {source['rows']:,} measured training runs of {source['sources']} sources the median source is off by "
-        f"{off['source']} with its runs held out, {off['framework']} with all runs of its framework, "
+        f"Over {source['rows']:,} measured training runs of {source['sources']} sources the median source is "
+        f"off by {off['source']} with its runs held out, {off['framework']} with all runs of its framework, "
         f"{off['chip']} with its chip, {off['nothing']} in sample; 90 % intervals hold "
         f"{100.0 * source['inside_p90']:.0f} % of the runs with their source held out"
     )

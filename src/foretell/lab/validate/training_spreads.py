@@ -9,11 +9,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from foretell.catalog.files import toml_value
 from foretell.catalog.spreads import FILE, LEVELS, step_spreads
+from foretell.lab.validate.held_out import HeldOut
 from foretell.lab.validate.residuals import Residual, residual_table
 from foretell.lab.validate.training_rows import read_rows
 
@@ -23,7 +25,7 @@ HEAD = """# How far published runs were from their predictions with something he
 #
 # held out, kind, source, family of frameworks, chip, runs, quantiles
 """
-MODES = ("source", "framework", "chip", "unnamed")
+MODES: tuple[HeldOut | Literal["unnamed"], ...] = ("source", "framework", "chip", "unnamed")
 """What is held out, one after the other."""
 
 Group = tuple[str, str, str, str, str, str]

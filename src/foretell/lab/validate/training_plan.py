@@ -5,7 +5,8 @@ and the choices and rules of the software that the row names (inputs/plan_defaul
 Read out of several cells: the micro-batch (global batch over dp x accumulation), the batch (what step time
 and rate imply, or dp x micro-batch x accumulation), a share of layers computed again (model and hardware
 utilisation in print). `selective` is what the software calls so. Words of the notes that a run states by:
-async TP, eager, remat minimal, dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps.
+async TP, eager, remat minimal, dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps, 8-bit
+optimizers, offloading.
 """
 
 import re
@@ -39,6 +40,12 @@ ADAPTERS = (
     ("qkv", re.compile(r"\bon (?:qkv|q,k,v)\b", re.IGNORECASE)),
 )
 """Which maps have adapters, by the words that say so."""
+OPTIONS = (
+    ("optimizer=adam8bit", re.compile(r"8-bit (?:paged )?AdamW", re.IGNORECASE)),
+    ("offload=activations", re.compile(r"activation offloading", re.IGNORECASE)),
+    ("offload=optimizer+weights", re.compile(r"offload of parameters and states", re.IGNORECASE)),
+)
+"""Options of fine-tuning recipes as words of a plan, and how notes state them."""
 LORA_RANK = 16
 """Rank of adapters that is not printed: a plan must name one."""
 
@@ -89,6 +96,7 @@ def plan_words(row: TrainingRow, layers: int, architecture: str = "") -> tuple[s
     words += ["tp_overlap=on"] if tp > 1 and row.sp != "no" and ASYNC.search(row.notes) else []
     words += _no_overlap(row, tp)
     words += [*_attention(row), *_fused(row), *_dtypes(row), *_experts(row), *_lora(row)]
+    words += [word for word, pattern in OPTIONS if pattern.search(row.notes)]
     words += _recompute(row, catalogued(word), -(-layers // pp))
     return (*words, f"framework={word}")
 

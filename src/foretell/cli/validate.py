@@ -68,8 +68,10 @@ def training(
     file: Table,
     *,
     leave_one_out: Annotated[
-        Literal["source"] | None,
-        Parameter(help="Score each source without the values that were read from its runs."),
+        Literal["source", "framework", "chip"] | None,
+        Parameter(
+            help="Score each run without what rests on its source, its family of frameworks or its chip."
+        ),
     ] = None,
     simulate: Annotated[
         bool,

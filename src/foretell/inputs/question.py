@@ -125,12 +125,13 @@ def plan_of(
     settings: Sequence[str] = (),
     *,
     searched: bool = False,
+    left_out: Sequence[str] = (),
 ) -> tuple[Scenario, Plan]:
     """A plan for the scenario, and the scenario with the plan's software.
 
     Parsed, with the chip's precision, the settings applied, and what both leave open as the software has it,
     which the scenario's assumptions then say. A `Plan` leaves nothing open. `searched`: what a search tries
-    by itself stays open.
+    by itself stays open. `left_out`: sources of published runs that the software must not rest on.
     """
     chosen = parse_settings(settings)
     if isinstance(text, Plan):
@@ -141,18 +142,18 @@ def plan_of(
     problems = _wrong_in(plan)
     if problems:
         raise BadInput(problems)
-    software = software_of(framework_word(plan), chosen)
+    software = software_of(framework_word(plan), chosen, left_out=left_out)
     if software is not scenario.software:
         scenario = replace(scenario, software=software)
     by_hand = any(s.root == "software" for s in chosen)
     if isinstance(text, Plan) or (plan.framework == GENERIC and not by_hand):
         return scenario, plan
-    named = {*named_fields(text or ""), *(s.steps[0] for s in chosen if s.root == "plan")}
+    named = named_by(text or "", settings)
     architecture = scenario.system.chip.architecture
     heads = widest_heads(scenario.model)
     plan, why = apply_rules(scenario, plan, named, searched=searched)
     if "framework" in why:
-        software = software_of(framework_word(plan), chosen)
+        software = software_of(framework_word(plan), chosen, left_out=left_out)
         scenario = replace(scenario, software=software)
     own, named = named, {*named, *why}
     plan = complete_plan(plan, named, software, architecture, searched=searched, heads=heads)
@@ -167,6 +168,12 @@ def plan_of(
         tokens = f"{software.micro_tokens:,} tokens"
         said += (f"mbs{plan.micro_batch}: recipes of {software.name} fill up to {tokens}",)
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
+
+
+def named_by(text: str, settings: Sequence[str] = ()) -> set[str]:
+    """Fields of a plan that its own words or a setting name."""
+    by_hand = (s.steps[0] for s in parse_settings(settings) if s.root == "plan")
+    return {*named_fields(text), *by_hand}
 
 
 @lru_cache(maxsize=4096)

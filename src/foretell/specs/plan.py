@@ -199,6 +199,12 @@ OF_EXPERTS = ("dispatch", "ep_overlap")
 DROPS = ("jax", "paxml", "maxtext", "levanter")
 """Software whose rules set a capacity whether experts are spread or not; a test holds it to the catalogue."""
 
+OWN_DTYPES = (
+    "accelerate", "hf-trainer", "peft", "torchtune", "torchtune-compiled", "transformers",
+    "transformers-compiled", "transformers-liger", "trl",
+)  # fmt: skip
+"""Software that states the dtypes of master copy and states; a test holds it to the catalogue."""
+
 
 def plan_text(plan: Plan) -> str:
     """Words for everything that is not the default a reader would fill in.
@@ -208,7 +214,9 @@ def plan_text(plan: Plan) -> str:
     told: tuple[str, ...] = BY_SOFTWARE if plan.framework != GENERIC else ()
     # Attention that stores its scores has no library that software could fill in.
     told = told if plan.flash else tuple(name for name in told if name != "attention")
-    drops = plan.framework.partition("@")[0] in DROPS
+    word = plan.framework.partition("@")[0]
+    drops = word in DROPS
+    told += ("master", "states") if word in OWN_DTYPES else ()
     spread = plan.ep > 1 and bool(told)
     told += OF_EXPERTS if spread else ()
     told += ("capacity",) if spread or drops else ()

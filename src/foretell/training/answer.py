@@ -25,6 +25,12 @@ from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 from foretell.uncertainty.intervals import fit_of, of_estimate
 
+ANY_SOFTWARE = (
+    "no framework is named: as a well-tuned stack of today runs it (Megatron-Core with Transformer Engine, "
+    "MaxText on TPUs); the interval spans the software that people run, and framework=NAME narrows it"
+)
+"""What is assumed of the software where a plan names none."""
+
 
 def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
     """One plan's estimate; a question that was asked before has the answer of then."""
@@ -121,6 +127,7 @@ def assumptions_of(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tu
     if library is not None:
         said.append(f"collectives as {library.id} runs them, by coefficients of catalog/fabrics")
     said += spreading(scenario.model, plan)
+    said += [ANY_SOFTWARE] if scenario.software.unnamed else []
     return (*said, *notes, recipe(plan))
 
 

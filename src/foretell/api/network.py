@@ -20,10 +20,10 @@ from foretell.network.assumptions import network_assumptions
 from foretell.network.library import KINDS, candidates, prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_records import Library
-from foretell.network.placement import slice_torus, tier_counts
+from foretell.network.placement import slice_torus, tier_counts, with_groups
 from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
-from foretell.network.topologies import unknown
+from foretell.network.tier_checks import network_problems
 from foretell.network.topologies.sharing import shared_taper
 from foretell.records import as_json, dataclass
 from foretell.specs.questions.flags import asks
@@ -181,9 +181,9 @@ def _counts(system: System, group: int, placement: str) -> Array:
 def _answer(
     system: System, kind: str, size_bytes: float, counts: Array, how: Circumstances
 ) -> CollectiveAnswer:
-    if problems := unknown(system.network.tiers):
+    if problems := network_problems(system, dict.fromkeys(how.changed)):
         raise BadInput(problems)
-    network = _shared(system.network, counts, how.neighbours)
+    network = _shared(with_groups(system.network), counts, how.neighbours)
     tiers = zip(network.tiers, counts[:, 0].tolist(), strict=True)
     cut = Network(
         tiers=tuple(slice_torus(tier, count) if count > 1 else tier for tier, count in tiers)

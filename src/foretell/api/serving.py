@@ -21,7 +21,7 @@ from foretell.inputs.system import of_system
 from foretell.interop.launch import ToolArguments
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
-from foretell.network.topologies import unknown
+from foretell.network.tier_checks import network_problems
 from foretell.serving.formats import mixture_of, stored_formats
 from foretell.serving.layouts import best_layout
 from foretell.serving.memory import fraction_for, memory_of
@@ -182,7 +182,7 @@ def choices_of(
     """Profile, deployment, and whether its layout was given; BadInput with all problems so far."""
     parts: list[Any] = []
     chip = scenario.system.chip
-    problems += unknown(scenario.system.network.tiers)
+    problems += network_problems(scenario.system, scenario.overrides)
     mixture = mixture_of(scenario.model)
     for make in (
         lambda: profile_for(engine, chip, mixture=mixture),

@@ -19,6 +19,8 @@ from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_curves import direct_share
 from foretell.network.library_records import Kind, Library, LibraryCurve, PlacedGroups
+from foretell.network.library_topology import MEASURED, is_grid, ratios
+from foretell.network.placement import with_groups
 from foretell.network.stack import CollectiveCandidates, TierStack, stack_of, stack_s
 from foretell.specs._base import Num
 from foretell.specs.system import Network, System, Tier
@@ -35,10 +37,10 @@ Group = TierStack | PlacedGroups
 
 def place(counts: Array, system: System, kinds: tuple[Kind, ...] = KINDS) -> Group:
     """Groups whose members stand as `counts` (tiers, groups) says, for the kinds that will be asked for."""
-    library = library_for(system)
+    library, network = library_for(system), with_groups(system.network)
     if counts.shape[1] == 1:
-        return _placed(library, system.network, tuple(counts[:, 0].tolist()), kinds)
-    return _place(library, system.network, counts, kinds)
+        return _placed(library, network, tuple(counts[:, 0].tolist()), kinds)
+    return _place(library, network, counts, kinds)
 
 
 def _place(
@@ -97,12 +99,14 @@ def _take_curve(curve: LibraryCurve, rows: NDArray[np.intp]) -> LibraryCurve:
 
 
 def link_speed(tier: Tier, count: Array) -> Array:
-    """Bytes per second that one member sends into a tier of which `count` take part.
+    """Bytes per second that one member sends to the next of `count` that take part.
 
-    Where every pair has a link of its own, a few members have only the links among them.
+    Where every pair has a link of its own, a few members have only the links among them; in a grid a
+    neighbour is at the end of one link of several.
     """
     nominal = tier.bandwidth_bytes_per_s * tier.efficiency * tier.taper
-    return np.asarray(nominal * direct_share(tier, count))
+    apart = ratios(tier, np.asarray(count, float), "switch") if is_grid(tier) else MEASURED
+    return np.asarray(nominal * direct_share(tier, count) / apart.neighbour)
 
 
 def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:

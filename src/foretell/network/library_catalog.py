@@ -7,19 +7,18 @@ one of kind `library` what belongs to a library alone. Coefficients never belong
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from functools import lru_cache
 from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.network.library_records import BetweenNodes, Custom, InsideNode, Library
+from foretell.network.placement import INNER_TIERS
 from foretell.records import dataclass
 from foretell.specs.result import Evidence
 from foretell.specs.system import System
 
-INNER_TIERS = ("package", "pair", "socket", "node", "rack")
-"""Names of tiers inside a node: reached without the fabric's ports."""
 DEFAULT_FABRIC = "infiniband"
 """Between nodes of which nothing is known."""
 
@@ -223,6 +222,7 @@ def empty_call_s(version: str) -> float:
 
 
 def _fabric(name: str, table: Table) -> Fabric:
+    topology = {"topology": table["topology"]} if "topology" in table else {}
     setups = tuple(
         Setup(
             systems=tuple(setup["systems"]),
@@ -238,7 +238,7 @@ def _fabric(name: str, table: Table) -> Fabric:
         systems=tuple(table.get("systems", ())),
         default_transport=table["default_transport"],
         transports={
-            key: _record(BetweenNodes, {"id": f"{name}/{key}", **values})
+            key: _record(BetweenNodes, {"id": f"{name}/{key}", **topology, **values})
             for key, values in table["transports"].items()
         },
         hop_factor=table.get("hop_factor", {}),
@@ -250,6 +250,8 @@ def _record(record: type[Any], table: Mapping[str, Any]) -> Any:
     """A record of coefficients from its table; other keys, such as the fit's figures, are left."""
     values = {}
     for field in fields(record):
+        if field.name not in table and field.default is not MISSING:
+            continue
         value = table.get(field.name)
         values[field.name] = tuple(map(float, value)) if isinstance(value, list) else value
     return record(**values)

@@ -21,7 +21,7 @@ def network_assumptions(
     """Sentences about the system that hold for its collectives, and topologies that none was measured on.
 
     A library's fit takes the place of a stated efficiency. Where a tier is joined in another way than the
-    links that it was fitted on, times are scaled by the ratio of the two ways' closed forms. A topology set by
+    links that it was fitted on, times are scaled by the ratio of both closed forms. A topology set by
     hand that is priced as the one that was measured says so.
     """
     library, unusual = library_for(system), unusual_links(system)

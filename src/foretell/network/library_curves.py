@@ -178,22 +178,22 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
     latency = _column(inside.step_s) * shape.inside_steps
     wire = (passes * moved * full + own) / share
     chunk, limit = np.zeros_like(wire), np.zeros_like(wire)
-    overlap = np.full_like(wire, inside.overlap)
+    overlap, start = np.full_like(wire, inside.overlap), np.zeros_like(wire)
     if between is not None:
         away = _column(between.step_s) * shape.outer_steps
         away = away + _column(between.inner_step_s) * shape.inside_steps
-        pass_s = shape.member_s_per_byte / _column(between.chunk_share)
+        pass_s = _chunk_passes_s(library, shape)
         largest = _column((NEVER, NEVER, between.chunk_bytes[2]))
-        steps = passes * (shape.members - 1.0)
-        chunk = passes * moved * pass_s
-        limit = steps * pass_s * largest
+        chunk = passes * pass_s / np.where(moved < 1.0, shape.members, 1.0)
+        limit = passes * pass_s * largest
         latency = np.where(shape.spans, away, latency)
         slow = np.maximum(shape.outer_s_per_byte, full) * passes * moved + own
         wire = np.where(shape.spans, slow, wire)
         overlap = np.where(shape.spans, _column(between.overlap), overlap)
+        start = np.where(shape.spans, _column((0.0, 0.0, between.start_s)), start)
     return LibraryCurve(
         names=tuple(f"ring {protocol}" for protocol in PROTOCOLS),
-        base_s=_column(inside.base_s) + np.zeros_like(wire),
+        base_s=_column(inside.base_s) + start,
         latency_s=passes * latency,
         chunk_s_per_byte=chunk,
         chunk_limit_s=limit,
@@ -201,6 +201,22 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
         overlap=overlap,
         ramp_s_per_root_byte=_ramp(library, shape, passes * moved, simple=2),
     )
+
+
+def _chunk_passes_s(library: Library, shape: GroupShape) -> Array:
+    """Seconds per byte of a chunk that passes all steps of a ring, by protocol.
+
+    LL and LL128 are as slow inside a node as between nodes: their words wait for flags. Under Simple a
+    chunk goes from node to node through a port, and from chip to chip over the node's own links.
+    """
+    between = library.between
+    assert between is not None
+    port = shape.member_s_per_byte / _column(between.chunk_share)
+    far = shape.nodes - 1.0
+    near = (shape.members - shape.nodes) * shape.first_s_per_byte / library.inside.efficiency
+    words = port * (shape.members - 1.0)
+    words[2] = port[2] * far + near
+    return words
 
 
 def _ramp(library: Library, shape: GroupShape, moved: Array, simple: int) -> Array:

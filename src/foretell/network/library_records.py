@@ -105,6 +105,8 @@ class BetweenNodes:
     """Share of the nominal bandwidth that an all-to-all reaches."""
     empty_peer_s: float
     """Each peer of an exchange of nothing."""
+    start_s: float = 0.0
+    """Start of a Simple ring that leaves its nodes, beyond that of one inside a node."""
     topology: str = "fat-tree"
     """The topology of the outermost tier that they were fitted on."""
 

@@ -219,7 +219,7 @@ def _answer(
         }
 
     asked = row(size_bytes)
-    time = fabric_cause(system)
+    time = fabric_cause(system, group)
     rates = ("algorithm_bytes_per_s", "bus_bytes_per_s")
     intervals = {"seconds": with_cause(asked["seconds"], time)}
     intervals |= {name: with_cause(asked[name], inverse_cause(time)) for name in rates}
@@ -303,9 +303,9 @@ def _basis(library: Library | None, how: Circumstances) -> tuple[str, ...]:
     return tuple(text for text in (basis, beside) if text)
 
 
-def fabric_cause(system: System) -> Interval:
+def fabric_cause(system: System, group: float = 1.0) -> Interval:
     """The time of a collective as factors around 1: the residuals of the multi-node tables."""
-    low90, low50, _, high50, high90 = (math.exp(end) for end in fabric_spread(system))
+    low90, low50, _, high50, high90 = (math.exp(end) for end in fabric_spread(system, group))
     return {"p50": (low50, high50), "p90": (low90, high90)}
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from functools import lru_cache
+from math import log2, prod
 from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
@@ -55,6 +56,8 @@ class Fabric:
     """Library version -> factor on the tree's Simple hop: its choice of chunk."""
     setups: tuple[Setup, ...]
     """Names of set-ups in logs."""
+    most_nodes: float = 2.0
+    """Nodes of the largest runs that its coefficients were held to: logs of collectives, or training."""
 
 
 @lru_cache(maxsize=1)
@@ -189,6 +192,16 @@ def evidence_of(system: System) -> Evidence:
     return "fitted" if measured else "transferred"
 
 
+def doublings_beyond(system: System, gpus: float) -> float:
+    """How often the nodes of a job double those that the system's fabric was held to; 0 within them."""
+    tiers = system.network.tiers
+    inner = inner_tiers(tuple(tier.name for tier in tiers))
+    if links_by_chip().get(system.chip.id) is None or inner >= len(tiers):
+        return 0.0
+    nodes = gpus / prod(float(tier.size) for tier in tiers[:inner])
+    return max(log2(max(nodes, 1.0) / fabric_of(system.id).most_nodes), 0.0)
+
+
 def transport_of(fabric: Fabric, transport: str = "", version: str = "") -> BetweenNodes:
     """The coefficients of a fabric's transport under a library version."""
     name = transport or fabric.default_transport
@@ -243,6 +256,7 @@ def _fabric(name: str, table: Table) -> Fabric:
         },
         hop_factor=table.get("hop_factor", {}),
         setups=setups,
+        most_nodes=float(table.get("most_nodes", 2.0)),
     )
 
 

@@ -152,7 +152,6 @@ def _at_scale(now: Coefficients, fabric: str) -> Coefficients:
             overlap=(*own.overlap[:2], known.overlap[2]),
             inner_step_s=(*own.inner_step_s[:2], known.inner_step_s[2]),
             chunk_bytes=(*own.chunk_bytes[:2], known.chunk_bytes[2]),
-            chunk_share=(*own.chunk_share[:2], known.chunk_share[2]),
         )
         for name, own in now.between.items()
         if name.startswith(f"{fabric}/")

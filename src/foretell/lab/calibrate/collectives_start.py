@@ -131,7 +131,7 @@ _VERBS = BetweenNodes(
     step_s=(2.7e-6, 4e-6, 14e-6),
     inner_step_s=(1e-6, 2e-6, 3.4e-6),
     hop_s=(5e-6, 8.5e-6, 14e-6),
-    chunk_share=(0.25, 0.6, 0.15),
+    chunk_share=(0.25, 0.6, 0.6),
     hop_chunk_share=(0.3, 0.6, 0.6),
     chunk_bytes=(160e3, 320e3, 170e3),
     efficiency=0.89,
@@ -215,7 +215,8 @@ BETWEEN_FREE = (
     FreeCoefficient(name="exchange_efficiency", field="exchange_efficiency", most=1.0),
 )
 FEW_NODES = frozenset("overlap step_simple inner_simple chunk_simple largest_simple".split())
-"""What two nodes do not tell: the steps of a long ring, and how its chunks follow each other."""
+"""What two nodes do not tell: the steps of a long ring, and how its chunks follow each other. Steps and the
+passing of a chunk through a port stay at NCCL's constants for verbs; the rest is as `SCALE_FROM` has it."""
 SCALE_FROM = {"infiniband": "slingshot-11/ofi-tuned", "roce": "slingshot-11/ofi-tuned"}
 """Fabric -> the transport of which logs of 128 nodes tell that: it is NCCL's, not the fabric's."""
 SHARED: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str]]] = {

@@ -305,6 +305,7 @@ def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
             "pairs": op.pairs,
             "qk_dim": op.qk_dim,
             "v_dim": op.v_dim,
+            "calls": op.calls,
         }
         family = "prefill-backward" if backward else "prefill"
         return [

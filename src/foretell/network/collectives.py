@@ -159,6 +159,25 @@ def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:
     return np.asarray(slowest * (size_bytes > 0.0))
 
 
+def ring_send_s(size_bytes: Array, counts: Array, system: System) -> Array:
+    """The same as the system's library sends, where it is known: with its start, and LL or Simple by size."""
+    library = library_for(system)
+    if library is None:
+        return ring_step_s(size_bytes, counts, system.network)
+    curve = prepare(library, system.network, counts, ("send",)).curves["send"]
+    wide = [1] * (size_bytes.ndim - 1)
+    slowest = np.zeros_like(size_bytes)
+    for i, count in enumerate(counts):
+        ways = [
+            curve.base_s[row].reshape(-1, *wide)
+            + size_bytes * (curve.chunk_s_per_byte + curve.wire_s_per_byte)[row].reshape(-1, *wide)
+            for row in (2 * i, 2 * i + 1)
+        ]
+        there = (count > 1.0).reshape(-1, *wide)
+        slowest = np.where(there, np.maximum(slowest, np.minimum(*ways)), slowest)
+    return np.asarray(slowest * (size_bytes > 0.0))
+
+
 def occupancy(counts: Array, network: Network) -> Array:
     """(tiers, groups): share of the time of a group's rings that each tier's links are in use.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.fusion import COLLECTIVE_HOST_S
-from foretell.network.collectives import collective_s, outermost, place, ring_step_s
+from foretell.network.collectives import collective_s, outermost, place, ring_send_s
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 from foretell.sharding.expert import distinct_share
@@ -234,8 +234,9 @@ def context_seconds(
     group = place(counts, system, kinds[mode])
     exchanged = collective_s("all-to-all", states, group)
     if mode == "ring":
-        links = system.network
-        forward, backward = _ring(parts, shape, keys, lambda size: ring_step_s(size, counts, links))
+        forward, backward = _ring(
+            parts, shape, keys, lambda size: ring_send_s(size, counts, system)
+        )
     elif mode == "allgather":
         forward = collective_s("all-gather", keys, group)
         backward = forward + collective_s("reduce-scatter", keys, group)

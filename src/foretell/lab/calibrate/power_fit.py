@@ -3,10 +3,9 @@
 `python -m foretell.lab.calibrate.power_fit DATA_DIR` writes catalog/kernels/power.toml. The H200 stands on
 loops measured with clocks (power_measured.py) and its table. Rows below the curve count little, since
 unwritten weights and blurred samples mostly lower the watts (power_rows.py). What a flop costs on the B200
-stands on three grounds (blackwell_joules): published products on random data (power_published.py), which one
-machine ran; its tables, whose data draws less than random data does, by as much as on the H200; and the
-H200's share of its limit at the peak. It holds for the GB200, the same die. Their tables tell the watts
-of a chip that runs nothing.
+stands on two grounds (blackwell_joules): published products on random data (power_published.py), which one
+machine ran, and its tables, whose data draws less than random data does, by as much as on the H200. It
+holds for the GB200, the same die. Their tables tell the watts of a chip that runs nothing.
 """
 
 import sys
@@ -67,7 +66,7 @@ PULL = 0.5
 LOOPS = {
     "h200-sxm": "loops measured on one H200 (power_measured.py); ",
     "b200-sxm": "a flop: products of SimuMax 1.2 on random data (power_published.py), tables of products"
-    " that the limit held, the H200's share of its limit at the peak; the base: ",
+    " that the limit held; the base: ",
     "gb200": "a flop: the B200's, the same die; the base: ",
 }
 """What else a chip's numbers stand on."""
@@ -219,14 +218,15 @@ def fit_all(rows: Sequence[PowerRows]) -> dict[str, PowerCoefficients]:
 
 
 def blackwell_joules(rows: Sequence[PowerRows], numbers: PowerCoefficients) -> float:
-    """Joules of a flop of the B200: half from loops on random data, half from two grounds beside them.
+    """Joules of a flop of the B200: the geometric mean of both measured grounds.
 
-    The loops ran on one machine, which is no faster than 0.65 of the peak in short bursts either, where others
-    reach 0.78. `numbers` has the H200's share of the limit at the peak, which is where a new chip is designed.
+    The loops on random data ran on one machine, which is no faster than 0.65 of the peak in short bursts
+    either, where others reach 0.78. The H200's share of its limit at the peak, where a new chip is designed,
+    would be 0.66 pJ, below both.
     """
     loops = float(np.median(held_joules(numbers)))
     tables = WRITTEN_OVER_TABLE * float(np.median(table_joules(rows, numbers)))
-    return float(np.sqrt(loops * np.sqrt(tables * numbers.joules_per_flop)))
+    return float(np.sqrt(loops * tables))
 
 
 def table_joules(rows: Sequence[PowerRows], numbers: PowerCoefficients) -> Array:

@@ -24,7 +24,7 @@ LIKE_HOPPER = PowerCoefficients(
     held_share=0.985,
 )
 """The H200's numbers, rounded."""
-BLACKWELL_FLOP = 0.9077e-12
+BLACKWELL_FLOP = 0.9477e-12
 """A flop of the B200, as power_fit.py finds it."""
 PER_PEAK = replace(
     LIKE_HOPPER,

@@ -59,7 +59,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
 def totals_of(scenario: Scenario, plans: Plans, tables: Tables, ledger: Ledger) -> Totals:
     """What the steps of a batch of plans add up to; numbers of the chip may be arrays over them."""
     job, chip = scenario.job, scenario.system.chip
-    model_flop, hardware_flop = plan_flops(scenario, plans, tables)
+    model_flop, masked_flop, hardware_flop = plan_flops(scenario, plans, tables)
     return Totals(
         step_s=ledger.step_s,
         peak_memory_bytes=ledger.peak_bytes,
@@ -68,6 +68,7 @@ def totals_of(scenario: Scenario, plans: Plans, tables: Tables, ledger: Ledger) 
         active_joules=active_joules(plans, tables, ledger),
         tokens=job.tokens_per_step,
         model_flop=model_flop,
+        masked_flop=masked_flop,
         hardware_flop=hardware_flop,
         gpus=job.gpus,
         peak_flop_per_s=chip.matrix_flop_per_s[required_dtypes(plans.base)[-1]],

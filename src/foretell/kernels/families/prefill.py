@@ -29,6 +29,8 @@ WARM_S = 1e-3
 limit answers. Held: kernels of a millisecond are where the tables bend, on every chip."""
 SMALLEST_TILE = 16.0
 """Keys that a tile has at least: one step of the matrix units."""
+WIDE = 128.0
+"""Width of values up to which libraries keep a tile's sums in registers."""
 ROUNDING = 1e-6
 """Share of a tile that is no tile."""
 
@@ -82,6 +84,8 @@ class Prefill:
     """Times that queries, keys, values and outputs cross the memory."""
     touch_flop: float = 20.0
     """Plain operations per byte of them: rotary embedding, cache layout, quantisation."""
+    wide: float = 1.0
+    """Share of the rate left where values are wider than 128: sums of a tile no longer fit the registers."""
 
 
 def seconds(dims: Dims, c: Prefill, engine: Engine) -> Array:
@@ -103,7 +107,7 @@ def seconds(dims: Dims, c: Prefill, engine: Engine) -> Array:
 
     product = c.qk_products * dims["qk_dim"] + c.v_products * dims["v_dim"]
     pair_s = engine.cores * p_norm(
-        2.0 * product / (c.rate * engine.flop_per_s),
+        2.0 * product / (c.rate * np.where(dims["v_dim"] > WIDE, c.wide, 1.0) * engine.flop_per_s),
         c.softmax_flop / engine.vector_flop_per_s,
         c.overlap,
     )

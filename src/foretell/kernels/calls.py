@@ -157,8 +157,8 @@ def _products(
 ) -> list[Call]:
     """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own.
 
-    `cast` is the share of casting x that falls to this product: several maps of one input share it. Modules of
-    transformers take expert after expert, each a plain product of the vendor's library.
+    `cast` is the share of casting x that falls to this product: several maps of one input share it.
+    Modules of transformers take expert after expert, each a plain product of the vendor's library.
     """
     linear = not kept_high(op) and op.role is not OpRole.ADAPTER
     work = op.forward()

@@ -100,8 +100,7 @@ def rates(result: Estimate) -> "Table":
     grid.add_row(
         "per GPU",
         f"{result.tflops_per_gpu:,.1f} TFLOP/s/GPU   MFU {result.mfu:.1%}{_causal(result)}   "
-        f"HFU {result.hfu:.1%}"
-        + ninety(found.get("mfu"), lambda mfu: f"{mfu:.1%}", "MFU"),
+        f"HFU {result.hfu:.1%}" + ninety(found.get("mfu"), lambda mfu: f"{mfu:.1%}", "MFU"),
     )
     grid.add_row(
         "peak memory",

@@ -82,13 +82,11 @@ def grounds_of(
     kernels: Mapping[str, tuple[Evidence, Spread]], system: System, gpus: float = 1.0
 ) -> Grounds:
     """What the kernels and collectives of a scenario of so many chips stand on."""
-    return Grounds(
-        kernels=kernels, collectives=(evidence_of(system), fabric_spread(system, gpus))
-    )
+    return Grounds(kernels=kernels, collectives=(evidence_of(system), fabric_spread(system, gpus)))
 
 
 def fabric_spread(system: System, gpus: float = 1.0) -> Spread:
-    """Residuals of a collective of so many chips: half as wide again for each doubling beyond what was held."""
+    """Residuals of a collective of so many chips: half as wide again for each doubling beyond those held."""
     wider = 1.0 + 0.5 * doublings_beyond(system, gpus)
     return tuple(wider * end for end in FABRIC[evidence_of(system)])
 

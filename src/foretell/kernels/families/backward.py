@@ -22,8 +22,8 @@ LIBRARY: Mapping[str, str] = {
 """Software that was measured -> the library whose tiles it has."""
 
 PORTED: Mapping[str, float] = {"cdna2": 0.72, "cdna3": 0.77, "cdna4": 0.65, "ponte-vecchio": 0.76}
-"""Architectures that the library was ported to, and what their backward pass reaches of what it would on its
-own: 0.25 to 0.3 of the peak in all, recalled from makers' own benchmarks; forward kernels were written first."""
+"""Architectures that the library was ported to, and what their backward pass reaches of what it would: 0.25
+to 0.3 of the peak in all, recalled from makers' own benchmarks; forward kernels were written first."""
 
 
 def start(architecture: str, software: str, dtype: str) -> Prefill:

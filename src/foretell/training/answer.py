@@ -114,7 +114,11 @@ def spreading(model: Model, plan: Plan) -> list[str]:
     load = f"every expert has {plan.capacity:g} times its even share, filled up or dropped"
     if not plan.capacity:
         load = f"no token is dropped, the busiest rank has {plan.imbalance:g} times the mean"
-    way = {"alltoall": "a copy for each expert", "dedup": "once to each node and rank"}
+    way = {
+        "alltoall": "a copy for each expert",
+        "dedup": "once to each node and rank",
+        "deepep": "once to each node and rank by DeepEP's kernels",
+    }
     hidden = "hidden behind another micro-batch" if plan.ep_overlap == "on" else "nothing hidden"
     said.append(f"expert parallelism: {load}; dispatch in 16 bits, {way[plan.dispatch]}, {hidden}")
     return said

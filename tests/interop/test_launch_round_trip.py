@@ -86,7 +86,7 @@ def plans(draw: st.DrawFn, tool: Tool) -> Plan:
         )
         if ep > 1:
             values |= {
-                "dispatch": draw(st.sampled_from(["alltoall", "dedup"])),
+                "dispatch": draw(st.sampled_from(["alltoall", "dedup", "deepep"])),
                 "ep_overlap": draw(st.sampled_from(["off", "on"])),
                 "capacity": draw(st.sampled_from([0.0, 1.25, 2.0])),
             }

@@ -23,7 +23,7 @@ from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
-from foretell.network.topologies import unknown
+from foretell.network.tier_checks import network_problems
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input
 from foretell.serving.engine_options import with_options
@@ -223,7 +223,7 @@ def choices_of(
     """
     parts: list[Any] = []
     chip, (osl, gpus) = scenario.system.chip, load
-    problems += unknown(scenario.system.network.tiers)
+    problems += network_problems(scenario.system, scenario.overrides)
     mixture = mixture_of(scenario.model)
     for make in (
         lambda: profile_for(engine, chip, mixture=mixture),

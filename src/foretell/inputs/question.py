@@ -284,7 +284,10 @@ def _job(
     seq_len = given["seq_len"]
     if seq_len is None:
         seq_len = min(_frames(model) or model.max_positions, DEFAULT_SEQ_LEN)
-        said.append(f"sequence length {seq_len}: the model's own up to {DEFAULT_SEQ_LEN}")
+        why = f"the model's own up to {DEFAULT_SEQ_LEN}"
+        if reads_patches(model):
+            seq_len, why = model.max_positions, "the patches that the model is made for"
+        said.append(f"sequence length {seq_len}: {why}")
     target_len = given["target_len"]
     if model.kind == "encoder-decoder" and target_len is None:
         target_len = min(seq_len, model.max_positions) if _frames(model) else seq_len
@@ -316,6 +319,11 @@ def _too_long(model: Model, job: Job, said: list[str]) -> list[Problem]:
         return [Problem(path="seq_len", value=length, message=message, allowed=allowed)]
     said.append(f"sequence length {length} is beyond the model's own {model.max_positions}")
     return []
+
+
+def reads_patches(model: Model) -> bool:
+    """Whether the length is part of a model's definition: an encoder without a vocabulary reads patches."""
+    return model.kind == "encoder" and not model.embedding.vocab
 
 
 def _frames(model: Model) -> int:

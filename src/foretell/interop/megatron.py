@@ -463,10 +463,12 @@ def _experts(keys: Keys) -> dict[str, object]:
     kind = keys.choice(["moe_token_dispatcher_type"], DISPATCHERS)
     if kind == "allgather":
         keys.doubt("moe_token_dispatcher_type allgather is taken as alltoall")
-    fused = bool(keys.flag("moe_enable_deepep")) or keys.text("moe_flex_dispatcher_backend")
+    backend = (keys.text("moe_flex_dispatcher_backend") or "").lower()
+    deepep = bool(keys.flag("moe_enable_deepep")) or backend == "deepep"
+    fused = "deepep" if deepep else "dedup" if kind == "dedup" or backend else None
     capacity = keys.number("moe_expert_capacity_factor", low=0.0, high=100.0)
     return {
-        "dispatch": "dedup" if kind == "dedup" or fused else None,
+        "dispatch": fused,
         "ep_overlap": "on" if keys.flag("overlap_moe_expert_parallel_comm") else None,
         "capacity": f"{capacity:g}" if capacity else None,
     }

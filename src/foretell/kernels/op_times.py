@@ -309,9 +309,10 @@ def kernel_seconds(
         return chosen.family.seconds(stack.sizes, record, engine), products_s / record.compute
     if stack.family in ("prefill", "prefill-backward"):
         cached = np.asarray(engine.dtype.activation_bytes)
-        sizes = {**stack.sizes, "kv_bytes": cached}
+        calls = stack.sizes["calls"]
+        sizes = {**stack.sizes, "kv_bytes": cached, "batch": stack.sizes["batch"] / calls}
         found = chosen.family.seconds(sizes, record, engine)
-        return found, np.maximum(found - record.launch_s, 0.0)
+        return calls * found, calls * np.maximum(found - record.launch_s, 0.0)
     half = 0.5 * passed[0]
     dims = {
         "bytes_read": half,

@@ -19,6 +19,8 @@ from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_curves import direct_share
 from foretell.network.library_records import Kind, Library, LibraryCurve, PlacedGroups
+from foretell.network.library_topology import MEASURED, is_grid, ratios
+from foretell.network.placement import with_groups
 from foretell.network.stack import CollectiveCandidates, TierStack, stack_of, stack_s
 from foretell.specs._base import Num
 from foretell.specs.system import Network, System, Tier
@@ -35,10 +37,10 @@ Group = TierStack | PlacedGroups
 
 def place(counts: Array, system: System, kinds: tuple[Kind, ...] = KINDS) -> Group:
     """Groups whose members stand as `counts` (tiers, groups) says, for the kinds that will be asked for."""
-    library = library_for(system)
+    library, network = library_for(system), with_groups(system.network)
     if counts.shape[1] == 1:
-        return _placed(library, system.network, tuple(counts[:, 0].tolist()), kinds)
-    return _place(library, system.network, counts, kinds)
+        return _placed(library, network, tuple(counts[:, 0].tolist()), kinds)
+    return _place(library, network, counts, kinds)
 
 
 def _place(
@@ -97,12 +99,14 @@ def _take_curve(curve: LibraryCurve, rows: NDArray[np.intp]) -> LibraryCurve:
 
 
 def link_speed(tier: Tier, count: Array) -> Array:
-    """Bytes per second that one member sends into a tier of which `count` take part.
+    """Bytes per second that one member sends to the next of `count` that take part.
 
-    Where every pair has a link of its own, a few members have only the links among them.
+    Where every pair has a link of its own, a few members have only the links among them; in a grid a
+    neighbour is at the end of one link of several.
     """
     nominal = tier.bandwidth_bytes_per_s * tier.efficiency * tier.taper
-    return np.asarray(nominal * direct_share(tier, count))
+    apart = ratios(tier, np.asarray(count, float), "switch") if is_grid(tier) else MEASURED
+    return np.asarray(nominal * direct_share(tier, count) / apart.neighbour)
 
 
 def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:
@@ -152,6 +156,25 @@ def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:
         there = (count > 1.0).reshape(-1, *[1] * (size_bytes.ndim - 1))
         slowest = np.where(there, np.maximum(slowest, hop), slowest)
         below = below * count
+    return np.asarray(slowest * (size_bytes > 0.0))
+
+
+def ring_send_s(size_bytes: Array, counts: Array, system: System) -> Array:
+    """The same as the system's library sends, where it is known: with its start, and LL or Simple by size."""
+    library = library_for(system)
+    if library is None:
+        return ring_step_s(size_bytes, counts, system.network)
+    curve = prepare(library, system.network, counts, ("send",)).curves["send"]
+    wide = [1] * (size_bytes.ndim - 1)
+    slowest = np.zeros_like(size_bytes)
+    for i, count in enumerate(counts):
+        ways = [
+            curve.base_s[row].reshape(-1, *wide)
+            + size_bytes * (curve.chunk_s_per_byte + curve.wire_s_per_byte)[row].reshape(-1, *wide)
+            for row in (2 * i, 2 * i + 1)
+        ]
+        there = (count > 1.0).reshape(-1, *wide)
+        slowest = np.where(there, np.maximum(slowest, np.minimum(*ways)), slowest)
     return np.asarray(slowest * (size_bytes > 0.0))
 
 

@@ -31,7 +31,7 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 from typing import Annotated, Literal
 
 from foretell.records import dataclass
-from foretell.specs.plan import AttentionLibrary, Dispatch, Reduce
+from foretell.specs.plan import AttentionLibrary, ContextMode, Dispatch, Reduce
 from foretell.specs.plan_forms import GENERIC
 from foretell.specs.ranges import Ge, Le
 
@@ -103,6 +103,8 @@ class Software:
     """Plan: how tokens reach their experts."""
     ep_overlap: Literal["", "off", "on"] = ""
     """Plan: whether dispatch and combination run behind the other pass of another micro-batch."""
+    context: Literal["", ContextMode] = ""
+    """Plan: how keys and values reach the other ranks of context parallelism."""
     pieces_on: str = ""
     """Architectures, by how their names begin, with spaces between them, on which tensor-parallel gathers and
     scatters run in pieces behind the products unless the plan says otherwise; all: every one; empty: none."""

@@ -96,7 +96,7 @@ def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
 def totals_of(scenario: Scenario, plans: Plans, tables: Tables, ledger: Ledger) -> Totals:
     """What the steps of a batch of plans add up to; numbers of the chip may be arrays over them."""
     job, chip = scenario.job, scenario.system.chip
-    model_flop, hardware_flop = plan_flops(scenario, plans, tables)
+    model_flop, masked_flop, hardware_flop = plan_flops(scenario, plans, tables)
     return Totals(
         step_s=ledger.step_s,
         peak_memory_bytes=ledger.peak_bytes,
@@ -105,6 +105,7 @@ def totals_of(scenario: Scenario, plans: Plans, tables: Tables, ledger: Ledger) 
         active_joules=active_joules(plans, tables, ledger),
         tokens=job.tokens_per_step,
         model_flop=model_flop,
+        masked_flop=masked_flop,
         hardware_flop=hardware_flop,
         gpus=job.gpus,
         peak_flop_per_s=chip.matrix_flop_per_s[required_dtypes(plans.base)[-1]],
@@ -151,7 +152,11 @@ def spreading(model: Model, plan: Plan) -> list[str]:
     load = f"every expert has {plan.capacity:g} times its even share, filled up or dropped"
     if not plan.capacity:
         load = f"no token is dropped, the busiest rank has {plan.imbalance:g} times the mean"
-    way = {"alltoall": "a copy for each expert", "dedup": "once to each node and rank"}
+    way = {
+        "alltoall": "a copy for each expert",
+        "dedup": "once to each node and rank",
+        "deepep": "once to each node and rank by DeepEP's kernels",
+    }
     hidden = "hidden behind another micro-batch" if plan.ep_overlap == "on" else "nothing hidden"
     said.append(f"expert parallelism: {load}; dispatch in 16 bits, {way[plan.dispatch]}, {hidden}")
     return said

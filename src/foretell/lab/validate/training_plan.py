@@ -37,7 +37,6 @@ INPLACE = re.compile(r"liger fused cross", re.IGNORECASE)
 """Words of runs whose loss writes the gradient over the scores."""
 FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
 """Words of runs whose loss is one kernel."""
-"""Words of runs whose kept activations live in the host's memory."""
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
 """The rank of adapters."""
 ADAPTERS = (

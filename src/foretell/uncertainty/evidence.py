@@ -114,7 +114,7 @@ def node(name: str, children: Sequence[Leaf], value: float | None = None) -> Lea
         unit="s",
         evidence=weakest,
         joules=sum(known) if len(known) == len(children) else None,
-        interval=_together(total, some),
+        interval=join_intervals(total, some),
         children=tuple(children),
     )
 
@@ -167,7 +167,7 @@ def whole(step: Leaf, kind: str, left_out: str, host: Mapping[str, tuple[float, 
     return replace(step, interval=found)
 
 
-def _together(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:
+def join_intervals(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:
     """Intervals of a sum of independent parts, on each side of their values."""
     found = {}
     for key in ("p50", "p90"):

@@ -312,3 +312,32 @@ def step_seconds(values: Mapping[str, float], predicted: StepEstimate) -> float 
         if name in values:
             return predicted.step_s * float(getattr(predicted, name)) / values[name]
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPlace:
+    """A system as measured runs have it, for the search of a plan: the same factors for every plan."""
+
+    known: Conditioned
+    """What was measured."""
+    before: Scenario
+    """The question, on the system as predicted."""
+    step: ConditionedStep
+    """Factors of the first measured run."""
+    scenario: Scenario
+    """The question, on the system with these factors."""
+
+    def after(self, found: StepEstimate) -> StepEstimate:
+        """A plan that was found, with its interval and what was said before."""
+        before = answer_of(self.before, found.plan, chosen=found.plan_chosen)
+        own = self.known.step(self.before, found.plan)
+        return self.known.after(before, found, replace(self.step, said=own.said))
+
+
+def place_of_search(known: Conditioned, scenario: Scenario) -> SearchPlace:
+    """Where a search looks: what is common to runs that are alike is taken as of the first measured run."""
+    first = known.runs[0]
+    step = known.step(first.scenario, first.plan)
+    system = scenario.system.with_corrections(step.corrections)
+    place = replace(scenario, system=system, assumptions=(*scenario.assumptions, *known.notes))
+    return SearchPlace(known=known, before=scenario, step=step, scenario=place)

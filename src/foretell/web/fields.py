@@ -12,6 +12,8 @@ from foretell.specs.questions import flags as asked
 
 TEXT_LENGTH, LIST_LENGTH, MOST_NAMED = 2000, 64, 16
 """Longest text, most entries of a list, and most models or systems of one question."""
+PASTE_LENGTH = 50_000
+"""Longest text of measured runs."""
 
 Text = Annotated[str, Field(max_length=TEXT_LENGTH)]
 Name = Annotated[str, Field(max_length=80)]
@@ -24,6 +26,9 @@ Settings = (
     | Annotated[dict[Text, Amount], Field(max_length=LIST_LENGTH)]
 )
 Texts = Annotated[list[Text], Field(max_length=LIST_LENGTH)]
+Rows = Annotated[
+    list[Annotated[str, Field(max_length=PASTE_LENGTH)] | Object], Field(max_length=LIST_LENGTH)
+]
 Named = Annotated[list[Text | Object], Field(max_length=MOST_NAMED)]
 
 
@@ -41,6 +46,7 @@ KINDS: Mapping[asked.Kind, Any] = {
     "named": Text | Object,
     "names": Named,
     "table": Object,
+    "rows": Rows,
 }
 """What a kind of value is in JSON."""
 

@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 Kind = Literal[
     "text", "words", "whole", "count", "decimal", "amount", "price", "switch", "settings", "texts", "named",
-    "names", "table", "function",
+    "names", "table", "function", "rows",
 ]  # fmt: skip
 """How a value is read:
 
@@ -31,6 +31,7 @@ switch    on or off                                settings  texts PATH=VALUE, o
 texts     several texts                            named     a name of the catalogue, a file, or an object
 names     several of these                         table     a study's tables, or the file that has them
 function  a function of the caller: of Python alone
+rows      several texts, files or objects
 """
 Surface = Literal["python", "command", "web", "study"]
 """Where a question is asked."""
@@ -141,7 +142,7 @@ def edges_of(record: Any) -> tuple[QuestionField, ...]:
     )
 
 
-_NOTHING: Mapping[str, Any] = {"switch": False, "texts": ()}
+_NOTHING: Mapping[str, Any] = {"switch": False, "texts": (), "rows": ()}
 
 
 def offered(record: Any, surface: Surface) -> tuple[QuestionField, ...]:

@@ -53,6 +53,10 @@ def estimate_text(result: Estimate) -> "RenderableType":
         rates(result),
         Text(CONVENTIONS, "dim"),
     ]
+    if result.posterior_factors is not None:
+        from foretell.report.measured import measured_table
+
+        parts += [Text(), measured_table(result)]
     if result.run is not None:
         parts += [Text(), run_table(result.run)]
     if result.breakdown is not None:

@@ -128,6 +128,8 @@ class ServeAnswer(ServiceEstimate):
                 told[name] = value.to_dict()
         told["intervals"] = self.intervals
         told["assumptions"] = list(self.assumptions)
+        if self.posterior_factors is None:
+            del told["prior"], told["posterior_factors"]
         return told
 
 

@@ -119,3 +119,8 @@ class ServiceEstimate:
     """The cheapest and the dearest of the offers that the rent is the median of; None: one price alone."""
     simulation: dict[str, Any] | None = None
     """What only a play of requests tells: goodput, queues, preemptions, the cache over time."""
+    prior: dict[str, Any] | None = None
+    """The same numbers before they were conditioned on measured services; None where nothing was measured."""
+    posterior_factors: dict[str, Any] | None = None
+    """Mechanism -> what it takes over what was predicted, with its interval; None where nothing was
+    measured."""

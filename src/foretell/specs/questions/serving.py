@@ -16,6 +16,7 @@ from foretell.specs.questions.common import (
     ONE_ROW,
     PLOT,
     Engine,
+    MeasuredRuns,
     ModelName,
     PriceList,
     Progressing,
@@ -230,6 +231,7 @@ class ServiceQuestion(LoadQuestion):
 class ServingQuestion(RequestOptions, ServiceQuestion):
     """One deployment under one load: `foretell serve`."""
 
+    measured: MeasuredRuns = ()
     progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (PLOT, IMPORT, EXPORT_ENGINE, JSONL, JSON)
 
@@ -246,6 +248,7 @@ class SizeQuestion:
         ),
     ]
     system: SystemName = None
+    measured: MeasuredRuns = ()
     isl: PromptLength = 1024
     osl: AnswerLength = 1024
     ttft: Annotated[

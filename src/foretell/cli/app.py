@@ -9,6 +9,7 @@ VERBS = {
     "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
+    "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
     "size": "How many GPUs a service takes, laid out how, at what cost.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
@@ -37,6 +38,7 @@ EXAMPLES = {
     "simulate": "llama-3.1-8b --gpus 64xH100 --plan 'tp2 pp4 zero1 mbs1' --trace step.json.gz",
     "explain": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
     "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
+    "diagnose": "'tp8 pp4 zero1 mbs1: 19.5 s' --model llama-3.1-70b --gpus 512xH100 --seq-len 8192",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
     "network": "dgx-h100 --collective all-reduce --bytes 64MiB --group 16",
@@ -94,6 +96,7 @@ def make_app() -> App:
     app.command(
         "foretell.cli.explain:compare_plans", name="compare-plans", help=help_text("compare-plans")
     )
+    app.command("foretell.cli.diagnose:diagnose", help=help_text("diagnose"))
     app.command("foretell.cli.serve:serve", help=help_text("serve"))
     app.command("foretell.cli.size:size", help=help_text("size"))
     catalog = App(name="catalog", help=VERBS["catalog"])

@@ -21,6 +21,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "explain": "training.StepQuestion",
         "compare-plans": "training.PlansQuestion",
         "characterize trace": "training.TraceQuestion",
+        "diagnose": "diagnose.DiagnoseQuestion",
         "serve": "serving.ServingQuestion",
         "size": "serving.SizeQuestion",
         "network": "network.NetworkQuestion",

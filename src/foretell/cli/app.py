@@ -52,6 +52,7 @@ EXAMPLES = {
     "reference search": "--model gpt3-1t --strategy 1d --chip b200 --fast-domain 8 --gpus 1024",
     "calibrate measure": "--out mine.jsonl --minutes 8",
     "calibrate fit": "mine.jsonl --chip my-gpu --out mine.toml",
+    "calibrate runs": "runs.csv --model llama-3.1-70b --system h100-sxm --out my-cluster.toml",
     "cost chip": "--node N5 --area 800",
     "cost package": "h100-sxm",
     "cost system": "hgx-h100 --gpus 1024",
@@ -131,6 +132,10 @@ def make_app() -> App:
     calibrate.command(
         "foretell.cli.calibrate:fit",
         help=help_text("calibrate fit", "Fit a chip's file to what was measured, for --system."),
+    )
+    calibrate.command(
+        "foretell.cli.calibrate:runs",
+        help=help_text("calibrate runs", "A system's file from measured runs, for --system."),
     )
     app.command(calibrate)
     cost = App(name="cost", help=VERBS["cost"])

@@ -148,7 +148,6 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         .replace('kind = "squared"', 'kind = "dense", gated = false')
     )
     (folder / "dense.toml").write_text(dense)
-    _name_the_schedule(folder / "src" / "foretell")
     _add_the_output(folder / "src" / "foretell" / "specs", page)
     return folder
 
@@ -184,22 +183,6 @@ def _add_field(path: Path, where: str, text: str) -> None:
     assert head
     assert gap
     path.write_text(f"{before}{head}{body}\n{text.rstrip()}{gap}{rest}")
-
-
-def _name_the_schedule(package: Path) -> None:
-    """The two lists and the tuple that the page speaks of."""
-    for path, old, new in (
-        ("specs/plan_words.py", '"schedule": (', '"schedule": ("one-by-one", '),
-        ("specs/plan.py", "Schedule = Literal[", 'Schedule = Literal["one-by-one", '),
-        (
-            "schedules/__init__.py",
-            "SCHEDULES: tuple[Schedule, ...] = (",
-            "from foretell.schedules import one_by_one\n\nSCHEDULES = (one_by_one.ONE_BY_ONE, ",
-        ),
-    ):
-        text = (package / path).read_text()
-        assert text.count(old) == 1, path
-        (package / path).write_text(text.replace(old, new))
 
 
 def _add_the_output(specs: Path, page: str) -> None:

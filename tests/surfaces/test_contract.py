@@ -58,7 +58,7 @@ FLAGS = {
     ).split(),
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
-    "validate training": "--file --leave-one-out --simulate --json".split(),
+    "validate training": "--file --leave-one-out --simulate --commands --json".split(),
     "validate memory": "--file --json".split(),
     "validate serving": "--file --leave-one-out --simulate --json".split(),
     "validate cost": "--file --json".split(),
@@ -88,6 +88,7 @@ FLAGS = {
         "--seq-len --target-len --floor --set --study --plot --picture --json"
     ).split(),
     "ui": "--port --host --workers --browser --no-browser --json".split(),
+    "mcp": "--http --port --schemas --json".split(),
     "sweep front": "--folder --plot --json".split(),
     "codesign": "--study --out --workers --executor --yes --plot --json".split(),
     "optimise": "--study --trials --storage --out --resume --plot --json".split(),

@@ -10,7 +10,7 @@ from tests.surfaces.command import foretell
 
 WITH_VERBS = {"catalog", "reference", "validate", "calibrate", "cost", "characterize", "translate"}
 """Verbs that have verbs of their own."""
-ALONE = {"ui", "doctor", "completion"}
+ALONE = {"ui", "mcp", "doctor", "completion"}
 """Verbs that are typed as they are."""
 QUICK = ("estimate", "memory", "explain", "compare-plans", "network", "serve", "cost package")
 

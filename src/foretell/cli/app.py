@@ -21,6 +21,7 @@ VERBS = {
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
     "ui": "The page and the JSON API, on this machine.",
+    "mcp": "The verbs as tools of an assistant (Model Context Protocol).",
     "codesign": "Performance and cost together over architectural choices: the exact front.",
     "optimise": "Architectures searched by trial for objectives within limits, resumable.",
     "compare": "Systems ranked by what they do for the money, and whether that is certain.",
@@ -160,6 +161,7 @@ def make_app() -> App:
     app.command("foretell.cli.sweep:verbs", name="sweep", help=help_text("sweep"))
     app.command("foretell.cli.scaling:scaling", help=help_text("scaling"))
     app.command("foretell.cli.ui:ui", help=VERBS["ui"])
+    app.command("foretell.cli.mcp:mcp", help=VERBS["mcp"])
     app.command("foretell.cli.codesign:codesign", help=help_text("codesign"))
     app.command("foretell.cli.optimise:optimise", help=help_text("optimise"))
     app.command("foretell.cli.compare:compare", help=help_text("compare"))

@@ -92,7 +92,7 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     dp = None if gpus is None else max(gpus // (tp * pp * cp), 1)
     vpp = _virtual(keys, pp, layers)
     values: dict[str, object] = {
-        "tp": tp, "pp": pp, "vpp": vpp if vpp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
+        "tp": tp, "pp": pp, "vpp": vpp if pp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
         "ep": ep if ep > 1 else None, "etp": _expert_tensor(keys, tp, ep), "zero": _zero(keys),
         "micro_batch": keys.whole("micro_batch_size") or 1,
         "sp": bool(keys.flag("sequence_parallel")) if tp > 1 else None,

@@ -76,7 +76,7 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     micro, batch, seq_len = _batches(keys, dp, degree["pp"])
     tp, pp, cp, ep = degree.values()
     values: dict[str, object] = {
-        "tp": tp, "pp": pp, "vpp": vpp if vpp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
+        "tp": tp, "pp": pp, "vpp": vpp if pp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
         "ep": ep if ep > 1 else None, "zero": zero, "micro_batch": micro, "shard": shard,
         "sp": keys.flag("parallelism.enable_sequence_parallel") is not False if tp > 1 else None,
         "reshard": _reshard(keys, zero, pp), "schedule": schedule, "recompute": _recompute(keys),

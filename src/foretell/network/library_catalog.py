@@ -113,6 +113,7 @@ def fabrics_by_system() -> Mapping[str, Fabric]:
     return {name: fabric for fabric in fabrics().values() for name in fabric.systems}
 
 
+@lru_cache(maxsize=1024)
 def fabric_of(system_id: str) -> Fabric:
     """The fabric of a system of the catalogue; of another the one that its id names, else the default."""
     known = fabrics_by_system().get(system_id)

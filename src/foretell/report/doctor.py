@@ -28,6 +28,7 @@ EXTRAS = {
     "scipy": ("calibrate", "fitting what was measured"),
     "huggingface_hub": ("hub", "fetching config.json files by hand: no verb does so by itself"),
     "tokenizers": ("translate", "training of translation models"),
+    "mcp": ("mcp", "tools of assistants"),
 }
 """Packages that some verbs need: the extra that brings them, and what for."""
 CORE = ("numpy", "cyclopts", "rich")

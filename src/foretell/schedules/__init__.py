@@ -1,31 +1,35 @@
-"""Pipeline schedules: one file each, in closed form and as an order of tasks."""
+"""Pipeline schedules: what each of them says (base.py), and the files that are found in orders/."""
+
+from functools import cache
+from importlib import import_module
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.schedules.base import Schedule
-from foretell.schedules.dualpipe import DUALPIPE
-from foretell.schedules.gpipe import GPIPE
-from foretell.schedules.interleaved import INTERLEAVED
-from foretell.schedules.one_f_one_b import ONE_F_ONE_B
-from foretell.schedules.zero_bubble import ZB_H1, ZB_V
+from foretell.specs.schedule_words import schedule_modules
 
-SCHEDULES: tuple[Schedule, ...] = (ONE_F_ONE_B, INTERLEAVED, GPIPE, ZB_H1, ZB_V, DUALPIPE)
-"""All that a plan can name."""
+__all__ = ["Schedule", "schedule_named", "schedules"]
 
 
+def schedules() -> tuple[Schedule, ...]:
+    """All that a plan can name."""
+    return tuple(schedule_named(name) for name in schedule_modules())
+
+
+@cache
 def schedule_named(name: str) -> Schedule:
-    """The schedule of a plan's word."""
-    for schedule in SCHEDULES:
-        if schedule.name == name:
-            return schedule
-    names = [schedule.name for schedule in SCHEDULES]
+    """The schedule of a plan's word; its file is read when it is first asked for."""
+    files = schedule_modules()
+    if name in files:
+        found: Schedule = import_module(f"{__name__}.orders.{files[name]}").SCHEDULE
+        return found
     raise BadInput(
         [
             Problem(
                 path="plan.schedule",
                 value=name,
                 message="not a choice",
-                allowed=", ".join(names),
-                nearest=nearest_name(name, names),
+                allowed=", ".join(files),
+                nearest=nearest_name(name, tuple(files)),
             )
         ]
     )

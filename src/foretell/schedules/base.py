@@ -144,6 +144,12 @@ class Schedule:
     """What the sizes must satisfy."""
     scores_wait: bool = False
     """Whether the head's scores of all micro-batches in flight are held, not of one alone."""
+    host_waits: bool = False
+    """Whether the host waits for the chip at every send: Megatron-LM synchronises the device after a batch of
+    sends where it does not interleave (`batch_p2p_sync`)."""
+    sends_beside: bool = False
+    """Whether sends run beside the passes. Megatron-LM does so with interleaving too (`overlap_p2p_comm`),
+    but published interleaved runs are met with sends that are waited for (5 % too fast without)."""
 
     def allows(self, pipe: Pipe) -> Mask:
         """Plans whose sizes satisfy every rule; (plans,)."""

@@ -16,6 +16,7 @@ from foretell.records import dataclass
 from foretell.sharding.rules import cuts_of
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.scenario import Scenario
+from foretell.specs.schedule_words import BY_CHUNKS, schedule_modules
 
 Mask = NDArray[np.bool_]
 ALL = "all"
@@ -68,7 +69,7 @@ CHOICES: tuple[PlanChoice, ...] = (
     ),
     PlanChoice(
         name="schedule",
-        values=lambda s, b: ("1f1b", "gpipe", "zb-h1", "zb-v", "dualpipe"),
+        values=lambda s, b: tuple(w for w in schedule_modules() if w not in BY_CHUNKS[1:]),
         matters=lambda p: p.pp > 1,
     ),
     PlanChoice(

@@ -98,7 +98,7 @@ def chunk_waiting(layers: int, pp: int, vpp: int, layout: Layout = "loop") -> fl
     """How much longer a round of unequal chunks takes than the fullest stage works, as a share.
 
     In the steady state rank s runs, turn by turn, a forward pass of one chunk and a backward pass of another
-    (schedules/interleaved.py says which). In lockstep a turn takes as long as the slowest rank's;
+    (schedules/orders/interleaved.py says which). In lockstep a turn takes as long as the slowest rank's;
     here pp turns do, as long as a rank stays with one chunk, and ranks wait WAITED of it:
 
         WAITED (mean over turns of the largest sum of pp turns / the largest mean of a rank - 1)

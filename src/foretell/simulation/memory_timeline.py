@@ -36,6 +36,7 @@ from foretell.simulation.memory import (
 )
 from foretell.simulation.programs.dealing import dealing_of
 from foretell.simulation.reservation import reserved_bytes
+from foretell.simulation.steady import delay_half, few_micro_batches, fill_gap
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
 from foretell.specs.scenario import Scenario
@@ -111,9 +112,9 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     tables = tables_of(scenario, plans)
     rows, stages = evaluate_rows(scenario, plans, tables), stages_of_plans(plans, tables)
     contents, row = dealing_of(scenario, plan, tables, rows)
-    step, tail_s = _played(plan, rows, stages, list(row))
+    step, tail_s, gap_s = _played(plan, rows, stages, list(row))
     step_s = float(rows.step_s[0])
-    stretch = step_s / (step.step_s + tail_s)
+    stretch = step_s / (step.step_s + tail_s + gap_s)
     lines = []
     for index in range(rows.multiplicity.shape[1]):
         if rows.multiplicity[0, index] > 0:
@@ -122,7 +123,9 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
             layers = tuple(tuple(p for p in chunk if p < kinds) for chunk in contents[rank])
             tensors = _tensors(plan, plans, tables, rows, stages, layers, rank, index)
             tensors = _with_update(scenario, plans, tables, stages, tensors, index)
-            found = _stage_line(plans, scenario.software, rows, step, tensors, rank, index, tail_s)
+            found = _stage_line(
+                plans, scenario.software, rows, step, tensors, (rank, index), (tail_s, gap_s)
+            )
             line = replace(found.line, moments_s=stretch * found.line.moments_s)
             lines.append(replace(found, line=line))
     return StepMemory(
@@ -133,8 +136,11 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     )
 
 
-def _played(plan: Plan, rows: Ledger, stages: Stages, row: list[int]) -> tuple[Timeline, float]:
-    """The step's tasks, and what follows them: reductions, update, the framework's own."""
+def _played(
+    plan: Plan, rows: Ledger, stages: Stages, row: list[int]
+) -> tuple[Timeline, float, float]:
+    """The step's tasks, the time of what follows them (reductions, update, the framework's own), and that of
+    micro-batches in its middle that are not played, since they repeat those before."""
     schedule = schedule_named(plan.schedule)
     sends = float(rows.send_s[0, 0])
     forward_s = stages.forward_s[0][row] + 0.5 * sends
@@ -148,7 +154,9 @@ def _played(plan: Plan, rows: Ledger, stages: Stages, row: list[int]) -> tuple[T
         times = even_chunks(chosen, forward_s, input_s, weight_s)
     slow = int(rows.slowest[0])
     tail_s = rows.seconds.data_parallel[0, slow] + rows.seconds.optimizer[0, slow] + rows.fixed_s
-    return play(chosen, times, many), float(tail_s)
+    few = few_micro_batches(chosen, plan.pp, 1 if alone else plan.vpp, many)
+    gap_s = (many - few) * float(np.max(forward_s + input_s + weight_s))
+    return play(chosen, times, few), float(tail_s), gap_s
 
 
 def _tensors(
@@ -279,20 +287,23 @@ def _stage_line(
     rows: Ledger,
     step: Timeline,
     tensors: RankTensors,
-    rank: int,
-    index: int,
-    tail_s: float,
+    place: tuple[int, int],
+    besides_s: tuple[float, float],
 ) -> StageLine:
-    """One stage, played."""
-    found = changes(step, rank, tensors)
-    found = with_update(found, tensors, step.step_s, step.step_s + tail_s)
-    line = memory_line(found, tensors, step.step_s + tail_s)
+    """One stage, played; `place` is its rank and its column, `besides_s` the times that are not played: after
+    the tasks, and in their middle."""
+    rank, index = place
+    tail_s, gap_s = besides_s
+    found, end_s = delay_half(changes(step, rank, tensors), gap_s), step.step_s + gap_s
+    whole = with_update(found, tensors, end_s, end_s + tail_s)
+    line = memory_line(whole, tensors, end_s + tail_s)
+    line = fill_gap(line, found) if gap_s else line
     used = (plans.tp, plans.pp, plans.dp, plans.cp, plans.ep)
     return StageLine(
         stage=rank,
         alike=int(rows.multiplicity[0, index]),
         line=line,
-        kept_at_peak=_kept_at(found, line.peak[1]),
+        kept_at_peak=_kept_at(whole, line.peak[1]),
         reserved_bytes=reserved_bytes(step.tasks[rank], tensors)
         if np.isinf(tensors.most_kept_bytes)
         else (1.0 + allocator_share(plans.base, software)) * line.peak[0],

@@ -26,8 +26,8 @@ from foretell.specs.plan_words import (
     outside,
     read_words,
 )
+from foretell.specs.schedule_words import BY_CHUNKS
 
-Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"]
 PrecisionName = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"]
 Scaling = Literal["tensor", "row", "block"]
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
@@ -102,7 +102,7 @@ class Plan:
     recompute: str = "none"
     """Activations computed again in the backward pass: none, the attention core (selective), whole layers
     (full), N layers of each stage (full:N), or modules joined by + (specs/plan_forms.py)."""
-    schedule: Schedule = "1f1b"
+    schedule: str = "1f1b"
     """Pipeline schedule; interleaved where vpp > 1."""
     precision: PrecisionName = "bf16"
     """Dtype of the matrix products."""
@@ -323,7 +323,7 @@ def named_fields(text: str) -> tuple[str, ...]:
     return tuple(read_words(text)[0])
 
 
-USUAL_SCHEDULES = ("1f1b", "interleaved")
+USUAL_SCHEDULES = BY_CHUNKS
 """Schedules that go by vpp alone, and that a search chooses between."""
 
 

@@ -18,6 +18,7 @@ from foretell.specs.plan_forms import (
 from foretell.specs.plan_forms import (
     GENERIC as GENERIC,
 )
+from foretell.specs.schedule_words import schedule_modules
 
 AXES = ("tp", "cp", "dp", "pp")
 """Groups that are laid on the network, innermost first by default."""
@@ -36,7 +37,7 @@ DEGREES = {
 SWITCHES = ("sp", "flash", "fused", "reshard")
 """Words that are on by themselves and off after no-."""
 CHOICES: dict[str, tuple[str, ...]] = {
-    "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe"),
+    "schedule": tuple(schedule_modules()),
     "precision": ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"),
     "scaling": ("tensor", "row", "block"),
     "adapters": ("all", "attention", "qkv", "qv"),

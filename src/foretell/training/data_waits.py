@@ -129,8 +129,9 @@ def data_waits(
         return DataWaits(step_s=step_s, forward_s=0.0, backward_s=0.0)
     back_s: Num = 0.0
     if plans.base.reshard:
-        alone = backward_waits(plans, reduced, messages, exposed.reductions)
-        back_s = np.where(once[:, None], again, alone)
+        # Gradients that are sent once a step are sent with the last micro-batch, whose backward passes are
+        # those that other stages wait for at the end.
+        back_s = backward_waits(plans, reduced, messages, exposed.reductions)
     each = three / schedule_named(plans.base.schedule).weight_copies
     # Weights are copied out of their messages in both passes, gradients into theirs backward.
     return DataWaits(

@@ -5,8 +5,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from foretell.cost.kernels.gemm import FAMILY, Gemm
-from foretell.cost.kernels.transfer import NEAR, OTHER_SOFTWARE, carried
+from foretell.kernels.families.gemm import FAMILY, GemmCoefficients
+from foretell.kernels.families.transfer import NEAR, OTHER_SOFTWARE, transfer_coefficients
 from foretell.specs.surface import Surface
 from tests.builders import make_chip
 
@@ -16,14 +16,14 @@ HOPPER = make_chip(architecture="hopper")
 def surface(architecture: str, software: str, launch_s: float, dtype: str = "fp8") -> Surface:
     return Surface(
         family="gemm", dtype=dtype, chip=architecture, architecture=architecture, software=software,
-        version="1", coefficients=asdict(Gemm()) | {"launch_s": launch_s}, points=1, median_ape=0.0,
+        version="1", coefficients=asdict(GemmCoefficients()) | {"launch_s": launch_s}, points=1, median_ape=0.0,
         p90_ape=0.0, left_out_median_ape=0.0, left_out_p90_ape=0.0, residuals=(0.0,) * 5,
         source="a test", date="",
     )  # fmt: skip
 
 
 def launch_s(*surfaces: Surface, software: str = "vllm", dtype: str = "bf16") -> float:
-    found = carried(FAMILY, surfaces, HOPPER, dtype, (software,))
+    found = transfer_coefficients(FAMILY, surfaces, HOPPER, dtype, (software,))
     assert found is not None
     return float(found[0].launch_s)
 
@@ -60,12 +60,12 @@ def test_surfaces_that_hardly_weigh_are_not_named() -> None:
     """Below a twentieth of the heaviest."""
     near, far = surface("hopper", "vllm", 1e-6), surface("volta", "vllm", 3e-6)
     beside = surface("hopper", "trtllm", 2e-6)
-    found = carried(FAMILY, (far, near, beside), HOPPER, "bf16", ("vllm",))
+    found = transfer_coefficients(FAMILY, (far, near, beside), HOPPER, "bf16", ("vllm",))
     assert found is not None
     assert found[1] == (near, beside)
     # 0.8 generations away a surface weighs 0.07 of the nearest, whoever measured both.
     kin = (surface("rubin", "trtllm", 1e-6), surface("blackwell-ultra", "trtllm", 3e-6))
-    found = carried(FAMILY, kin, make_chip(architecture="rubin"), "bf16", ("vllm",))
+    found = transfer_coefficients(FAMILY, kin, make_chip(architecture="rubin"), "bf16", ("vllm",))
     assert found is not None
     assert found[1] == kin
-    assert carried(FAMILY, (), HOPPER, "bf16", ("vllm",)) is None
+    assert transfer_coefficients(FAMILY, (), HOPPER, "bf16", ("vllm",)) is None

@@ -33,13 +33,6 @@ from foretell.training.tables import Tables, system_as_filled, tables_of
 
 Array = NDArray[np.float64]
 
-SYNCHRONISED = ("1f1b", "gpipe")
-"""Schedules under which the host waits for the chip at every send: Megatron-LM synchronises the device after
-a batch of sends where it does not interleave (`batch_p2p_sync`)."""
-BESIDE = ("dualpipe",)
-"""Schedules whose sends run beside the passes. Megatron-LM does so with interleaving too
-(`overlap_p2p_comm`), but published interleaved runs are met with sends that are waited for, and come out 5 %
-too fast without."""
 QUEUE_LAUNCHES = 1024.0
 """Launches that the host may be ahead of the chip: the depth of CUDA's queue (recalled, not measured)."""
 
@@ -103,7 +96,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> StepLayout:
         ranks=ranks,
         micro_batches=int(rows.micro_batches[0]),
         send_s=float(rows.send_s[0, 0]) / (2.0 * plan.vpp),
-        sends_block=plan.schedule not in BESIDE,
+        sends_block=not schedule_named(plan.schedule).sends_beside,
         runs_ahead_s=QUEUE_LAUNCHES
         * (host.operation_s + host.kernel_s)
         * runs_ahead(plan, software),
@@ -139,7 +132,7 @@ def runs_ahead(plan: Plan, software: Software) -> bool:
     """
     if software.waits_each_pass or (plan.ep > 1 and plan.capacity == 0.0):
         return False
-    return plan.pp == 1 or plan.schedule not in SYNCHRONISED
+    return plan.pp == 1 or not schedule_named(plan.schedule).host_waits
 
 
 def held_cores(chip: Chip, uses: Sequence[Sequence[float]]) -> tuple[float, ...]:
@@ -149,7 +142,7 @@ def held_cores(chip: Chip, uses: Sequence[Sequence[float]]) -> tuple[float, ...]
 
 def hidden_share(plan: Plan, chip: Chip) -> float:
     """What a forward beside a backward pass hides of the experts' exchanges: training/dualpipe.py."""
-    if plan.schedule != "dualpipe" or plan.ep_overlap == "on":
+    if schedule_named(plan.schedule).layout != "both" or plan.ep_overlap == "on":
         return 0.0
     cores = float(np.mean(chip.cores))
     return 1.0 - (min(TAKEN_CORES / cores, 1.0) if cores else 0.0)

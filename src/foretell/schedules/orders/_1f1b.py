@@ -45,7 +45,7 @@ def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
     return order + [Task("D", 0, i) for i in range(micro_batches - fill, micro_batches)]
 
 
-ONE_F_ONE_B = Schedule(
+SCHEDULE = Schedule(
     name="1f1b",
     layout="loop",
     weight_copies=1.0,
@@ -56,4 +56,5 @@ ONE_F_ONE_B = Schedule(
     in_flight=in_flight,
     tasks=tasks,
     rules=(ONE_CHUNK,),
+    host_waits=True,
 )

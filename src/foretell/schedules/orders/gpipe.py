@@ -42,7 +42,7 @@ def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
     return forward + [Task("D", 0, i) for i in range(micro_batches)]
 
 
-GPIPE = Schedule(
+SCHEDULE = Schedule(
     name="gpipe",
     layout="loop",
     weight_copies=1.0,
@@ -54,4 +54,5 @@ GPIPE = Schedule(
     tasks=tasks,
     rules=(ONE_CHUNK,),
     scores_wait=True,
+    host_waits=True,
 )

@@ -9,7 +9,7 @@ Unequal chunks wait for each other: `sharding.pipeline.chunk_waiting`.
 import numpy as np
 
 from foretell.schedules.base import Schedule, ScheduleRule, Task, no_pairs
-from foretell.schedules.one_f_one_b import bubble_s, in_flight
+from foretell.schedules.orders._1f1b import bubble_s, in_flight
 
 
 def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
@@ -34,7 +34,7 @@ def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
     return order + [backward(k) for k in range(many - fill, many)]
 
 
-INTERLEAVED = Schedule(
+SCHEDULE = Schedule(
     name="interleaved",
     layout="loop",
     weight_copies=1.0,

@@ -127,7 +127,7 @@ def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
     return order.tasks
 
 
-DUALPIPE = Schedule(
+SCHEDULE = Schedule(
     name="dualpipe",
     layout="both",
     weight_copies=2.0,
@@ -147,4 +147,5 @@ DUALPIPE = Schedule(
             says="an even number of micro-batches, at least 2 pp",
         ),
     ),
+    sends_beside=True,
 )

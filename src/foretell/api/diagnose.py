@@ -1,4 +1,4 @@
-"""What is wrong with a run: measured beside predicted, which mechanisms explain the gap, what to measure next."""
+"""What is wrong with a run: likely causes of the gap to its prediction, and what to measure next."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.measured import Conditioned, MeasuredStep, condition_steps, line_of, measured_steps
+from foretell.api.measured import (
+    Conditioned,
+    MeasuredStep,
+    condition_steps,
+    line_of,
+    measured_steps,
+)
 from foretell.api.measured_files import read_measured
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, plan_of, scenario_for
@@ -20,14 +26,13 @@ from foretell.specs.plan import Plan, batch_of
 from foretell.specs.questions.diagnose import DiagnoseQuestion
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.training import StepQuestion
-from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.step import evaluate
 from foretell.uncertainty.causes import REST, SHARED, causes_of
 from foretell.uncertainty.posterior import condition
 
 CHECKS: Mapping[str, str] = {
-    "gemm": "precision and shapes (padding to multiples of 64), cuBLAS version, clocks (nvidia-smi -q -d CLOCK)",
+    "gemm": "precision and shapes (multiples of 64), cuBLAS version, clocks (nvidia-smi -q -d CLOCK)",
     "experts": "grouped GEMM kernels, balance of tokens between experts",
     "attention": "which attention kernel runs (FlashAttention 3 or cuDNN), head size, packed sequences",
     "memory_bound": "fused norms, rotary and loss kernels, torch.compile, dtype of gradients",
@@ -115,7 +120,7 @@ class NextMeasurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class RunsDiagnosis:
     """What is wrong with some runs, and what to measure next."""
 
     model: str
@@ -137,7 +142,7 @@ class Diagnosis:
 
 
 @asks(DiagnoseQuestion)
-def diagnose(question: DiagnoseQuestion) -> Diagnosis:
+def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
     """Measured runs beside their predictions: likely causes, what fixing them gains, what to measure next."""
     given = [question.runs] if isinstance(question.runs, str) else list(question.runs)
     if not given:
@@ -146,7 +151,9 @@ def diagnose(question: DiagnoseQuestion) -> Diagnosis:
     names = ("system", "gpus", "global_batch", "seq_len", "target_len", "set", "plan")
     step = StepQuestion(question.model, **{name: getattr(question, name) for name in names})
     rows = read_measured(given)
-    if step.gpus is None and (chips := next((r.asked["gpus"] for r in rows if "gpus" in r.asked), 0)):
+    if step.gpus is None and (
+        chips := next((r.asked["gpus"] for r in rows if "gpus" in r.asked), 0)
+    ):
         step = replace(step, gpus=chips)
     scenario = scenario_for(step)
     runs = measured_steps(scenario, question.plan, rows)
@@ -158,7 +165,7 @@ def diagnose(question: DiagnoseQuestion) -> Diagnosis:
     found = tuple(_diagnosis(known, i, row, run) for i, (row, run) in enumerate(timed))
     best, following = _next(known, timed[0][1], as_texts(question.set))
     notes = [f"{row.source}: {note}" for row in rows for note in row.notes]
-    return Diagnosis(
+    return RunsDiagnosis(
         model=scenario.model.id,
         system=scenario.system.id,
         runs=found,
@@ -259,5 +266,3 @@ def _next(
 def _width(known: Conditioned, target: Any) -> float:
     low, high = known.steps.of(target).interval["p90"]
     return high - low
-
-

@@ -1,9 +1,9 @@
 """Predictions conditioned on measured runs: rows of a user -> factors on the mechanisms of a system.
 
-    read_measured       files, logs and texts -> Measurements (api/measured_files.py reads files)
-    runs_measured       each of them as a scenario and a plan of its own, with its step time
-    condition_steps     all of them -> a posterior, linear in the log-factors around where they end
-    Conditioned.answer  the step of a plan under it: every leaf, total and interval
+read_measured       files, logs and texts -> Measurements (api/measured_files.py reads files)
+runs_measured       each of them as a scenario and a plan of its own, with its step time
+condition_steps     all of them -> a posterior, linear in the log-factors around where they end
+Conditioned.answer  the step of a plan under it: every leaf, total and interval
 """
 
 import math
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from foretell.catalog import model as catalog_model
 from foretell.catalog.measured_priors import measured_prior
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import collect, plan_of
 from foretell.inputs.system import system_of
 from foretell.records import dataclass
@@ -111,9 +111,7 @@ class Conditioned:
     notes: tuple[str, ...] = ()
     """What was said on the way."""
 
-    def step(
-        self, scenario: Scenario, plan: Plan, line: StepLine | None = None
-    ) -> ConditionedStep:
+    def step(self, scenario: Scenario, plan: Plan, line: StepLine | None = None) -> ConditionedStep:
         """What is held of a step; `line` are its slopes at `at`, where they are known."""
         said = self.steps.of((line or line_of(scenario, plan, self.at)).run)
         logs = dict(zip(TRAINING, np.clip(said.factors, -FAR, FAR).tolist(), strict=True))
@@ -285,9 +283,14 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     words: Plan | str | None = one.plan or plan
     if words is None:
         message = "its plan is not told"
-        raise BadInput([Problem(path="plan", value=None, message=message, allowed='"tp8 pp4: 15 s"')])
+        raise BadInput(
+            [Problem(path="plan", value=None, message=message, allowed='"tp8 pp4: 15 s"')]
+        )
     here, own = plan_of(here, words)
-    check_plan(here, own)
+    try:
+        check_plan(here, own)
+    except Infeasible as error:  # what was measured did run: it was not told as it was
+        raise BadInput(error.problems) from None
     values = one.values
     predicted = answer_of(here, own, chosen=False)
     step_s = step_seconds(values, predicted)

@@ -1,4 +1,4 @@
-"""Services conditioned on measured ones: a benchmark or two -> factors on prefill, decode, overhead, queueing."""
+"""Services conditioned on measured ones: a benchmark -> factors on prefill, decode, overhead, queueing."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,10 @@ FAR = 1.5
 """Largest log-factor."""
 OPEN = 0.02
 """Slope from which a mechanism is told of."""
-SCALED = {"output_tokens_per_s_per_gpu": "output_tokens_per_s", "requests_per_s": "output_tokens_per_s"}
+SCALED = {
+    "output_tokens_per_s_per_gpu": "output_tokens_per_s",
+    "requests_per_s": "output_tokens_per_s",
+}
 """Figures that go with another one."""
 ZERO = np.zeros(len(SERVING))
 
@@ -60,7 +63,9 @@ class ConditionedService:
         """The system of a question as what was measured has it."""
         return q.system.with_corrections(self.corrections(q))
 
-    def after(self, q: ServeQuestion, before: ServiceEstimate, found: ServiceEstimate) -> ServiceEstimate:
+    def after(
+        self, q: ServeQuestion, before: ServiceEstimate, found: ServiceEstimate
+    ) -> ServiceEstimate:
         """An answer under the factors: each latency at the posterior's median, with its interval."""
         said = self.said(q)
         old = {"ttft_ms": before.ttft_ms.mean, "tpot_ms": before.tpot_ms.mean}
@@ -161,14 +166,10 @@ def condition_service(question: Any, given: Any) -> tuple[ConditionedService, Se
     prior = measured_prior("serving")
     posterior = condition(prior, SERVING, runs)
     notes = tuple(f"measured: {one.source}: {note}" for one in rows for note in one.notes)
-    return ConditionedService(
-        posterior=posterior, questions=tuple(questions), notes=notes
-    ), asked
+    return ConditionedService(posterior=posterior, questions=tuple(questions), notes=notes), asked
 
 
-def measured_service(
-    question: Any, one: Measurement
-) -> tuple[ServeQuestion, list[MeasuredRun]]:
+def measured_service(question: Any, one: Measurement) -> tuple[ServeQuestion, list[MeasuredRun]]:
     """A measured service, and every figure of it beside its prediction."""
     told: dict[str, Any] = {
         name: one.asked[name]

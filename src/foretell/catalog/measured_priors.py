@@ -1,4 +1,6 @@
-"""What measured runs may say before any is seen: how far mechanisms are from their predictions (measured_priors.toml).
+"""What is held of a place before any run of it is seen: how far mechanisms are from their predictions.
+
+The numbers are in measured_priors.toml.
 
 Learnt from residuals of published tables by lab/calibrate/prior_fit.py, each source counting alike. A table
 has the numbers that all sources give, and for each source those that the others give without it, so that a

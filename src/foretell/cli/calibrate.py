@@ -117,7 +117,9 @@ def runs(
     out: Annotated[
         str, Parameter(metavar="FILE", help="The system's file, for --system in every verb.")
     ],
-    model: Annotated[str, Parameter(metavar="ID|PATH", help="The model, where rows tell none.")] = "",
+    model: Annotated[
+        str, Parameter(metavar="ID|PATH", help="The model, where rows tell none.")
+    ] = "",
     system: Annotated[
         str, Parameter(metavar="ID|PATH", help="The system, where rows tell none; a file is kept.")
     ] = "",
@@ -133,13 +135,19 @@ def runs(
         what, kind = "is not a TOML file's name", "a name that ends in .toml"
         raise BadInput([Problem(path="out", value=out, message=what, allowed=kind)])
     found = calibrate_runs(
-        files, model=model or None, system=system or None, gpus=number(gpus or None), plan=plan or None
+        files,
+        model=model or None,
+        system=system or None,
+        gpus=number(gpus or None),
+        plan=plan or None,
     )
     Path(out).write_text(found.text)
     if json:
         write_json({**found.to_dict(), "out": out})
         return 0
-    print(f"{found.runs} runs on {found.system}: median error {found.before:.1%} before, {found.after:.1%} now")
+    print(
+        f"{found.runs} runs on {found.system}: median error {found.before:.1%} before, {found.after:.1%} now"
+    )
     for name, factor in sorted(found.corrections.items(), key=lambda item: -abs(item[1] - 1.0)):
         print(f"  {name}: x {factor:.3f}")
     for note in found.notes:

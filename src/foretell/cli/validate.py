@@ -159,12 +159,17 @@ def serving(
         bool,
         Parameter(negative="", show_default=False, help="Play the requests of rows under load."),
     ] = False,
+    anchors: Anchors = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
     from foretell.lab.validate.serving import score_serving
 
-    found = score_serving(Path(file), leave_one_out=leave_one_out, simulate=simulate)
+    check_anchors(anchors)
+    found = score_serving(
+        Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
+    )
     return show(found, json)
 
 

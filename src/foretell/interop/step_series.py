@@ -34,7 +34,9 @@ def series_findings(times: Sequence[float]) -> dict[str, Any]:
     share = lost / float(series.sum())
     if steady.slow:
         each = lost / len(steady.slow)
-        said.append(f"slow steps: {len(steady.slow)}, {each:.3g} s more each, {share:.1%} of the time")
+        said.append(
+            f"slow steps: {len(steady.slow)}, {each:.3g} s more each, {share:.1%} of the time"
+        )
     if regular:
         said.append(
             f"they come every {np.mean(gaps):.0f} steps: checkpoints, evaluation or logging; write "

@@ -32,7 +32,7 @@ class LogLine(NamedTuple):
     """What one line of a log says of one step; None where it does not."""
 
     step_s: float | None = None
-    values: dict[str, float] = {}  # noqa: RUF012 - a default of a tuple's field, never changed
+    values: dict[str, float] = {}
     samples_per_s: float | None = None
     global_batch: int | None = None
 
@@ -54,7 +54,7 @@ def _scaled(text: str) -> float:
     return float(text[:-1] if factor != 1.0 else text) * factor
 
 
-NUMBER = r"([0-9][0-9,]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?[KMBGT]?)"
+NUMBER = r"([0-9][0-9,]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?(?:[KMBGT](?![A-Za-z]))?)"
 
 
 def _fields(line: str, names: Mapping[str, str]) -> dict[str, float]:
@@ -206,7 +206,9 @@ def _medians(told: list[dict[str, float]]) -> dict[str, float]:
     for name in dict.fromkeys(key for one in told for key in one):
         column = [one[name] for one in told if name in one]
         skip = len(column) // 10
-        found[name] = max(column) if name == "peak_memory_bytes" else float(np.median(column[skip:]))
+        found[name] = (
+            max(column) if name == "peak_memory_bytes" else float(np.median(column[skip:]))
+        )
     return found
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from foretell.api.diagnose import Diagnosis, RunDiagnosis
+from foretell.api.diagnose import RunsDiagnosis, RunDiagnosis
 from foretell.report.console import table
 from foretell.report.estimate import bullets
 from foretell.report.measured import WORDS
@@ -15,7 +15,7 @@ NAMES = {**WORDS, SHARED: "everything alike", REST: "not explained by a mechanis
 """Cause -> what it is called."""
 
 
-def diagnosis_text(found: Diagnosis) -> "RenderableType":
+def diagnosis_text(found: RunsDiagnosis) -> "RenderableType":
     """Each run with its causes, then what to do next."""
     from rich.console import Group
     from rich.text import Text
@@ -26,7 +26,9 @@ def diagnosis_text(found: Diagnosis) -> "RenderableType":
     lines = []
     if found.best_plan is not None:
         step = f"{(found.best_step_s or 0.0) * 1e3:,.0f} ms"
-        lines.append(f"Best plan given these measurements: {found.best_plan} ({step} per iteration)")
+        lines.append(
+            f"Best plan given these measurements: {found.best_plan} ({step} per iteration)"
+        )
     if found.next is not None:
         lines.append(
             f"Measure next: {found.next.plan} (predicted {found.next.step_s * 1e3:,.0f} ms); narrows the "

@@ -15,7 +15,18 @@ SERVED = (
     "requests_per_s",
 )  # fmt: skip
 """What can be measured of a service."""
-ASKED = ("model", "system", "gpus", "global_batch", "seq_len", "isl", "osl", "concurrency", "rate", "engine")
+ASKED = (
+    "model",
+    "system",
+    "gpus",
+    "global_batch",
+    "seq_len",
+    "isl",
+    "osl",
+    "concurrency",
+    "rate",
+    "engine",
+)
 """What a measurement may tell of its job; the rest is the question's."""
 
 

@@ -1,8 +1,8 @@
-"""Which mechanism a measured gap is likely due to: the posterior of the parts of each run's ln(measured / predicted).
+"""Which mechanism a measured gap is likely due to: the parts of each run's ln(measured / predicted).
 
 A run is the sum of its slopes times each mechanism's own log-factor, of what all mechanisms share, and of a
-rest that no mechanism explains. Given what was measured, all of these are normal in each case of the posterior;
-draws from them count in how many worlds each part is the largest.
+rest that no mechanism explains. Given what was measured, all of these are normal in each case of the
+posterior; draws from them count in how many worlds each part is the largest.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What measured runs say of a place: log-factors on its mechanisms, and how far the next run may be from them.
+"""What measured runs say of a place: log-factors on its mechanisms, and how far the next run may be.
 
 A run's ln(measured / predicted) is the sum of four things: its slopes times the log-factors of the place's
 mechanisms (d ln step / d ln factor, from the evaluator that the caller hands over), what runs that are alike
@@ -161,18 +161,24 @@ def condition(
             _, log_determinant = np.linalg.slogdet(total) if len(runs) else (1.0, 0.0)
             cases.append(
                 Case(
-                    log_weight=math.log(share) + log_share
-                    - 0.5 * float(rest @ pulls) - 0.5 * float(log_determinant),
+                    log_weight=math.log(share)
+                    + log_share
+                    - 0.5 * float(rest @ pulls)
+                    - 0.5 * float(log_determinant),
                     scales=tuple(scales),
                     shared=shared,
                     pulls=pulls,
                     precision=precision,
-                )  # fmt: skip
+                )
             )
     logs = np.array([case.log_weight for case in cases])
     weights = np.exp(logs - logs.max())
     return Posterior(
-        prior=prior, mechanisms=mechanisms, runs=runs, cases=tuple(cases), weights=weights / weights.sum()
+        prior=prior,
+        mechanisms=mechanisms,
+        runs=runs,
+        cases=tuple(cases),
+        weights=weights / weights.sum(),
     )
 
 

@@ -1,4 +1,4 @@
-"""The intervals of a time tree under a posterior: each leaf as its mechanism is known, sums by their squares."""
+"""The intervals of a time tree under a posterior: each leaf as its mechanism is known, sums by squares."""
 
 import math
 from collections.abc import Mapping

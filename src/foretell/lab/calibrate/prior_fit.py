@@ -1,4 +1,6 @@
-"""The prior of measured runs, learnt from published tables: `python -m foretell.lab.calibrate.prior_fit FILE ...`.
+"""The prior of measured runs, learnt from published tables.
+
+    python -m foretell.lab.calibrate.prior_fit FILE ...
 
 Every row is predicted with its source left out of the software's values, with its slopes to every mechanism.
 From each source some runs are drawn, and others of it to predict them from: none, one and three, as a user
@@ -13,7 +15,7 @@ Writes catalog/measured_priors.toml. To be run again whenever a change moves pre
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,11 @@ from foretell.catalog.files import toml_value
 from foretell.catalog.measured_priors import FILE, MeasuredPrior
 from foretell.lab.validate.training import RunPrediction, prediction_of, source_label
 from foretell.lab.validate.training_rows import read_rows
-from foretell.specs.corrections import TRAINING
+from foretell.records import dataclass
+from foretell.specs.corrections import SERVING, TRAINING
 from foretell.training.corrections import step_slopes
 from foretell.uncertainty.likeness import (
     DEGREES,
-    FEATURES,
     NAMES,
     SIZES,
     SWITCHES,
@@ -41,35 +43,80 @@ from foretell.uncertainty.posterior import MeasuredRun, condition
 Sources = dict[str, list[MeasuredRun]]
 """Source -> its runs."""
 
-GROUPS = {
-    "kernels": ("gemm", "attention", "memory_bound"),
-    "experts": ("experts",),
-    "communication": (
-        "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel",
-        "data_parallel", "inside_nodes", "between_nodes",
-    ),
-    "host": ("host",),
-    "fixed": ("fixed",),
-}  # fmt: skip
-"""Mechanisms that have a spread in common."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitShape:
+    """What a prior is made of."""
+
+    groups: Mapping[str, tuple[str, ...]]
+    """Mechanisms that have a spread in common."""
+    own: tuple[int, ...]
+    """Of each group, which of two shares of its spread is a run's own."""
+    steps: tuple[tuple[str, ...], ...]
+    """Features that are numbers; those of a tuple count alike."""
+    names: tuple[str, ...]
+    """Features that are names."""
+    traits: tuple[str, ...]
+    """What makes a run doubtful."""
+    spread: tuple[float, ...]
+    """Where the fit sets out: the spread of each group."""
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(name for group in self.groups.values() for name in group)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """All features that are numbers."""
+        return tuple(name for group in self.steps for name in group)
+
+
+TRAINING_FIT = FitShape(
+    groups={
+        "kernels": ("gemm", "attention", "memory_bound"),
+        "experts": ("experts",),
+        "communication": (
+            "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel",
+            "data_parallel", "inside_nodes", "between_nodes",
+        ),
+        "host": ("host",),
+        "fixed": ("fixed",),
+    },
+    own=(0, 0, 1, 1, 1),
+    steps=(SIZES, DEGREES, SWITCHES),
+    names=NAMES,
+    traits=TRAITS,
+    spread=(0.08, 0.12, 0.15, 0.5, 0.15),
+)  # fmt: skip
+"""Of training steps."""
 START = {
-    "spread": [math.log(x) for x in (0.08, 0.12, 0.15, 0.5, 0.15)],
     "row_share": [math.log(0.5)] * 2,
     "shared": math.log(0.05),
     "shared_wide": math.log(0.3),
     "wide": -2.5,
     "noise": math.log(0.02),
     "likeness": math.log(0.05),
-    "steps": [math.log(0.2)] * 3,
-    "names": [math.log(0.5)] * 3,
-    "mean": 0.018,
+    "mean": 0.012,
     "near": math.log(3.0),
     "near_share": -2.0,
     "far": math.log(3.0),
     "far_share": -2.0,
-    "doubt": [0.0] * len(TRAITS),
 }
 """Round numbers from which the fit sets out, as logarithms, or logits of shares."""
+
+
+def start_of(shape: FitShape) -> dict[str, Any]:
+    """All numbers from which a fit sets out."""
+    return {
+        **START,
+        "spread": [math.log(value) for value in shape.spread],
+        "steps": [math.log(0.2)] * len(shape.steps),
+        "names": [math.log(0.5)] * len(shape.names),
+        "doubt": [0.0] * len(shape.traits),
+    }
+
+
 PULL, PULL_MEAN = 4.0, 1e6
 """How strongly the fit is held to them; the mean is nearly given: a prediction stays what it is."""
 ANCHORS = {0: 0.5, 1: 1.0, 3: 1.0}
@@ -129,23 +176,21 @@ def draws_of(sources: Sources, many: int, seed: int = 0) -> Iterator[tuple[list[
             yield [*anchors_of(runs, target, many, random), target], source, weight
 
 
-def fit(sources: Sources) -> dict[str, Any]:
-    """The numbers of a prior, as START has them, by gradient."""
+def fit(draws: Sequence["Draws"], shape: FitShape) -> dict[str, Any]:
+    """The numbers of a prior, as `start_of` has them, by gradient."""
     import torch
 
     torch.set_default_dtype(torch.float64)
-    data = [(many, *_tensors(sources, many), share) for many, share in ANCHORS.items()]
-    start = {name: torch.tensor(value) for name, value in START.items()}
+    data = [(one.many, *_tensors(one, shape), one.share) for one in draws if one.runs]
+    start = {name: torch.tensor(value) for name, value in start_of(shape).items()}
     told = {name: value.clone().requires_grad_(True) for name, value in start.items()}
-    search = torch.optim.LBFGS(
-        list(told.values()), max_iter=60, line_search_fn="strong_wolfe"
-    )
+    search = torch.optim.LBFGS(list(told.values()), max_iter=60, line_search_fn="strong_wolfe")
 
     def loss() -> Any:
         search.zero_grad()
         total: Any = 0.0
         for many, batch, weights, share in data:
-            total = total - 10.0 * share * (weights * _scores(batch, told, many)).sum()
+            total = total - 10.0 * share * (weights * _scores(batch, told, shape, many)).sum()
         for name, value in told.items():
             pull = PULL_MEAN if name == "mean" else PULL
             total = total + 0.5 * pull * ((value - start[name]) ** 2).sum()
@@ -156,28 +201,56 @@ def fit(sources: Sources) -> dict[str, Any]:
     return {name: value.detach().numpy() for name, value in told.items()}
 
 
-def _tensors(sources: Sources, many: int) -> tuple[dict[str, Any], Any]:
-    """All draws of one number of runs as arrays; the last run of a draw is to be predicted."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """Draws of runs, the last of each to be predicted from the others."""
+
+    many: int
+    """Runs to predict from."""
+    share: float
+    """What they count."""
+    runs: tuple[tuple[MeasuredRun, ...], ...]
+    """The runs of each draw."""
+    weights: tuple[float, ...]
+    """Its weight."""
+
+
+def training_draws(sources: Sources) -> list[Draws]:
+    """Draws of every number of runs to predict from."""
+    found = []
+    for many, share in ANCHORS.items():
+        told = list(draws_of(sources, many))
+        found.append(
+            Draws(
+                many=many,
+                share=share,
+                runs=tuple(tuple(sources[s][i] for i in chosen) for chosen, s, _ in told),
+                weights=tuple(weight for _, _, weight in told),
+            )
+        )
+    return found
+
+
+def _tensors(draws: Draws, shape: FitShape) -> tuple[dict[str, Any], Any]:
+    """Draws as arrays."""
     import torch
 
-    rows, weights = [], []
-    for chosen, source, weight in draws_of(sources, many):
-        rows.append([sources[source][i] for i in chosen])
-        weights.append(weight)
-    numbers = [*SIZES, *DEGREES, *SWITCHES]
-    values = np.array([[[r.features[n] for n in numbers] for r in row] for row in rows], float)
-    names = np.array([[[r.features[n] for n in NAMES] for r in row] for row in rows], object)
+    rows, names = draws.runs, shape.names
+    values = np.array(
+        [[[r.features[n] for n in shape.numbers] for r in row] for row in rows], float
+    )
+    words = np.array([[[r.features[n] for n in names] for r in row] for row in rows], object)
     batch = {
         "ratio": np.array([[r.log_ratio for r in row] for row in rows]),
         "slopes": np.array([[r.slopes for r in row] for row in rows]),
-        "traits": np.array([[[r.traits[t] for t in TRAITS] for r in row] for row in rows]),
+        "traits": np.array([[[r.traits[t] for t in shape.traits] for r in row] for row in rows]),
         "steps": np.abs(values[:, :, None] - values[:, None]),
-        "names": (names[:, :, None] != names[:, None]).astype(float),
+        "names": (words[:, :, None] != words[:, None]).astype(float),
     }
-    return {key: torch.tensor(value) for key, value in batch.items()}, torch.tensor(weights)
+    return {k: torch.tensor(v) for k, v in batch.items()}, torch.tensor(draws.weights)
 
 
-def _scores(batch: dict[str, Any], told: dict[str, Any], many: int) -> Any:
+def _scores(batch: dict[str, Any], told: dict[str, Any], shape: FitShape, many: int) -> Any:
     """Logarithm of the probability of what was measured, less the distance of the mean from it."""
     import torch
 
@@ -191,7 +264,7 @@ def _scores(batch: dict[str, Any], told: dict[str, Any], many: int) -> Any:
     rest, logs, centres, variances = batch["ratio"] - mean, [], [], []
     wide = torch.sigmoid(told["wide"])
     for place, of_place in ((0.0, 1 - wide), (1.0, wide)):
-        common, own = _covariances(batch, told, place)
+        common, own = _covariances(batch, told, shape, place)
         for case in product(chosen, repeat=many):
             log, centre, left = torch.log(of_place), 0.0 * rest[:, -1], common[:, -1, -1]
             if many:
@@ -216,18 +289,21 @@ def _scores(batch: dict[str, Any], told: dict[str, Any], many: int) -> Any:
     return found - (torch.sqrt(off**2 + 1e-4) / CLOSE if many else 0.0)
 
 
-def _covariances(batch: dict[str, Any], told: dict[str, Any], place: float) -> tuple[Any, Any]:
+def _covariances(
+    batch: dict[str, Any], told: dict[str, Any], shape: FitShape, place: float
+) -> tuple[Any, Any]:
     """What the runs of a draw have in common, and what is each one's own."""
     import torch
 
-    group = [list(GROUPS).index(g) for m in TRAINING for g, held in GROUPS.items() if m in held]
-    spread = told["spread"][group]
-    own_spread = spread + told["row_share"][[min(g, 2) // 2 for g in group]]
+    order = mechanism_order(shape)
+    group = [i for i, held in enumerate(shape.groups.values()) for _ in held]
+    spread = told["spread"][group][order]
+    own_spread = spread + told["row_share"][[shape.own[g] for g in group]][order]
     slopes, whole = batch["slopes"], batch["slopes"].sum(2)
     common = (slopes * torch.exp(2.0 * spread)) @ slopes.transpose(1, 2)
     shared = torch.exp(2.0 * told["shared"]) + place * torch.exp(2.0 * told["shared_wide"])
     common = common + shared * whole[:, :, None] * whole[:, None, :]
-    many = len(SIZES), len(DEGREES), len(SWITCHES)
+    many = [len(group) for group in shape.steps]
     weights = torch.repeat_interleave(torch.exp(told["steps"]), torch.tensor(many))
     apart = batch["steps"] @ weights + batch["names"] @ torch.exp(told["names"])
     common = common + torch.exp(2.0 * told["likeness"] - apart)
@@ -236,36 +312,41 @@ def _covariances(batch: dict[str, Any], told: dict[str, Any], place: float) -> t
     return common * doubt[:, :, None] * doubt[:, None, :], own * doubt**2
 
 
-def prior_of(told: dict[str, Any], interval_scale: float = 1.0) -> MeasuredPrior:
+def mechanism_order(shape: FitShape) -> list[int]:
+    """Place of each mechanism, in the order of slopes, among those of the groups."""
+    slopes = TRAINING if set(shape.mechanisms) == set(TRAINING) else SERVING
+    return [shape.mechanisms.index(name) for name in slopes]
+
+
+def prior_of(told: dict[str, Any], shape: FitShape, interval_scale: float = 1.0) -> MeasuredPrior:
     """The fitted numbers as a prior."""
 
     def logistic(name: str) -> float:
         return float(1.0 / (1.0 + np.exp(-told[name])))
 
-    spread = {m: math.exp(told["spread"][i]) for i, g in enumerate(GROUPS) for m in GROUPS[g]}
-    own = {
-        m: spread[m] * math.exp(told["row_share"][min(i, 2) // 2])
-        for i, g in enumerate(GROUPS)
-        for m in GROUPS[g]
-    }
-    kinds = (*(0,) * len(SIZES), *(1,) * len(DEGREES), *(2,) * len(SWITCHES))
-    weights = [*(told["steps"][i] for i in kinds), *told["names"]]
+    spread, own = {}, {}
+    for i, names in enumerate(shape.groups.values()):
+        wide = math.exp(told["spread"][i])
+        spread |= dict.fromkeys(names, _short(wide))
+        own |= dict.fromkeys(names, _short(wide * math.exp(told["row_share"][shape.own[i]])))
+    steps = {n: told["steps"][i] for i, group in enumerate(shape.steps) for n in group}
+    distance = {**steps, **dict(zip(shape.names, told["names"], strict=True))}
     near = math.exp(abs(told["near"]))
     return MeasuredPrior(
-        spread={name: _short(spread[name]) for name in TRAINING},
-        row_spread={name: _short(own[name]) for name in TRAINING},
+        spread=spread,
+        row_spread=own,
         shared=_short(math.exp(told["shared"])),
         shared_wide=_short(math.exp(told["shared_wide"])),
         wide_share=_short(logistic("wide")),
         noise=_short(math.exp(told["noise"])),
         likeness=_short(math.exp(told["likeness"])),
-        distance={n: _short(math.exp(w)) for n, w in zip(FEATURES, weights, strict=True)},
+        distance={name: _short(math.exp(value)) for name, value in distance.items()},
         mean=_short(float(told["mean"])),
         outliers=(
             (_short(near), _short(logistic("near_share") * (1.0 - logistic("far_share")))),
             (_short(near * math.exp(abs(told["far"]))), _short(logistic("far_share"))),
         ),
-        doubt={name: _short(float(told["doubt"][i])) for i, name in enumerate(TRAITS)},
+        doubt={name: _short(float(told["doubt"][i])) for i, name in enumerate(shape.traits)},
         interval_scale=interval_scale,
     )
 
@@ -279,17 +360,17 @@ def fold_priors(sources: Sources) -> dict[str, MeasuredPrior]:
     names, found = sorted(sources), {}
     for part in range(FOLDS):
         left = names[part::FOLDS]
-        told = prior_of(fit({s: runs for s, runs in sources.items() if s not in left}))
+        rest = {source: runs for source, runs in sources.items() if source not in left}
+        told = prior_of(fit(training_draws(rest), TRAINING_FIT), TRAINING_FIT)
         found |= dict.fromkeys(left, told)
-        print(f"without {len(left)} sources: {told.spread}", file=sys.stderr, flush=True)
     return found
 
 
 def interval_scale(
     sources: Sources, priors: dict[str, MeasuredPrior], share: float = 0.9, seed: int = 1
 ) -> float:
-    """The factor on deviations at which so many runs of sources left out lie in their intervals, sources
-    counting alike, over one and three runs to predict from."""
+    """The factor on deviations at which so many runs of sources left out lie in their intervals, over one and
+    three runs to predict from; a source counts by its rows, the largest less."""
     ratios, weights = [], []
     for many in (1, 3):
         for chosen, source, weight in draws_of(sources, many, seed):
@@ -299,7 +380,7 @@ def interval_scale(
             low, high = said.interval["p90"]
             gap = target.log_ratio - said.median
             ratios.append(gap / (high - said.median) if gap > 0 else gap / (low - said.median))
-            weights.append(weight)
+            weights.append(weight / DRAWS * min(len(runs), DRAWS))
     order = np.argsort(ratios)
     held = np.cumsum(np.array(weights)[order]) / sum(weights)
     return _short(float(np.array(ratios)[order][int(np.searchsorted(held, share))]))
@@ -340,11 +421,23 @@ def main(paths: Sequence[str]) -> None:
     sources = runs_of([Path(path) for path in paths])
     without = fold_priors(sources)
     scale = interval_scale(sources, without)
-    print(f"interval scale {scale}", file=sys.stderr)
-    whole = prior_of(fit(sources), scale)
+    whole = prior_of(fit(training_draws(sources), TRAINING_FIT), TRAINING_FIT, scale)
     apart = {source: replace(prior, interval_scale=scale) for source, prior in without.items()}
-    kept = FILE.read_text().partition("[serving]") if FILE.exists() else ("", "", "")
-    FILE.write_text(HEAD + "\n" + text_of("training", whole, apart) + "\n" + "".join(kept[1:]))
+    write_table("training", text_of("training", whole, apart))
+
+
+def write_table(kind: str, text: str) -> None:
+    """Put one table into the file; the others stay."""
+    import re
+
+    held = FILE.read_text() if FILE.exists() else HEAD
+    start = re.search(rf"^\[{kind}\]$", held, re.MULTILINE)
+    if start is None:
+        FILE.write_text(held.rstrip() + "\n\n" + text)
+        return
+    after = re.search(rf"^\[(?!{kind}[.\]])[^\]]*\]$", held[start.end() :], re.MULTILINE)
+    rest = held[start.end() + after.start() :] if after else ""
+    FILE.write_text(held[: start.start()] + text + ("\n" + rest if rest else ""))
 
 
 if __name__ == "__main__":

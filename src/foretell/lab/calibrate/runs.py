@@ -1,4 +1,4 @@
-"""Measured runs as a system's file: `foretell calibrate runs runs.csv --system h100-sxm --out my-cluster.toml`.
+"""Measured runs as a system's file: `foretell calibrate runs runs.csv --out my-cluster.toml`.
 
 The file names the system that it stands on and what its mechanisms take over what is predicted, so that every
 verb answers with `--system my-cluster.toml` as if the runs were given with `--measured`. Where the system is
@@ -52,7 +52,12 @@ class CalibratedRuns:
 
 
 def calibrate_runs(
-    files: Sequence[str | Path], *, model: Any, system: Any, gpus: Any = None, plan: str | None = None
+    files: Sequence[str | Path],
+    *,
+    model: Any,
+    system: Any,
+    gpus: Any = None,
+    plan: str | None = None,
 ) -> CalibratedRuns:
     """The factors of a system from runs on it; BadInput with every problem."""
     rows = read_measured(list(files))
@@ -109,7 +114,9 @@ def _errors(known: Conditioned, corrections: Corrections) -> tuple[float, float]
         if run.step_s:
             system = run.scenario.system.with_corrections(corrections)
             scenarios = (run.scenario, replace(run.scenario, system=system))
-            pair = [evaluate(one, batch_of([run.plan]))[0][0] / run.step_s - 1.0 for one in scenarios]
+            pair = [
+                evaluate(one, batch_of([run.plan]))[0][0] / run.step_s - 1.0 for one in scenarios
+            ]
             off.append((abs(pair[0]), abs(pair[1])))
     if not off:
         return 0.0, 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.measured import (
+from foretell.api.conditioning import (
     Conditioned,
     MeasuredStep,
     condition_steps,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.measured import factor_json
+from foretell.api.conditioning import factor_json
 from foretell.api.measured_files import read_measured
 from foretell.api.serving import question_of
 from foretell.catalog.measured_priors import measured_prior

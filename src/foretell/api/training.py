@@ -28,7 +28,7 @@ from foretell.training.long_run import asked_run, conditions_of, with_run
 
 if TYPE_CHECKING:
     # Each of these is loaded by the function that needs it: a plain estimate starts sooner.
-    from foretell.api.measured import Conditioned
+    from foretell.api.conditioning import Conditioned
     from foretell.search.differences import Comparison
     from foretell.search.explain import Explanation
     from foretell.search.sensitivity import Sensitivity
@@ -67,7 +67,7 @@ def conditioned(scenario: Scenario, question: PlaceQuestion) -> "Conditioned | N
     """What the measured runs of a question say; None where it has none."""
     if not question.measured:
         return None
-    from foretell.api.measured import condition_steps, measured_steps
+    from foretell.api.conditioning import condition_steps, measured_steps
     from foretell.api.measured_files import read_measured
 
     rows = read_measured(question.measured)
@@ -176,7 +176,7 @@ def search(question: SearchQuestion) -> Search:
     if known is None:
         found = search_plans(scenario, base, top, question.progress, workers, fixed, tried)
         return search_answer(found)
-    from foretell.api.measured import place_of_search
+    from foretell.api.conditioning import place_of_search
 
     place = place_of_search(known, scenario)
     found = search_plans(place.scenario, base, top, question.progress, workers, fixed, tried)
@@ -243,7 +243,7 @@ def best_plan(
         found = search_plans(scenario, base, top=1, fixed=fixed)
         best = found.best
     else:
-        from foretell.api.measured import place_of_search
+        from foretell.api.conditioning import place_of_search
 
         place = place_of_search(known, scenario)
         found = search_plans(place.scenario, base, top=1, fixed=fixed)

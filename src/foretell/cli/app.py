@@ -9,7 +9,6 @@ VERBS = {
     "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
-    "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
     "size": "How many GPUs a service takes, laid out how, at what cost.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
@@ -30,6 +29,7 @@ VERBS = {
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
+    "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
 }
 """Verbs and what they answer."""
 EXAMPLES = {

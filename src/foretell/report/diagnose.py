@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from foretell.api.diagnose import RunsDiagnosis, RunDiagnosis
 from foretell.report.console import table
 from foretell.report.estimate import bullets
-from foretell.report.measured import WORDS
+from foretell.report.posterior import WORDS
 from foretell.uncertainty.causes import REST, SHARED
 
 if TYPE_CHECKING:

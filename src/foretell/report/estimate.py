@@ -54,7 +54,7 @@ def estimate_text(result: Estimate) -> "RenderableType":
         Text(CONVENTIONS, "dim"),
     ]
     if result.posterior_factors is not None:
-        from foretell.report.measured import measured_table
+        from foretell.report.posterior import measured_table
 
         parts += [Text(), measured_table(result)]
     if result.run is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.measured import Conditioned, condition_steps, measured_steps
+from foretell.api.conditioning import Conditioned, condition_steps, measured_steps
 from foretell.api.measured_files import read_measured
 from foretell.catalog.files import toml_value
 from foretell.catalog.systems import own_file

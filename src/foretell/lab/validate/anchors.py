@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.api.measured import MeasuredStep, StepLine, condition_steps, line_of
+from foretell.api.conditioning import MeasuredStep, StepLine, condition_steps, line_of
 from foretell.lab.validate.scores import Prediction
 from foretell.lab.validate.training import RunPrediction, source_label
 from foretell.specs.corrections import TRAINING

@@ -121,7 +121,9 @@ def test_logs_of_other_programs(name: str) -> None:
 
 
 def test_deepspeed_needs_the_global_batch() -> None:
-    line = "[INFO] [timer.py:260:stop] global_step=10, CurrSamplesPerSec=16.0, MaxMemAllocated=30.1GB"
+    line = (
+        "[INFO] [timer.py:260:stop] global_step=10, CurrSamplesPerSec=16.0, MaxMemAllocated=30.1GB"
+    )
     (found,) = text_measurements(f"x\n{line}\n", "run.log")
     assert "step_s" not in found.values
     assert any("global_batch" in note for note in found.notes) or found.values

@@ -136,7 +136,18 @@ def test_every_kind_has_a_type_in_json() -> None:
 def test_fields_that_may_name_a_file() -> None:
     """What the web looks at, and what it refuses, wherever it is named."""
     assert {*NAMED} == {"model", "system", "name", "gpus", "arrivals"}
-    files = {"prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "runs"}
+    files = {
+        "prices",
+        "import",
+        "plot",
+        "out",
+        "picture",
+        "trace",
+        "storage",
+        "jsonl",
+        "files",
+        "runs",
+    }
     assert files == FILES
     for field in every_field():
         if field.flag.names_file == "always" and not field.flag.inline:

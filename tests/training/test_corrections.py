@@ -32,7 +32,9 @@ def estimate_of(model: str, gpus: int, plan: str, batch: int, length: int) -> Es
 
 
 @pytest.mark.parametrize("asked", STEPS)
-def test_a_batch_of_corrections_is_each_of_them_alone(asked: tuple[str, int, str, int, int]) -> None:
+def test_a_batch_of_corrections_is_each_of_them_alone(
+    asked: tuple[str, int, str, int, int],
+) -> None:
     told = estimate_of(*asked)
     scenario = told.scenario
     assert isinstance(scenario, Scenario)

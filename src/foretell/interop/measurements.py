@@ -72,7 +72,9 @@ def inline_measurement(text: str, path: str = "measured") -> Measurement:
             asked["concurrency"] = int(match[1])
         else:
             plan.append(word)
-    values = dict(_value(part, path, problems) for part in re.split(r",\s+|;", told) if part.strip())
+    values = dict(
+        _value(part, path, problems) for part in re.split(r",\s+|;", told) if part.strip()
+    )
     if not values and not problems:
         message = "has no measured number"
         problems.append(_problem(path, text, message))

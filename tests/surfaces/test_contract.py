@@ -38,11 +38,12 @@ FLAGS = {
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices --spread "
         "--set "
         "--simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens --routing "
-        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --measured --plot --import --export --jsonl --json"
+        "--preemption --prefill-plan --prefill-gpus --ttft --tpot --measured "
+        "--plot --import --export --jsonl --json"
     ).split(),
     "size": (
-        "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
-        "--price --top --simulate --no-simulate --prices --set --export --plot --jsonl --json"
+        "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus "
+        "--plan --engine --price --top --simulate --no-simulate --prices --set --export --plot --jsonl --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from foretell.api.diagnose import RunsDiagnosis, RunDiagnosis
+from foretell.api.diagnose import RunDiagnosis, RunsDiagnosis
 from foretell.report.console import table
 from foretell.report.estimate import bullets
 from foretell.report.posterior import WORDS

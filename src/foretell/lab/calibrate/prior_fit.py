@@ -386,9 +386,10 @@ def interval_scale(
     return _short(float(np.array(ratios)[order][int(np.searchsorted(held, share))]))
 
 
-HEAD = """# What measured runs may say before any is seen: spreads of ln(measured / predicted) by mechanism, from
-# published runs whose source was left out. Written by lab/calibrate/prior_fit.py from tables that are not
-# part of the repository; catalog/measured_priors.py says what each number is.
+HEAD = """# What measured runs may say before any is seen: spreads of ln(measured / predicted) by mechanism,
+# from published runs whose source was left out. Written by lab/calibrate/prior_fit.py and
+# serving_prior_fit.py from tables that are not part of the repository; catalog/measured_priors.py says
+# what each number is.
 """
 
 

@@ -1,8 +1,8 @@
 """Rows of a serving table predicted from other rows of their source: `validate serving FILE --anchors K`.
 
 As lab/validate/anchors.py for training. A row has several figures (TTFT, TPOT ...), each a measurement of its
-own with its slopes to the mechanisms of serving; all figures of the chosen rows count. Profiles are those that
-were fitted without the row's group, and the prior is the one without its source.
+own with its slopes to the mechanisms of serving; all figures of the chosen rows count. Profiles are those
+that were fitted without the row's group, and the prior is the one without its source.
 """
 
 import math
@@ -142,7 +142,7 @@ def anchors_of(
 
 
 def anchored_facts(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, object]:
-    """Metric -> errors with and without the anchors, over sources of at least three rows and over all rows."""
+    """Metric -> errors with and without the anchors, over sources of three rows or more and over all rows."""
     by_metric: dict[str, dict[str, list[Prediction]]] = defaultdict(lambda: defaultdict(list))
     for case, one in told:
         if one.anchored is not None:

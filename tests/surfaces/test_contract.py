@@ -13,8 +13,9 @@ from tests.surfaces.command import TOY, TOY_PARAMETERS, TOY_SYSTEM, foretell
 
 LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64", "--plan", "tp8 pp2 mbs1 zero1")
 QUESTION = (
-    "--model --system --gpus --global-batch --seq-len --target-len --set --plan --json".split()
-)
+    "--model --system --gpus --global-batch --seq-len --target-len --set --measured --plan --json"
+).split()
+TRACED = [flag for flag in QUESTION if flag != "--measured"]
 RUN = (
     "--tokens --failures-per-gpu-day --restart-s --checkpoint --checkpoint-interval "
     "--checkpoint-wait-s --storage-bandwidth"
@@ -44,11 +45,12 @@ FLAGS = {
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices "
         "--spread --prefix-hit --speculative --ttft --tpot --images --audio --prefill-gpus "
         "--prefill-plan --set --simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens "
-        "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale --preemption --plot "
+        "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale --preemption "
+        "--measured --plot "
         "--import --accept-unknown --hub --export --launcher --jsonl --json"
     ).split(),
     "size": (
-        "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
+        "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
         "--engine --speculative --prefix-hit --price --top --simulate --no-simulate --prices --set "
         "--export --launcher --plot --jsonl --json"
     ).split(),
@@ -68,9 +70,13 @@ FLAGS = {
     ).split(),
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
-    "validate training": "--file --leave-one-out --simulate --commands --json".split(),
+    "validate training": (
+        "--file --leave-one-out --simulate --commands --anchors --seed --json".split()
+    ),
+    "diagnose": [*TRACED[:-1], "--json"],
+    "calibrate runs": "--out --model --system --gpus --plan --json".split(),
     "validate memory": "--file --json".split(),
-    "validate serving": "--file --leave-one-out --simulate --json".split(),
+    "validate serving": "--file --leave-one-out --simulate --anchors --seed --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
@@ -92,7 +98,7 @@ FLAGS = {
         *"--model --system --gpus --isl --osl --concurrency --rate --plan --engine --spread --set".split(),
         *PAID, *IMPORTS, "--sweep", "--plot", "--json",
     ],
-    "characterize trace": [*QUESTION[:-1], "--step", "--picture", "--json"],
+    "characterize trace": [*TRACED[:-1], "--step", "--picture", "--json"],
     "scaling": (
         "--system --gpus --strategies --mode --plan --micro-batch --batch-per-gpu --global-batch "
         "--seq-len --target-len --floor --set --study --plot --picture --json"

@@ -32,6 +32,7 @@ FUNCTIONS = {
     "compare-plans": "api.training.compare_plans",
     "characterize trace": "lab.characterize.traces.run.characterize_trace",
     "improve": "api.improve.improve",
+    "diagnose": "api.diagnose.diagnose",
     "serve": "api.serving.serve",
     "size": "api.size.size",
     "network": "api.network.collective",
@@ -137,7 +138,18 @@ def test_every_kind_has_a_type_in_json() -> None:
 def test_fields_that_may_name_a_file() -> None:
     """What the web looks at, and what it refuses, wherever it is named."""
     assert {*NAMED} == {"model", "system", "name", "gpus", "prefill_gpus", "arrivals", "launch"}
-    files = {"prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files"}
+    files = {
+        "prices",
+        "import",
+        "plot",
+        "out",
+        "picture",
+        "trace",
+        "storage",
+        "jsonl",
+        "files",
+        "runs",
+    }
     assert files == FILES
     for field in every_field():
         if field.flag.names_file == "always" and not field.flag.inline:

@@ -74,9 +74,26 @@ def serve(question: ServingQuestion) -> ServeAnswer:
         moved = {name: options.pop(name) for name in moved_options(tuple(options))}
         question = replace(question, **moved)
     asked, given = question_of(question)
+    if question.measured:
+        return serve_answer(served_given(question, asked, given, options))
     if options is not None:
         return serve_answer(play_of(asked, given, options, question.progress))
     return serve_answer(closed_form(asked, given))
+
+
+def served_given(
+    question: ServingQuestion, asked: ServeQuestion, given: bool, options: dict[str, Any] | None
+) -> ServiceEstimate:
+    """The answer given what was measured: on the system as the measured services have it."""
+    from foretell.api.measured_serving import condition_service
+
+    known, _ = condition_service(part(ServiceQuestion, question), question.measured)
+    here = replace(asked, system=known.place(asked))
+    if options is not None:
+        return play_of(here, given, options, question.progress)
+    found = closed_form(here, given)
+    layout = replace(asked, deployment=parse_deployment(found.plan, asked.deployment))
+    return known.after(layout, serve_one(layout), found)
 
 
 def options_of(question: ServingQuestion) -> dict[str, Any] | None:

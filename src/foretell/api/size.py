@@ -206,6 +206,16 @@ class Sizing(JsonRecord):
         }
 
 
+def _given_measured(asked: SizeQuestion, question: ServeQuestion, most: int | str) -> ServeQuestion:
+    """The question on its system as the measured services have it."""
+    from foretell.api.measured_serving import condition_service
+
+    load = {"concurrency": None, "rate": float(asked.rate)}
+    known, _ = condition_service(part(ServiceQuestion, asked, gpus=most, **load), asked.measured)
+    first = known.questions[0]
+    return replace(question, system=question.system.with_corrections(known.corrections(first)))
+
+
 @asks(SizeQuestion)
 def size(asked: SizeQuestion) -> Sizing:
     """How many chips answer `rate` requests a second within the levels (milliseconds), and how.
@@ -226,6 +236,8 @@ def size(asked: SizeQuestion) -> Sizing:
         cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""),
     )  # fmt: skip
     q, percentile = question, asked.percentile
+    if asked.measured:
+        q = _given_measured(asked, question, most)
     found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted)
     if not found.options:
         raise Infeasible([_nothing(found, wanted)])

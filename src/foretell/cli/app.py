@@ -32,6 +32,7 @@ VERBS = {
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
+    "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
 }
 """Verbs and what they answer."""
 EXAMPLES = {
@@ -42,6 +43,7 @@ EXAMPLES = {
     "explain": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
     "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
     "improve": "examples/launch_megatron.sh --system h100-sxm --accept-unknown",
+    "diagnose": "'tp8 pp4 zero1 mbs1: 19.5 s' --model llama-3.1-70b --gpus 512xH100 --seq-len 8192",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
     "post-train": "qwen2.5-7b --gpus 32xH100 --prompts 512 --samples 16 --osl 2000 --max-osl 8192",
@@ -57,6 +59,7 @@ EXAMPLES = {
     "reproduce": "nersc-2024 --out nersc-2024",
     "calibrate measure": "--out mine.jsonl --minutes 8",
     "calibrate fit": "mine.jsonl --chip my-gpu --out mine.toml",
+    "calibrate runs": "runs.csv --model llama-3.1-70b --system h100-sxm --out my-cluster.toml",
     "cost chip": "--node N5 --area 800",
     "cost package": "h100-sxm",
     "cost system": "hgx-h100 --gpus 1024",
@@ -103,6 +106,7 @@ def make_app() -> App:
         "foretell.cli.explain:compare_plans", name="compare-plans", help=help_text("compare-plans")
     )
     app.command("foretell.cli.improve:improve", help=help_text("improve"))
+    app.command("foretell.cli.diagnose:diagnose", help=help_text("diagnose"))
     app.command("foretell.cli.serve:serve", help=help_text("serve"))
     app.command("foretell.cli.size:size", help=help_text("size"))
     app.command(
@@ -146,6 +150,10 @@ def make_app() -> App:
     calibrate.command(
         "foretell.cli.calibrate:fit",
         help=help_text("calibrate fit", "Fit a chip's file to what was measured, for --system."),
+    )
+    calibrate.command(
+        "foretell.cli.calibrate:runs",
+        help=help_text("calibrate runs", "A system's file from measured runs, for --system."),
     )
     app.command(calibrate)
     cost = App(name="cost", help=VERBS["cost"])

@@ -191,6 +191,8 @@ def estimate_json(result: StepEstimate) -> dict[str, Any]:
     found["run"] = result.run.to_dict() if result.run else None
     found["assumptions"] = list(result.assumptions)
     found["overrides"] = dict(result.overrides or {})
+    if result.posterior_factors is not None:
+        found |= {"prior": result.prior, "posterior_factors": result.posterior_factors}
     return found
 
 

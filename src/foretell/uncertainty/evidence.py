@@ -110,7 +110,7 @@ def node(name: str, children: Sequence[Leaf], value: float | None = None) -> Lea
         unit="s",
         evidence=weakest,
         joules=sum(known) if len(known) == len(children) else None,
-        interval=_together(total, some),
+        interval=join_intervals(total, some),
         children=tuple(children),
     )
 
@@ -153,7 +153,7 @@ def whole(step: Leaf, kind: str, scenario: Scenario) -> Leaf:
     found: dict[str, tuple[float, float]] = {}
     low, high = step.value, step.value
     # What is the software's own is in the residuals of runs, and nowhere else.
-    of_parts = _together(step.value, [c for c in step.children if c.name not in OF_SOFTWARE])
+    of_parts = join_intervals(step.value, [c for c in step.children if c.name not in OF_SOFTWARE])
     sources, chips = scenario.software.left_out, scenario.system.chip.left_out
     known = known_to(scenario)
     for key, (below, above) in interval_ends(kind, known, sources, chips).items():
@@ -179,7 +179,7 @@ def known_to(scenario: Scenario) -> Known:
     return known_of(family, chip.id, software.left_out, chip.left_out)
 
 
-def _together(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:
+def join_intervals(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:
     """Intervals of a sum of independent parts, on each side of their values."""
     found = {}
     for key in ("p50", "p90"):

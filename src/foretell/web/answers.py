@@ -117,7 +117,9 @@ def post_train(given: Given, limits: Limits) -> Answer:
     from foretell.api.post_training import post_train as ask
     from foretell.interop.post_training_write import POST_TRAINING
 
-    export = _tool(given, POST_TRAINING)
+    export = given.pop("export", None)
+    if export is not None and export not in POST_TRAINING:
+        raise BadInput([unknown("export", export, POST_TRAINING)])
     found = ask(**given)
     return {**found.to_dict(), **_written(found.export(export) if export else None)}
 

@@ -23,6 +23,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "compare-plans": "training.PlansQuestion",
         "characterize trace": "training.TraceQuestion",
         "improve": "improve.ImproveQuestion",
+        "diagnose": "diagnose.DiagnoseQuestion",
         "serve": "serving.ServingQuestion",
         "size": "serving.SizeQuestion",
         "post-train": "post_training.PostTrainingQuestion",

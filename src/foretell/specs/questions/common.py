@@ -58,6 +58,16 @@ SettingsGiven = Annotated[
         metavar="PATH=VALUE",
     ),
 ]
+MeasuredRuns = Annotated[
+    "Sequence[str | Path | Mapping[str, Any]] | str | Path",
+    Flag(
+        help='Condition on measured runs: a log, CSV, JSONL or "tp8 pp4: 15.2 s"; once for each.',
+        kind="rows",
+        metavar="FILE|TEXT",
+        without={"study": "a study asks for many systems"},
+        inline="Measured runs: rows as objects, or pasted text. Nothing is stored.",
+    ),
+]
 Chips = Annotated[
     int | str | None,
     Flag(

@@ -17,6 +17,7 @@ from foretell.specs.questions.common import (
     ONE_ROW,
     PLOT,
     Engine,
+    MeasuredRuns,
     ModelName,
     PriceList,
     Progressing,
@@ -310,6 +311,7 @@ class ServiceQuestion(LoadQuestion):
 class ServingQuestion(RequestOptions, ServiceQuestion):
     """One deployment under one load: `foretell serve`."""
 
+    measured: MeasuredRuns = ()
     progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_ENGINE, LAUNCHER, JSONL, JSON)
 
@@ -326,6 +328,7 @@ class SizeQuestion:
         ),
     ]
     system: SystemName = None
+    measured: MeasuredRuns = ()
     isl: PromptLength = 1024
     osl: AnswerLength = 1024
     ttft: Annotated[

@@ -20,6 +20,7 @@ _WHERE = {
     "sensitivity": "foretell.api.training",
     "compare_plans": "foretell.api.training",
     "simulate": "foretell.api.training",
+    "diagnose": "foretell.api.diagnose",
     "serve": "foretell.api.serving",
     "size": "foretell.api.size",
     "sweep": "foretell.studies.sweep.run",
@@ -44,6 +45,7 @@ _WHERE = {
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
 if TYPE_CHECKING:
+    from foretell.api.diagnose import diagnose as diagnose
     from foretell.api.launches import read_launch as read_launch
     from foretell.api.serving import serve as serve
     from foretell.api.size import size as size

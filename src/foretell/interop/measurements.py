@@ -178,7 +178,9 @@ def _tracker_row(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[
 def row_measurement(row: Mapping[str, Any], where: str) -> Measurement:
     """One row; blank cells are not told, and columns that are not known are said."""
     told = {COLUMNS.get(key, key): value for key, value in row.items() if value not in ("", None)}
-    values, asked, words, unknown = {}, {}, [str(told.pop("plan", ""))], []
+    values: dict[str, float] = {}
+    asked: dict[str, Any] = {}
+    words, unknown = [str(told.pop("plan", ""))], list[str]()
     for key, value in told.items():
         if key in (*TRAINED, *SERVED):
             number = _number(value)

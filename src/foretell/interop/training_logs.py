@@ -120,7 +120,8 @@ def _nanotron(line: str) -> LogLine | None:
     )
     if "ms" not in told:
         return None
-    values = {k: told[k] for k in ("tokens_per_s_per_gpu", "tflops_per_gpu") if k in told}
+    rates = ("tokens_per_s_per_gpu", "tflops_per_gpu")
+    values: dict[str, float] = {name: told[name] for name in rates if name in told}
     # Its "global_batch_size" counts tokens.
     return LogLine(step_s=told["ms"] * 1e-3, values=values)
 

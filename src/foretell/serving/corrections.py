@@ -5,9 +5,10 @@ from dataclasses import fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.serving.memory import memory_of
+from foretell.serving.memory import Memory, memory_of
 from foretell.serving.serve import ServeQuestion, state_of
-from foretell.serving.steps import step_times
+from foretell.serving.steady import steady
+from foretell.serving.steps import StepTimes, step_times
 from foretell.specs.corrections import SERVING, Corrections
 from foretell.specs.system import System
 
@@ -41,37 +42,32 @@ def served_slopes(q: ServeQuestion, at: Array) -> dict[str, tuple[float, Array]]
     """Metric -> its value at some log-factors, and its slopes to the mechanisms of serving."""
     times = step_times(q.model, q.system, q.deployment, q.profile)
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
-    rows = 1 + 2 * len(SERVING)
+    moved = moved_systems(q.system, at)
     if q.rate is None:
-        moved = replace(times, system=moved_systems(q.system, at))
-        flight = np.full(rows, float(np.asarray(q.traffic.concurrency)))
-        wide = replace(q, traffic=replace(q.traffic, concurrency=flight))
-        loop, _ = _state(wide, moved, memory)
-        ttft, tpot, rate = loop
+        ttft, tpot, rate = _at_once(q, replace(times, system=moved), memory)
     else:
-        found = []
+        rows = 1 + 2 * len(SERVING)
+        ttft, tpot, rate = np.empty(rows), np.empty(rows), np.full(rows, q.rate)
         for row in range(rows):
-            known = moved_systems(q.system, at).corrections
-            one = Corrections(**{f.name: _row(getattr(known, f.name), row) for f in fields(known)})
-            moved = replace(times, system=replace(q.system, corrections=one))
-            state, _ = state_of(q, moved, memory)
-            found.append((float(state.ttft_steady_s), float(state.tpot_s), q.rate))
-        ttft, tpot, rate = np.array(found).T
+            known: dict[str, float] = {
+                f.name: _row(getattr(moved.corrections, f.name), row) for f in fields(Corrections)
+            }
+            system = replace(q.system, corrections=Corrections(**known))
+            state, _ = state_of(q, replace(times, system=system), memory)
+            ttft[row], tpot[row] = float(state.ttft_steady_s), float(state.tpot_s)
     answer = max(0.5 * (1.0 + q.traffic.least) * float(np.asarray(q.traffic.osl)), 1.0)
     e2e = ttft + tpot * (answer - 1.0)
     columns = (1e3 * ttft, 1e3 * tpot, 1e3 * e2e, rate * answer)
-    pairs = zip(METRICS, columns, strict=True)
-    return {name: slopes_of(np.asarray(column)) for name, column in pairs}
+    return {name: slopes_of(column) for name, column in zip(METRICS, columns, strict=True)}
 
 
 def _row(value: float | Array, row: int) -> float:
     return float(value[row]) if isinstance(value, np.ndarray) else float(value)
 
 
-def _state(q, times, memory):  # type: ignore[no-untyped-def]
-    from foretell.serving.steady import steady
-
-    flight = np.maximum(np.asarray(q.traffic.concurrency) / q.replicas, 1.0)
-    state = steady(times, memory, replace(q.traffic, concurrency=flight))
-    rate = np.asarray(state.requests_per_s) * min(float(q.replicas), float(flight[0] * q.replicas))
-    return (np.asarray(state.ttft_s), np.asarray(state.tpot_s), rate), flight
+def _at_once(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[Array, Array, Array]:
+    """TTFT and TPOT (s) and requests a second under a fixed concurrency, for all corrections at once."""
+    flight = max(float(np.asarray(q.traffic.concurrency)) / q.replicas, 1.0)
+    many = np.full(1 + 2 * len(SERVING), flight)
+    state = steady(times, memory, replace(q.traffic, concurrency=many))
+    return state.ttft_s, state.tpot_s, state.requests_per_s * q.in_use

@@ -156,7 +156,7 @@ def condition(
         common = beside + shared * sums
         for scales, log_share in _choices(prior, common, own, noise, rest):
             total = common + np.diag(own * np.array(scales) + noise)
-            precision = np.linalg.inv(total) if len(runs) else np.zeros((0, 0))
+            precision = np.asarray(np.linalg.inv(total), float) if len(runs) else total
             pulls = precision @ rest
             _, log_determinant = np.linalg.slogdet(total) if len(runs) else (1.0, 0.0)
             cases.append(

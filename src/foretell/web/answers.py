@@ -6,7 +6,7 @@ Each function takes flags that `names.safe` has been over. What is left out has 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, unknown
 from foretell.specs.questions import arguments
 from foretell.specs.questions.flags import fields_of
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much

@@ -47,8 +47,8 @@ _WHERE = {
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
 if TYPE_CHECKING:
-    from foretell.api.improve import improve as improve
     from foretell.api.diagnose import diagnose as diagnose
+    from foretell.api.improve import improve as improve
     from foretell.api.launches import read_launch as read_launch
     from foretell.api.post_training import post_train as post_train
     from foretell.api.serving import serve as serve

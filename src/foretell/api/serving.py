@@ -8,7 +8,7 @@ from typing import Any
 
 from foretell import units
 from foretell.api.answers import ServeAnswer, serve_answer
-from foretell.api.exports import export_deployment
+from foretell.api.exports import export_fleet
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
@@ -19,10 +19,11 @@ from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.inputs.system import of_system
+from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
-from foretell.network.topologies import unknown
+from foretell.network.tier_checks import network_problems
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input
 from foretell.serving.engine_options import with_options
@@ -73,9 +74,26 @@ def serve(question: ServingQuestion) -> ServeAnswer:
         moved = {name: options.pop(name) for name in moved_options(tuple(options))}
         question = replace(question, **moved)
     asked, given = question_of(question)
+    if question.measured:
+        return serve_answer(served_given(question, asked, given, options))
     if options is not None:
         return serve_answer(play_of(asked, given, options, question.progress))
     return serve_answer(closed_form(asked, given))
+
+
+def served_given(
+    question: ServingQuestion, asked: ServeQuestion, given: bool, options: dict[str, Any] | None
+) -> ServiceEstimate:
+    """The answer given what was measured: on the system as the measured services have it."""
+    from foretell.api.measured_serving import condition_service
+
+    known, _ = condition_service(part(ServiceQuestion, question), question.measured)
+    here = replace(asked, system=known.place(asked))
+    if options is not None:
+        return play_of(here, given, options, question.progress)
+    found = closed_form(here, given)
+    layout = replace(asked, deployment=parse_deployment(found.plan, asked.deployment))
+    return known.after(layout, serve_one(layout), found)
 
 
 def options_of(question: ServingQuestion) -> dict[str, Any] | None:
@@ -222,7 +240,7 @@ def choices_of(
     """
     parts: list[Any] = []
     chip, (osl, gpus) = scenario.system.chip, load
-    problems += unknown(scenario.system.network.tiers)
+    problems += network_problems(scenario.system, scenario.overrides)
     mixture = mixture_of(scenario.model)
     for make in (
         lambda: profile_for(engine, chip, mixture=mixture),
@@ -259,10 +277,27 @@ def names_layout(plan: str) -> bool:
     return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
 
 
-def launch_command(tool: str, found: ServiceEstimate, asked: LoadQuestion) -> ToolArguments:
-    """The command that starts one instance of an answered deployment."""
+def launch_command(
+    tool: str, found: ServiceEstimate, asked: LoadQuestion, launcher: str | None = None
+) -> ToolArguments:
+    """The command that starts an answered deployment, or the script of all its instances and their router.
+
+    Where prompts have chips of their own (`prefill_plan`), both halves are written.
+    """
     question = _asked_again(part(ServiceQuestion, asked), found.plan)
-    return export_deployment(question, tool)
+    answers = question.deployment
+    front = getattr(asked, "prefill_plan", None)
+    chips = getattr(asked, "prefill_gpus", None)
+    if front and chips:
+        prompts = deployment_of(question.model, front)
+        first = max(int(chips) // prompts.gpus, 1)
+        rest = max((found.gpus - int(chips)) // answers.gpus, 1)
+        pools: list[tuple[Role, int, Deployment, int | None]] = [
+            ("prefill", first, prompts, None),
+            ("decode", rest, answers, None),
+        ]
+        return export_fleet(question, tool, pools, launcher)
+    return export_fleet(question, tool, [("both", found.replicas, answers, None)], launcher)
 
 
 def fraction_between(

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from foretell.api.exports import export_deployment
+from foretell.api.exports import export_fleet
 from foretell.api.serving import question_of
 from foretell.errors import BadInput, Infeasible, Problem
+from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.records import JsonRecord, dataclass
@@ -154,20 +155,16 @@ class Sizing(JsonRecord):
         """The one that costs least, and of these the one with the most headroom."""
         return self.choices[0]
 
-    def export(self, engine: str) -> ToolArguments:
-        """The commands that start the best one."""
+    def export(self, engine: str, launcher: str | None = None) -> ToolArguments:
+        """The script that starts the best one: all instances, both halves of a split one, the router."""
         assert self.question is not None
         o = self.best.option
-        parts = [(f"# {o.replicas} of these", o.instance)]
+        pools: list[tuple[Role, int, Deployment, int | None]] = []
         if o.prefill is not None:
-            parts.append((f"# and {o.prefill_replicas} of these, for prompts alone", o.prefill))
-        made = [
-            export_deployment(replace(self.question, deployment=one.deployment), engine, one.batch)
-            for _, one in parts
-        ]
-        lines = [f"{said}\n{each.text}" for (said, _), each in zip(parts, made, strict=True)]
-        notes = dict.fromkeys(text for each in made for text in each.notes)
-        return ToolArguments(tool=made[0].tool, text="\n".join(lines), notes=tuple(notes))
+            pools.append(("prefill", o.prefill_replicas, o.prefill.deployment, o.prefill.batch))
+        role: Role = "both" if o.prefill is None else "decode"
+        pools.append((role, o.replicas, o.instance.deployment, o.instance.batch))
+        return export_fleet(self.question, engine, pools, launcher)
 
     def to_flat(self) -> dict[str, float]:
         """Numbers of the best one under slash-separated keys, for experiment trackers."""
@@ -209,6 +206,16 @@ class Sizing(JsonRecord):
         }
 
 
+def _given_measured(asked: SizeQuestion, question: ServeQuestion, most: int | str) -> ServeQuestion:
+    """The question on its system as the measured services have it."""
+    from foretell.api.measured_serving import condition_service
+
+    load = {"concurrency": None, "rate": float(asked.rate)}
+    known, _ = condition_service(part(ServiceQuestion, asked, gpus=most, **load), asked.measured)
+    first = known.questions[0]
+    return replace(question, system=question.system.with_corrections(known.corrections(first)))
+
+
 @asks(SizeQuestion)
 def size(asked: SizeQuestion) -> Sizing:
     """How many chips answer `rate` requests a second within the levels (milliseconds), and how.
@@ -229,6 +236,8 @@ def size(asked: SizeQuestion) -> Sizing:
         cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""),
     )  # fmt: skip
     q, percentile = question, asked.percentile
+    if asked.measured:
+        q = _given_measured(asked, question, most)
     found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted)
     if not found.options:
         raise Infeasible([_nothing(found, wanted)])

@@ -22,6 +22,26 @@ Software = Annotated[
 ]
 
 
+Anchors = Annotated[
+    int,
+    Parameter(
+        metavar="K",
+        show_default=False,
+        help="Predict every row given K other rows of its source too, the source left out.",
+    ),
+]
+Seed = Annotated[int, Parameter(metavar="S", show_default=False, help="Which rows these are.")]
+
+
+def check_anchors(anchors: int) -> None:
+    """Refuse a number of rows that is none."""
+    if not 0 <= anchors <= 100:
+        from foretell.errors import BadInput, Problem
+
+        message, allowed = "not a usable number", "a whole number from 0 to 100"
+        raise BadInput([Problem(path="anchors", value=anchors, message=message, allowed=allowed)])
+
+
 def collectives(
     file: Table,
     *,
@@ -68,8 +88,10 @@ def training(
     file: Table,
     *,
     leave_one_out: Annotated[
-        Literal["source"] | None,
-        Parameter(help="Score each source without the values that were read from its runs."),
+        Literal["source", "framework", "chip"] | None,
+        Parameter(
+            help="Score each run without what rests on its source, its family of frameworks or its chip."
+        ),
     ] = None,
     simulate: Annotated[
         bool,
@@ -87,6 +109,8 @@ def training(
             help="Print the command of every run instead: `foretell estimate ... # ID`.",
         ),
     ] = False,
+    anchors: Anchors = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Score a table of published training runs: step time, and peak memory apart."""
@@ -94,7 +118,10 @@ def training(
         return show_commands(file, json)
     from foretell.lab.validate.training import score_training
 
-    found = score_training(Path(file), leave_one_out=leave_one_out, simulate=simulate)
+    check_anchors(anchors)
+    found = score_training(
+        Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
+    )
     return show(found, json)
 
 
@@ -140,13 +167,33 @@ def serving(
         bool,
         Parameter(negative="", show_default=False, help="Play the requests of rows under load."),
     ] = False,
+    anchors: Anchors = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
     from foretell.lab.validate.serving import score_serving
 
-    found = score_serving(Path(file), leave_one_out=leave_one_out, simulate=simulate)
+    check_anchors(anchors)
+    found = score_serving(
+        Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
+    )
     return show(found, json)
+
+
+def post_training(
+    file: Table,
+    *,
+    leave_one_out: Annotated[
+        Literal["source"] | None,
+        Parameter(help="Intervals without the row's own source (as it is)."),
+    ] = "source",
+    json: Json = False,
+) -> int:
+    """Score a table of post-training runs: steps, phases, synchronisation, fine-tuning time and memory."""
+    from foretell.lab.validate.post_training import score_post_training
+
+    return show(score_post_training(Path(file), leave_one_out=leave_one_out), json)
 
 
 def cost(file: Table, *, json: Json = False) -> int:

@@ -5,9 +5,11 @@ Without that switch --dp-size is whole copies of the engine. --mem-fraction-stat
 cache together.
 """
 
+from collections.abc import Mapping
+
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words
-from foretell.interop.launch import Launch
+from foretell.interop.keys import Keys, plan_words, read_back
+from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import (
     CACHES,
     DISPATCH_WORDS,
@@ -47,15 +49,50 @@ RELEVANT = frozenset(
 """Arguments that bear on latency or memory and are not modelled."""
 
 
-def read(given: ArgumentTable, layers: int | None = None) -> Launch:
+SPREAD = frozenset(
+    "megamoe deepep deepep_v2 mooncake nixl ascend_fuseep flashinfer flashinfer_megamoe mori pplx".split()
+)
+"""moe_a2a_backend values with which the engine makes expert-parallel ranks of all tensor-parallel ones
+(arg_groups/overrides.py, _a2a_ep_size)."""
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "model": ("model", "model_path", "serve"),
+    "gpus": ("tp_size", "tp", "tensor_parallel_size", "pp_size", "pp", "dp_size", "dp"),
+    "tp": ("tp_size", "tp", "tensor_parallel_size"), "pp": ("pp_size", "pp", "pipeline_parallel_size"),
+    "dp": ("attn_dp_size", "dp_size", "dp", "data_parallel_size", "enable_dp_attention"),
+    "cp": ("attn_cp_size", "attention_context_parallel_size"),
+    "ep": ("ep_size", "ep", "expert_parallel_size", "moe_a2a_backend", "enable_deepep_moe"),
+    "weights": ("quantization",), "kv": ("kv_cache_dtype",), "max_batch": ("max_running_requests",),
+    "max_tokens": ("chunked_prefill_size",), "memory_fraction": ("mem_fraction_static",),
+    "draft_tokens": ("speculative_num_draft_tokens",), "graph": ("disable_cuda_graph",),
+}  # fmt: skip
+"""The flags that each value is from."""
+
+
+def _experts(keys: Keys, ranks: int) -> int:
+    """Expert-parallel ranks: told, or all tensor-parallel ones where the exchange of tokens needs it."""
+    told = keys.whole("ep_size", "ep", "expert_parallel_size") or 1
+    backend = (keys.text("moe_a2a_backend") or "none").lower()
+    if backend in SPREAD or keys.flag("enable_deepep_moe"):
+        if told not in (1, ranks):
+            keys.note(f"ep_size {told} becomes {ranks}: all tensor-parallel ranks with {backend}")
+        return ranks
+    if backend != "none":
+        keys.doubt(f"moe_a2a_backend {backend[:40]} is not known here")
+    return told
+
+
+def read(given: ArgumentTable, known: Known) -> Launch:
     """What the command says."""
     keys = Keys(given, tool="sglang", switches=SWITCHES)
     ranks = keys.whole("tp_size", "tp", "tensor_parallel_size") or 1
     pp = keys.whole("pp_size", "pp", "pipeline_parallel_size") or 1
     copies = keys.whole("dp_size", "dp", "data_parallel_size") or 1
     cp = keys.whole("attn_cp_size", "attention_context_parallel_size") or 1
-    ep = keys.whole("ep_size", "ep", "expert_parallel_size") or 1
+    ep = _experts(keys, ranks)
     apart = keys.flag("enable_dp_attention") or False
+    inside = keys.whole("attn_dp_size") or 1
+    if inside > 1:
+        apart, copies = True, inside
     dp = copies if apart else 1
     if ranks % (dp * cp):
         keys.problem("tp_size", f"is no multiple of dp {dp} x cp {cp}", ranks)
@@ -113,15 +150,21 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
         "adapter_rank": (rank or 16) if lora else None,
         "offload_gb": keys.number("cpu_offload_gb", high=1e5) or None,
     }  # fmt: skip
-    names = [keys.text("model_path", "model")]
+    models = [name for name in [keys.text("model_path", "model")] if name]
     unmodelled = keys.unmodelled(RELEVANT)
     quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
+    gpus = ranks * pp * (1 if apart else copies)
     return Launch(
         tool="sglang",
-        models=tuple(name for name in names if name),
-        gpus=ranks * pp * (1 if apart else copies),
+        models=tuple(models),
+        gpus=gpus,
         plan=plan_words(values),
+        values=read_back(
+            keys, {"model": next(iter(models), None), "gpus": gpus, **values}, SOURCES
+        ),
+        accelerator=given.accelerator,
+        doubts=tuple(keys.doubts),
         notes=tuple(keys.notes),
         ignored=quiet,
         unknown=unknown,

@@ -4,9 +4,11 @@ Its tp is all chips of a stage; with `enable_attention_dp` each of them has sequ
 --max_batch_size counts for one. Its memory fraction is of what is left once weights and buffers are there.
 """
 
+from collections.abc import Mapping
+
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words
-from foretell.interop.launch import Launch
+from foretell.interop.keys import Keys, plan_words, read_back
+from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import CACHES, Serving, command, drafter_word, largest
 
 SWITCHES = frozenset(
@@ -29,7 +31,24 @@ RELEVANT = frozenset(
 """Arguments that bear on latency or memory and are not modelled."""
 
 
-def read(given: ArgumentTable, layers: int | None = None) -> Launch:
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "model": ("model", "model_path", "serve"),
+    "gpus": ("tp_size", "tensor_parallel_size", "tp", "pp_size", "pipeline_parallel_size", "pp"),
+    "tp": ("tp_size", "tensor_parallel_size", "tp"), "pp": ("pp_size", "pipeline_parallel_size", "pp"),
+    "dp": ("enable_attention_dp",), "cp": ("cp_size", "context_parallel_size"),
+    "ep": ("ep_size", "moe_expert_parallel_size", "ep"),
+    "kv": ("kv_cache_config.dtype", "kv_cache_dtype"), "max_batch": ("max_batch_size",),
+    "max_tokens": ("max_num_tokens",),
+    "memory_fraction": ("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction",
+                        "kv_cache_config.free_gpu_memory_fraction"),
+    "draft_tokens": ("speculative_config.num_nextn_predict_layers", "speculative_config.max_draft_len"),
+    "wait_steps": ("batch_wait_timeout_iters", "attention_dp_config.batching_wait_iters"),
+    "graph": ("cuda_graph_config",),
+}  # fmt: skip
+"""The flags and keys that each value is from."""
+
+
+def read(given: ArgumentTable, known: Known) -> Launch:
     """What the command and the files it writes say."""
     keys = Keys(given, tool="trtllm", switches=SWITCHES)
     ranks = keys.whole("tp_size", "tensor_parallel_size", "tp") or 1
@@ -76,11 +95,17 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     unmodelled = tuple(name for name in keys.unmodelled(RELEVANT) if name not in quiet)
     quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
+    gpus = ranks * pp * cp
     return Launch(
         tool="trtllm",
         models=tuple(models),
-        gpus=ranks * pp * cp,
+        gpus=gpus,
         plan=plan_words(values),
+        values=read_back(
+            keys, {"model": next(iter(models), None), "gpus": gpus, **values}, SOURCES
+        ),
+        accelerator=given.accelerator,
+        doubts=tuple(keys.doubts),
         notes=tuple(keys.notes),
         ignored=quiet,
         unknown=unknown,

@@ -5,10 +5,11 @@ so that an instance holds dp times as many.
 """
 
 import json
+from collections.abc import Mapping
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words
-from foretell.interop.launch import Launch
+from foretell.interop.keys import Keys, plan_words, read_back
+from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import (
     CACHES,
     DISPATCH_WORDS,
@@ -50,7 +51,22 @@ RELEVANT = frozenset(
 """Arguments that bear on latency or memory and are not modelled."""
 
 
-def read(given: ArgumentTable, layers: int | None = None) -> Launch:
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "model": ("model", "model_path", "serve"),
+    "gpus": ("tensor_parallel_size", "tp", "pipeline_parallel_size", "pp", "data_parallel_size", "dp"),
+    "tp": ("tensor_parallel_size", "tp"), "pp": ("pipeline_parallel_size", "pp"),
+    "dp": ("data_parallel_size", "dp"), "cp": ("prefill_context_parallel_size", "pcp"),
+    "ep": ("enable_expert_parallel", "ep"), "weights": ("quantization", "q"), "kv": ("kv_cache_dtype",),
+    "max_batch": ("max_num_seqs",), "max_tokens": ("max_num_batched_tokens",),
+    "memory_fraction": ("gpu_memory_utilization",),
+    "draft_tokens": ("speculative_config", "num_speculative_tokens",
+                     "speculative_config.num_speculative_tokens"),
+    "graph": ("enforce_eager",),
+}  # fmt: skip
+"""The flags that each value is from."""
+
+
+def read(given: ArgumentTable, known: Known) -> Launch:
     """What the command says."""
     keys = Keys(given, tool="vllm", switches=SWITCHES)
     tp = keys.whole("tensor_parallel_size", "tp") or 1
@@ -60,7 +76,7 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     )
     cp = keys.whole("prefill_context_parallel_size", "pcp") or 1
     if (keys.whole("decode_context_parallel_size", "dcp") or 1) > 1:
-        keys.note("decode_context_parallel_size is not known here: every rank keeps its own cache")
+        keys.doubt("decode_context_parallel_size is not known here: every rank keeps its own cache")
     spread = keys.flag("enable_expert_parallel", "ep")
     sequences = keys.whole("max_num_seqs")
     longest = keys.whole("max_model_len", low=-1)
@@ -110,11 +126,17 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     unmodelled = keys.unmodelled(RELEVANT)
     quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
+    gpus = tp * pp * dp * cp
     return Launch(
         tool="vllm",
         models=tuple(models),
-        gpus=tp * pp * dp * cp,
+        gpus=gpus,
         plan=plan_words(values),
+        values=read_back(
+            keys, {"model": next(iter(models), None), "gpus": gpus, **values}, SOURCES
+        ),
+        accelerator=given.accelerator,
+        doubts=tuple(keys.doubts),
         notes=tuple(keys.notes),
         ignored=quiet,
         unknown=unknown,

@@ -1,12 +1,10 @@
-"""A sized service on one screen, and its Pareto front as a picture."""
+"""A sized service on one screen."""
 
 from typing import TYPE_CHECKING
 
 from foretell.api.size import Choice, Sizing
-from foretell.report.charts import Line, line_chart
 from foretell.report.console import table
 from foretell.report.estimate import bullets
-from foretell.report.svg import Picture
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,16 +104,3 @@ def front_table(found: Sizing) -> "Table":
             f"{told['ttft_ms']:,.0f}",
         )
     return made
-
-
-def pareto_picture(found: Sizing) -> Picture:
-    """Tokens/s of a chip over tokens/s of a user."""
-    osl = found.wanted.osl
-    points = tuple(
-        (point.output_tokens_per_s_per_user, value, value, value)
-        for point in found.pareto
-        if (value := point.output_tokens_per_s_per_gpu) > 0.0
-    )
-    title = f"{found.model} on {found.system}, {found.wanted.isl:g} in, {osl:g} out"
-    front = Line(name="one instance", points=points)
-    return line_chart(title, "output tokens/s of a user", "output tokens/s of a GPU", [front])

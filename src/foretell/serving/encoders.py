@@ -17,7 +17,8 @@ from foretell.specs.model import Model, Tower
 from foretell.specs.system import System
 
 ENCODER_SHARE = 0.4
-"""Share of the 16-bit peak that vision transformers reach: heads of 72 or 80 and short products (recalled)."""
+"""Share of the 16-bit peak that vision transformers reach: heads of 72 or 80 and short products
+(recalled)."""
 LAYER_S = 1.2e-4
 """Least time of one layer of an encoder, its kernels launched one by one (kernels/fusion.py)."""
 FRAMES_PER_S, FRAMES_PER_TOKEN = 50.0, 2.0

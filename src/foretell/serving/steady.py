@@ -240,7 +240,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
             break
     step, able = at.step_s, able_per_s(d, at)
     inside, outside = loop.n / at.rate, outside_s(times, loop, at)
-    line = line_s(times, loop, at, inside + outside)
+    line = line_s(times, loop, at, inside + outside) * times.system.corrections.queueing
     outside = outside + line
     # As many as are in flight, as fit, or as steps can read prompts of: what is least.
     rate = np.minimum(np.minimum(loop.asked / (inside + outside), loop.fit / inside), able)
@@ -315,7 +315,8 @@ def outside_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """What a request spends beside its prompt, its answer and any queue: on its way in, and back."""
     p = times.profile
     late = p.late_steps * at.step_s
-    return np.asarray(under_way_s(times, loop, at) + late + way_s(p, loop.length))
+    way = way_s(p, loop.length) * times.system.corrections.queueing
+    return np.asarray(under_way_s(times, loop, at) + late + way)
 
 
 def way_s(p: EngineProfile, length: Array) -> Array:

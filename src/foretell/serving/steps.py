@@ -37,6 +37,7 @@ from foretell.serving.tables import (
 )
 from foretell.serving.wide_experts import OVERLAP, WideExperts, halved, wide_experts
 from foretell.specs._base import Num
+from foretell.specs.corrections import AS_PREDICTED
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile, Fit
 from foretell.specs.model import Model
@@ -49,6 +50,8 @@ Reader = Callable[[Array], Array]
 EAGER_LAYER_S = 1.5e-4
 """Host time of one layer without a graph, where an engine has none of its own: some ten kernels of fused
 code at 13 us each, as on the host of one H200 (kernels/fusion.py)."""
+WEIGHTS = ("matrices", "exchanges", "experts", "head")
+"""Parts of a step that go with the model's weights."""
 SIDE_BY_SIDE = 4.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 
@@ -111,6 +114,7 @@ class StepTimes:
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
         slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
         prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s
+        prompt_s = prompt_s * self.system.corrections.prefill
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + waits, 0.0))
 
@@ -124,7 +128,8 @@ class StepTimes:
     def host_s(self, load: StepLoad) -> Array:
         """Host time that every step waits for."""
         p = self.profile
-        return np.asarray(p.host_step_s + p.host_sequence_s * np.asarray(load.decoding, float))
+        found = p.host_step_s + p.host_sequence_s * np.asarray(load.decoding, float)
+        return np.asarray(found * self.system.corrections.step_overhead)
 
     def device_s(self, load: StepLoad) -> Array:
         """Seconds of the kernels and exchanges of a step."""
@@ -168,6 +173,7 @@ class StepTimes:
         on = spread(load, d, encoder=self.model.encoder is not None)
         ranks = float(d.dp * d.cp)
         decode, prefill = self._places(on)
+        known = self.system.corrections
         found = {
             "matrices": table_at(tables.token_s - tables.exchange_s, on.tokens)
             + table_at(tables.encoder_s, on.read),
@@ -178,8 +184,14 @@ class StepTimes:
             "experts": p.expert_factor * table_at(tables.experts_s, on.stage),
             "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
             "head": table_at(tables.head_s, on.rows),
-            "gaps": self.gaps_s() * chance_of_any(on.stage, TOKENS),
+            "gaps": self.gaps_s() * known.step_overhead * chance_of_any(on.stage, TOKENS),
         }
+        if known is not AS_PREDICTED:
+            # Steps with prompts have a factor of their own.
+            alone = np.asarray(load.prefill_tokens, float) <= 0.0
+            held = np.where(alone, known.decode_weights, 1.0)
+            found |= {name: found[name] * held for name in WEIGHTS}
+            found["attention"] = found["attention"] * np.where(alone, known.decode_cache, 1.0)
         if d.draft_tokens and d.drafter != "ngram":
             # A draft is one layer and the head, once for each token that it proposes.
             own = on.sequences
@@ -332,12 +344,19 @@ def step_times(
         system=system,
         deployment=deployment,
         profile=profile,
-        tables=tables_of(model, system, layout, kernels),
+        tables=tables_of(model, as_predicted(system), layout, kernels),
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
         wide=wide_experts(system, deployment, profile),
         ring_s=ring_s(model, system, layout),
     )
+
+
+def as_predicted(system: System) -> System:
+    """The system without what was measured on it: tables are shared, and corrected where they are read."""
+    if system.corrections is AS_PREDICTED:
+        return system
+    return replace(system, corrections=AS_PREDICTED)
 
 
 def ring_s(model: Model, system: System, deployment: Deployment) -> float:

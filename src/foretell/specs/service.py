@@ -135,3 +135,8 @@ class ServiceEstimate:
     """What a prompt's cache takes to a decode instance."""
     simulation: dict[str, Any] | None = None
     """What only a play of requests tells: goodput, queues, preemptions, the cache over time."""
+    prior: dict[str, Any] | None = None
+    """The same numbers before they were conditioned on measured services; None where nothing was measured."""
+    posterior_factors: dict[str, Any] | None = None
+    """Mechanism -> what it takes over what was predicted, with its interval; None where nothing was
+    measured."""

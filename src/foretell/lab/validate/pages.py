@@ -74,7 +74,7 @@ def scoreboard(data: Path) -> str:
         f"{scores['scored']:,} of {scores['rows_with_target']:,} rows with a target are predicted "
         f"({scores['supported_share']:.1%}). Over {scores['sources']} sources of grades A and B the median "
         f"of the median errors is {scores['median_of_sources']:.1%}, their mean "
-        f"{scores['mean_of_sources']:.1%}; {scores['inside_p90']:.0%} of all rows lie in the 90 % interval."
+        f"{scores['mean_of_sources']:.1%}; {scores['inside_p90']:.0%} of their rows lie in the 90 % interval."
     )
     lines = [said]
     for key in ("by_source", "by_chip", "by_framework", "by_family", "by_precision"):

@@ -12,6 +12,9 @@ from foretell.records import as_json, dataclass
 Array = NDArray[np.float64]
 
 
+_json = as_json()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """One row beside ours."""
@@ -28,8 +31,17 @@ class Prediction:
     """Lower end of the 90 % interval; None where there is none."""
     high: float | None
     """Upper end."""
+    anchored: float | None = None
+    """Ours given other measured rows of the same source; None where none were asked for."""
+    anchored_interval: Mapping[str, tuple[float, float]] | None = None
+    """Its 90 % interval, `p90`; None where none were asked for."""
 
-    to_dict = as_json()
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape; what is anchored only where that was asked for."""
+        told: dict[str, Any] = _json(self)
+        if self.anchored is None:
+            del told["anchored"], told["anchored_interval"]
+        return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

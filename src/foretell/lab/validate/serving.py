@@ -41,24 +41,32 @@ NO_TARGET = "no target: the row has none of the figures that are scored"
 
 
 def score_serving(
-    path: Path, *, leave_one_out: LeaveOut | None = None, simulate: bool = False
+    path: Path,
+    *,
+    leave_one_out: LeaveOut | None = None,
+    simulate: bool = False,
+    anchors: int = 0,
+    seed: int = 0,
 ) -> Scores:
     """Score a table; with `leave_one_out`, by profiles fitted to its rows without their group or model.
 
     `by_held_out` has the errors of rows predicted without their model, by the catalogue's fits.
 
     With `simulate`, rows that tell their load are played, and `played` has their errors beside the closed
-    form's.
+    form's. `anchors` predicts every row given so many others of its source as well, chosen by the seed, by
+    profiles fitted without its group.
     """
-    return score_rows(read_rows(Path(path)), leave_one_out, simulate)
+    told = "group" if anchors else leave_one_out
+    return score_rows(read_rows(Path(path)), told, simulate, (anchors, seed))
 
 
 def score_rows(
     rows: Sequence[ServingRow],
     leave_one_out: LeaveOut | None = None,
     simulate: bool = False,
+    anchors: tuple[int, int] = (0, 0),
 ) -> Scores:
-    """The scoreboard of some rows."""
+    """The scoreboard of some rows; `anchors` says how many others each is predicted from, and a seed."""
     cases: list[ServingCase] = []
     unsupported: list[tuple[str, str]] = []
     for row in rows:
@@ -81,10 +89,17 @@ def score_rows(
         if not found_here:
             unsupported.append((case.row.id, NO_TARGET))
         told += [(case, prediction) for prediction in found_here]
-    scores = board(len(rows), told, unsupported, leave_one_out, closed)
+    if anchors[0]:
+        from foretell.lab.validate.serving_anchors import anchored_facts, anchored_figures
+
+        told = anchored_figures(told, profile_of, *anchors)
+        scored = board(len(rows), told, unsupported, leave_one_out, closed)
+        more = {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(told)}
+        return replace(scored, facts={**scored.facts, **more})
+    scored = board(len(rows), told, unsupported, leave_one_out, closed)
     if leave_one_out is not None or simulate:
-        return scores
-    return replace(scores, groups={"by_held_out": held_out(cases), **scores.groups})
+        return scored
+    return replace(scored, groups={"by_held_out": held_out(cases), **scored.groups})
 
 
 def profiles_for(

@@ -8,14 +8,16 @@ from foretell.records import dataclass
 from foretell.specs.questions.common import (
     CLOSED_FORM,
     EXPORT_ENGINE,
-    IMPORT,
+    IMPORTS,
     JSON,
     JSONL,
+    LAUNCHER,
     MOST_CHIPS,
     MOST_LENGTH,
     ONE_ROW,
     PLOT,
     Engine,
+    MeasuredRuns,
     ModelName,
     PriceList,
     Progressing,
@@ -309,8 +311,9 @@ class ServiceQuestion(LoadQuestion):
 class ServingQuestion(RequestOptions, ServiceQuestion):
     """One deployment under one load: `foretell serve`."""
 
+    measured: MeasuredRuns = ()
     progress: Progressing = None
-    edges: ClassVar[tuple[Flag, ...]] = (PLOT, IMPORT, EXPORT_ENGINE, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_ENGINE, LAUNCHER, JSONL, JSON)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -325,6 +328,7 @@ class SizeQuestion:
         ),
     ]
     system: SystemName = None
+    measured: MeasuredRuns = ()
     isl: PromptLength = 1024
     osl: AnswerLength = 1024
     ttft: Annotated[
@@ -384,4 +388,4 @@ class SizeQuestion:
     ] = True
     prices: PriceList = ""
     set: SettingsGiven = ()
-    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, PLOT, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON)

@@ -91,9 +91,9 @@ def score_rows(
     from foretell.lab.validate.serving_anchors import anchored_facts, anchored_figures
 
     told = anchored_figures(told, profile_of, *anchors)
-    found = board(len(rows), told, unsupported, leave_one_out, closed)
+    scores = board(len(rows), told, unsupported, leave_one_out, closed)
     more = {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(told)}
-    return replace(found, facts={**found.facts, **more})
+    return replace(scores, facts={**scores.facts, **more})
 
 
 def errors_beside(

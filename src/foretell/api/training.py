@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from foretell.api.answers import Estimate, Search, estimate_answer, scenario_of, search_answer
 from foretell.errors import BadInput, Infeasible, Problem, unknown
-from foretell.inputs.question import as_texts, collect, plan_of, scenario_for
+from foretell.inputs.question import as_texts, collect, named_by, plan_of, scenario_for
 from foretell.search.choices import over_names
 from foretell.search.plan_checks import check_choices, check_plan, too_large
 from foretell.search.search import search_plans
 from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
+from foretell.specs.plan_forms import GENERIC
 from foretell.specs.questions.flags import asks, part, values_of
 from foretell.specs.questions.training import (
     MemoryQuestion,
@@ -25,6 +26,7 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.long_run import asked_run, conditions_of, with_run
+from foretell.training.room import make_room
 
 if TYPE_CHECKING:
     # Each of these is loaded by the function that needs it: a plain estimate starts sooner.
@@ -55,12 +57,26 @@ def estimate(question: TrainingQuestion) -> Estimate:
         scenario, base = plan_of(scenario, None, settings, searched=True)
         best = best_plan(scenario, base, fixed_fields(None, settings), known)
         return estimate_answer(with_run(best, asked))
-    scenario, chosen = plan_of(scenario, plan, settings)
-    check_plan(scenario, chosen)
-    result = step_answer(scenario, chosen, known, chosen=False)
+    scenario, chosen = plan_with_room(scenario, plan, settings)
+    result = with_run(step_answer(scenario, chosen, known, chosen=False), asked)
     if result.fits == "no":
         raise Infeasible([too_large(scenario, result)], estimate_answer(result))
-    return estimate_answer(with_run(result, asked))
+    return estimate_answer(result)
+
+
+def plan_with_room(
+    scenario: Scenario,
+    plan: str | Plan,
+    settings: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+) -> tuple[Scenario, Plan]:
+    """A plan that keeps the rules, completed by its software, which also makes room in memory where the plan
+    names it and does not say how; and the scenario that says what was filled in."""
+    scenario, chosen = plan_of(scenario, plan, settings, left_out=left_out)
+    check_plan(scenario, chosen)
+    if isinstance(plan, Plan) or chosen.framework == GENERIC:
+        return scenario, chosen
+    return make_room(scenario, chosen, named_by(plan, settings))
 
 
 def conditioned(scenario: Scenario, question: PlaceQuestion) -> "Conditioned | None":
@@ -139,8 +155,7 @@ def memory(question: MemoryQuestion) -> "MemoryAnswer":
         told = step_answer(scenario, best.plan, known, chosen=True)
         told = replace(told, assumptions=best.assumptions)
     else:
-        scenario, chosen = plan_of(scenario, plan, settings)
-        check_plan(scenario, chosen)
+        scenario, chosen = plan_with_room(scenario, plan, settings)
         told = step_answer(scenario, chosen, known, chosen=False)
     place = scenario if told.scenario is None else told.scenario
     return MemoryAnswer(estimate=estimate_answer(told), step=step_memory(place, told.plan))

@@ -93,14 +93,14 @@ def fit(
     """Fit the kernels' surfaces to measurements; print what they miss, write the chip's file."""
     from foretell.lab.calibrate import fit_file, fit_report
     from foretell.lab.calibrate.fit import calibrate
-    from foretell.report.fit_plot import fit_picture
-    from foretell.report.picture_files import write
+    from foretell.report.figures.files import write_figure
+    from foretell.report.figures.fit import fit_figure
 
     _check_targets({"out": out, **({"plot": plot} if plot else {})}, file)
     found = calibrate(Path(file), chip)
     Path(out).write_text(fit_file.chip_toml(found))
     if plot:
-        write(Path(plot), fit_picture(found))
+        write_figure(fit_figure(found), plot)
     if json:
         write_json({**fit_report.to_dict(found), "out": out, "plot": plot or None})
     else:
@@ -160,7 +160,7 @@ def _check_targets(targets: dict[str, str], source: str) -> None:
     """Whether files can be written there, and none is what is read; scipy is there to fit with."""
     from importlib.util import find_spec
 
-    from foretell.report.picture_files import file_problem
+    from foretell.report.figures.files import file_problem
 
     problems: list[Problem] = []
     allowed = "a file in a folder there is"

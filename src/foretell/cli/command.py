@@ -31,8 +31,14 @@ class Edges:
     """File of a figure."""
     import_: str | None = None
     """Another tool's arguments."""
+    accept_unknown: bool = False
+    """Whether what is not understood of them is let pass."""
+    hub: bool = False
+    """Whether a model that the catalogue does not know is fetched."""
     export: str | None = None
     """Another tool that the answer is written for."""
+    launcher: str | None = None
+    """How that is started."""
     jsonl: str | None = None
     """File that a line of JSON goes to."""
     sweep: tuple[str, ...] = ()
@@ -41,6 +47,8 @@ class Edges:
     """Whether the study of the documentation is asked."""
     picture: str | None = None
     """File of a drawing."""
+    out: str | None = None
+    """Folder that files go to."""
     json: bool = False
     """Whether the answer is printed as JSON."""
 

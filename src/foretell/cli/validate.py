@@ -48,16 +48,21 @@ def collectives(
     chip: ChipId = "",
     software: Software = "",
     leave_one_out: Annotated[
-        Literal["system"] | None, Parameter(help="Score each system by a fit to all the others.")
+        Literal["system", "library"] | None,
+        Parameter(help="Score each system, or library of dispatches, by a fit to all the others."),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Score a table of NCCL tests, or of a single-node NCCL or custom all-reduce."""
+    """Score a table of NCCL tests, of a single-node all-reduce, or of dispatches to experts."""
+    from foretell.lab.calibrate.dispatch_rows import is_dispatch_table
     from foretell.lab.validate.collectives import score_collectives
+    from foretell.lab.validate.dispatch import score_dispatches
 
-    scores = score_collectives(
-        Path(file), chip=chip, software=software, leave_one_out=leave_one_out
-    )
+    if is_dispatch_table(Path(file)):
+        left: Literal["library"] | None = None if leave_one_out is None else "library"
+        return show(score_dispatches(Path(file), leave_one_out=left), json)
+    system: Literal["system"] | None = None if leave_one_out is None else "system"
+    scores = score_collectives(Path(file), chip=chip, software=software, leave_one_out=system)
     return show(scores, json)
 
 
@@ -83,8 +88,10 @@ def training(
     file: Table,
     *,
     leave_one_out: Annotated[
-        Literal["source"] | None,
-        Parameter(help="Score each source without the values that were read from its runs."),
+        Literal["source", "framework", "chip"] | None,
+        Parameter(
+            help="Score each run without what rests on its source, its family of frameworks or its chip."
+        ),
     ] = None,
     simulate: Annotated[
         bool,
@@ -150,9 +157,10 @@ def serving(
     file: Table,
     *,
     leave_one_out: Annotated[
-        Literal["group"] | None,
+        Literal["group", "model"] | None,
         Parameter(
-            help="Score rows under load by profiles fitted without their model x chip x engine."
+            help="Score rows by profiles fitted to the table without their model, or without their model x "
+            "chip x engine."
         ),
     ] = None,
     simulate: Annotated[
@@ -171,6 +179,21 @@ def serving(
         Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
     )
     return show(found, json)
+
+
+def post_training(
+    file: Table,
+    *,
+    leave_one_out: Annotated[
+        Literal["source"] | None,
+        Parameter(help="Intervals without the row's own source (as it is)."),
+    ] = "source",
+    json: Json = False,
+) -> int:
+    """Score a table of post-training runs: steps, phases, synchronisation, fine-tuning time and memory."""
+    from foretell.lab.validate.post_training import score_post_training
+
+    return show(score_post_training(Path(file), leave_one_out=leave_one_out), json)
 
 
 def cost(file: Table, *, json: Json = False) -> int:

@@ -21,6 +21,7 @@ from foretell.kernels.fusion import (
     COMPILED_SORTS,
     COMPLEX_ROTARY,
     COMPOSED_NORM,
+    FUSED,
     HOSTS,
     JOINED,
     MODULES,
@@ -31,7 +32,7 @@ from foretell.kernels.fusion import (
     Passes,
     passes,
 )
-from foretell.kernels.loss import narrow_loss
+from foretell.kernels.loss import loss_form, narrow_loss
 from foretell.kernels.modules import is_wide
 from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, core_joules, memory_joules
 from foretell.kernels.precision import cast_passes, linear_format, plain_format
@@ -199,11 +200,14 @@ def traffic_factor(
 def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
     weights that are kept in 16 bits have a loss in 16 bits, and where all is in 32, nothing is cast."""
-    fused = software.loss == "kernel" or (plan.fused and software.loss == "fused")
+    fused = loss_form(plan, software).one_kernel
     uncast = narrow_loss(plan, software) or plan.precision in WIDE_PRECISIONS
     found = {"loss": passes("loss16" if uncast else "loss", fused)}
     if software.modules and not plan.fused:
-        return WIDE_MODULES if is_wide(plan, software) else MODULES
+        modules = WIDE_MODULES if is_wide(plan, software) else MODULES
+        norms = {"rms": FUSED["norm"], "rms-frozen": FUSED["norm"]}
+        modules = {**modules, **norms} if software.triton_norms else modules
+        return {**modules, **found} if fused else modules
     if software.maps_apart:
         found["join"] = JOINED
     if software.complex_rotary:
@@ -319,9 +323,10 @@ def kernel_seconds(
         return chosen.family.seconds(stack.sizes, record, engine), products_s / record.compute
     if stack.family in ("prefill", "prefill-backward"):
         cached = np.asarray(engine.dtype.activation_bytes)
-        sizes = {**stack.sizes, "kv_bytes": cached}
+        calls = stack.sizes["calls"]
+        sizes = {**stack.sizes, "kv_bytes": cached, "batch": stack.sizes["batch"] / calls}
         found = chosen.family.seconds(sizes, record, engine)
-        return found, np.maximum(found - record.launch_s, 0.0)
+        return calls * found, calls * np.maximum(found - record.launch_s, 0.0)
     half = 0.5 * passed[0]
     dims = {
         "bytes_read": half,

@@ -20,6 +20,8 @@ from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import inner_tiers, library_for
 from foretell.network.library_curves import direct_share
 from foretell.network.library_records import Kind, Library, LibraryCurve, PlacedGroups
+from foretell.network.library_topology import MEASURED, is_grid, ratios
+from foretell.network.placement import with_groups
 from foretell.network.stack import CollectiveCandidates, TierStack, stack_of, stack_s
 from foretell.specs._base import Num
 from foretell.specs.corrections import AS_PREDICTED
@@ -42,11 +44,11 @@ def place(
 
     `slower` is a factor on the time of every message (`slower_by`).
     """
-    library = library_for(system)
+    library, network = library_for(system), with_groups(system.network)
     if counts.shape[1] == 1:
-        found = _placed(library, system.network, tuple(counts[:, 0].tolist()), kinds)
+        found = _placed(library, network, tuple(counts[:, 0].tolist()), kinds)
     else:
-        found = _place(library, system.network, counts, kinds)
+        found = _place(library, network, counts, kinds)
     return found if isinstance(slower, float) else replace(found, slower=slower)
 
 
@@ -111,12 +113,14 @@ def _take_curve(curve: LibraryCurve, rows: NDArray[np.intp]) -> LibraryCurve:
 
 
 def link_speed(tier: Tier, count: Array) -> Array:
-    """Bytes per second that one member sends into a tier of which `count` take part.
+    """Bytes per second that one member sends to the next of `count` that take part.
 
-    Where every pair has a link of its own, a few members have only the links among them.
+    Where every pair has a link of its own, a few members have only the links among them; in a grid a
+    neighbour is at the end of one link of several.
     """
     nominal = tier.bandwidth_bytes_per_s * tier.efficiency * tier.taper
-    return np.asarray(nominal * direct_share(tier, count))
+    apart = ratios(tier, np.asarray(count, float), "switch") if is_grid(tier) else MEASURED
+    return np.asarray(nominal * direct_share(tier, count) / apart.neighbour)
 
 
 def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:
@@ -184,6 +188,25 @@ def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:
         there = (count > 1.0).reshape(-1, *[1] * (size_bytes.ndim - 1))
         slowest = np.where(there, np.maximum(slowest, hop), slowest)
         below = below * count
+    return np.asarray(slowest * (size_bytes > 0.0))
+
+
+def ring_send_s(size_bytes: Array, counts: Array, system: System) -> Array:
+    """The same as the system's library sends, where it is known: with its start, and LL or Simple by size."""
+    library = library_for(system)
+    if library is None:
+        return ring_step_s(size_bytes, counts, system.network)
+    curve = prepare(library, system.network, counts, ("send",)).curves["send"]
+    wide = [1] * (size_bytes.ndim - 1)
+    slowest = np.zeros_like(size_bytes)
+    for i, count in enumerate(counts):
+        ways = [
+            curve.base_s[row].reshape(-1, *wide)
+            + size_bytes * (curve.chunk_s_per_byte + curve.wire_s_per_byte)[row].reshape(-1, *wide)
+            for row in (2 * i, 2 * i + 1)
+        ]
+        there = (count > 1.0).reshape(-1, *wide)
+        slowest = np.where(there, np.maximum(slowest, np.minimum(*ways)), slowest)
     return np.asarray(slowest * (size_bytes > 0.0))
 
 

@@ -89,6 +89,8 @@ class StepEstimate:
     """Model FLOP/s over the dense peak of the plan's precision."""
     hfu: float
     """The same with recomputation counted."""
+    mfu_causal: float
+    """MFU with attention counted as its mask leaves it, as Megatron-Bridge prints it."""
     peak_memory_bytes: float
     """Peak on the fullest stage."""
     memory_capacity_bytes: float

@@ -1,6 +1,7 @@
 """Networks as tiers, and systems as chips on a network."""
 
 from dataclasses import replace
+from typing import Literal
 
 from foretell.records import dataclass
 from foretell.specs._base import Count, Fraction, NotNegative, Positive
@@ -37,6 +38,14 @@ class Tier:
     """Extents of a torus or mesh, their product the size; empty where there are none known."""
     in_network_reduction: bool = False
     """Whether the switches of this tier add up data on its way (NVLS, SHARP)."""
+    routing: Literal["adaptive", "static"] = "adaptive"
+    """How flows choose among equal ways: by load, or once and for all (hashed flows, minimal routes)."""
+    groups: NotNegative = 0.0
+    """Groups of a dragonfly; 0: its members where they are groups, else groups of 512 chips."""
+    group_routers: NotNegative = 0.0
+    """Routers of one group of a dragonfly, each joined to all others of it; 0: enough of them."""
+    router_globals: NotNegative = 0.0
+    """Links of one router to other groups, at a chip's rate; 0: one for each chip on the router."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

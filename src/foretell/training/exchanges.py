@@ -18,9 +18,10 @@ from foretell.network.collectives import (
     collective_s,
     outermost,
     place,
-    ring_step_s,
+    ring_send_s,
     slower_by,
 )
+from foretell.network.dispatch import DispatchLoad, dispatch_kernels, pass_seconds
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 from foretell.sharding.expert import distinct_share
@@ -246,7 +247,7 @@ def context_seconds(
     if mode == "ring":
 
         def step_s(size: Array) -> Array:
-            return ring_step_s(size, counts, system.network) * by_group(slower, size.ndim)
+            return ring_send_s(size, counts, system) * by_group(slower, size.ndim)
 
         forward, backward = _ring(parts, shape, keys, step_s)
     elif mode == "allgather":
@@ -282,9 +283,10 @@ def expert_seconds(
     layers = np.array([t.layers for t in parts.experts])
     sent = _by_group([t.elements for t in parts.experts], parts, shape)
     etp = np.asarray(parts.shape.etp)[shape][:, None]
-    if base.dispatch == "dedup":
+    if base.dispatch != "alltoall":
         copies = stack([t.copies for t in parts.experts], np.size(parts.shape.tp)).T[shape]
-        seconds = 2.0 * _dedup_s(sent, copies, counts["ep"], system)
+        kernels = base.dispatch == "deepep"
+        seconds = _dedup_s(sent, copies, counts["ep"], system, kernels=kernels)
     else:
         group = _dispatching(counts["ep"], system)
         seconds = 2.0 * collective_s("all-to-all", sent, group)
@@ -309,14 +311,17 @@ def _dispatching(counts: Array, system: System) -> Group:
     return place(counts, system, ("all-to-all",), slower)
 
 
-def _dedup_s(sent: Array, copies: Array, counts: Array, system: System) -> Array:
-    """A dispatch in which a token goes once to each node, and inside it once to each rank.
+def _dedup_s(sent: Array, copies: Array, counts: Array, system: System, *, kernels: bool) -> Array:
+    """A dispatch and its combine, in which a token goes once to each node, and inside it once to each rank.
 
-    The copies between nodes and those inside follow each other in pieces: the slower of both shows.
+    Copies between nodes and those inside follow each other in pieces at the library's rates, and the slower
+    of both shows; or DeepEP's `kernels` do it, on twenty of a chip's cores (network/dispatch.py).
     """
+    ranks = np.prod(counts, axis=0)[:, None]
+    if kernels:
+        return _kernel_s(sent / copies, copies, ranks, system)
     near = counts.copy()
     near[1:] = 1.0
-    ranks = np.prod(counts, axis=0)[:, None]
     nodes = ranks / counts[0][:, None]
     far_s = collective_s(
         "all-to-all",
@@ -328,4 +333,25 @@ def _dedup_s(sent: Array, copies: Array, counts: Array, system: System) -> Array
         sent * distinct_share(ranks, copies),
         _dispatching(near, system),
     )
-    return np.asarray(np.maximum(far_s * (nodes > 1.0), near_s))
+    return np.asarray(2.0 * np.maximum(far_s * (nodes > 1.0), near_s))
+
+
+def _kernel_s(row_bytes: Array, copies: Array, ranks: Array, system: System) -> Array:
+    """The same by DeepEP's kernels for throughput; `row_bytes` are those of all tokens, once each."""
+    tiers = system.network.tiers
+    load = DispatchLoad(
+        tokens=row_bytes,
+        hidden=1.0,
+        row_bytes=1.0,
+        top_k=copies,
+        experts=ranks,
+        ranks=ranks,
+        domain=np.minimum(float(tiers[0].size), ranks),
+        near_bytes_per_s=tiers[0].bandwidth_bytes_per_s,
+        far_bytes_per_s=tiers[-1].bandwidth_bytes_per_s,
+    )
+    kernels = dispatch_kernels()["deepep"]
+    both = [pass_seconds(kernels, one, load) for one in (kernels.dispatch, kernels.combine)]
+    domains = np.maximum(ranks / load.domain, 1.0)
+    agreed = (kernels.dispatch.notify_s + kernels.combine.notify_s) * np.log2(domains)
+    return np.asarray((both[0] + both[1] + agreed * (row_bytes > 0.0)) * (ranks > 1.0))

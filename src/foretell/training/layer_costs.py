@@ -5,13 +5,14 @@ once for each distinct combination of these ("shapes") and gathered to the plans
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.dequantise import with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
 from foretell.kernels.op_times import OpTimes, op_times
@@ -24,7 +25,7 @@ from foretell.sharding.expert import (
     ExpertTraffic,
     without_region,
 )
-from foretell.sharding.lora import backward_products, is_trained
+from foretell.sharding.lora import backward_products, is_quantised, is_trained
 from foretell.sharding.recompute import waits_again
 from foretell.sharding.tensor import TensorTraffic, tensor_traffic
 from foretell.sharding.tensor2d import (
@@ -34,7 +35,7 @@ from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import Corrections
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, activation_bytes
+from foretell.specs.plan import QUANTISED, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
@@ -53,6 +54,8 @@ from foretell.workload.roles import OpRole, Region
 
 Array = NDArray[np.float64]
 
+ADAPTER_ROLES = (OpRole.ADAPTER, OpRole.ADAPTER_SUM)
+"""What adapters add to a layer."""
 CORE = ("attention", "scan")
 """Families that selective recomputation runs again, where what they keep is not fused away."""
 
@@ -147,6 +150,10 @@ class Parts:
     """Weights of linear maps outside the routed experts."""
     narrow: Array | None
     """Weights of which there are copies in a narrow format; None where there are none."""
+    quantised: Array | None
+    """Frozen weights that are stored in 4 bits; None where there are none."""
+    widened: Array
+    """Weights of the largest matrix that is stored in 4 bits, which a product widens; (shapes,)."""
     send_bytes: Array
     """What one rank passes to the next stage: its share of the activation; (shapes,)."""
     traffic: tuple[TensorTraffic, ...]
@@ -213,6 +220,8 @@ def recipe_of(plan: Plan) -> Plan:
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
+        loss=plan.loss,
+        dora=plan.dora,
         autocast=plan.autocast,
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
         optimizer=plan.optimizer if plan.optimizer in APART else "adam",
@@ -248,6 +257,8 @@ def _one_part_table(
         scaling=recipe.scaling,
         lora=recipe.lora,
         adapters=recipe.adapters,
+        loss=recipe.loss,
+        dora=recipe.dora,
         recompute=recipe.recompute,
         cp_mode=recipe.cp_mode,
         tp_mode=recipe.tp_mode,
@@ -297,6 +308,13 @@ def _costed(
     flat = [op for part in ops for op in part]
     cut = np.asarray(shape.tp) > 1.0
     times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known)
+    quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
+    if base.weights in QUANTISED:
+        times = with_dequantisation(times, shapes.parameters * quantised, chip, base, software)
+    if base.lora and software.adapter_host < 1.0:
+        of_adapters = np.array([op.role in ADAPTER_ROLES for op in flat])[:, None]
+        lighter = np.where(of_adapters, software.adapter_host, 1.0)
+        times = replace(times, host_s=times.host_s * np.concatenate([lighter, lighter]))
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
     last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
     layer = np.arange(len(whole)) < len(whole) - 2
@@ -306,7 +324,7 @@ def _costed(
     forward_host_s = (layer * host.forward_s + spread * host.routed_s) * slower
     backward_host_s = (layer * host.backward_s + spread * host.routed_s) * slower
     parameters = _sum_parts(ops, shapes.parameters)
-    learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
+    learns = np.array([is_trained(op, base) for op in flat])[:, None]
     found = matrices_of(flat, width, base) if base.optimizer in APART else None
     again_rows = np.array([run for part in shapes.again for run in part.ops], float)[:, None]
     modules = recompute_modules(base.recompute)
@@ -359,6 +377,10 @@ def _costed(
         narrow=_sum_parts(ops, shapes.parameters * np.array([[is_narrow(op)] for op in flat]))
         if linear_format(base) is not None
         else None,
+        quantised=_sum_parts(ops, shapes.parameters * quantised)
+        if base.weights in QUANTISED
+        else None,
+        widened=(shapes.parameters * quantised).max(axis=0),
         send_bytes=stack([whole[0].input_elements * activation_bytes(base) / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
         edges=tuple(part.edges for part in whole),
@@ -392,7 +414,7 @@ def _tensors(ops: tuple[tuple[Op, ...], ...], base: Plan, software: Software) ->
     """Trained tensors of each part."""
     apart = software.maps_apart
     return np.array(
-        [sum(tensors_of(o, apart=apart) for o in part if is_trained(o, base.lora)) for part in ops],
+        [sum(tensors_of(o, apart=apart) for o in part if is_trained(o, base)) for part in ops],
         dtype=float,
     )
 
@@ -413,7 +435,7 @@ def _again(
 def _weight_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes, base: Plan) -> tuple[Array, Array]:
     """Of a matrix's two backward products at equal work, the one for its weights; none of frozen ones."""
     flat = [op for part in ops for op in part]
-    both = [isinstance(op, Gemm) and backward_products(op, base.lora) == 2 for op in flat]
+    both = [isinstance(op, Gemm) and backward_products(op, base) == 2 for op in flat]
     half = 0.5 * np.array(both)[:, None]
     rows = slice(len(flat), None)
     return _sum_parts(ops, times.seconds[rows] * half), _sum_parts(

@@ -20,6 +20,7 @@ from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
 from foretell.specs.model import Model
 from foretell.specs.plan import Plans
+from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.specs.system import System
@@ -168,6 +169,10 @@ class Stages:
     """Weights whose gradients have an empty tensor in their place; None where none have."""
     narrow: Array | None
     """Weights of which there are copies in a narrow format; None where there are none."""
+    quantised: Array | None
+    """Frozen weights that are stored in 4 bits; None where there are none."""
+    widened_bytes: Array
+    """A matrix that is stored in 4 bits, widened for its product; (plans,)."""
     late: LateWeights | None
     """Weights by when their gradients are made; None where a buffer holds all gradients through the step."""
     message_bytes: Array
@@ -221,6 +226,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
             pairs,
             schedule_named(plans.base.schedule).layout,
             by_cost(scenario),
+            layout_sizes(plans.base.layout),
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base, scenario.software),

@@ -18,12 +18,14 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 Kind = Literal[
-    "text", "words", "whole", "count", "decimal", "amount", "price", "switch", "settings", "texts", "named",
+    "text", "document", "words", "whole", "count", "decimal", "amount", "price", "switch", "settings",
+    "texts", "named",
     "names", "table", "function", "rows",
 ]  # fmt: skip
 """How a value is read:
 
 text      a text                                   words     words of a plan
+document  a text of a whole file, or its name
 whole     a whole number                           count     a whole number, or a text such as 512xH100
 decimal   a number                                 price     a number, or a text with a unit
 amount    a number or a text with a unit, which the function reads itself

@@ -324,7 +324,8 @@ def prior_of(told: dict[str, Any], shape: FitShape, interval_scale: float = 1.0)
     def logistic(name: str) -> float:
         return float(1.0 / (1.0 + np.exp(-told[name])))
 
-    spread, own = {}, {}
+    spread: dict[str, float] = {}
+    own: dict[str, float] = {}
     for i, names in enumerate(shape.groups.values()):
         wide = math.exp(told["spread"][i])
         spread |= dict.fromkeys(names, _short(wide))
@@ -357,7 +358,8 @@ def _short(value: float) -> float:
 
 def fold_priors(sources: Sources) -> dict[str, MeasuredPrior]:
     """Source -> the prior of the sources outside its part."""
-    names, found = sorted(sources), {}
+    names = sorted(sources)
+    found: dict[str, MeasuredPrior] = {}
     for part in range(FOLDS):
         left = names[part::FOLDS]
         rest = {source: runs for source, runs in sources.items() if source not in left}
@@ -370,7 +372,7 @@ def interval_scale(
     sources: Sources, priors: dict[str, MeasuredPrior], share: float = 0.9, seed: int = 1
 ) -> float:
     """The factor on deviations at which so many runs of sources left out lie in their intervals, over one and
-    three runs to predict from; a source counts by its rows, the largest less."""
+    three runs to predict from, rows counting alike; never below 1."""
     ratios, weights = [], []
     for many in (1, 3):
         for chosen, source, weight in draws_of(sources, many, seed):
@@ -380,10 +382,10 @@ def interval_scale(
             low, high = said.interval["p90"]
             gap = target.log_ratio - said.median
             ratios.append(gap / (high - said.median) if gap > 0 else gap / (low - said.median))
-            weights.append(weight / DRAWS * min(len(runs), DRAWS))
+            weights.append(weight * len(runs))
     order = np.argsort(ratios)
     held = np.cumsum(np.array(weights)[order]) / sum(weights)
-    return _short(float(np.array(ratios)[order][int(np.searchsorted(held, share))]))
+    return max(_short(float(np.array(ratios)[order][int(np.searchsorted(held, share))])), 1.0)
 
 
 HEAD = """# What measured runs may say before any is seen: spreads of ln(measured / predicted) by mechanism,

@@ -231,7 +231,7 @@ def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
 
 
 def _by_name(keys: Keys, file: str) -> tuple[str, str | None]:
-    """(distributed_type, DeepSpeed's file) that the name of accelerate's own file says, as its examples do."""
+    """(distributed_type, DeepSpeed's file) by the name of accelerate's own file, as examples are named."""
     name = file.rpartition("/")[2].lower()
     if STAGED.search(name):
         return "DEEPSPEED", file

@@ -90,9 +90,9 @@ def read_script(text: str) -> Script:
             scalars.setdefault(name, number)
     scalars = _settled(scalars)
     expanded = _expanded(words, scalars, arrays)
-    used = frozenset(_USED.findall(text))
+    referred = frozenset(_USED.findall(text))
     return Script(
-        words=tuple(expanded), variables=scalars, files=tuple(files), batch=batch, used=used
+        words=tuple(expanded), variables=scalars, files=tuple(files), batch=batch, used=referred
     )
 
 

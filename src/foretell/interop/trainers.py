@@ -204,7 +204,8 @@ def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
     file = keys.text("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config")
     launched = keys.text("config_file") or ""
     if not file and not kind and launched:
-        kind, file = _by_name(keys, launched)
+        kind, own = _by_name(keys, launched)
+        file = own or file
     if told is not None or kind == "DEEPSPEED" or file:
         if told is None and file:
             match = STAGED.search(file.rpartition("/")[2])

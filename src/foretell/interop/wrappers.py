@@ -118,12 +118,9 @@ def _devices(service: Mapping[str, Any]) -> int:
     for name in ("deploy", "resources", "reservations"):
         part = _table(part.get(name))
     devices = part.get("devices")
-    counts = (
-        [one.get("count") for one in devices if isinstance(one, Mapping)]
-        if isinstance(devices, list)
-        else []
-    )
-    return sum(int(one) for one in counts if str(one).isdigit())
+    some = devices if isinstance(devices, list) else []
+    counts = [str(one.get("count")) for one in some if isinstance(one, Mapping)]
+    return sum((int(one) for one in counts if one.isdigit() and len(one) < 7), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

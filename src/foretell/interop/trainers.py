@@ -171,8 +171,8 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
     values["framework"] = "deepspeed" if engine == "deepspeed" else _framework(keys)
     if engine == "deepspeed" and values.get("weights") != "nf4":
         # Its own 16-bit engine: weights in 16 bits, a master copy and states in 32.
-        for name in ("weights", "master", "gradients", "states"):
-            values.pop(name, None)
+        for kept in ("weights", "master", "gradients", "states"):
+            values.pop(kept, None)
     models = tuple(name for name in [keys.text(*MODEL)] if name)
     seq_len = keys.whole(*LENGTH) or own.length
     batch = None if dp is None else micro * steps * dp

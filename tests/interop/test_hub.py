@@ -1,4 +1,4 @@
-"""--hub: a config outside the catalogue is fetched when it is asked for, kept, and refused where files are."""
+"""--hub: a config outside the catalogue is fetched when asked for, kept, and refused where files are."""
 
 import json
 import sys

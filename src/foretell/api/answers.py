@@ -137,6 +137,9 @@ class ServeAnswer(ServiceEstimate):
                 told[name] = value.to_dict()
         told["intervals"] = self.intervals
         told["assumptions"] = list(self.assumptions)
+        told["warnings"] = list(self.warnings)
+        if self.posterior_factors is None:
+            del told["prior"], told["posterior_factors"]
         return told
 
 

@@ -47,6 +47,8 @@ class Edges:
     """Whether the study of the documentation is asked."""
     picture: str | None = None
     """File of a drawing."""
+    out: str | None = None
+    """Folder that files go to."""
     json: bool = False
     """Whether the answer is printed as JSON."""
 
@@ -148,7 +150,7 @@ def _about(field: QuestionField, optional: bool) -> Parameter:
         told["completer"] = getattr(names, flag.lists)
     if flag.kind == "named" and flag.lists == "models":
         told["converter"] = names.model_name
-    if flag.kind in ("settings", "texts") or field.default is False:
+    if flag.kind in ("settings", "texts", "rows") or field.default is False:
         told["negative"] = ""
     if not _is_number(field.default) and not (field.default and isinstance(field.default, str)):
         told["show_default"] = False
@@ -167,7 +169,7 @@ def _hint(kind: str, default: Any) -> Any:
     """The type of what is typed."""
     if kind == "switch":
         return bool
-    if kind in ("settings", "texts"):
+    if kind in ("settings", "texts", "rows"):
         return tuple[str, ...]
     return str | None if default is None else str
 

@@ -62,15 +62,14 @@ def token(given: Given, edges: Edges) -> int:
 def show_answer(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
     from foretell.economics.sweeps import sweep_answers
-    from foretell.report.cost_charts import cost_picture
 
-    file = plot_file(edges.plot, drawn=True)
+    file = plot_file(edges.plot)
     with no_as_json(edges.json):
         if edges.sweep:
             found = sweep_answers(ask, question, edges.sweep)
         else:
             found = ask(question).to_dict()
-    write_plot(file, "cost", lambda: found, lambda: cost_picture(found))
+    write_plot(file, "cost", lambda: found)
     if edges.json:
         write_json(found)
     else:

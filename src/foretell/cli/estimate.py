@@ -1,5 +1,7 @@
 """`foretell estimate`."""
 
+from typing import TYPE_CHECKING
+
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import (
     append,
@@ -11,9 +13,12 @@ from foretell.cli.exchange import (
     print_launch,
     show_read_back,
 )
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, no_as_text, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.training import TrainingQuestion
+
+if TYPE_CHECKING:
+    from foretell.api.answers import Estimate
 
 
 @command(TrainingQuestion)
@@ -24,7 +29,7 @@ def estimate(given: Given, edges: Edges) -> int:
     check_tool(edges.export, serving=False)
     folder = bundle_of(edges.export)
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
-    with no_as_json(edges.json):
+    with no_as_json(edges.json), no_as_text(not (edges.json or edges.export), show_estimate):
         asked = imported(given, edges)
         result = api.estimate(**asked)
     write_plot(file, "estimate", result.to_dict)
@@ -46,9 +51,14 @@ def estimate(given: Given, edges: Edges) -> int:
     elif files:
         print_files(files)
     else:
-        from foretell.report.console import show
-        from foretell.report.estimate import estimate_text
-
         show_read_back(asked)
-        show(estimate_text(result))
+        show_estimate(result)
     return 0
+
+
+def show_estimate(result: "Estimate") -> None:
+    """An estimate on one screen."""
+    from foretell.report.console import show
+    from foretell.report.estimate import estimate_text
+
+    show(estimate_text(result))

@@ -57,6 +57,8 @@ def imported(
     launch, result = asked.launch, AskedQuestion(asked.arguments)
     result.rows = asked.rows
     said = launch.said()
+    if serving and launch.warnings():
+        result["warnings"] = launch.warnings()
     if serving:
         said = (*said, *_converted(launch, result["model"], given, result))
     # Settings of the model's file need the file itself.

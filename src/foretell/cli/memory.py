@@ -18,7 +18,7 @@ def memory(given: Given, edges: Edges) -> int:
     """Memory of every pipeline stage over one step: what it holds, its peak, and when."""
     from foretell.api import training as api
 
-    file = plot_file(edges.plot, "out", drawn=True)
+    file = plot_file(edges.plot, "out")
     asked = imported(given, edges)
     found = api.memory(**asked)
     if file is not None:
@@ -40,9 +40,7 @@ def _write(file: Path, found: "MemoryAnswer") -> None:
     """The file by its ending."""
     from json import dumps
 
-    from foretell.report.memory_picture import memory_picture
-
     if file.suffix.lower() == ".json":
         file.write_text(dumps(found.to_dict(), allow_nan=False) + "\n")
     else:
-        write_plot(file, "memory", found.to_dict, lambda: memory_picture(found))
+        write_plot(file, "memory", found.to_dict)

@@ -13,12 +13,12 @@ def size(given: Given, edges: Edges) -> int:
     from foretell.api.size import size as answer
 
     check_tool(edges.export, serving=True)
-    lines, file = lines_file(edges.jsonl), plot_file(edges.plot, drawn=True)
+    lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json):
         found = answer(**given)
-    from foretell.report.size import pareto_picture, size_text
+    from foretell.report.size import size_text
 
-    write_plot(file, "size", found.to_dict, lambda: pareto_picture(found))
+    write_plot(file, "size", found.to_dict)
     written = found.export(edges.export, edges.launcher) if edges.export else None
     if lines is not None:
         append(lines, found.to_json_line())

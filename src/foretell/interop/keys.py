@@ -194,6 +194,13 @@ class Keys:
         quiet = [name for name in left if _among(name, known)]
         return tuple(quiet), tuple(name for name in left if name not in quiet)
 
+    def unmodelled(self, relevant: Iterable[str]) -> tuple[str, ...]:
+        """Arguments that are given, that no reader asked for and that bear on the answer."""
+        known = frozenset(relevant)
+        found = [n for n in self._pairs if n not in self._used and _among(n, known)]
+        self._used.update(found)
+        return tuple(found)
+
     def raise_problems(self) -> None:
         """Raise BadInput with everything that is wrong."""
         if self.problems:

@@ -103,6 +103,8 @@ class Launch:
     """What may change the answer and is not understood, a sentence each."""
     ignored: tuple[str, ...] = ()
     """Arguments that are known and change no answer."""
+    unmodelled: tuple[str, ...] = ()
+    """Arguments that bear on latency or memory and are not modelled."""
     unknown: tuple[str, ...] = ()
     """Arguments that are not known here."""
 
@@ -130,6 +132,15 @@ class Launch:
         else:
             found |= {name: getattr(self, name) for name in (*JOB, "plan")}
         return {name: value for name, value in found.items() if value is not None}
+
+    def warnings(self) -> tuple[str, ...]:
+        """What of the arguments bears on the answer and is not in it, as sentences."""
+        if not self.unmodelled:
+            return ()
+        some = _some(self.unmodelled)
+        return (
+            f"{self.tool} arguments that bear on latency or memory and are not modelled: {some}",
+        )
 
     def said(self) -> tuple[str, ...]:
         """Everything that a user should know of the reading, as sentences."""

@@ -294,7 +294,7 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
         known = [MODULES[n.strip("\"'")] for n in named if n.strip("\"'") in MODULES]
         ordered = join_names("+".join(dict.fromkeys(known)), ALL_MODULES) if known else None
         return {"recompute": "selective" if ordered in (None, "core") else ordered}
-    return {}
+    return {"recompute": "none"}
 
 
 def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
@@ -366,10 +366,12 @@ def _experts(keys: Keys) -> dict[str, object]:
     kind = keys.choice(["moe_token_dispatcher_type"], DISPATCHERS)
     if kind == "allgather":
         keys.doubt("moe_token_dispatcher_type allgather is taken as alltoall")
-    fused = bool(keys.flag("moe_enable_deepep")) or keys.text("moe_flex_dispatcher_backend")
+    backend = (keys.text("moe_flex_dispatcher_backend") or "").lower()
+    deepep = bool(keys.flag("moe_enable_deepep")) or backend == "deepep"
+    fused = "deepep" if deepep else "dedup" if kind == "dedup" or backend else None
     capacity = keys.number("moe_expert_capacity_factor", low=0.0, high=100.0)
     return {
-        "dispatch": "dedup" if kind == "dedup" or fused else None,
+        "dispatch": fused,
         "ep_overlap": "on" if keys.flag("overlap_moe_expert_parallel_comm") else None,
         "capacity": f"{capacity:g}" if capacity else None,
     }

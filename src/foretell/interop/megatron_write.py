@@ -67,7 +67,8 @@ def plan_flags(run: Training) -> list[str]:
         words.append(
             f"--expert-model-parallel-size {plan.ep} --expert-tensor-parallel-size {plan.etp}"
         )
-        words += ["--moe-token-dispatcher-type flex"] if plan.dispatch == "dedup" else []
+        words += ["--moe-token-dispatcher-type flex"] if plan.dispatch != "alltoall" else []
+        words += ["--moe-enable-deepep"] if plan.dispatch == "deepep" else []
         words += ["--overlap-moe-expert-parallel-comm"] if plan.ep_overlap == "on" else []
     words += [f"--moe-expert-capacity-factor {plan.capacity:g}"] if plan.capacity else []
     words += ["--sequence-parallel"] if plan.sp and plan.tp > 1 else []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from foretell.records import as_json, dataclass
-from foretell.report.picture_files import BROWSERS
+from foretell.report.figures.files import BROWSERS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -19,7 +19,7 @@ from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.search.simpler import NEAR, burden, is_equal, leader, near_rows
 from foretell.search.space import Space, enumerate_plans, space_key
 from foretell.sharding.rules import LOOPED, layers_of
-from foretell.specs.plan import Plan, Plans, batch_of
+from foretell.specs.plan import QUANTISED, Plan, Plans, batch_of
 from foretell.specs.plan_forms import EVEN, even_sizes, layout_form
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
@@ -30,8 +30,18 @@ from foretell.units import format as show
 Array = NDArray[np.float64]
 
 
-LIGHTER = "a lighter recipe in --plan: optimizer=adam8bit, offload=optimizer, lora=16"
-"""What makes a training step hold less where no layout does."""
+def lighter_words(plan: Plan) -> str:
+    """What makes a training step hold less where no layout does: words that the plan does not have."""
+    stored = plan.weights in QUANTISED
+    if plan.lora:
+        words = [] if stored else ["weights=nf4"]
+        words += [] if plan.recompute == "full" else ["recompute=full"]
+        words += ["offload=weights"] if plan.offload == "none" else []
+    else:
+        words = [] if plan.optimizer == "adam8bit" else ["optimizer=adam8bit"]
+        words += ["offload=optimizer"] if plan.offload == "none" else []
+        words += ["lora=16", "lora=16 weights=nf4"]
+    return f"a lighter recipe in --plan: {', '.join(words)}" if words else "a smaller model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +87,7 @@ class SearchResult:
             f"none of {self.plans_evaluated} plans fits: the smallest, `{self.smallest}`, needs "
         )
         message += f"{show(self.smallest_bytes, 'bytes')} of {show(self.memory_bytes, 'bytes')}"
-        allowed = f"more chips, chips with more memory, or {LIGHTER}"
+        allowed = f"more chips, chips with more memory, or {lighter_words(self.smallest)}"
         return Problem(path="plan (memory)", value=None, message=message, allowed=allowed)
 
     def to_dict(self) -> dict[str, Any]:

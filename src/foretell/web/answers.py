@@ -6,7 +6,7 @@ Each function takes flags that `names.safe` has been over. What is left out has 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, unknown
 from foretell.specs.questions import arguments
 from foretell.specs.questions.flags import fields_of
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
@@ -110,6 +110,18 @@ def size(given: Given, limits: Limits) -> Answer:
     found = ask(**given)
     written = found.export(export, launcher) if export else None
     return {**found.to_dict(), **_written(written)}
+
+
+def post_train(given: Given, limits: Limits) -> Answer:
+    """`foretell post-train`."""
+    from foretell.api.post_training import post_train as ask
+    from foretell.interop.post_training_write import POST_TRAINING
+
+    export = given.pop("export", None)
+    if export is not None and export not in POST_TRAINING:
+        raise BadInput([unknown("export", export, POST_TRAINING)])
+    found = ask(**given)
+    return {**found.to_dict(), **_written(found.export(export) if export else None)}
 
 
 def compare(given: Given, limits: Limits) -> Answer:
@@ -245,6 +257,7 @@ _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "sensitivity": sensitivity,
     "serve": serve,
     "size": size,
+    "post-train": post_train,
     "compare": compare,
     "scaling": scaling,
     "codesign": codesign,

@@ -14,6 +14,8 @@ TEXT_LENGTH, LIST_LENGTH, MOST_NAMED = 2000, 64, 16
 """Longest text, most entries of a list, and most models or systems of one question."""
 DOCUMENT_LENGTH = 64_000
 """Longest text of a whole file."""
+PASTE_LENGTH = 50_000
+"""Longest text of measured runs."""
 
 Text = Annotated[str, Field(max_length=TEXT_LENGTH)]
 Document = Annotated[str, Field(max_length=DOCUMENT_LENGTH)]
@@ -27,6 +29,9 @@ Settings = (
     | Annotated[dict[Text, Amount], Field(max_length=LIST_LENGTH)]
 )
 Texts = Annotated[list[Text], Field(max_length=LIST_LENGTH)]
+Rows = Annotated[
+    list[Annotated[str, Field(max_length=PASTE_LENGTH)] | Object], Field(max_length=LIST_LENGTH)
+]
 Named = Annotated[list[Text | Object], Field(max_length=MOST_NAMED)]
 
 
@@ -45,6 +50,7 @@ KINDS: Mapping[asked.Kind, Any] = {
     "named": Text | Object,
     "names": Named,
     "table": Object,
+    "rows": Rows,
 }
 """What a kind of value is in JSON."""
 

@@ -58,6 +58,16 @@ SettingsGiven = Annotated[
         metavar="PATH=VALUE",
     ),
 ]
+MeasuredRuns = Annotated[
+    "Sequence[str | Path | Mapping[str, Any]] | str | Path",
+    Flag(
+        help='Condition on measured runs: a log, CSV, JSONL or "tp8 pp4: 15.2 s"; once for each.',
+        kind="rows",
+        metavar="FILE|TEXT",
+        without={"study": "a study asks for many systems"},
+        inline="Measured runs: rows as objects, or pasted text. Nothing is stored.",
+    ),
+]
 Chips = Annotated[
     int | str | None,
     Flag(
@@ -123,7 +133,7 @@ JSON = Flag(
     without={"web": "every answer is JSON"},
 )
 PLOT = Flag(
-    help="Write a figure: .html, .json, or .svg and .png where a browser is.",
+    help="Write a figure: .svg, .html, .json, or .png where a browser is.",
     metavar="FILE",
     names=("plot",),
     names_file="always",

@@ -20,7 +20,7 @@ R = TypeVar("R")
 Kind = Literal[
     "text", "document", "words", "whole", "count", "decimal", "amount", "price", "switch", "settings",
     "texts", "named",
-    "names", "table", "function",
+    "names", "table", "function", "rows",
 ]  # fmt: skip
 """How a value is read:
 
@@ -33,6 +33,7 @@ switch    on or off                                settings  texts PATH=VALUE, o
 texts     several texts                            named     a name of the catalogue, a file, or an object
 names     several of these                         table     a study's tables, or the file that has them
 function  a function of the caller: of Python alone
+rows      several texts, files or objects
 """
 Surface = Literal["python", "command", "web", "study"]
 """Where a question is asked."""
@@ -143,7 +144,7 @@ def edges_of(record: Any) -> tuple[QuestionField, ...]:
     )
 
 
-_NOTHING: Mapping[str, Any] = {"switch": False, "texts": ()}
+_NOTHING: Mapping[str, Any] = {"switch": False, "texts": (), "rows": ()}
 
 
 def offered(record: Any, surface: Surface) -> tuple[QuestionField, ...]:

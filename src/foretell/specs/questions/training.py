@@ -18,6 +18,7 @@ from foretell.specs.questions.common import (
     Chips,
     Given,
     Length,
+    MeasuredRuns,
     ModelName,
     Progressing,
     SettingsGiven,
@@ -59,6 +60,8 @@ class Place:
 @dataclass(frozen=True, slots=False, kw_only=True)
 class PlaceQuestion(Place, ModelQuestion):
     """A model on a system, whatever the plan."""
+
+    measured: MeasuredRuns = ()
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)

@@ -11,13 +11,14 @@ import clusters from "./views/clusters.js";
 import cost from "./views/cost.js";
 import launch from "./views/launch.js";
 import network from "./views/network.js";
+import posttraining from "./views/posttraining.js";
 import scaling from "./views/scaling.js";
 import sensitivities from "./views/sensitivities.js";
 import serving from "./views/serving.js";
 import timeline from "./views/timeline.js";
 import training from "./views/training.js";
 
-const VIEWS = { training, serving, launch, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
+const VIEWS = { training, serving, "post-training": posttraining, launch, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
 // Fields that decide which others there are.
 const CHOICES = ["what", "work", "mode"];
 const PAUSE_MS = 140;

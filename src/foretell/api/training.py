@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from foretell.api.answers import Estimate, Search, estimate_answer, scenario_of, search_answer
 from foretell.errors import BadInput, Infeasible, Problem, unknown
 from foretell.inputs.question import as_texts, collect, plan_of, scenario_for
+from foretell.inputs.sequences import fill_sequences
 from foretell.search.choices import over_names
 from foretell.search.plan_checks import check_choices, check_plan, too_large
 from foretell.search.search import search_plans
@@ -54,6 +55,7 @@ def estimate(question: TrainingQuestion) -> Estimate:
         best = best_plan(scenario, base, fixed_fields(None, settings))
         return estimate_answer(with_run(best, asked))
     scenario, chosen = plan_of(scenario, plan, settings)
+    scenario = fill_sequences(scenario, chosen)
     check_plan(scenario, chosen)
     result = answer_of(scenario, chosen, chosen=False)
     if result.fits == "no":
@@ -113,6 +115,7 @@ def memory(question: MemoryQuestion) -> "MemoryAnswer":
         told = replace(answer_of(scenario, told.plan, chosen=True), assumptions=told.assumptions)
     else:
         scenario, chosen = plan_of(scenario, plan, settings)
+        scenario = fill_sequences(scenario, chosen)
         check_plan(scenario, chosen)
         told = answer_of(scenario, chosen, chosen=False)
     return MemoryAnswer(estimate=estimate_answer(told), step=step_memory(scenario, told.plan))

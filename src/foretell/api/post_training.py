@@ -18,7 +18,7 @@ from foretell.specs.post_training import (
     PhaseMemory,
     PostTrainingEstimate,
 )
-from foretell.specs.questions.flags import asks
+from foretell.specs.questions.flags import asks, values_of
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.units import format as show
 
@@ -119,6 +119,7 @@ def answer_from(
             else usd + gpus * rent * result.step_s / 3600.0
         )
     fails = failing(result.memory)
+    run_s = run_seconds(question, result.step_s)
     tail = 0.0 if rollout is None else rollout.tail_s / max(rollout.seconds, 1e-9)
     return PostTraining(
         model=setup.scenario.model.id,
@@ -158,14 +159,31 @@ def answer_from(
         waiting_pool=result.waits,
         tokens_per_s_per_gpu=work.tokens / result.step_s / setup.gpus,
         usd_per_step=usd,
-        usd_per_run=None if usd is None or question.steps is None else usd * question.steps,
-        run_s=None if question.steps is None else result.step_s * question.steps,
+        usd_per_run=None if usd is None or run_s is None else usd * run_s / result.step_s,
+        run_s=run_s,
         steps=question.steps,
         alternatives=alternatives,
         measured=log,
         measured_notes=compared_log(log, result),
         assumptions=tuple(dict.fromkeys((*setup.scenario.assumptions, *said, *_sentences(result)))),
     )
+
+
+def run_seconds(question: PostTrainingQuestion, step_s: float) -> float | None:
+    """Seconds of all steps; where answers grow, by Simpson's rule over steps of the first, the middle and the
+    last length."""
+    if question.steps is None:
+        return None
+    if question.osl_end is None or question.osl is None:
+        return step_s * question.steps
+    ends = float(question.osl), float(question.osl_end)
+    later = [
+        post_train(
+            **{**values_of(question), "osl": osl, "osl_end": None, "steps": None, "trace": None}
+        )
+        for osl in (0.5 * sum(ends), ends[1])
+    ]
+    return question.steps * (step_s + 4.0 * later[0].step_s + later[1].step_s) / 6.0
 
 
 def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
     problems = problems_of(question)
     loop = collect(lambda: post_training_loop(question.framework), problems)
     form = ALGORITHMS.get(question.algorithm)
+    if form is not None and question.reference != "auto":
+        form = replace(form, reference=False)
     if form is None:
         problems.append(unknown("algorithm", question.algorithm, ALGORITHMS))
     usable = form is not None and not problems
@@ -266,6 +268,7 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
         "placement": (question.placement, PLACEMENTS),
         "sync": (question.sync or "ipc", SYNCS),
         "packing": (question.packing, ("packed", "padded")),
+        "reference": (question.reference, ("auto", "none", "cached")),
     }
     found += [
         unknown(name, value, allowed)
@@ -301,7 +304,13 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
                     allowed=f"a whole number from {low}",
                 )
             )
-    for name, low_f in {"isl": 0.0, "osl": 1.0, "staleness": 0.0, "price": 0.0}.items():
+    for name, low_f in {
+        "isl": 0.0,
+        "osl": 1.0,
+        "osl_end": 1.0,
+        "staleness": 0.0,
+        "price": 0.0,
+    }.items():
         value = getattr(question, name)
         if value is not None and (
             not isinstance(value, int | float) or isinstance(value, bool) or value < low_f

@@ -80,6 +80,15 @@ class PostTrainingQuestion:
     max_osl: Annotated[
         int | None, _whole("Longest answer; else four times the mean.", MOST_LENGTH)
     ] = None
+    osl_end: Annotated[
+        float | None,
+        Flag(
+            help="Mean tokens of an answer at the end of a run, where lengths grow.",
+            kind="decimal",
+            metavar="MEAN",
+            most=MOST_LENGTH,
+        ),
+    ] = None
     lengths: Annotated[str, LENGTHS] = "lognormal"
     updates: Annotated[int, _whole("Optimizer updates of a step.", 2**14)] = 1
     plan: Annotated[
@@ -130,6 +139,13 @@ class PostTrainingQuestion:
             metavar="WORDS",
         ),
     ] = None
+    reference: Annotated[
+        str,
+        Flag(
+            help="Reference log-probabilities: auto (as the algorithm), or none or cached: no pass.",
+            metavar="WORD",
+        ),
+    ] = "auto"
     packing: Annotated[
         str,
         Flag(

@@ -43,6 +43,12 @@ FLAGS = {
         "--model --rate --system --isl --osl --ttft --tpot --percentile --headroom --gpus --plan --engine "
         "--price --top --simulate --no-simulate --prices --set --export --plot --jsonl --json"
     ).split(),
+    "post-train": (
+        "--model --algorithm --system --gpus --trainer-gpus --rollout-gpus --prompts --samples --isl --osl "
+        "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --framework --placement "
+        "--staleness --partial --sync --offload --reference --packing --micro-tokens --tool-time --turns "
+        "--steps --price --set --log --trace --plot --export --jsonl --json"
+    ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
     "catalog models": ["--json"],
@@ -61,6 +67,7 @@ FLAGS = {
     "validate training": "--file --leave-one-out --simulate --commands --json".split(),
     "validate memory": "--file --json".split(),
     "validate serving": "--file --leave-one-out --simulate --json".split(),
+    "validate post-training": "--file --leave-one-out --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
@@ -410,7 +417,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, catalog, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, serve, size, post-train, catalog, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

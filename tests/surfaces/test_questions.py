@@ -33,6 +33,7 @@ FUNCTIONS = {
     "characterize trace": "lab.characterize.traces.run.characterize_trace",
     "serve": "api.serving.serve",
     "size": "api.size.size",
+    "post-train": "api.post_training.post_train",
     "network": "api.network.collective",
     "sensitivity": "studies.sensitivity.sensitivities",
     "scaling": "studies.scaling.run.scaling",
@@ -134,8 +135,10 @@ def test_every_kind_has_a_type_in_json() -> None:
 
 def test_fields_that_may_name_a_file() -> None:
     """What the web looks at, and what it refuses, wherever it is named."""
-    assert {*NAMED} == {"model", "system", "name", "gpus", "arrivals"}
-    files = {"prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files"}
+    assert {*NAMED} == {
+        "model", "system", "name", "gpus", "arrivals", "lengths", "trainer_gpus", "rollout_gpus",
+    }  # fmt: skip
+    files = {"prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "log"}
     assert files == FILES
     for field in every_field():
         if field.flag.names_file == "always" and not field.flag.inline:

@@ -307,7 +307,7 @@ def _coverage(rows: Sequence[PublishedFigure]) -> Finding:
         ours=f"{inside} of {len(known)} as the runs are assumed; {wide} of {len(known)} with what their "
         f"sources leave open in the interval (its ends a factor {median(widths):.1f} apart at the median)",
         verdict="survives" if wide >= COVERAGE * len(known) else "does not survive",
-        why="The runs record neither the sequences per GPU, nor whether states were offloaded to the host, nor "
+        why="The runs record neither the sequences per GPU, nor whether states were on the host, nor "
         "how many of a node's ports a job used. On Selene rates grow faster than the GPUs (25B: twice a "
         "GPU's rate from 8 to 64), as offloaded states make them, and then saturate as with a quarter of "
         "the ports; 25B stays slower than any of this there.",

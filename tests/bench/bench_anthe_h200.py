@@ -3,8 +3,8 @@
     PYTHONPATH=src:. python tests/bench/bench_anthe_h200.py --out "$OUT"      # some six minutes on an H200
 
 Needs torch and numpy alone: words are the tokens, so that no byte pairs are trained. Each line of rows.jsonl
-is one run; a run that the time does not allow is left out and said. `summary.csv` has means and spreads, in the
-form of src/foretell/lab/reproduce/anthe_study.csv, to which its rows are added by hand.
+is one run; a run that the time does not allow is left out and said. `summary.csv` has means and spreads, in
+the form of src/foretell/lab/reproduce/anthe_study.csv, to which its rows are added by hand.
 """
 
 import argparse

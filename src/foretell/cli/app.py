@@ -9,8 +9,10 @@ VERBS = {
     "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
+    "improve": "What a launch of another tool would gain from other flags, and which.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
     "size": "How many GPUs a service takes, laid out how, at what cost.",
+    "post-train": "One step of fine-tuning or reinforcement learning: phases, memory, placement, cost.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
     "network": "One collective on a system: time, bandwidths, algorithm.",
@@ -30,6 +32,7 @@ VERBS = {
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
+    "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
 }
 """Verbs and what they answer."""
 EXAMPLES = {
@@ -39,8 +42,11 @@ EXAMPLES = {
     "simulate": "llama-3.1-8b --gpus 64xH100 --plan 'tp2 pp4 zero1 mbs1' --trace step.json.gz",
     "explain": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
     "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
+    "improve": "examples/launch_megatron.sh --system h100-sxm --accept-unknown",
+    "diagnose": "'tp8 pp4 zero1 mbs1: 19.5 s' --model llama-3.1-70b --gpus 512xH100 --seq-len 8192",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
+    "post-train": "qwen2.5-7b --gpus 32xH100 --prompts 512 --samples 16 --osl 2000 --max-osl 8192",
     "network": "dgx-h100 --collective all-reduce --bytes 64MiB --group 16",
     "scaling": "llama-3.1-8b --system h100-sxm --gpus 8..512 --strategies 'zero1,zero3,tp4 zero1'",
     "sensitivity": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
@@ -53,6 +59,7 @@ EXAMPLES = {
     "reproduce": "nersc-2024 --out nersc-2024",
     "calibrate measure": "--out mine.jsonl --minutes 8",
     "calibrate fit": "mine.jsonl --chip my-gpu --out mine.toml",
+    "calibrate runs": "runs.csv --model llama-3.1-70b --system h100-sxm --out my-cluster.toml",
     "cost chip": "--node N5 --area 800",
     "cost package": "h100-sxm",
     "cost system": "hgx-h100 --gpus 1024",
@@ -98,8 +105,13 @@ def make_app() -> App:
     app.command(
         "foretell.cli.explain:compare_plans", name="compare-plans", help=help_text("compare-plans")
     )
+    app.command("foretell.cli.improve:improve", help=help_text("improve"))
+    app.command("foretell.cli.diagnose:diagnose", help=help_text("diagnose"))
     app.command("foretell.cli.serve:serve", help=help_text("serve"))
     app.command("foretell.cli.size:size", help=help_text("size"))
+    app.command(
+        "foretell.cli.post_train:post_train", name="post-train", help=help_text("post-train")
+    )
     catalog = App(name="catalog", help=VERBS["catalog"])
     for kind in ("chips", "systems", "models"):
         catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
@@ -123,6 +135,11 @@ def make_app() -> App:
     validate.command("foretell.cli.validate:training", help="Tables of published training runs.")
     validate.command("foretell.cli.validate:memory", help="Whether the runs of a table fit.")
     validate.command("foretell.cli.validate:serving", help="Tables of published serving results.")
+    validate.command(
+        "foretell.cli.validate:post_training",
+        name="post-training",
+        help="Tables of fine-tuning and reinforcement learning.",
+    )
     validate.command("foretell.cli.validate:cost", help="Tables of die and package costs.")
     app.command(validate)
     calibrate = App(name="calibrate", help=VERBS["calibrate"])
@@ -133,6 +150,10 @@ def make_app() -> App:
     calibrate.command(
         "foretell.cli.calibrate:fit",
         help=help_text("calibrate fit", "Fit a chip's file to what was measured, for --system."),
+    )
+    calibrate.command(
+        "foretell.cli.calibrate:runs",
+        help=help_text("calibrate runs", "A system's file from measured runs, for --system."),
     )
     app.command(calibrate)
     cost = App(name="cost", help=VERBS["cost"])

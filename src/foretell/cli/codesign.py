@@ -54,8 +54,8 @@ def show_front(found: "Codesign", title: str, plot: str | None, json: bool | Non
             print(f"error: {line}", file=sys.stderr)
         return 1
     if (file := plot_file(plot)) is not None:
-        from foretell.report.codesign import codesign_figure, codesign_picture
+        from foretell.report.codesign import codesign_figure
         from foretell.report.figures.files import write_figure
 
-        write_figure(codesign_figure(found, title), file, codesign_picture(found, title))
+        write_figure(codesign_figure(found, title), file)
     return 0

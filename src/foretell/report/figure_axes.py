@@ -178,6 +178,7 @@ def _values(name: str, figure: Mapping[str, Any]) -> Iterator[Any]:
         if not _is_stacked(trace, axis, figure["layout"]):
             yield from _error_ends(trace, axis, listed)
     yield from _stacked_ends(name, own, figure["layout"])
+    yield from _shape_ends(name, figure["layout"])
 
 
 def _error_ends(trace: Mapping[str, Any], axis: str, values: Sequence[Any]) -> Iterator[float]:
@@ -215,12 +216,22 @@ def _stacked_ends(
             continue
         other = "y" if axis == "x" else "x"
         side, tops = trace.get(f"{other}axis"), []
-        for at, value in zip(trace.get(other) or (), trace.get(axis) or (), strict=False):
-            key = side, at, (value or 0.0) < 0.0
+        pairs = zip(trace.get(other) or (), trace.get(axis) or (), strict=False)
+        for i, (at, value) in enumerate(pairs):
+            # Areas change twice at one moment: theirs are summed by place.
+            key = side, i if trace.get("stackgroup") else at, (value or 0.0) < 0.0
             ends[key] = ends.get(key, 0.0) + (value or 0.0)
             tops.append(ends[key])
         yield from _error_ends(trace, axis, tops)
     yield from ends.values()
+
+
+def _shape_ends(name: str, layout: Mapping[str, Any]) -> Iterator[Any]:
+    """Where lines at values of an axis stand, such as a chip's capacity."""
+    axis = name[0]
+    for shape in layout.get("shapes", ()):
+        if shape.get(f"{axis}ref", "paper") == name:
+            yield from (shape[f"{axis}0"], shape[f"{axis}1"])
 
 
 def _span(

@@ -291,7 +291,12 @@ class TestPlan:
                 "lora=8 adapters=attention",
             ),
             ({"notes": "LoRA rank 8 on q,v; sdpa"}, "lora=8 adapters=qv"),
-            ({"notes": "LoRA rank 8 on q,v,o and mlp"}, "lora=8 adapters=all"),
+            ({"notes": "LoRA rank 8 on q,v,o and mlp"}, "lora=8 adapters=q+v+o+up+down"),
+            (
+                {"model": "8B QLoRA", "precision": "NF4 base", "notes": "QLoRA rank 8 on q,k,v,o"},
+                "weights=nf4 lora=8 adapters=attention",
+            ),
+            ({"notes": "full; compared with LoRA rank 8 elsewhere"}, ""),
             ({"notes": "LoRA Performance"}, "lora=16"),
             (
                 {"framework_id": "fsdp", "recompute": "selective", "mfu": 55.0, "notes": "HFU=74%"},

@@ -15,6 +15,7 @@ among them. Sources and chips can be left out; a kind of which too few are left 
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,8 @@ FILE = ROOT / "spreads.toml"
 """Written by lab/validate/training_spreads.py."""
 MEMORY_FILE = ROOT / "memory_spreads.toml"
 """Written by lab/validate/memory_spreads.py."""
+POST_TRAINING_FILE = ROOT / "posttraining_spreads.toml"
+"""Written by lab/validate/post_training_spreads.py."""
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles that are kept of a source."""
 ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.23, 0.77), "p90": (0.045, 0.955)}
@@ -35,6 +38,8 @@ WIDE_ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.2, 0.8), "p90": (0.02,
 cluster, and another may lie outside of those."""
 ENOUGH = 3.0
 """Sources of ten rows that a kind needs."""
+FEW = 6
+"""Sources that a kind of post-training number needs."""
 FULL = 10
 """Rows from which a source counts in full."""
 STEPS = 40
@@ -100,6 +105,11 @@ def step_spreads() -> tuple[Spread, ...]:
 @lru_cache(maxsize=1)
 def memory_spreads() -> tuple[Spread, ...]:
     """All of the file of peaks of memory."""
+    return _read(MEMORY_FILE)
+
+
+def _read(file: Path) -> tuple[Spread, ...]:
+    """Residuals of sources by kind alone."""
     return tuple(
         Spread(
             kind=entry["kind"],
@@ -107,7 +117,7 @@ def memory_spreads() -> tuple[Spread, ...]:
             rows=entry["rows"],
             quantiles=tuple(entry["quantiles"]),
         )
-        for entry in read_table(MEMORY_FILE)["spread"]
+        for entry in read_table(file)["spread"]
     )
 
 
@@ -164,6 +174,22 @@ def memory_ends(sources: tuple[str, ...] = ()) -> Mapping[str, tuple[float, floa
     """The same of what the allocator reserves at its peak; of one kind, since few sources print it."""
     known = [s for s in memory_spreads() if s.source not in sources]
     return mixed_ends(known) if known else dict.fromkeys(ENDS, (0.0, 0.0))
+
+
+@lru_cache(maxsize=1)
+def post_training_spreads() -> tuple[Spread, ...]:
+    """All of the file of post-training steps and phases."""
+    return _read(POST_TRAINING_FILE)
+
+
+@lru_cache(maxsize=512)
+def post_training_ends(kind: str, left_out: str = "") -> Mapping[str, tuple[float, float]]:
+    """Ends of the intervals of a step, a run, a phase, a memory or a synchronisation, in logarithm."""
+    known = [s for s in post_training_spreads() if s.source != left_out]
+    mine = [s for s in known if s.kind == kind]
+    if len(mine) < FEW:
+        mine = [*mine, *known]
+    return mixed_ends(mine) if mine else dict.fromkeys(ENDS, (-0.7, 0.7))
 
 
 def mixed_ends(

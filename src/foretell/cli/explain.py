@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import imported
+from foretell.cli.exchange import imported, show_read_back
 from foretell.cli.output import no_as_json, no_as_text, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.training import PlansQuestion, StepQuestion
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 def explain(given: Given, edges: Edges) -> int:
     """Where time and memory go, largest first, what bounds each share, and what would move it."""
     from foretell.api import training as api
-    from foretell.report.explain import explain_picture
 
-    file = plot_file(edges.plot, drawn=True)
+    file = plot_file(edges.plot)
     with no_as_json(edges.json), no_as_text(not edges.json, lambda no: show_text(no.explain())):
-        found = api.explain(**imported(given, edges.import_))
-    write_plot(file, "explain", found.to_dict, lambda: explain_picture(found))
+        asked = imported(given, edges)
+        found = api.explain(**asked)
+    write_plot(file, "explain", found.to_dict)
     if edges.json:
-        write_json(found.to_dict())
+        write_json({**found.to_dict(), **asked.told})
     else:
+        show_read_back(asked)
         show_text(found)
     return 0
 

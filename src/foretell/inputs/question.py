@@ -50,7 +50,7 @@ def scenario_for(question: StepQuestion) -> Scenario:
     gpus, target_len, system = question.gpus, question.target_len, question.system
     problems: list[Problem] = []
     chosen = collect(lambda: parse_settings(settings_of(question)), problems) or ()
-    count, named = _gpus(gpus, problems)
+    count, named = chips_given(gpus, problems)
     if system is not None and named is not None and system != named:
         problems.append(
             Problem(path="gpus", value=gpus, message=f"names another system than system, {system}")
@@ -75,11 +75,13 @@ def scenario_for(question: StepQuestion) -> Scenario:
     word = framework_word(question.plan, chosen)
     software = collect(lambda: software_of(word, chosen, seen), problems)
     numbers = {name: getattr(question, name) for name in NUMBERS}
+    shortened = [text for name in LENGTHS if (text := _shortened(name, numbers))]
     for name, value in numbers.items():
         problems += _whole(name, value)
     if problems or the_model is None or the_system is None or software is None:
         raise BadInput(problems)
     job, said = _job(the_model, the_system, count, numbers)
+    said += shortened
     job = apply_settings(job, chosen, "job", seen)
     late = [p for name in ("gpus", *numbers) for p in _whole(f"job.{name}", getattr(job, name))]
     if the_model.kind != "encoder-decoder" and (target_len or job.target_len) is not None:
@@ -97,6 +99,20 @@ def scenario_for(question: StepQuestion) -> Scenario:
         assumptions=(*the_model.assumptions, *of_system(the_system, chosen), *said),
         overrides=seen,
     )
+
+
+LENGTHS = ("seq_len", "target_len")
+"""Numbers of tokens of a sequence, which may be shortened: 8k is 8 x 1024."""
+_THOUSANDS = re.compile(r"([0-9]{1,5})\s?[kK]")
+
+
+def _shortened(name: str, numbers: dict[str, Any]) -> str:
+    """Put the number of a length such as 8k in its place; the sentence that says so, empty elsewhere."""
+    match = _THOUSANDS.fullmatch(numbers[name].strip()) if isinstance(numbers[name], str) else None
+    if match is None:
+        return ""
+    numbers[name] = int(match[1]) * 1024
+    return f"{name} {match[0]}: {match[1]} x 1024 = {numbers[name]} tokens, as names of models count them"
 
 
 ask = asks(StepQuestion)(scenario_for)
@@ -225,7 +241,9 @@ def _prices(settings: Sequence[Setting], seen: dict[str, object]) -> Prices:
     return check_record(apply_settings(Prices(), settings, "prices", seen), "prices", settings)
 
 
-def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None, str | None]:
+def chips_given(
+    given: int | str | None, problems: list[Problem], name: str = "gpus"
+) -> tuple[int | None, str | None]:
     """Chips, and the system that a text such as 512xH100 names."""
     if given is None:
         return None, None
@@ -233,7 +251,7 @@ def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None,
     named: str | None = None
     if isinstance(given, str) and (match := _CHIPS.fullmatch(given.strip())):
         number, named = int(match[1]), match[2]
-    found = _whole("gpus", number)
+    found = _whole(name, number)
     turned = _TURNED.fullmatch(given.strip()) if isinstance(given, str) else None
     if turned:
         found = [replace(p, nearest=f"{turned[2]}x{turned[1]}") for p in found]
@@ -266,7 +284,10 @@ def _job(
     seq_len = given["seq_len"]
     if seq_len is None:
         seq_len = min(_frames(model) or model.max_positions, DEFAULT_SEQ_LEN)
-        said.append(f"sequence length {seq_len}: the model's own up to {DEFAULT_SEQ_LEN}")
+        why = f"the model's own up to {DEFAULT_SEQ_LEN}"
+        if reads_patches(model):
+            seq_len, why = model.max_positions, "the patches that the model is made for"
+        said.append(f"sequence length {seq_len}: {why}")
     target_len = given["target_len"]
     if model.kind == "encoder-decoder" and target_len is None:
         target_len = min(seq_len, model.max_positions) if _frames(model) else seq_len
@@ -298,6 +319,11 @@ def _too_long(model: Model, job: Job, said: list[str]) -> list[Problem]:
         return [Problem(path="seq_len", value=length, message=message, allowed=allowed)]
     said.append(f"sequence length {length} is beyond the model's own {model.max_positions}")
     return []
+
+
+def reads_patches(model: Model) -> bool:
+    """Whether the length is part of a model's definition: an encoder without a vocabulary reads patches."""
+    return model.kind == "encoder" and not model.embedding.vocab
 
 
 def _frames(model: Model) -> int:

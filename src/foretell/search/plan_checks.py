@@ -3,13 +3,12 @@
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.kernels.op_times import required_dtypes
 from foretell.kernels.precision import LOW_PRECISION
-from foretell.network.library_catalog import library_for
-from foretell.network.topologies import unknown
+from foretell.network.tier_checks import network_problems
 from foretell.schedules.rules import all_broken
 from foretell.search.nearest import nearest_plan
-from foretell.search.search import LIGHTER
+from foretell.search.search import lighter_words
 from foretell.sharding.rules import chips_of
-from foretell.specs.plan import USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
+from foretell.specs.plan import QUANTISED, USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.units import format as show
@@ -19,7 +18,7 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
     """Choices that no number can mend: dtypes the chip lacks, what is not modelled yet."""
     chip = scenario.system.chip
     check_size(scenario)
-    problems = unknown(scenario.system.network.tiers) + _without_effect(scenario)
+    problems = network_problems(scenario.system, scenario.overrides)
     problems += [
         Problem(
             path="plan.precision",
@@ -58,6 +57,17 @@ def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
                 allowed=f"{Plan().adapters}, or lora=N",
             )
         )
+    without = {"weights": plan.weights in QUANTISED, "dora": plan.dora}
+    problems += [
+        Problem(
+            path=f"plan.{name}",
+            value=getattr(plan, name),
+            message="is of frozen weights beside adapters",
+            allowed="lora=N beside it",
+        )
+        for name, given in without.items()
+        if given and not plan.lora
+    ]
     if plan.scaling != "tensor" and plan.precision != "fp8":
         message = f"{plan.precision} has scales of its own, or none"
         problems.append(
@@ -99,23 +109,6 @@ def check_size(scenario: Scenario) -> None:
         )
 
 
-def _without_effect(scenario: Scenario) -> list[Problem]:
-    """Settings that the fit of a collective library does not look at."""
-    library = library_for(scenario.system)
-    if library is None:
-        return []
-    return [
-        Problem(
-            path=f"--set {path}",
-            value=value,
-            message=f"has no effect: collectives follow the fit of {library.id}",
-            allowed="bandwidth_bytes_per_s, latency_s, taper, in_network_reduction",
-        )
-        for path, value in scenario.overrides.items()
-        if path.endswith(".efficiency")
-    ]
-
-
 def check_plan(scenario: Scenario, plan: Plan) -> None:
     """Raise where a rule is broken: which, by how much, and the nearest plan that works."""
     check_choices(scenario, plan)
@@ -151,6 +144,8 @@ def too_large(scenario: Scenario, result: StepEstimate) -> Problem:
         value=str(result.plan),
         message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
         f"{show(need - have, 'bytes')} too much",
-        allowed=None if near else f"more chips, larger ones (no plan fits on these), or {LIGHTER}",
+        allowed=None
+        if near
+        else "more chips, larger ones (no plan fits on these), or " + lighter_words(result.plan),
         nearest=None if near is None else str(near),
     )

@@ -31,7 +31,7 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 from typing import Annotated, Literal
 
 from foretell.records import dataclass
-from foretell.specs.plan import AttentionLibrary, Dispatch, Reduce
+from foretell.specs.plan import AttentionLibrary, ContextMode, Dispatch, Reduce
 from foretell.specs.plan_forms import GENERIC
 from foretell.specs.ranges import Ge, Le
 
@@ -103,6 +103,8 @@ class Software:
     """Plan: how tokens reach their experts."""
     ep_overlap: Literal["", "off", "on"] = ""
     """Plan: whether dispatch and combination run behind the other pass of another micro-batch."""
+    context: Literal["", ContextMode] = ""
+    """Plan: how keys and values reach the other ranks of context parallelism."""
     pieces_on: str = ""
     """Architectures, by how their names begin, with spaces between them, on which tensor-parallel gathers and
     scatters run in pieces behind the products unless the plan says otherwise; all: every one; empty: none."""
@@ -191,6 +193,8 @@ class Software:
     modules: bool = False
     """Whether layers are the modules of Hugging Face transformers: composed norms and rotary positions, a
     residual stream in the dtype of the weights, casts by autocast (kernels/modules.py)."""
+    triton_norms: bool = False
+    """Of these modules: whether norms are kernels of their own, the rest plain."""
     masks: Literal["windows", "always"] = "windows"
     """Of these modules: when fused attention is given its mask as a tensor, and so computes every pair."""
     loss_wide: bool = False
@@ -199,11 +203,18 @@ class Software:
     """Whether the vocabulary is filled up, so that products over it read whole loads."""
     clips: bool = False
     """Whether the norm of the gradients is taken and the gradients are scaled by it before every update."""
+    dequantise_nf4_bytes: Multiple = 2.6
+    """Traffic of widening a stored weight of nf4 to 16 bits, in bytes a weight: one kernel reads half a byte
+    and a scale and writes two; more where it is bound by its look-ups, or by several kernels."""
+    dequantise_int4_bytes: Multiple = 2.6
+    """The same of int4."""
     update_passes: Multiple = 1.0
     """Time of the update over that of one fused kernel: PyTorch's foreach optimizers run one operation after
     the other over all tensors."""
     host_kernel_s: Seconds = 0.0
     """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
+    adapter_host: Share = 1.0
+    """What the host takes for a kernel of an adapter, over that for one of a module."""
     host_kernel_backward_s: Seconds = 0.0
     """What the host takes for each plain kernel of the backward pass, where `host_kernel_s` is given."""
     host_ahead: bool = False

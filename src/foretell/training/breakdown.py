@@ -68,7 +68,7 @@ def time_tree(
     bubble_s = float(ledger.bubble_s[0])
     leaves = one.leaves(at_slowest(ledger), bubble_s)
     joules = job_joules(one) if energy else {}
-    grounds = grounds_of(tables.parts.times.grounds, scenario.system)
+    grounds = grounds_of(tables.parts.times.grounds, scenario.system, scenario.job.gpus)
     kernels = [_node(name, getattr(leaves, name), grounds, joules.get(name)) for name in KERNELS]
     known, spent = leaf_grounds(grounds), joules.get("step", {})
     others = [

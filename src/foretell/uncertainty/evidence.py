@@ -15,7 +15,7 @@ from functools import lru_cache
 from foretell.catalog.spreads import Known, interval_ends, known_of
 from foretell.kernels.families.choose import choose
 from foretell.kernels.precision import linear_format
-from foretell.network.library_catalog import evidence_of, inner_tiers
+from foretell.network.library_catalog import doublings_beyond, evidence_of, inner_tiers
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
@@ -72,15 +72,17 @@ class Grounds:
         return self.kernels.get(KERNELS.get(family, "pointwise"), self.kernels["pointwise"])
 
 
-def grounds_of(kernels: Mapping[str, tuple[Evidence, Spread]], system: System) -> Grounds:
-    """What the kernels and collectives of a scenario stand on."""
-    found = evidence_of(system)
-    return Grounds(kernels=kernels, collectives=(found, FABRIC[found]))
+def grounds_of(
+    kernels: Mapping[str, tuple[Evidence, Spread]], system: System, gpus: float = 1.0
+) -> Grounds:
+    """What the kernels and collectives of a scenario of so many chips stand on."""
+    return Grounds(kernels=kernels, collectives=(evidence_of(system), fabric_spread(system, gpus)))
 
 
-def fabric_spread(system: System) -> Spread:
-    """Residuals of a collective on a system."""
-    return FABRIC[evidence_of(system)]
+def fabric_spread(system: System, gpus: float = 1.0) -> Spread:
+    """Residuals of a collective of so many chips: half as wide again for each doubling beyond those held."""
+    wider = 1.0 + 0.5 * doublings_beyond(system, gpus)
+    return tuple(wider * end for end in FABRIC[evidence_of(system)])
 
 
 def leaf(name: str, value: float, grounds: tuple[Evidence, Spread], joules: float | None) -> Leaf:
@@ -108,7 +110,7 @@ def node(name: str, children: Sequence[Leaf], value: float | None = None) -> Lea
         unit="s",
         evidence=weakest,
         joules=sum(known) if len(known) == len(children) else None,
-        interval=_together(total, some),
+        interval=join_intervals(total, some),
         children=tuple(children),
     )
 
@@ -151,7 +153,7 @@ def whole(step: Leaf, kind: str, scenario: Scenario) -> Leaf:
     found: dict[str, tuple[float, float]] = {}
     low, high = step.value, step.value
     # What is the software's own is in the residuals of runs, and nowhere else.
-    of_parts = _together(step.value, [c for c in step.children if c.name not in OF_SOFTWARE])
+    of_parts = join_intervals(step.value, [c for c in step.children if c.name not in OF_SOFTWARE])
     sources, chips = scenario.software.left_out, scenario.system.chip.left_out
     known = known_to(scenario)
     for key, (below, above) in interval_ends(kind, known, sources, chips).items():
@@ -177,7 +179,7 @@ def known_to(scenario: Scenario) -> Known:
     return known_of(family, chip.id, software.left_out, chip.left_out)
 
 
-def _together(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:
+def join_intervals(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:
     """Intervals of a sum of independent parts, on each side of their values."""
     found = {}
     for key in ("p50", "p90"):

@@ -80,14 +80,22 @@ class RunPrediction:
 
 
 def score_training(
-    path: Path, *, leave_one_out: HeldOut | None = None, simulate: bool = False
+    path: Path,
+    *,
+    leave_one_out: HeldOut | None = None,
+    simulate: bool = False,
+    anchors: int = 0,
+    seed: int = 0,
 ) -> Scores:
     """Score a table; with `leave_one_out`, each run without what rests on its source, its family of
     frameworks or its chip (held_out.py).
 
-    `simulate` plays the rows that have a pipeline or replicas, and puts both scores side by side.
+    `simulate` plays the rows that have a pipeline or replicas, and puts both scores side by side. `anchors`
+    predicts every row given so many others of its source as well, chosen by the seed, with the source left
+    out.
     """
-    return score_rows(read_rows(Path(path)), leave_one_out, simulate)
+    told = "source" if anchors else leave_one_out
+    return score_rows(read_rows(Path(path)), told, simulate, (anchors, seed))
 
 
 def commands(path: Path) -> list[dict[str, str | None]]:
@@ -105,8 +113,9 @@ def score_rows(
     rows: Sequence[TrainingRow],
     leave_one_out: HeldOut | None = None,
     simulate: bool = False,
+    anchors: tuple[int, int] = (0, 0),
 ) -> Scores:
-    """The scoreboard of some rows."""
+    """The scoreboard of some rows; `anchors` says how many others each is predicted from, and a seed."""
     told: list[RunPrediction] = []
     unsupported: list[tuple[str, str]] = []
     memory: list[Prediction] = []
@@ -124,6 +133,11 @@ def score_rows(
     more = side_by_side(told, both) if simulate else {}
     told = both
     predictions = [step_of(one) for one in told]
+    if anchors[0]:
+        from foretell.lab.validate.anchors import anchored_facts, anchored_steps
+
+        predictions = anchored_steps(told, predictions, *anchors)
+        more |= {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(told, predictions)}
     scores = scores_of(
         len(rows),
         predictions,

@@ -28,10 +28,11 @@ def bytes_of(words: str, what: str, model: str = "dense") -> float:
 def test_a_fused_loss_holds_a_third() -> None:
     """12 bytes a score, 4 where the loss is fused; torchtitan's is not where the vocabulary is cut, and holds
     16 there; a kernel of its own is there in plain runs too."""
-    assert spared_loss_bytes(software("torchtitan"), fused=True) == (8.0, -4.0)
-    assert spared_loss_bytes(software("torchtitan"), fused=False) == (0.0, -4.0)
-    assert spared_loss_bytes(software("torchtitan-2024"), fused=True) == (0.0, -4.0)
-    assert spared_loss_bytes(software("fsdp"), fused=False) == (8.0, 8.0)
+    fused_plan, plain_plan = parse_plan("dp1 fused"), parse_plan("dp1 no-fused")
+    assert spared_loss_bytes(fused_plan, software("torchtitan")) == (8.0, -4.0)
+    assert spared_loss_bytes(plain_plan, software("torchtitan")) == (0.0, -4.0)
+    assert spared_loss_bytes(fused_plan, software("torchtitan-2024")) == (0.0, -4.0)
+    assert spared_loss_bytes(plain_plan, software("fsdp")) == (8.0, 8.0)
     scores = 2048 * 32000
     plain = bytes_of("tp1 pp1 mbs1 framework=generic", "buffers")
     fused = bytes_of("tp1 pp1 mbs1 framework=pytorch-compiled", "buffers")
@@ -44,10 +45,10 @@ def test_a_fused_loss_holds_a_third() -> None:
 def test_time_and_memory_agree_on_the_loss(name: str) -> None:
     """What the catalogue calls a kernel of its own holds little; what it calls plain does not."""
     told = software(name)
-    spared = spared_loss_bytes(told, fused=False)[0]
+    spared = spared_loss_bytes(parse_plan("dp1 no-fused"), told)[0]
     assert spared == (12.0 - told.loss_bytes if told.loss == "kernel" else 0.0)
     if told.loss == "plain":
-        assert spared_loss_bytes(told, fused=True)[0] == 0.0
+        assert spared_loss_bytes(parse_plan("dp1 fused"), told)[0] == 0.0
 
 
 def test_one_copy_of_the_weights_with_fsdp() -> None:
@@ -117,8 +118,21 @@ def test_communicators_take_memory_of_their_own() -> None:
 
 def test_a_loss_in_16_bits_spares_what_32_bits_take() -> None:
     """Scores, log-softmax and both gradients: 8 bytes; a fused loss spares more, autocast nothing."""
-    assert spared_loss_bytes(software("pytorch-eager"), fused=False, narrow=True) == (4.0, 4.0)
-    assert spared_loss_bytes(software("torchtitan"), fused=True, narrow=True) == (8.0, 4.0)
+    pure = "dp1 master=none"
+    plain = spared_loss_bytes(parse_plan(f"{pure} no-fused"), software("pytorch-eager"))
+    fused = spared_loss_bytes(parse_plan(f"{pure} fused"), software("torchtitan"))
+    assert (plain, fused) == ((4.0, 4.0), (8.0, 4.0))
+
+
+@pytest.mark.parametrize(
+    ("word", "held"), [("plain", 12.0), ("kernel", 8.0), ("inplace", 4.0), ("chunked", 0.5)]
+)
+def test_a_loss_that_the_plan_names_holds_so_much(word: str, held: float) -> None:
+    found = spared_loss_bytes(parse_plan(f"dp1 no-fused loss={word}"), software("pytorch-eager"))
+    assert found[0] == 12.0 - held
+
+
+def test_a_loss_in_16_bits_is_for_weights_without_a_wide_copy() -> None:
     assert narrow_loss(parse_plan("dp1 master=none"))
     assert not narrow_loss(parse_plan("dp1 master=none weights=fp32"))
     assert not narrow_loss(parse_plan("dp1"))

@@ -19,7 +19,7 @@ from foretell.simulation.memory_timeline import step_memory
 from foretell.specs.job import Job
 from foretell.specs.outputs import outputs
 from foretell.specs.plan import batch_of, parse_plan
-from foretell.specs.plan_forms import MODULES
+from foretell.specs.plan_forms import MODULES, TARGET_SETS
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import one_row, totals_of
@@ -62,7 +62,7 @@ WORDS = {
     + tuple(f"{PLAIN} no-flash no-fused recompute={one}" for one in MODULES),
     "adapters": tuple(
         f"{words} lora=16 adapters={where}"
-        for where in CHOICES["adapters"]
+        for where in (*TARGET_SETS, "q+o+down", "all+ends")
         for words in (PLAIN, f"{CUT} tp_overlap=on recompute=products precision=fp8")
     ),
     "context": tuple(f"{CUT} cp2 cp_mode={mode}" for mode in CHOICES["cp_mode"]),

@@ -16,6 +16,7 @@ from foretell.sharding.lora import (
 )
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num
+from foretell.specs.plan import QUANTISED, Plan, parse_plan
 from foretell.workload.build import build
 from foretell.workload.graph import LayerGraph
 from foretell.workload.ops import Gemm
@@ -32,8 +33,9 @@ def parts(name: str) -> tuple[LayerGraph, ...]:
 
 def trained_and_frozen(graph: LayerGraph, rank: int) -> tuple[Num, Num]:
     """Weights; all are trained where there are no adapters."""
-    trained = sum((op.parameters for op in graph.ops if is_trained(op, rank)), start=0.0)
-    frozen = sum((op.parameters for op in graph.ops if not is_trained(op, rank)), start=0.0)
+    plan = Plan(lora=rank)
+    trained = sum((op.parameters for op in graph.ops if is_trained(op, plan)), start=0.0)
+    frozen = sum((op.parameters for op in graph.ops if not is_trained(op, plan)), start=0.0)
     return trained, frozen
 
 
@@ -42,7 +44,7 @@ def test_rank_zero_is_identity(name: str) -> None:
     for part in parts(name):
         assert with_adapters(part, 0) is part
         assert trained_and_frozen(part, 0)[1] == 0.0
-        assert all(backward_products(op, 0) == 2 for op in part.ops)
+        assert all(backward_products(op, Plan()) == 2 for op in part.ops)
 
 
 @given(STACK, RANK)
@@ -61,7 +63,7 @@ def test_work_is_conserved_over_tensor_ranks(name: str, rank: int, tp: float) ->
         whole = with_adapters(part, rank)
         cut = tensor_parallel(whole, tp, 1.0)
         for op, one in zip(whole.ops, cut.ops, strict=True):
-            if not is_trained(op, rank) or op.split == "none":
+            if not is_trained(op, Plan(lora=rank)) or op.split == "none":
                 continue
             assert isinstance(op, Gemm)
             assert isinstance(one, Gemm)
@@ -87,8 +89,8 @@ def test_llama_8b_rank_16() -> None:
 def test_frozen_matrices_have_their_data_gradient_alone(name: str, rank: int) -> None:
     for part in parts(name):
         for op in with_adapters(part, rank).ops:
-            calls = calls_of(op, 0, backward=True)[: backward_products(op, rank)]
-            if is_trained(op, rank):
+            calls = calls_of(op, 0, backward=True)[: backward_products(op, Plan(lora=rank))]
+            if is_trained(op, Plan(lora=rank)):
                 assert len(calls) == 2
             elif isinstance(op, Gemm):
                 # The first backward product is the data gradient: as many columns as inputs.
@@ -140,3 +142,50 @@ def test_inputs_of_frozen_matrices_are_not_kept() -> None:
     whole = kept_bytes(dense, 1.0).whole
     found = kept_bytes(with_adapters(dense, 8, "attention"), 1.0).whole
     assert whole - found == 128 * 2.0 * (1024 + 2816) - 2 * 128 * 8 * 2.0
+
+
+@pytest.mark.parametrize(
+    ("given", "spelled"),
+    [("v+q", "qv"), ("q+k+v+o", "attention"), ("up+down", "mlp"), ("qkv+o+mlp", "all"),
+     ("o+q", "q+o"), ("all+ends", "all+ends")],
+)  # fmt: skip
+def test_targets_have_one_spelling(given: str, spelled: str) -> None:
+    plan = parse_plan(f"dp1 lora=8 adapters={given}")
+    assert plan.adapters == spelled
+    assert parse_plan(str(plan)) == plan
+
+
+def test_adapters_beside_some_maps_train_as_many_weights() -> None:
+    """Queries and values together train what each trains alone; an output besides adds its own."""
+    (dense, _, _) = parts("dense")
+    found = {
+        where: float(trained_and_frozen(with_adapters(dense, 8, where), 8)[0])
+        for where in ("up", "down", "mlp", "o", "q+o", "q", "mlp")
+    }
+    assert found["up"] + found["down"] == found["mlp"]
+    assert found["q"] + found["o"] == found["q+o"]
+
+
+def test_table_and_head_can_be_trained_whole() -> None:
+    _, table, head = parts("dense")
+    plan = Plan(lora=8, adapters="all+ends")
+    assert all(is_trained(op, plan) for part in (table, head) for op in part.ops)
+    assert not any(is_trained(op, Plan(lora=8)) for op in table.ops if op.parameters)
+
+
+def test_a_stored_base_keeps_the_inputs_of_its_maps() -> None:
+    (dense, _, _) = parts("dense")
+    plain, stored = (with_adapters(dense, 8, "qv", stored=s) for s in (False, True))
+    assert kept_bytes(stored, 1.0).whole > kept_bytes(plain, 1.0).whole
+
+
+def test_bytes_of_a_stored_weight() -> None:
+    """4 bits, and 32 for 64 weights; 8 for 64 with double quantisation, and 32 for 256 of those."""
+    assert QUANTISED["nf4"] == pytest.approx(4.5 / 8)
+    assert QUANTISED["nf4-dq"] == pytest.approx(4.127 / 8, rel=1e-3)
+
+
+def test_dora_measures_every_matrix_with_an_adapter() -> None:
+    (dense, _, _) = parts("dense")
+    plain, measured = (with_adapters(dense, 8, "all", dora=d) for d in (False, True))
+    assert len(measured.ops) - len(plain.ops) == 4

@@ -27,7 +27,8 @@ KEPT: dict[str, tuple[str, str, tuple[int, int]]] = {
 }
 """Pictures that the page shows: address, theme, size."""
 VIEWS = (
-    "training", "serving", "cost", "clusters", "scaling", "network", "sensitivities", "timeline", "accuracy",
+    "training", "serving", "post-training", "cost", "clusters", "scaling", "network", "sensitivities",
+    "timeline", "accuracy",
 )  # fmt: skip
 
 

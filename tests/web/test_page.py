@@ -17,7 +17,8 @@ import foretell
 from tests.surfaces.command import foretell as command
 
 VIEWS = (
-    "training", "serving", "cost", "clusters", "scaling", "network", "sensitivities", "timeline", "accuracy",
+    "training", "serving", "post-training", "cost", "clusters", "scaling", "network", "sensitivities",
+    "timeline", "accuracy",
 )  # fmt: skip
 SMALL = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 16}
 QUERY = "&".join(f"1.{name}={value}" for name, value in SMALL.items())

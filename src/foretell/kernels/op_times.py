@@ -21,6 +21,7 @@ from foretell.kernels.fusion import (
     COMPILED_SORTS,
     COMPLEX_ROTARY,
     COMPOSED_NORM,
+    FUSED,
     HOSTS,
     JOINED,
     MODULES,
@@ -31,13 +32,14 @@ from foretell.kernels.fusion import (
     Passes,
     passes,
 )
-from foretell.kernels.loss import narrow_loss
+from foretell.kernels.loss import loss_form, narrow_loss
 from foretell.kernels.modules import is_wide
 from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, core_joules, memory_joules
 from foretell.kernels.precision import cast_passes, linear_format, plain_format
 from foretell.kernels.wide_products import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
+from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.result import Evidence
 from foretell.specs.software import Software
@@ -62,6 +64,13 @@ ROW_PRODUCTS = 0.73
 vLLM, whose fp8 table on Blackwell tops out at 0.55 of the peak where the library's has 0.757."""
 CAST_LAUNCH_S = 3e-6
 """Launch of a product whose operands are already narrow."""
+CORRECTED = {
+    "gemm": "gemm",
+    "grouped": "experts",
+    "prefill": "attention",
+    "prefill-backward": "attention",
+}
+"""Family of kernels -> the correction of its times; the rest are passes over memory."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
 
@@ -95,8 +104,12 @@ def op_times(
     plan: Plan,
     software: Software,
     cut: NDArray[np.bool_] | bool = False,
+    corrections: Corrections = AS_PREDICTED,
 ) -> OpTimes:
-    """Times of all operations in both passes; `cut` says where the vocabulary is; (shapes,)."""
+    """Times of all operations in both passes; `cut` says where the vocabulary is; (shapes,).
+
+    `corrections` are factors on the times, numbers or (shapes,): a slower kernel draws the same watts.
+    """
     width = stacks[0].matrix_flop.shape[1]
     table = np.zeros((6, 2 * ops, width))
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
@@ -138,6 +151,8 @@ def op_times(
             np.minimum(arithmetic_s, seconds),
             some * _host_s(stack, kernels, plan.fused, software) / chip.host_speed,
         )
+        slower = getattr(corrections, CORRECTED.get(stack.family, "memory_bound"))
+        values = (*(value * slower for value in values[:5]), values[5])
         for target, value in zip(table, values, strict=True):
             np.add.at(target, stack.rows, value)
     return OpTimes(
@@ -185,11 +200,14 @@ def traffic_factor(
 def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
     weights that are kept in 16 bits have a loss in 16 bits, and where all is in 32, nothing is cast."""
-    fused = software.loss == "kernel" or (plan.fused and software.loss == "fused")
+    fused = loss_form(plan, software).one_kernel
     uncast = narrow_loss(plan, software) or plan.precision in WIDE_PRECISIONS
     found = {"loss": passes("loss16" if uncast else "loss", fused)}
     if software.modules and not plan.fused:
-        return WIDE_MODULES if is_wide(plan, software) else MODULES
+        modules = WIDE_MODULES if is_wide(plan, software) else MODULES
+        norms = {"rms": FUSED["norm"], "rms-frozen": FUSED["norm"]}
+        modules = {**modules, **norms} if software.triton_norms else modules
+        return {**modules, **found} if fused else modules
     if software.maps_apart:
         found["join"] = JOINED
     if software.complex_rotary:

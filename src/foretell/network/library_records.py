@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.specs._base import Num
 
 Kind = Literal[
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "send"
@@ -180,3 +181,5 @@ class PlacedGroups:
     """Candidates of each kind of collective asked for."""
     hop_weight: Array
     """(tiers, groups): share of a chain's hops that each tier carries; for sends."""
+    slower: Num = 1.0
+    """Factor on the time of every message; a number, or (groups,)."""

@@ -59,6 +59,8 @@ class TierStack:
     """Members of each group."""
     kinds: Mapping[Collective, CollectiveCandidates]
     """Candidates by kind of collective."""
+    slower: Num = 1.0
+    """Factor on the time of every message; a number, or (groups,)."""
 
 
 def stack_of(

@@ -55,6 +55,10 @@ def estimate_text(result: Estimate) -> "RenderableType":
         rates(result),
         Text(CONVENTIONS, "dim"),
     ]
+    if result.posterior_factors is not None:
+        from foretell.report.posterior import measured_table
+
+        parts += [Text(), measured_table(result)]
     if result.run is not None:
         parts += [Text(), run_table(result.run)]
     if result.breakdown is not None:

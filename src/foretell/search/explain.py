@@ -296,7 +296,7 @@ def _op_shares(batch: SystemBatch, numbers: Sequence[Number]) -> tuple[OpShare, 
 def _work(op: Op, phase: Phase, plan: Plan, software: Software) -> tuple[float, float]:
     """Operations, and bytes through the device memory, of one run on the system as it is."""
     if phase == "backward" and isinstance(op, Gemm):
-        done, times = op.forward(), float(backward_products(op, plan.lora))
+        done, times = op.forward(), float(backward_products(op, plan))
     else:
         done, times = op.backward() if phase == "backward" else op.forward(), 1.0
     flop = _first(done.matrix_flop) + _first(done.vector_flop)

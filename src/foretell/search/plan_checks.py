@@ -6,9 +6,9 @@ from foretell.kernels.precision import LOW_PRECISION
 from foretell.network.tier_checks import network_problems
 from foretell.schedules.rules import all_broken
 from foretell.search.nearest import nearest_plan
-from foretell.search.search import LIGHTER
+from foretell.search.search import lighter_words
 from foretell.sharding.rules import chips_of
-from foretell.specs.plan import USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
+from foretell.specs.plan import QUANTISED, USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.units import format as show
@@ -57,6 +57,17 @@ def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
                 allowed=f"{Plan().adapters}, or lora=N",
             )
         )
+    without = {"weights": plan.weights in QUANTISED, "dora": plan.dora}
+    problems += [
+        Problem(
+            path=f"plan.{name}",
+            value=getattr(plan, name),
+            message="is of frozen weights beside adapters",
+            allowed="lora=N beside it",
+        )
+        for name, given in without.items()
+        if given and not plan.lora
+    ]
     if plan.scaling != "tensor" and plan.precision != "fp8":
         message = f"{plan.precision} has scales of its own, or none"
         problems.append(
@@ -133,6 +144,8 @@ def too_large(scenario: Scenario, result: StepEstimate) -> Problem:
         value=str(result.plan),
         message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
         f"{show(need - have, 'bytes')} too much",
-        allowed=None if near else f"more chips, larger ones (no plan fits on these), or {LIGHTER}",
+        allowed=None
+        if near
+        else "more chips, larger ones (no plan fits on these), or " + lighter_words(result.plan),
         nearest=None if near is None else str(near),
     )

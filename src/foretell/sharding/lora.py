@@ -1,13 +1,15 @@
 """Low-rank adapters (Hu et al. 2021): y = x W + x A B with W frozen, A of k x r and B of r x n trained.
 
-Linear maps of the layers get one each (all of them, the mixers', or the projections to queries, keys and
-values alone), experts' each their own; table, router and head stay as they are. What a frozen matrix costs
-backward is its data gradient alone; gradients, states, master copy and the reduction over data-parallel
-ranks are the adapters' alone; weights are held and, with ZeRO 3, gathered as before. Under tensor
-parallelism the adapter of a matrix cut by columns has A on every rank and B cut by columns; by rows, A cut
-by rows and B on every rank, so that its partial sums ride on the matrix's own reduction and nothing more is
-sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one needs its input no more, and that
-is not kept.
+Linear maps of the layers get one each (all of them, the mixers', or those that are named), experts' each
+their own; the router stays as it is, and table and head are frozen, or trained whole (`+ends`). What a frozen
+matrix costs backward is its data gradient alone; gradients, states, master copy and the reduction over
+data-parallel ranks are the adapters' alone; weights are held and, with ZeRO 3, gathered as before. Under
+tensor parallelism the adapter of a matrix cut by columns has A on every rank and B cut by columns; by rows, A
+cut by rows and B on every rank, so that its partial sums ride on the matrix's own reduction and nothing more
+is sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one needs its input no more, and
+that is not kept. The frozen matrices of the layers may be stored in 4 bits (QLoRA): products read them
+widened to 16 bits, once for each pass, and keep their input whether it has an adapter or not. DoRA measures
+the columns of W + A B in every forward pass: A B is written out, and read with W.
 """
 
 from collections.abc import Callable
@@ -15,25 +17,41 @@ from collections.abc import Callable
 import numpy as np
 
 from foretell.specs._base import with_fields
-from foretell.specs.plan import Adapters
+from foretell.specs.plan import QUANTISED, Adapters, Plan
+from foretell.specs.plan_forms import TRAINED_ENDS, adapter_targets
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
-from foretell.workload.roles import ATTENTIONS, ENDS, TOKEN_MIXERS, OpRole, Region, SavedRole
+from foretell.workload.roles import (
+    ALL_EXPERTS,
+    ATTENTIONS,
+    ENDS,
+    TOKEN_MIXERS,
+    OpRole,
+    Region,
+    SavedRole,
+)
 
 WITHOUT = (*ENDS, Region.INDEXER)
 """Regions whose linear maps get no adapter."""
 ROUTING = (OpRole.ROUTER, OpRole.SHARED_GATE)
 """Linear maps that get none."""
-QUERIES = (
-    OpRole.QKV,
-    OpRole.QUERY,
-    OpRole.KEY_VALUE,
-    OpRole.QUERY_DOWN,
-    OpRole.QUERY_UP,
-    OpRole.LATENT_DOWN,
-    OpRole.LATENT_UP,
-)
-"""Projections to queries, keys and values."""
+MAPS = {
+    OpRole.QKV: frozenset("qkv"),
+    OpRole.QUERY: frozenset("q"),
+    OpRole.QUERY_DOWN: frozenset("q"),
+    OpRole.QUERY_UP: frozenset("q"),
+    OpRole.KEY_VALUE: frozenset("kv"),
+    OpRole.LATENT_DOWN: frozenset("kv"),
+    OpRole.LATENT_UP: frozenset("kv"),
+    OpRole.OUTPUT: frozenset("o"),
+}
+"""Projections of attention -> the targets that they are."""
+MIXER_MAPS, FEED_MAPS = frozenset("qkvo"), {OpRole.UP: "up", OpRole.DOWN: "down"}
+"""Targets that are all maps of a mixer together; products of feed-forward parts -> their target."""
+FEEDS = (Region.FEED_FORWARD, *ALL_EXPERTS)
+"""Regions of feed-forward parts."""
+MEASURES = 3.0
+"""Passes of DoRA over a matrix: A B written, and read with W for its columns' lengths."""
 INPUTS = {
     (OpRole.DOWN, Region.FEED_FORWARD): (SavedRole.ACTIVATED, Region.FEED_FORWARD),
     (OpRole.UP, Region.EXPERTS): (SavedRole.EXPERT_INPUT, Region.EXPERTS),
@@ -54,19 +72,28 @@ def whole(op: Gemm) -> tuple[Gemm, ...]:
 
 
 def with_adapters(
-    graph: LayerGraph, rank: int, where: Adapters = "all", maps: Maps = whole
+    graph: LayerGraph,
+    rank: int,
+    where: Adapters = "all",
+    maps: Maps = whole,
+    *,
+    dora: bool = False,
+    stored: bool = False,
 ) -> LayerGraph:
-    """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it."""
+    """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it; `stored`:
+    the frozen ones are in 4 bits."""
     if rank == 0:
         return graph
     ops: list[Op] = []
-    saved = _without_inputs(graph, where)
+    # Maps whose weights are widened for each use keep their input, adapter or not (bitsandbytes).
+    saved = list(graph.saved) if stored else _without_inputs(graph, where)
     for op in graph.ops:
         ops.append(op)
         if has_adapter(op, where):
             assert isinstance(op, Gemm)
             for one in _chosen(maps(op), where):
                 ops += adapter(one, float(rank))
+                ops += [measure(one)] if dora else []
                 elements = op.groups * op.m * rank
                 name = f"{op.name}.lora"
                 saved.append(Saved(name=name, elements=elements, split="none", region=op.region))
@@ -93,21 +120,55 @@ def _without_inputs(graph: LayerGraph, where: Adapters) -> list[Saved]:
 
 def _chosen(maps: tuple[Gemm, ...], where: Adapters) -> tuple[Gemm, ...]:
     """Of queries, keys and values those that have adapters; of one product for all, the outputs that do."""
-    if where != "qv" or maps[0].role is not OpRole.QKV:
+    targets = adapter_targets(where)
+    if maps[0].role is not OpRole.QKV or targets >= MAPS[OpRole.QKV]:
         return maps
     if len(maps) > 1:
-        return maps[0], maps[-1]
-    half = 0.5 * maps[0].n_kv
-    return (with_fields(maps[0], n=maps[0].n - half, n_kv=half, n_kv_min=0.5 * maps[0].n_kv_min),)
+        return tuple(one for one, name in zip(maps, "qkv", strict=True) if name in targets)
+    joint, share = maps[0], 0.5 * len(targets & {"k", "v"})
+    queries = (joint.n - joint.n_kv) * ("q" in targets)
+    kept = share * joint.n_kv
+    return (with_fields(joint, n=queries + kept, n_kv=kept, n_kv_min=share * joint.n_kv_min),)
 
 
 def has_adapter(op: Op, where: Adapters = "all") -> bool:
-    """Linear maps of the layers, or of their mixers."""
-    if not isinstance(op, Gemm) or op.tied or op.region in WITHOUT or op.role in ROUTING:
+    """Linear maps of the layers, or of their mixers or feed-forward parts, or those that are named."""
+    if not is_layer_map(op):
         return False
-    if where in ("qkv", "qv"):
-        return op.role in QUERIES and op.region in ATTENTIONS
-    return where == "all" or op.region in TOKEN_MIXERS
+    targets = adapter_targets(where)
+    if op.region in TOKEN_MIXERS:
+        named = MAPS.get(op.role, frozenset()) if op.region in ATTENTIONS else frozenset()
+        return targets >= MIXER_MAPS or bool(targets & named)
+    if op.region in FEEDS and op.role in FEED_MAPS:
+        return FEED_MAPS[op.role] in targets
+    return targets >= adapter_targets("all")
+
+
+def is_layer_map(op: Op) -> bool:
+    """Whether an operation is a linear map of a layer: not table, head, router or an indexer's."""
+    maps = isinstance(op, Gemm) and not op.tied
+    return maps and op.region not in WITHOUT and op.role not in ROUTING
+
+
+def is_quantised(op: Op, plan: Plan) -> bool:
+    """Whether an operation's weights are stored in 4 bits: frozen linear maps of the layers."""
+    return plan.weights in QUANTISED and is_layer_map(op) and op.role is not OpRole.ADAPTER
+
+
+def measure(op: Gemm) -> Op:
+    """DoRA's lengths of the columns of a matrix and its adapter's product."""
+    return Pointwise(
+        name=f"{op.name}.dora",
+        elements=op.groups * op.k * op.n / op.weight_parts,
+        reads=MEASURES - 1.0,
+        writes=1.0,
+        back_moves=0.0,
+        back_flop=0.0,
+        split="none",
+        role=OpRole.ADAPTER_SUM,
+        region=op.region,
+        beside=op.role,
+    )
 
 
 def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
@@ -152,16 +213,24 @@ def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
     )
 
 
-def is_trained(op: Op, rank: int) -> bool:
-    """Whether an operation's weights are trained: the adapters', or all where there are none."""
-    return rank == 0 or op.role is OpRole.ADAPTER
+def trains_ends(plan: Plan) -> bool:
+    """Whether table and head are trained whole beside adapters."""
+    return plan.lora > 0 and TRAINED_ENDS in plan.adapters.split("+")
 
 
-def backward_products(op: Op, rank: int) -> int:
+def is_trained(op: Op, plan: Plan) -> bool:
+    """Whether an operation's weights are trained: the adapters', or all where there are none; those of table
+    and head where they are trained whole."""
+    if plan.lora == 0 or op.role is OpRole.ADAPTER:
+        return True
+    return op.region in ENDS and trains_ends(plan)
+
+
+def backward_products(op: Op, plan: Plan) -> int:
     """How many of a matrix's two backward products run: both gradients, or the data's alone.
 
     Operations without matrices run as they are; a frozen table passes no gradient on and takes none: 0.
     """
-    if is_trained(op, rank):
+    if is_trained(op, plan):
         return 2
     return 0 if isinstance(op, Lookup) else 1

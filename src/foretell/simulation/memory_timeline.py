@@ -182,6 +182,7 @@ def _tensors(
         GATHERED: gathered,
         "gradient placeholders": empty,
         "messages": float(stages.message_bytes[0]),
+        "widened weights": float(stages.widened_bytes[0]),
         "workspaces": tables.software.workspace_bytes,
     }
     chunks = tuple(chunk for chunk in layers) if plan.pp > 1 else (sum(layers, ()),)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
-from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
+from foretell.specs.plan_forms import EVEN, FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
 from foretell.specs.plan_words import (
     AXES,
     CHOICES,
@@ -32,8 +32,10 @@ PrecisionName = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"]
 Scaling = Literal["tensor", "row", "block"]
 Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
 Reduce = Literal["auto", "step", "micro-batch"]
-Adapters = Literal["all", "attention", "qkv", "qv"]
+Adapters = str
+"""Linear maps that have adapters, in the spelling of plan_forms.adapters_form."""
 Autocast = Literal["auto", "on"]
+Loss = Literal["auto", "plain", "kernel", "inplace", "chunked"]
 Compile = Literal["auto", "off", "on"]
 AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
@@ -46,8 +48,16 @@ RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
 WIDE_PRECISIONS = ("fp32", "tf32")
 """Precisions in which nothing is kept, moved or sent in 16 bits."""
-DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
-"""Bytes of one stored element."""
+QUANTISED = {
+    "nf4": 0.5 + 4.0 / 64.0,
+    "nf4-dq": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0),
+    "int4": 0.5 + 2.5 / 128.0,
+}
+"""Formats of a frozen base -> bytes of one stored weight with its share of the scales: nf4 has one in 32 bits
+for 64 weights, which double quantisation (-dq) keeps in 8 bits (Dettmers et al. 2023); int4 a scale in 16
+bits and a zero in 4 for 128 (GPTQ)."""
+DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0} | dict.fromkeys(QUANTISED, 2.0)
+"""Bytes of one stored element; of a quantised base, of what is not quantised and of what products read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +114,9 @@ class Plan:
     (full), N layers of each stage (full:N), or modules joined by + (specs/plan_forms.py)."""
     schedule: str = "1f1b"
     """Pipeline schedule; interleaved where vpp > 1."""
+    layout: str = EVEN
+    """Layers of each pipeline chunk, first to last, as in 7,8*14,7; even: as even as they can be dealt, the
+    outer chunks with the fewer (sharding/pipeline.py)."""
     precision: PrecisionName = "bf16"
     """Dtype of the matrix products."""
     scaling: Scaling = "tensor"
@@ -111,8 +124,14 @@ class Plan:
     lora: int = 0
     """Rank of the adapters that are trained in place of the frozen weights; 0: all weights are trained."""
     adapters: Adapters = "all"
-    """Linear maps that have an adapter: all, those of the token mixers, queries keys and values alone,
-    queries and values alone."""
+    """Linear maps that have an adapter: all, attention (those of the token mixers), qkv, qv, mlp, or some of
+    q+k+v+o+up+down; +ends trains table and head whole besides."""
+    dora: bool = False
+    """Adapters are of directions, beside a trained length of every column (DoRA, Liu et al. 2024)."""
+    loss: Loss = "auto"
+    """Cross-entropy: plain operations in 32 bits, one kernel behind scores that are shifted by a copy, one
+    that writes the gradient over the scores (inplace), or head and loss together over chunks of tokens
+    (Liger's fused linear, torchtune); auto: as the framework has it."""
     shard: int = 0
     """Data-parallel ranks that ZeRO shares over, replicas beside them; 0: all of them."""
     secondary: int = 0
@@ -144,7 +163,7 @@ class Plan:
     """Optimizer: adam keeps two states per weight, adam8bit two of 8 bits, adafactor rows and columns, muon
     one for matrices, sgd (with momentum) one."""
     weights: str = "bf16"
-    """Dtype of the working weights."""
+    """Dtype of the working weights; nf4, nf4-dq and int4: of a frozen base beside adapters."""
     gradients: str = "fp32"
     """Dtype in which gradients are kept and reduced."""
     master: str = "fp32"
@@ -180,6 +199,12 @@ OF_EXPERTS = ("dispatch", "ep_overlap")
 DROPS = ("jax", "paxml", "maxtext", "levanter")
 """Software whose rules set a capacity whether experts are spread or not; a test holds it to the catalogue."""
 
+OWN_DTYPES = (
+    "accelerate", "hf-trainer", "peft", "torchtune", "torchtune-compiled", "transformers",
+    "transformers-compiled", "transformers-liger", "trl",
+)  # fmt: skip
+"""Software that states the dtypes of master copy and states; a test holds it to the catalogue."""
+
 
 def plan_text(plan: Plan) -> str:
     """Words for everything that is not the default a reader would fill in.
@@ -189,7 +214,9 @@ def plan_text(plan: Plan) -> str:
     told: tuple[str, ...] = BY_SOFTWARE if plan.framework != GENERIC else ()
     # Attention that stores its scores has no library that software could fill in.
     told = told if plan.flash else tuple(name for name in told if name != "attention")
-    drops = plan.framework.partition("@")[0] in DROPS
+    word = plan.framework.partition("@")[0]
+    drops = word in DROPS
+    told += ("master", "states") if word in OWN_DTYPES else ()
     spread = plan.ep > 1 and bool(told)
     told += OF_EXPERTS if spread else ()
     told += ("capacity",) if spread or drops else ()
@@ -205,6 +232,7 @@ def plan_text(plan: Plan) -> str:
         on = getattr(plan, name)
         words += [name if on else f"no-{name}"] if not on or name in told else []
     words += [] if plan.reshard else ["no-reshard"]
+    words += ["dora"] if plan.dora else []
     base = default_plan(vpp=plan.vpp, precision=plan.precision)
     words += [f"recompute={plan.recompute}"]
     # The default precision is the chip's, so any other than the usual one is always said.
@@ -215,6 +243,9 @@ def plan_text(plan: Plan) -> str:
     words += [f"framework={plan.framework}"] if plan.framework != GENERIC else []
     words += [f"{key}={getattr(plan, key)}" for key in NUMBERS if getattr(plan, key) or key in told]
     words += [f"offload={plan.offload}"] if plan.offload != "none" else []
+    words += [f"layout={plan.layout}"] if plan.layout != EVEN else []
+    named = plan.adapters != base.adapters or "adapters" in told
+    words += [f"adapters={plan.adapters}"] if named else []
     for key in FACTORS:
         value = getattr(plan, key)
         usual = value == getattr(base, key) and key not in told
@@ -275,6 +306,12 @@ def form_problems(plan: Plan) -> list[Problem]:
 def activation_bytes(plan: Plan) -> float:
     """Bytes of an activation as it is kept, moved and sent: 16 bits in every narrower recipe too."""
     return 4.0 if plan.precision in WIDE_PRECISIONS else 2.0
+
+
+def spared_share(plan: Plan) -> float:
+    """Of the bytes of a working weight what storing it in 4 bits spares; 0 where nothing is stored so."""
+    stored = QUANTISED.get(plan.weights)
+    return 0.0 if stored is None else 1.0 - stored / DTYPE_BYTES[plan.weights]
 
 
 def default_plan(*, vpp: int = 1, precision: PrecisionName = "bf16") -> Plan:

@@ -2,6 +2,8 @@
 
     recompute   none, selective, full, full:N (N layers of each stage), or modules joined by +
     offload     none, or what lives in the host's memory, joined by +
+    layout      even, or layers of each pipeline chunk, first to last: 7,8*14,7
+    adapters    all, attention, qkv, qv, mlp, or some of q+k+v+o+up+down; +ends trains table and head whole
     shard, secondary, lora, tp2, panels, bucket, prefetch   whole numbers, 0 where there is none
     framework   NAME, NAME@RELEASE or NAME@DATE: which there are, the catalogue knows (catalog/software)
     tp_mode=sequence   read as tp by columns and rows, and context parallelism that gathers: the same thing
@@ -11,6 +13,8 @@ A form is printed in one spelling only: modules in the order of `MODULES`, `core
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from itertools import groupby
 
 from foretell.errors import Problem
 
@@ -19,6 +23,20 @@ MODULES = ("core", "attention", "up", "mlp", "act", "norm", "moe", "products")
 their latent, dense feed-forward parts, activations, norms, mixtures of experts; every second product."""
 OFFLOADS = ("optimizer", "activations", "weights")
 """What can live in the host's memory."""
+TARGETS = ("q", "k", "v", "o", "up", "down")
+"""Linear maps that can have an adapter: queries, keys, values, the output of attention; both products of
+feed-forward parts, the gate with the first."""
+TARGET_SETS = {
+    "all": frozenset(TARGETS),
+    "attention": frozenset("qkvo"),
+    "qkv": frozenset("qkv"),
+    "qv": frozenset("qv"),
+    "mlp": frozenset(("up", "down")),
+}
+"""Words for several of them."""
+TRAINED_ENDS = "ends"
+"""Word of `adapters` by which table and head are trained whole beside the adapters (PEFT:
+modules_to_save)."""
 GENERIC = "generic"
 """The software of a plan that names none."""
 _FRAMEWORK = re.compile(r"[a-z][a-z0-9.-]*(@[a-z0-9][a-z0-9.-]*)?")
@@ -43,6 +61,66 @@ def recompute_form(value: str) -> str | None:
 def offload_form(value: str) -> str | None:
     """The one spelling of what is offloaded, or None."""
     return value if value == "none" else join_names(value, OFFLOADS)
+
+
+EVEN = "even"
+"""The layout of a plan that names none: as even as it can be, the outer chunks with the fewer layers."""
+MOST_CHUNKS = 4096
+"""Chunks of a layout."""
+_RUN = re.compile(r"(\d{1,5})(?:\*(\d{1,4}))?")
+
+
+def layout_form(value: str) -> str | None:
+    """The one spelling of a layout, runs of equal chunks joined; None where it is none."""
+    if value == EVEN:
+        return value
+    sizes: list[int] = []
+    for part in value.split(","):
+        match = _RUN.fullmatch(part)
+        if match is None or int(match[2] or 1) < 1:
+            return None
+        sizes += [int(match[1])] * int(match[2] or 1)
+        if len(sizes) > MOST_CHUNKS:
+            return None
+    runs = [(size, len(list(same))) for size, same in groupby(sizes)]
+    return ",".join(str(size) if many == 1 else f"{size}*{many}" for size, many in runs)
+
+
+@lru_cache(maxsize=1024)
+def layout_sizes(value: str) -> tuple[int, ...]:
+    """Layers of each chunk; none where the layout is even."""
+    if value == EVEN:
+        return ()
+    runs = (part.partition("*") for part in value.split(","))
+    return tuple(int(size) for size, _, many in runs for _ in range(int(many or 1)))
+
+
+def even_sizes(layers: int, chunks: int) -> tuple[int, ...]:
+    """Layers of each chunk of an even layout: the remainder goes to the inner chunks first."""
+    size, rest = divmod(layers, chunks)
+    inner = [*range(1, chunks - 1), 0, chunks - 1][:chunks] if chunks > 1 else [0]
+    more = {*inner[:rest]}
+    return tuple(size + (at in more) for at in range(chunks))
+
+
+def adapters_form(value: str) -> str | None:
+    """The one spelling of the maps that have adapters, or None."""
+    given = value.split("+")
+    known = set(given) <= {*TARGETS, *TARGET_SETS, TRAINED_ENDS}
+    if len(set(given)) != len(given) or not known:
+        return None
+    maps = adapter_targets(value)
+    if not maps:
+        return None
+    names = [name for name, several in TARGET_SETS.items() if several == maps]
+    words = names[:1] or [name for name in TARGETS if name in maps]
+    return "+".join([*words, *([TRAINED_ENDS] if TRAINED_ENDS in given else [])])
+
+
+def adapter_targets(value: str) -> frozenset[str]:
+    """Linear maps that a word of `adapters` names."""
+    sets = (TARGET_SETS.get(name, frozenset((name,))) for name in value.split("+"))
+    return frozenset().union(*sets) - {TRAINED_ENDS}
 
 
 def framework_form(value: str) -> str | None:
@@ -80,18 +158,24 @@ FORMS: Mapping[str, Callable[[str], str | None]] = {
     "framework": framework_form,
     "recompute": recompute_form,
     "offload": offload_form,
+    "layout": layout_form,
+    "adapters": adapters_form,
 }
 """Keys with a spelling of their own."""
 FORM_ALLOWED: Mapping[str, str] = {
     "recompute": "none, selective, full, full:N, or some of " + "+".join(MODULES),
     "offload": "none, or some of " + "+".join(OFFLOADS),
+    "adapters": f"{', '.join(TARGET_SETS)}, or some of {'+'.join(TARGETS)}; +{TRAINED_ENDS}",
     "framework": "NAME, NAME@RELEASE or NAME@DATE",
+    "layout": "even, or layers of each pipeline chunk, first to last, as in 7,8*14,7",
 }
 """What their values may be, in words."""
 FORM_WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": ("none", "selective", "full", *MODULES),
     "offload": ("none", *OFFLOADS),
+    "adapters": (*TARGET_SETS, *TARGETS),
     "framework": (GENERIC,),
+    "layout": (EVEN,),
 }
 """Words from which the nearest to a wrong value is taken."""
 

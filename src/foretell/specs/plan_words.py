@@ -34,15 +34,15 @@ DEGREES = {
     "mbs": "micro_batch",
 }
 """Words that a number follows, and their fields."""
-SWITCHES = ("sp", "flash", "fused", "reshard")
+SWITCHES = ("sp", "flash", "fused", "reshard", "dora")
 """Words that are on by themselves and off after no-."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "schedule": tuple(schedule_modules()),
     "precision": ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"),
     "scaling": ("tensor", "row", "block"),
-    "adapters": ("all", "attention", "qkv", "qv"),
     "autocast": ("auto", "on"),
     "compile": ("auto", "off", "on"),
+    "loss": ("auto", "plain", "kernel", "inplace", "chunked"),
     "reduce": ("auto", "step", "micro-batch"),
     "wire": ("auto", "fp32", "bf16", "fp16"),
     "gather": ("auto", "bf16", "fp8"),
@@ -56,7 +56,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "grad_overlap": ("auto", "off", "on"),
     "param_overlap": ("auto", "off", "on"),
     "graphs": ("auto", "off", "on"),
-    "weights": ("fp32", "bf16", "fp16", "fp8"),
+    "weights": ("fp32", "bf16", "fp16", "fp8", "nf4", "nf4-dq", "int4"),
     "gradients": ("fp32", "bf16", "fp16"),
     "master": ("fp32", "bf16", "none"),
     "states": ("fp32", "bf16", "fp8"),

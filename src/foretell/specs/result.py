@@ -113,6 +113,11 @@ class StepEstimate:
     """Fields that were set by hand."""
     run: Run | None = None
     """The whole run to a number of tokens, where one was asked for."""
+    prior: dict[str, Any] | None = None
+    """The same numbers before they were conditioned on measured runs; none where nothing was measured."""
+    posterior_factors: dict[str, Any] | None = None
+    """Mechanism -> what it takes over what was predicted, with its interval; none where nothing was
+    measured."""
     totals: Totals | None = field(default=None, repr=False, compare=False)
     """What the step adds up to, from which its numbers follow; no part of the JSON."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)

@@ -32,6 +32,7 @@ from typing import Annotated, Literal
 
 from foretell.records import dataclass
 from foretell.specs.plan import AttentionLibrary, ContextMode, Dispatch, Reduce
+from foretell.specs.plan_forms import GENERIC
 from foretell.specs.ranges import Ge, Le
 
 Seconds = Annotated[float, Ge(0), Le(1e6)]
@@ -105,11 +106,15 @@ class Software:
     context: Literal["", ContextMode] = ""
     """Plan: how keys and values reach the other ranks of context parallelism."""
     pieces_on: str = ""
-    """Architectures, by how their names begin, on which tensor-parallel gathers and scatters run in pieces
-    behind the products unless the plan says otherwise; all: every one; empty: none."""
+    """Architectures, by how their names begin, with spaces between them, on which tensor-parallel gathers and
+    scatters run in pieces behind the products unless the plan says otherwise; all: every one; empty: none."""
     interleaves: bool = False
     """Whether published dense recipes with a pipeline interleave their stages where they do not say."""
 
+    module_recompute: bool = False
+    """Whether modules of a layer can be computed again by name (specs/plan_forms.py)."""
+    host_activations: bool = False
+    """Whether recipes hand kept activations to the host where they do not fit (training/room.py)."""
     micro_tokens: Annotated[int, Ge(0), Le(10**9)] = 0
     """Tokens that recipes without a pipeline fill a micro-batch with where neither plan nor table says how
     many sequences it has; 0: one sequence."""
@@ -118,9 +123,6 @@ class Software:
     """Least time that the host takes to launch one layer of one micro-batch, forward."""
     host_backward_s: Seconds
     """Least time that the host takes to launch one layer of one micro-batch, backward."""
-    host_grade: Literal["read", "supposed", "left_out"] = "supposed"
-    """What the host's times stand on: read (from runs, or measured), supposed (its runs hide the host), or
-    left_out."""
     host_routed_s: Seconds = 0.0
     """What a layer of routed experts takes the host besides, each way, where no token is dropped: how many
     tokens each expert gets is read back before their products start."""
@@ -191,6 +193,8 @@ class Software:
     modules: bool = False
     """Whether layers are the modules of Hugging Face transformers: composed norms and rotary positions, a
     residual stream in the dtype of the weights, casts by autocast (kernels/modules.py)."""
+    triton_norms: bool = False
+    """Of these modules: whether norms are kernels of their own, the rest plain."""
     masks: Literal["windows", "always"] = "windows"
     """Of these modules: when fused attention is given its mask as a tensor, and so computes every pair."""
     loss_wide: bool = False
@@ -199,11 +203,18 @@ class Software:
     """Whether the vocabulary is filled up, so that products over it read whole loads."""
     clips: bool = False
     """Whether the norm of the gradients is taken and the gradients are scaled by it before every update."""
+    dequantise_nf4_bytes: Multiple = 2.6
+    """Traffic of widening a stored weight of nf4 to 16 bits, in bytes a weight: one kernel reads half a byte
+    and a scale and writes two; more where it is bound by its look-ups, or by several kernels."""
+    dequantise_int4_bytes: Multiple = 2.6
+    """The same of int4."""
     update_passes: Multiple = 1.0
     """Time of the update over that of one fused kernel: PyTorch's foreach optimizers run one operation after
     the other over all tensors."""
     host_kernel_s: Seconds = 0.0
     """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
+    adapter_host: Share = 1.0
+    """What the host takes for a kernel of an adapter, over that for one of a module."""
     host_kernel_backward_s: Seconds = 0.0
     """What the host takes for each plain kernel of the backward pass, where `host_kernel_s` is given."""
     host_ahead: bool = False
@@ -261,9 +272,9 @@ class Software:
         return f"software/{self.family}.toml"
 
     @property
-    def held_out(self) -> str:
-        """The source that is left out; empty: none."""
-        return self.left_out[0] if self.left_out else ""
+    def unnamed(self) -> bool:
+        """Whether no framework is named, so that it stands for any of today."""
+        return self.family == GENERIC
 
     @property
     def plain_where_cut(self) -> bool:
@@ -273,7 +284,7 @@ class Software:
     def in_pieces(self, architecture: str) -> bool:
         """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
         on = self.pieces_on
-        return on == EVERYWHERE or (on != "" and architecture.startswith(on))
+        return on == EVERYWHERE or (on != "" and architecture.startswith(tuple(on.split())))
 
     def attention_on(self, architecture: str) -> AttentionLibrary:
         """The attention library on chips of an architecture."""

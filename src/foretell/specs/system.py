@@ -1,10 +1,12 @@
 """Networks as tiers, and systems as chips on a network."""
 
+from dataclasses import replace
 from typing import Literal
 
 from foretell.records import dataclass
 from foretell.specs._base import Count, Fraction, NotNegative, Positive
 from foretell.specs.chip import Chip
+from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.design import ChipDesign
 
 
@@ -80,3 +82,10 @@ class System:
     """What was assumed to make the system out of a chip or a file."""
     design: ChipDesign | None = None
     """What its chip was built from, as given; none: a chip that is known by its numbers alone."""
+    corrections: Corrections = AS_PREDICTED
+    """What measured runs on it took over what is predicted, by mechanism."""
+
+    def with_corrections(self, more: Corrections) -> "System":
+        """The system with further factors; the host's is in the speed of the chip's host."""
+        chip = replace(self.chip, host_speed=self.chip.host_speed / more.host)
+        return replace(self, chip=chip, corrections=self.corrections.times(more))

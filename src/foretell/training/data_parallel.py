@@ -13,7 +13,8 @@ from foretell.sharding.data import (
     sharing_of,
     wire_bytes,
 )
-from foretell.specs.plan import Plans
+from foretell.specs._base import Num
+from foretell.specs.plan import Plan, Plans, spared_share
 from foretell.specs.scenario import Scenario
 from foretell.training.tables import DataLinks, Stages, Tables, data_kinds, distinct, edp_of, gather
 
@@ -34,6 +35,8 @@ class GroupWeights:
     """Weights on one rank; (plans, stages)."""
     trained: Array
     """Of these, weights with gradients; (plans, stages)."""
+    quantised: Num
+    """Of these, frozen weights that are stored in 4 bits; (plans, stages), or 0."""
     ranks: Array
     """Ranks of the group; (plans,)."""
     links: DataLinks
@@ -51,10 +54,17 @@ def shares_of(
     ranks, routed = plans.dp * plans.cp, stages.routed
     rest = stages.parameters if routed is None else stages.parameters - routed
     trained = stages.trained if plans.base.lora else rest
+    packed: Num = 0.0 if stages.quantised is None else stages.quantised
+    spread = 0.0 if routed is None or stages.quantised is None else np.minimum(routed, packed)
     sharing = sharing_of(plans.base)
     traffic = data_parallel(ranks, plans.zero, micro_batches, sharing, plans.pp)
     whole = GroupWeights(
-        parameters=rest, trained=trained, ranks=ranks, links=tables.data_links, traffic=traffic
+        parameters=rest,
+        trained=trained,
+        quantised=packed - spread,
+        ranks=ranks,
+        links=tables.data_links,
+        traffic=traffic,
     )
     if routed is None or tables.expert_links is None:
         return (whole,)
@@ -64,7 +74,12 @@ def shares_of(
     # Adapters of experts are reduced with the others: they are small.
     learns = np.zeros_like(routed) if plans.base.lora else routed
     experts = GroupWeights(
-        parameters=routed, trained=learns, ranks=replicas, links=links, traffic=traffic
+        parameters=routed,
+        trained=learns,
+        quantised=spread,
+        ranks=replicas,
+        links=links,
+        traffic=traffic,
     )
     return whole, experts
 
@@ -97,12 +112,17 @@ def copy_seconds(scenario: Scenario, plans: Plans, share: GroupWeights) -> Array
     gradient_bytes, weight_bytes = wire_bytes(plans.base)
     traffic = share.traffic
     gathers = (traffic.gathers_forward + traffic.gathers_backward)[:, None]
-    weights = 2.0 * weight_bytes * gathers * share.parameters
+    weights = 2.0 * weight_bytes * gathers * packed_weights(plans.base, share)
     scatters = traffic.scatters[:, None]
     gradients = (weight_bytes + gradient_bytes) * scatters * share.trained
     moved = (weights + gradients) * (plans.zero >= 3)[:, None]
     bandwidth = COPY_SHARE * scenario.system.chip.memory_bandwidth_bytes_per_s
     return np.asarray(moved / bandwidth)
+
+
+def packed_weights(base: Plan, share: GroupWeights) -> Array:
+    """Weights of a group, those that are stored in 4 bits as so many fewer of the working dtype."""
+    return np.asarray(share.parameters - spared_share(base) * share.quantised)
 
 
 def sum_of(values: list[Array]) -> Array:
@@ -152,13 +172,14 @@ def data_messages(
     if links.backward is not links.sharing:
         near = take(links.backward, spot)
     parameters, trained = gather(share.parameters, first), gather(share.trained, first)
+    packed = gather(np.asarray(packed_weights(base, share)), first)
     layers = gather(tables.stages.layers, tables.pair[first])
     window = float(base.prefetch or tables.software.prefetch)
     pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket), window)
     gradient_bytes, weight_bytes = wire_bytes(base)
     gradient = trained * gradient_bytes / pieces
     # Frozen weights are gathered only where every use gathers them.
-    gathered = np.where(zero[:, None] >= 3, parameters, trained) if base.lora else parameters
+    gathered = np.where(zero[:, None] >= 3, packed, trained) if base.lora else parameters
     weight = gathered * weight_bytes / pieces
 
     def seconds(kind: Kind, size: Array, where: Group) -> Array:

@@ -57,6 +57,8 @@ class DataWaits:
     weights that ZeRO 3 gathers. Other stages wait for this too."""
     backward_s: Num
     """The same of its backward pass; gradients that it sends itself hold nothing up but the next pass."""
+    gather_s: Num = 0.0
+    """Of one micro-batch, weights that ZeRO 3 gathers and its forward pass waits for, copies included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,8 @@ def data_waits(
     asked = plans.pp > 1 if plans.base.offload == "none" else plans.pp > 0
     three = ((plans.zero >= 3) & asked)[:, None]
     if not three.any():
-        return DataWaits(step_s=step_s, forward_s=0.0, backward_s=0.0)
+        alone_s = (plans.zero >= 3)[:, None] * (gathered + copies_s / 3.0)
+        return DataWaits(step_s=step_s, forward_s=0.0, backward_s=0.0, gather_s=alone_s)
     back_s: Num = 0.0
     if plans.base.reshard:
         # Gradients that are sent once a step are sent with the last micro-batch, whose backward passes are
@@ -138,6 +141,7 @@ def data_waits(
         step_s=step_s,
         forward_s=each * (gathered + copies_s / 3.0),
         backward_s=each * (back_s + 2.0 * copies_s / 3.0),
+        gather_s=each * (gathered + copies_s / 3.0),
     )
 
 

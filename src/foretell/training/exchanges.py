@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.fusion import COLLECTIVE_HOST_S
-from foretell.network.collectives import collective_s, outermost, place, ring_send_s
+from foretell.network.collectives import (
+    Group,
+    by_group,
+    collective_s,
+    outermost,
+    place,
+    ring_send_s,
+    slower_by,
+)
 from foretell.network.dispatch import DispatchLoad, dispatch_kernels, pass_seconds
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
@@ -139,7 +147,8 @@ def tensor_seconds(
     kinds: tuple[Kind, ...] = ("all-gather",)
     kinds += ("reduce-scatter",) if sp.any() else ()
     kinds += () if sp.all() else ("all-reduce",)
-    group = place(counts, system, kinds)
+    slower = slower_by(system.corrections.tensor_parallel, counts, system)
+    group = place(counts, system, kinds, slower)
     # What is sent of a kind is asked for at once: of parts that enter and leave, and a stage's input.
     many = enter.shape[1]
     received = (parts.send_bytes * parts.shape.tp)[shape][:, None]
@@ -232,12 +241,15 @@ def context_seconds(
         "allgather": ("all-gather", "reduce-scatter", "all-to-all"),
         "ulysses": ("all-to-all",),
     }
-    group = place(counts, system, kinds[mode])
+    slower = slower_by(system.corrections.context_parallel, counts, system)
+    group = place(counts, system, kinds[mode], slower)
     exchanged = collective_s("all-to-all", states, group)
     if mode == "ring":
-        forward, backward = _ring(
-            parts, shape, keys, lambda size: ring_send_s(size, counts, system)
-        )
+
+        def step_s(size: Array) -> Array:
+            return ring_send_s(size, counts, system) * by_group(slower, size.ndim)
+
+        forward, backward = _ring(parts, shape, keys, step_s)
     elif mode == "allgather":
         forward = collective_s("all-gather", keys, group)
         backward = forward + collective_s("reduce-scatter", keys, group)
@@ -276,10 +288,11 @@ def expert_seconds(
         kernels = base.dispatch == "deepep"
         seconds = _dedup_s(sent, copies, counts["ep"], system, kernels=kernels)
     else:
-        group = place(counts["ep"], system, ("all-to-all",))
+        group = _dispatching(counts["ep"], system)
         seconds = 2.0 * collective_s("all-to-all", sent, group)
     if (etp > 1.0).any():
-        inside = place(counts["etp"], system, ("all-gather", "reduce-scatter"))
+        slower = slower_by(system.corrections.expert_parallel, counts["etp"], system)
+        inside = place(counts["etp"], system, ("all-gather", "reduce-scatter"), slower)
         kinds: tuple[Kind, ...] = ("all-gather", "reduce-scatter")
         for kind in kinds:
             seconds = seconds + collective_s(kind, sent * etp, inside)
@@ -290,6 +303,12 @@ def expert_seconds(
         backward = np.maximum(backward - behind[1], 0.0)
     tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
     return Exchange(forward_s=forward, backward_s=backward, tier=tier)
+
+
+def _dispatching(counts: Array, system: System) -> Group:
+    """Ranks that experts are spread over, placed for dispatches."""
+    slower = slower_by(system.corrections.expert_parallel, counts, system)
+    return place(counts, system, ("all-to-all",), slower)
 
 
 def _dedup_s(sent: Array, copies: Array, counts: Array, system: System, *, kernels: bool) -> Array:
@@ -307,12 +326,12 @@ def _dedup_s(sent: Array, copies: Array, counts: Array, system: System, *, kerne
     far_s = collective_s(
         "all-to-all",
         sent * distinct_share(nodes, copies),
-        place(counts, system, ("all-to-all",)),
+        _dispatching(counts, system),
     )
     near_s = collective_s(
         "all-to-all",
         sent * distinct_share(ranks, copies),
-        place(near, system, ("all-to-all",)),
+        _dispatching(near, system),
     )
     return np.asarray(2.0 * np.maximum(far_s * (nodes > 1.0), near_s))
 

@@ -5,13 +5,14 @@ once for each distinct combination of these ("shapes") and gathered to the plans
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.dequantise import with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
 from foretell.kernels.op_times import OpTimes, op_times
@@ -24,7 +25,7 @@ from foretell.sharding.expert import (
     ExpertTraffic,
     without_region,
 )
-from foretell.sharding.lora import backward_products, is_trained
+from foretell.sharding.lora import backward_products, is_quantised, is_trained
 from foretell.sharding.recompute import waits_again
 from foretell.sharding.tensor import TensorTraffic, tensor_traffic
 from foretell.sharding.tensor2d import (
@@ -32,8 +33,9 @@ from foretell.sharding.tensor2d import (
 )
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
+from foretell.specs.corrections import Corrections
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, activation_bytes
+from foretell.specs.plan import QUANTISED, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
@@ -52,6 +54,8 @@ from foretell.workload.roles import OpRole, Region
 
 Array = NDArray[np.float64]
 
+ADAPTER_ROLES = (OpRole.ADAPTER, OpRole.ADAPTER_SUM)
+"""What adapters add to a layer."""
 CORE = ("attention", "scan")
 """Families that selective recomputation runs again, where what they keep is not fused away."""
 
@@ -146,6 +150,10 @@ class Parts:
     """Weights of linear maps outside the routed experts."""
     narrow: Array | None
     """Weights of which there are copies in a narrow format; None where there are none."""
+    quantised: Array | None
+    """Frozen weights that are stored in 4 bits; None where there are none."""
+    widened: Array
+    """Weights of the largest matrix that is stored in 4 bits, which a product widens; (shapes,)."""
     send_bytes: Array
     """What one rank passes to the next stage: its share of the activation; (shapes,)."""
     traffic: tuple[TensorTraffic, ...]
@@ -184,13 +192,15 @@ class Parts:
 def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
     """Build the graph for all shapes at once, cut it, and cost it in two calls."""
     chip, job, software = scenario.system.chip, scenario.job, scenario.software
+    known = scenario.system.corrections
     lengths = (job.seq_len, job.target_len)
     recipe = recipe_of(base)
     if np.size(shape.tp) == 1:
         # A single shape recurs from estimate to estimate: what it costs is remembered.
-        return _one_part_table(scenario.model, lengths, chip, recipe, software, _numbers(shape))
+        one = _numbers(shape)
+        return _one_part_table(scenario.model, lengths, chip, recipe, software, one, known)
     shapes = shapes_of(scenario.model, lengths, recipe, software, shape)
-    return _costed(shapes, chip, recipe, software, shape)
+    return _costed(shapes, chip, recipe, software, shape, known)
 
 
 def _numbers(shape: Shape) -> Shape:
@@ -210,6 +220,8 @@ def recipe_of(plan: Plan) -> Plan:
         scaling=plan.scaling,
         lora=plan.lora,
         adapters=plan.adapters,
+        loss=plan.loss,
+        dora=plan.dora,
         autocast=plan.autocast,
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
         optimizer=plan.optimizer if plan.optimizer in APART else "adam",
@@ -227,7 +239,13 @@ def recipe_of(plan: Plan) -> Plan:
 
 @lru_cache(maxsize=512)
 def _one_part_table(
-    model: Model, lengths: Lengths, chip: Chip, recipe: Plan, software: Software, shape: Shape
+    model: Model,
+    lengths: Lengths,
+    chip: Chip,
+    recipe: Plan,
+    software: Software,
+    shape: Shape,
+    known: Corrections,
 ) -> Parts:
     """Costs of one shape."""
     cut = Plan(
@@ -239,6 +257,8 @@ def _one_part_table(
         scaling=recipe.scaling,
         lora=recipe.lora,
         adapters=recipe.adapters,
+        loss=recipe.loss,
+        dora=recipe.dora,
         recompute=recipe.recompute,
         cp_mode=recipe.cp_mode,
         tp_mode=recipe.tp_mode,
@@ -247,7 +267,8 @@ def _one_part_table(
         imbalance=recipe.imbalance,
     )
     arrays = Shape(**{f.name: np.array([getattr(shape, f.name)]) for f in fields(Shape)})
-    return _costed(one_shape(model, lengths, cut, software, shape), chip, recipe, software, arrays)
+    shapes = one_shape(model, lengths, cut, software, shape)
+    return _costed(shapes, chip, recipe, software, arrays, known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,11 +295,26 @@ def host_of(plan: Plan, software: Software) -> Host:
     return Host(forward_s=forward_s, backward_s=backward_s, routed_s=routed_s)
 
 
-def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: Shape) -> Parts:
+def _costed(
+    shapes: Shapes,
+    chip: Chip,
+    base: Plan,
+    software: Software,
+    shape: Shape,
+    known: Corrections,
+) -> Parts:
     """Shapes on a chip."""
     width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
-    times = op_times(shapes.stacks, len(flat), chip, base, software, np.asarray(shape.tp) > 1.0)
+    cut = np.asarray(shape.tp) > 1.0
+    times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known)
+    quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
+    if base.weights in QUANTISED:
+        times = with_dequantisation(times, shapes.parameters * quantised, chip, base, software)
+    if base.lora and software.adapter_host < 1.0:
+        of_adapters = np.array([op.role in ADAPTER_ROLES for op in flat])[:, None]
+        lighter = np.where(of_adapters, software.adapter_host, 1.0)
+        times = replace(times, host_s=times.host_s * np.concatenate([lighter, lighter]))
     core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
     last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
     layer = np.arange(len(whole)) < len(whole) - 2
@@ -288,7 +324,7 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
     forward_host_s = (layer * host.forward_s + spread * host.routed_s) * slower
     backward_host_s = (layer * host.backward_s + spread * host.routed_s) * slower
     parameters = _sum_parts(ops, shapes.parameters)
-    learns = np.array([is_trained(op, base.lora) for op in flat])[:, None]
+    learns = np.array([is_trained(op, base) for op in flat])[:, None]
     found = matrices_of(flat, width, base) if base.optimizer in APART else None
     again_rows = np.array([run for part in shapes.again for run in part.ops], float)[:, None]
     modules = recompute_modules(base.recompute)
@@ -341,6 +377,10 @@ def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: S
         narrow=_sum_parts(ops, shapes.parameters * np.array([[is_narrow(op)] for op in flat]))
         if linear_format(base) is not None
         else None,
+        quantised=_sum_parts(ops, shapes.parameters * quantised)
+        if base.weights in QUANTISED
+        else None,
+        widened=(shapes.parameters * quantised).max(axis=0),
         send_bytes=stack([whole[0].input_elements * activation_bytes(base) / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
         edges=tuple(part.edges for part in whole),
@@ -374,7 +414,7 @@ def _tensors(ops: tuple[tuple[Op, ...], ...], base: Plan, software: Software) ->
     """Trained tensors of each part."""
     apart = software.maps_apart
     return np.array(
-        [sum(tensors_of(o, apart=apart) for o in part if is_trained(o, base.lora)) for part in ops],
+        [sum(tensors_of(o, apart=apart) for o in part if is_trained(o, base)) for part in ops],
         dtype=float,
     )
 
@@ -395,7 +435,7 @@ def _again(
 def _weight_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes, base: Plan) -> tuple[Array, Array]:
     """Of a matrix's two backward products at equal work, the one for its weights; none of frozen ones."""
     flat = [op for part in ops for op in part]
-    both = [isinstance(op, Gemm) and backward_products(op, base.lora) == 2 for op in flat]
+    both = [isinstance(op, Gemm) and backward_products(op, base) == 2 for op in flat]
     half = 0.5 * np.array(both)[:, None]
     rows = slice(len(flat), None)
     return _sum_parts(ops, times.seconds[rows] * half), _sum_parts(

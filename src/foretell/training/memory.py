@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.loss import narrow_loss, spared_loss_bytes
+from foretell.kernels.loss import spared_loss_bytes
 from foretell.kernels.memory import (
     StageMemory,
     allocator_share,
@@ -27,11 +27,12 @@ from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
 from foretell.schedules.rules import pipe_of
 from foretell.sharding.recompute import blend_layers, full_share
+from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
-from foretell.training.data_parallel import GroupWeights, sum_of
+from foretell.training.data_parallel import GroupWeights, packed_weights, sum_of
 from foretell.training.late_gradients import fullest_moment, nothing_summed
 from foretell.training.layer_costs import Parts
 from foretell.training.tables import Stages, Tables, gather
@@ -104,7 +105,7 @@ def head_of(
     """Bytes of the head for one micro-batch on each stage: inputs, scores and loss, and the empty gradient of
     its matrix; (combinations, stages)."""
     base = plans.base
-    whole, cut = spared_loss_bytes(software, fused=base.fused, narrow=narrow_loss(base, software))
+    whole, cut = spared_loss_bytes(base, software)
     spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
     held = parts.kept_whole[shape, -1] - spared
     if is_wide(base, software) and not base.lora:
@@ -136,6 +137,20 @@ def message_bytes(plans: Plans, tables: Tables) -> Array:
     gathered = 2.0 * plans.tp * sent * (plans.sp > 0) * (plans.tp > 1)
     panels = tables.parts.panel_bytes[tables.shape]
     return np.asarray(gathered + panels + 2.0 * sent * (plans.pp > 1))
+
+
+def correct_memory(memory: StageMemory, known: Corrections) -> StageMemory:
+    """What stages hold, with activations and overheads as measured runs had them."""
+    if known is AS_PREDICTED:
+        return memory
+    more, over = (np.reshape(factor, (-1, 1)) for factor in (known.activations, known.overhead))
+    return replace(
+        memory,
+        activations=memory.activations * more,
+        buffers=memory.buffers * more,
+        allocator=memory.allocator * over,
+        framework=memory.framework * over,
+    )
 
 
 def held_micro_batches(plans: Plans, tables: Tables, pipe: Pipe) -> Array:
@@ -237,7 +252,7 @@ def buffer_bytes(plans: Plans, software: Software, stages: Stages, flight: Array
     passing = (plans.zero >= 3) & base.reshard
     gathered = np.where(passing, 2.0 * weight * gathered_weights(base, stages), 0.0)
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
-    always = gathered + stages.message_bytes + software.workspace_bytes
+    always = gathered + stages.message_bytes + stages.widened_bytes + software.workspace_bytes
     return np.asarray(passing_by(plans, stages, flight) + placeholders + always[:, None])
 
 
@@ -262,10 +277,16 @@ def held_weights(
     """Working weights and their copies; (plans, stages)."""
     base, holds = plans.base, scenario.software
     weight = weight_bytes(base)[0]
-    weights = sum_of([s.parameters * (weight / s.traffic.weight_parts)[:, None] for s in shares])
     passing = ((plans.zero >= 3) & base.reshard)[:, None]
-    if holds.one_copy and base.master != "none":
-        weights = np.where(passing, 0.0, weights)
+    # Of weights whose shared copy is the master's, frozen ones have no master.
+    mastered = passing & (holds.one_copy and base.master != "none")
+    weights = sum_of(
+        [
+            (packed_weights(base, s) - np.where(mastered, s.trained, 0.0))
+            * (weight / s.traffic.weight_parts)[:, None]
+            for s in shares
+        ]
+    )
     copies = copy_bytes(base, holds, scenario.system.chip.architecture)
     if stages.narrow is not None and copies > 0.0:
         weights = weights + np.where(passing, 0.0, copies * stages.narrow)

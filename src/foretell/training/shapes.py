@@ -35,7 +35,7 @@ from foretell.sharding.tensor2d import (
 )
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import RECOMPUTE, Plan, activation_bytes
+from foretell.specs.plan import QUANTISED, RECOMPUTE, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.software import Software
 from foretell.workload.build import build
@@ -163,7 +163,7 @@ def shapes_of(
         stacks=call_stacks(
             flat,
             width,
-            lambda op: backward_products(op, base.lora),
+            lambda op: backward_products(op, base),
             written=written_of(form, software),
         ),
         parameters=stack([op.parameters for op in flat], width),
@@ -202,7 +202,8 @@ def _on_one_rank(
     if shape.experts_spread or spread.even != 1.0:
         part = expert_parallel(part, spread)
     apart = maps_of if form is not None and not form.joint else whole_maps
-    part = with_adapters(part, base.lora, base.adapters, apart)
+    stored = base.weights in QUANTISED
+    part = with_adapters(part, base.lora, base.adapters, apart, dora=base.dora, stored=stored)
     return tensor_parallel(part, shape.tp, shape.sp)
 
 

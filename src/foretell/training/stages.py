@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.optimizer import Matrices
 from foretell.schedules import schedule_named
-from foretell.specs.plan import Plans
+from foretell.specs.plan import DTYPE_BYTES, Plans, spared_share
 from foretell.training.exchanges import Exchange
 from foretell.training.late_gradients import late_weights
 from foretell.training.memory import (
@@ -49,6 +49,9 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         return gather(on_stages(counted, values), key)
 
     on_rank = on_plans(held, parameters)
+    packed = parameters - spared_share(plans.base) * (
+        0.0 if parts.quantised is None else gather(parts.quantised, shape)
+    )
     layer_only = placeholders_of(plans.base, tables.software, shape, parts, counts)
 
     def waited(name: str, exchange: Exchange) -> Array:
@@ -92,11 +95,15 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         head_bytes=gather(head_of(plans, tables.software, first, shape, parts, counts), key),
         placeholders=None if layer_only is None else gather(layer_only, key),
         narrow=None if parts.narrow is None else on_plans(held, gather(parts.narrow, shape)),
+        quantised=None
+        if parts.quantised is None
+        else on_plans(held, gather(parts.quantised, shape)),
+        widened_bytes=DTYPE_BYTES[plans.base.weights] * parts.widened[tables.shape],
         late=late_weights(
             plans, tables.software, key, parameters, parts.tied[shape] * ~apart, counts
         ),
         message_bytes=message_bytes(plans, tables),
-        largest=parameters.max(axis=1)[key],
+        largest=packed.max(axis=1)[key],
     )
 
 

@@ -153,6 +153,13 @@ def _decode(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     return serve_bars([a for a, _ in known], [name for _, name in known])
 
 
+def _phases(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    from foretell.report.figures.breakdown import phase_bars
+
+    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("phases")]
+    return phase_bars([a for a, _ in known], [name for _, name in known])
+
+
 def _over_step(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     from foretell.report.figures.look import figure
     from foretell.report.figures.memory import memory_over_step
@@ -237,6 +244,7 @@ KINDS: Mapping[str, FigureKind] = {
     "pareto": FigureKind(verb="size", draw=_pareto),
     "latencies": FigureKind(verb="serve", draw=_latencies),
     "decode": FigureKind(verb="serve", draw=_decode),
+    "phases": FigureKind(verb="post-train", draw=_phases),
     "cost-run": FigureKind(verb="cost run", draw=_cost("breakdown")),
     "cost-run-energy": FigureKind(verb="cost run", draw=_cost("energy")),
     "cost-token": FigureKind(verb="cost token", draw=_cost("breakdown")),

@@ -5,7 +5,8 @@ and the choices and rules of the software that the row names (inputs/plan_defaul
 Read out of several cells: the micro-batch (global batch over dp x accumulation), the batch (what step time
 and rate imply, or dp x micro-batch x accumulation), a share of layers computed again (model and hardware
 utilisation in print). `selective` is what the software calls so. Words of the notes that a run states by:
-async TP, eager, remat minimal, dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps.
+async TP, eager, remat minimal, dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps, 8-bit
+optimizers, offloading.
 """
 
 import re
@@ -30,15 +31,38 @@ FUSED_DISPATCH = re.compile(r"DeepEP|HybridEP", re.IGNORECASE)
 """Dispatchers that send one copy to a node."""
 FOLDED = re.compile(r"fold", re.IGNORECASE)
 """A word of runs whose experts are not cut by tensor parallelism."""
+CHUNKED = re.compile(r"chunked cross|fused linear cross", re.IGNORECASE)
+"""Words of runs whose head and loss are one operation over chunks of tokens."""
+INPLACE = re.compile(r"liger fused cross", re.IGNORECASE)
+"""Words of runs whose loss writes the gradient over the scores."""
+FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
+"""Words of runs whose loss is one kernel."""
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
 """The rank of adapters."""
 ADAPTERS = (
-    ("all", re.compile(r"\bmlp\b|all linear", re.IGNORECASE)),
+    ("all", re.compile(r"all linear|qkvo? and mlp|q,k,v,o(?:,| and) ?mlp", re.IGNORECASE)),
+    ("q+v+o+mlp", re.compile(r"\bon q,v,o and mlp\b", re.IGNORECASE)),
+    ("mlp", re.compile(r"\bon (?:the )?mlp\b", re.IGNORECASE)),
     ("attention", re.compile(r"q,k,v,o|output projection", re.IGNORECASE)),
-    ("qv", re.compile(r"\bon q,v\b", re.IGNORECASE)),
     ("qkv", re.compile(r"\bon (?:qkv|q,k,v)\b", re.IGNORECASE)),
+    ("qv", re.compile(r"\bon q,v\b", re.IGNORECASE)),
 )
 """Which maps have adapters, by the words that say so."""
+STORED = (
+    ("int4", re.compile(r"gptq|int4", re.IGNORECASE)),
+    ("nf4-dq", re.compile(r"nf4-dq|double quant", re.IGNORECASE)),
+    ("nf4", re.compile(r"nf4|qlora|4-bit", re.IGNORECASE)),
+)
+"""In what a frozen base is stored, by the words that say so."""
+OPTIONS = (
+    ("optimizer=adam8bit", re.compile(r"8-bit (?:paged )?AdamW", re.IGNORECASE)),
+    (
+        "offload=activations",
+        re.compile(r"checkpointing, offloading|activation offload", re.IGNORECASE),
+    ),
+    ("offload=optimizer+weights", re.compile(r"offload of parameters and states", re.IGNORECASE)),
+)
+"""Options of fine-tuning recipes as words of a plan, and how notes state them."""
 LORA_RANK = 16
 """Rank of adapters that is not printed: a plan must name one."""
 
@@ -88,7 +112,15 @@ def plan_words(row: TrainingRow, layers: int, architecture: str = "") -> tuple[s
     # Asynchronous tensor parallelism is an option of torchtitan.
     words += ["tp_overlap=on"] if tp > 1 and row.sp != "no" and ASYNC.search(row.notes) else []
     words += _no_overlap(row, tp)
-    words += [*_attention(row), *_fused(row), *_dtypes(row), *_experts(row), *_lora(row)]
+    words += [
+        *_attention(row),
+        *_fused(row),
+        *_loss(row),
+        *_dtypes(row),
+        *_experts(row),
+        *_lora(row),
+    ]
+    words += [word for word, pattern in OPTIONS if pattern.search(row.notes)]
     words += _recompute(row, catalogued(word), -(-layers // pp))
     return (*words, f"framework={word}")
 
@@ -112,6 +144,15 @@ def _attention(row: TrainingRow) -> list[str]:
     if flash.startswith("no"):
         return ["no-flash"]
     return ["flash", *([f"attention={flash[:3]}"] if flash[:3] in ("fa1", "fa2", "fa3") else [])]
+
+
+def _loss(row: TrainingRow) -> list[str]:
+    """A loss that a run names: with the head over chunks of tokens, or one kernel."""
+    if CHUNKED.search(row.framework):
+        return ["loss=chunked"]
+    if INPLACE.search(row.framework):
+        return ["loss=inplace"]
+    return ["loss=kernel"] if FUSED_LOSS.search(row.framework) else []
 
 
 def _fused(row: TrainingRow) -> list[str]:
@@ -145,7 +186,10 @@ def _lora(row: TrainingRow) -> list[str]:
         return []
     rank = RANK.search(row.notes)
     maps = [name for name, pattern in ADAPTERS if pattern.search(row.notes)]
-    return [f"lora={rank[1] if rank else LORA_RANK}", *(f"adapters={name}" for name in maps[:1])]
+    found = [f"lora={rank[1] if rank else LORA_RANK}", *(f"adapters={name}" for name in maps[:1])]
+    said = f"{row.model}; {row.precision}"
+    stored = [name for name, pattern in STORED if pattern.search(said)]
+    return found + [f"weights={name}" for name in stored[:1]]
 
 
 def _recompute(row: TrainingRow, software: Software, stage_layers: int) -> list[str]:

@@ -15,8 +15,9 @@ from foretell.errors import BadInput, Problem
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
 
-LORA_TASK = re.compile(r"\bLoRA (?:rank|performance|finetun)", re.IGNORECASE)
-"""How notes say that a run trains adapters."""
+LORA_TASK = re.compile(r"(?:^|;\s*)Q?LoRA (?:rank|performance|finetun)", re.IGNORECASE)
+"""How notes say that a run trains adapters: a clause of its own. A word on the way, of another run or of what
+was not done, says nothing."""
 NEEDED = ("chip_id", "n_gpus", "framework_id")
 """Columns without which a file is no table of training runs."""
 NAMES = {

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretell.report.figures.breakdown import serve_bars, shares_bars, time_bars
+from foretell.report.figures.breakdown import phase_bars, serve_bars, shares_bars, time_bars
 from foretell.report.figures.clusters import clusters
 from foretell.report.figures.cost import cost_figure
 from foretell.report.figures.differences import plans_figure
@@ -71,6 +71,12 @@ def serve_figure(answer: Answer) -> Figure:
     return panels([step, latency_bars([answer], title="Latencies")], _title(answer), 1, 420)
 
 
+def post_train_figure(answer: Answer) -> Figure:
+    """What a post-training step waits for, phase by phase."""
+    title = f"{answer['algorithm']} of {answer['model']} on {answer['gpus']:,} GPUs"
+    return phase_bars([answer], [str(answer["placement"])], title)
+
+
 def simulate_figure(answer: Answer) -> Figure:
     """The step over time; `traceEvents` are the trace's events."""
     return timeline(answer["traceEvents"], f"One step: {_title(answer)}")
@@ -122,6 +128,7 @@ FIGURES: Mapping[str, Callable[[Answer], Figure]] = {
     "explain": explain_figure,
     "memory": memory_figure,
     "serve": serve_figure,
+    "post-train": post_train_figure,
     "simulate": simulate_figure,
     "size": size_figure,
     "cost": cost_figure,

@@ -62,6 +62,17 @@ def serve_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str 
     )
 
 
+def phase_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str = "") -> Figure:
+    """A bar for each post-training step, of what it waits for in each phase."""
+    stacks = [{p["name"]: p["exposed"] for p in answer["phases"]} for answer in answers]
+    labels = list(names) or [str(answer["placement"]) for answer in answers]
+    factor, unit = unit_of_seconds([sum(stack.values()) for stack in stacks])
+    return _stacked(
+        stacks, labels, title or "Phases of a step", f"time of a step ({unit})", factor,
+        [answer.get("interval") for answer in answers],
+    )  # fmt: skip
+
+
 def two_bars(
     leaves: Sequence[Answer], names: Sequence[str], title: str, y_title: str, factor: float
 ) -> Figure:

@@ -1,0 +1,130 @@
+"""Post-training loops: one table of catalog/posttraining.toml each, what it leaves out as in `generic`."""
+
+import re
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+from foretell.catalog.files import ROOT, Table, read_table
+from foretell.errors import BadInput, unknown
+from foretell.records import dataclass
+
+FILE = ROOT / "posttraining.toml"
+"""Every loop that is known."""
+GENERIC = "generic"
+"""The loop of a question that names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostTrainingLoop:
+    """What a framework does around the kernels of training and serving."""
+
+    id: str
+    """Its word."""
+    name: str
+    """What people call it."""
+    trainer: str
+    """Trainer where the plan names none: fsdp, megatron or deepspeed."""
+    software_fsdp: str
+    """Training software of that trainer."""
+    software_megatron: str
+    """Training software of that trainer."""
+    software_deepspeed: str
+    """Training software of that trainer."""
+    engine: str
+    """Engine profile of the rollouts where none is named."""
+    max_batch: int
+    """Sequences that the rollout engine runs at once."""
+    memory_fraction: float
+    """Share of the memory that the engine takes where the trainer has the same cards."""
+    split_memory_fraction: float
+    """Share that it takes of cards of its own."""
+    old_logprobs: bool
+    """Whether the trainer computes log-probabilities of the policy before the updates."""
+    balanced: bool
+    """Whether trajectories are dealt to ranks by their tokens."""
+    sequences_fsdp: int
+    """Sequences of a micro-batch where nothing says; 0: as many as a token budget holds."""
+    sequences_megatron: int
+    """The same of Megatron."""
+    sequences_deepspeed: int
+    """The same of DeepSpeed."""
+    staleness: float
+    """Batches that may be ahead of the trainer where nothing says."""
+    partial: bool
+    """Whether long answers go on under the next weights where nothing says."""
+    eager_layer_s: float
+    """Host's time of one layer of a decode step without graphs."""
+    wake_s: float
+    """Least time to wake the engine, and as much to put it to sleep."""
+    wake_bytes_per_s: float
+    """Rate at which what sleeps on the host comes back."""
+    micro_batch_s: float
+    """Host's time for one micro-batch of a pass."""
+    step_s: float
+    """What every step takes beside its phases."""
+    trajectory_s: float
+    """Rewards by rule and advantages, for each trajectory."""
+    token_s: float
+    """Tensors through the controller, for each token."""
+    sync_fixed_s: float
+    """What every synchronisation takes."""
+    sync_tensor_s: float
+    """The same for each tensor."""
+    sync_ipc_bytes_per_s: float
+    """Rate of gathering, slicing and loading where both are on the same cards."""
+    sync_broadcast_bytes_per_s: float
+    """Rate of a broadcast from one rank."""
+    sync_p2p_bytes_per_s: float
+    """Rate where buckets are sent and loaded side by side."""
+    sync_delta_s_per_weight: float
+    """Comparing one weight of a rank's shard with its last copy."""
+    sync_file_bytes_per_s: float
+    """Rate of shared storage, one way."""
+    sync_offload_bytes_per_s: float
+    """Rate at which weights on the host are loaded first."""
+    sync_quantise: float
+    """Time over that of 16 bits where the receiver narrows the weights."""
+
+    def sequences(self, trainer: str) -> int:
+        """Sequences of a micro-batch of a trainer where nothing says; 0: a token budget."""
+        return int(getattr(self, f"sequences_{trainer}"))
+
+    def software(self, trainer: str) -> str:
+        """The word for the training software of a trainer."""
+        return str(getattr(self, f"software_{trainer}"))
+
+
+@lru_cache(maxsize=32)
+def post_training_loop(word: str) -> PostTrainingLoop:
+    """The loop of a word, its release behind @ left away; BadInput with the nearest where there is none."""
+    table = _table()["loop"]
+    name = word.partition("@")[0].lower()
+    if name not in table:
+        raise BadInput([unknown("framework", word, table)])
+    given: dict[str, Any] = {}
+    for field in fields(PostTrainingLoop):
+        if field.name in ("id", "name"):
+            continue
+        raw = table[name].get(field.name) or table[GENERIC][field.name]
+        given[field.name] = raw["value"]
+    return PostTrainingLoop(id=name, name=table[name]["name"], **given)
+
+
+def loop_names() -> tuple[str, ...]:
+    """Every loop."""
+    return tuple(_table()["loop"])
+
+
+def recognise_loop(text: str) -> str:
+    """The loop that a printed name means; generic where none is known."""
+    for name, block in _table()["loop"].items():
+        for pattern in block.get("printed", ()):
+            if re.search(rf"(?<![a-z]){pattern}(?![a-z])", text, re.IGNORECASE):
+                return str(name)
+    return GENERIC
+
+
+@lru_cache(maxsize=1)
+def _table() -> Table:
+    return read_table(FILE)

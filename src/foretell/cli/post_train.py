@@ -1,0 +1,35 @@
+"""`foretell post-train`."""
+
+from foretell.cli.command import Edges, Given, command
+from foretell.cli.exchange import append, check_tool, lines_file, print_launch
+from foretell.cli.output import no_as_json, write_json
+from foretell.cli.plots import plot_file, write_plot
+from foretell.specs.questions.post_training import PostTrainingQuestion
+
+TOOLS = ("verl", "nemo-rl", "trl")
+"""Frameworks that a configuration is written for."""
+
+
+@command(PostTrainingQuestion)
+def post_train(given: Given, edges: Edges) -> int:
+    """A step of fine-tuning or reinforcement learning: phases, memory by phase, placement, cost."""
+    from foretell.api.post_training import post_train as answer
+
+    check_tool(edges.export, TOOLS)
+    lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
+    with no_as_json(edges.json):
+        found = answer(**given)
+    write_plot(file, "post-train", found.to_dict)
+    written = found.export(edges.export) if edges.export else None
+    if lines is not None:
+        append(lines, found.to_json_line())
+    if edges.json:
+        write_json({**found.to_dict(), **(written.to_dict() if written else {})})
+    elif written is not None:
+        print_launch(written)
+    else:
+        from foretell.report.console import show
+        from foretell.report.post_training import post_training_text
+
+        show(post_training_text(found))
+    return 1 if found.fits == "no" else 0

@@ -1,0 +1,325 @@
+"""Published post-training runs beside our predictions: `validate post-training`.
+
+Every row is asked as the question that a user would type (post_training_rows.py). A step of reinforcement
+learning is scored whole and phase by phase, a synchronisation by its seconds, fine-tuning by its step, its
+run and its peak of memory. A phase is scored as its source counts it: verl's generation holds wake, reshard
+and sleep, and in an asynchronous run only what the trainer waits for.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foretell.api.post_training import PostTraining, post_train, printed_phases
+from foretell.catalog.post_training import post_training_loop, recognise_loop
+from foretell.catalog.spreads import post_training_ends
+from foretell.errors import BadInput, Problem, ProblemsError
+from foretell.lab.validate.post_training_rows import (
+    PHASES,
+    Cells,
+    chip_of,
+    model_of,
+    number,
+    rl_question,
+    tuning_question,
+    whole,
+)
+from foretell.lab.validate.scores import Scores, scores_of
+from foretell.lab.validate.training_model import UnsupportedRun
+from foretell.lab.validate.training_rows import table_text
+from foretell.posttraining.step import spread_interval
+from foretell.posttraining.sync import SyncQuestion, sync_seconds
+from foretell.records import as_json, dataclass
+
+GIB, GB, HOUR = 2.0**30, 1e9, 3600.0
+NEEDED = ("id", "kind", "source_id", "model", "framework")
+"""Columns without which a file is no table of post-training runs."""
+SKIPPED = ("do not score", "phase ratios only", "misconfigured, not scored", "must be hidden")
+"""Words of rows that their own notes take out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostTrainingPrediction:
+    """One number of a row beside ours."""
+
+    id: str
+    """The row's id."""
+    kind: str
+    """rl_step, finetune_step, finetune_run or weight_sync."""
+    metric: str
+    """step, run, memory, sync, or a phase."""
+    predicted: float
+    """Ours, in the unit of the row's column."""
+    measured: float
+    """Theirs."""
+    low: float | None
+    """Lower end of the 90 % interval."""
+    high: float | None
+    """Upper end."""
+    source: str
+    """The row's source."""
+
+    to_dict = as_json()
+
+
+def score_post_training(path: Path, *, leave_one_out: str | None = "source") -> Scores:
+    """Score a table of post-training runs; intervals are made without the row's own source."""
+    rows = read_cells(path)
+    found: list[PostTrainingPrediction] = []
+    unsupported: list[tuple[str, str]] = []
+    for cells in rows:
+        told = predictions_of(cells, leave_one_out is not None)
+        if isinstance(told, str):
+            unsupported.append((cells["id"], told))
+        else:
+            found += told
+    labels = {
+        "by_metric": [metric_group(p) for p in found],
+        "by_source": [p.source for p in found],
+        "by_kind": [p.kind for p in found],
+    }
+    return scores_of(
+        len(rows), found, unsupported, labels, leave_one_out=leave_one_out, facts=bars(rows, found)
+    )  # type: ignore[arg-type]
+
+
+def read_cells(path: Path) -> list[dict[str, str]]:
+    """Every row of a table; BadInput where it is none."""
+    reader = csv.DictReader(table_text(path).splitlines())
+    missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+    if missing:
+        message = f"is no table of post-training runs: it has no column {', '.join(missing)}"
+        raise BadInput([Problem(path=str(path), value=None, message=message)])
+    return [{key: value or "" for key, value in row.items() if key} for row in reader]
+
+
+def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPrediction] | str:
+    """Every number of a row that is printed, predicted; or the reason why none is."""
+    notes = (cells.get("notes") or "").lower()
+    if any(words in notes for words in SKIPPED):
+        return "its notes take it out"
+    try:
+        kind = cells["kind"]
+        if kind == "weight_sync":
+            pairs = {"sync": (sync_prediction(cells), number(cells, "weight_sync_s"))}
+        elif kind == "rl_step":
+            pairs = step_pairs(cells)
+        else:
+            pairs = tuning_pairs(cells)
+    except UnsupportedRun as error:
+        return str(error)
+    except ProblemsError as error:
+        return "; ".join(f"{p.path}: {p.message}" for p in error.problems)[:200]
+    except Exception as error:  # noqa: BLE001 - one strange row must not take the table with it
+        return f"fault: {type(error).__name__}: {error}"
+    found = []
+    for metric, (ours, theirs) in pairs.items():
+        if theirs and ours and np.isfinite(ours):
+            group = spread_kind(kind, metric)
+            ends = post_training_ends(group, cells["source_id"] if left_out else "")["p90"]
+            low, high = spread_interval(ours, ends)
+            found.append(
+                PostTrainingPrediction(
+                    id=cells["id"],
+                    kind=kind,
+                    metric=metric,
+                    predicted=ours,
+                    measured=theirs,
+                    low=low,
+                    high=high,
+                    source=cells["source_id"],
+                )
+            )
+    return found or "nothing that is printed can be scored"
+
+
+def spread_kind(kind: str, metric: str) -> str:
+    """The kind of residuals that a number's interval stands on."""
+    if metric == "step":
+        return "step" if kind == "rl_step" else "finetune"
+    return {"gen": "generate", "sync": "weight_sync", "reshard": "weight_sync", "run": "run"}.get(
+        metric, metric
+    )
+
+
+def step_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
+    """Whole step and phases of a row of reinforcement learning."""
+    answer = post_train(**rl_question(cells))
+    rate = number(cells, "tokens_per_s_per_gpu")
+    printed = number(cells, "step_s") or (answer.tokens / (rate * answer.gpus) if rate else None)
+    pairs = {"step": (answer.step_s, printed)}
+    ours = printed_phases(answer.phases, answer.placement)
+    for column, name in PHASES.items():
+        if name in ours:
+            pairs[name] = (ours[name], number(cells, column))
+    steps, hours = number(cells, "run_steps"), number(cells, "run_hours")
+    if steps and hours:
+        pairs["run"] = (answer.step_s * steps / HOUR, hours)
+    return pairs
+
+
+def tuning_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
+    """Step and memory of a row of fine-tuning."""
+    question = tuning_question(cells)
+    answer = post_train(**question)
+    step = number(cells, "step_s")
+    rate, per_gpu = number(cells, "tokens_per_s"), number(cells, "tokens_per_s_per_gpu")
+    tokens = question["prompts"] * question["osl"]
+    if step is None and (rate or per_gpu):
+        step = tokens / (rate or (per_gpu or 1.0) * answer.gpus)
+    pairs: dict[str, tuple[float, float | None]] = {}
+    # A run's time stands on a data set whose lengths the row does not have.
+    if cells["kind"] == "finetune_step":
+        pairs["step"] = (answer.step_s, step)
+    steps, hours = number(cells, "run_steps"), number(cells, "run_hours")
+    if steps and hours:
+        pairs["run"] = (answer.step_s * steps / HOUR, hours)
+    peak = number(cells, "peak_mem_gib")
+    if peak:
+        pairs["memory"] = (peak_of(cells, question, answer), peak)
+    return pairs
+
+
+def peak_of(cells: Cells, question: Mapping[str, Any], answer: PostTraining) -> float:
+    """The peak as a source counts it: of the longest batch, one card or all, allocated or reserved."""
+    notes = (cells.get("notes") or "").lower()
+    longest = 1304 if "longest 1,034-1,304" in notes else whole(cells, "max_total")
+    if longest and longest > question["osl"]:
+        answer = post_train(**{**question, "osl": float(longest), "max_osl": longest})
+    held = next(one for one in answer.memory if one.phase == "update_actor").parts
+    without = {"framework"}
+    allocated = (
+        "litgpt" in (cells.get("framework") or "").lower()
+        or "torchtune" in (cells.get("framework") or "").lower()
+    )
+    without |= {"allocator"} if allocated else set()
+    size = sum(value for name, value in held.items() if name not in without)
+    cards = answer.gpus if "sum of all cards" in notes else 1
+    unit = GB if "printed gb" in notes else GIB
+    return size * cards / unit
+
+
+def sync_prediction(cells: Cells) -> float:
+    """Seconds of a synchronisation by what the row says of its mechanism."""
+    from foretell.catalog import model as catalogue_model
+    from foretell.inputs.system import system_of
+    from foretell.workload.parameters import count
+
+    notes = (cells.get("notes") or "").lower()
+    model = catalogue_model(model_of(cells))
+    try:
+        system = system_of(chip_of(cells), (), {})
+    except UnsupportedRun:
+        system = system_of("h100-sxm", (), {})
+    split = cells.get("placement", "").startswith("split")
+    mechanism = sync_mechanism(notes, split)
+    many = float(count(model).text)
+    question = SyncQuestion(
+        model=model,
+        parameters=many,
+        sent_parameters=many,
+        mechanism=mechanism,  # type: ignore[arg-type]
+        trainer_gpus=whole(cells, "train_gpus") or 8,
+        offloaded="weights" in (cells.get("offload") or ""),
+        joined="megatron" in (cells.get("train_engine") or "").lower(),
+        narrow="fp8" in f"{notes} {cells.get('precision_rollout', '')} {cells['id']}".lower(),
+        split=split,
+    )
+    return sync_seconds(
+        question, post_training_loop(recognise_loop(cells.get("framework") or "")), system
+    )
+
+
+def sync_mechanism(notes: str, split: bool) -> str:
+    """The mechanism that the notes name; broadcast between pools, else by IPC."""
+    words = {
+        "delta": ("delta",),
+        "p2p": ("checkpoint engine on", "p2p", "rdma", "nixl", "peer"),
+        "file": ("file system", "disk", "checkpoint file", "object store"),
+        "ipc": ("ipc", "colocate"),
+        "broadcast": ("broadcast", "nccl"),
+    }
+    for name, hints in words.items():
+        if any(hint in notes for hint in hints):
+            return name
+    return "broadcast" if split else "ipc"
+
+
+def metric_group(p: PostTrainingPrediction) -> str:
+    """What a number counts for."""
+    if p.kind == "rl_step":
+        return {"step": "rl step", "run": "rl run"}.get(p.metric, "rl phase")
+    return f"fine-tuning {p.metric}" if p.kind.startswith("finetune") else "weight sync"
+
+
+def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict[str, Any]:
+    """The figures that the bars are of."""
+    by_id = {cells["id"]: cells for cells in rows}
+
+    def median(group: str, quant: bool | None = None) -> float | None:
+        errors = [
+            abs(p.predicted / p.measured - 1.0)
+            for p in found
+            if metric_group(p) == group
+            and (
+                quant is None or (bool(by_id[p.id].get("quant")) is quant and is_lora(by_id[p.id]))
+            )
+        ]
+        return float(np.median(errors)) if errors else None
+
+    syncs = [
+        max(p.predicted / p.measured, p.measured / p.predicted)
+        for p in found
+        if p.metric in ("sync",)
+    ]
+    inside = [
+        p.low <= p.measured <= p.high for p in found if p.low is not None and p.high is not None
+    ]
+    right, pairs = faster_named(by_id, found)
+    return {
+        "bars": {
+            "rl_step_median_ape": median("rl step"),
+            "rl_phase_median_ape": median("rl phase"),
+            "sync_within_1_5": float(np.mean([s <= 1.5 for s in syncs])) if syncs else None,
+            "finetune_step_median_ape": median("fine-tuning step"),
+            "finetune_step_lora_median_ape": median("fine-tuning step", False),
+            "finetune_step_qlora_median_ape": median("fine-tuning step", True),
+            "finetune_memory_lora_median_ape": median("fine-tuning memory", False),
+            "finetune_memory_qlora_median_ape": median("fine-tuning memory", True),
+            "faster_placement_named": right / pairs if pairs else None,
+            "placement_pairs": pairs,
+            "inside_p90": float(np.mean(inside)) if inside else None,
+        }
+    }
+
+
+def is_lora(cells: Cells) -> bool:
+    """Whether a row trains adapters."""
+    return (
+        bool(cells.get("lora_rank")) or "lora" in (cells.get("notes") or "").lower().split(";")[0]
+    )
+
+
+def faster_named(
+    by_id: Mapping[str, Cells], found: Sequence[PostTrainingPrediction]
+) -> tuple[int, int]:
+    """Of pairs of a synchronous and an asynchronous step of one job, how many we put in the right order."""
+    steps = [p for p in found if p.kind == "rl_step" and p.metric == "step"]
+    keys = ("source_id", "model", "gpus_total", "max_response", "train_engine")
+    right = pairs = 0
+    for one in steps:
+        for other in steps:
+            a, b = by_id[one.id], by_id[other.id]
+            alike = all(a.get(key) == b.get(key) for key in keys)
+            if (
+                not alike
+                or a.get("placement") != "colocated"
+                or b.get("placement") != "split_async"
+            ):
+                continue
+            pairs += 1
+            right += (one.predicted < other.predicted) == (one.measured < other.measured)
+    return right, pairs

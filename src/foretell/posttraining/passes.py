@@ -1,0 +1,127 @@
+"""Forward-only passes and updates over trajectories of uneven lengths.
+
+Packed sequences of lengths l cost attention sum l^2 and everything else sum l. A batch of equal sequences of
+length E[l^2] / E[l] has both sums, so that the engine of a training step is asked for that batch. Each rank
+packs its share into micro-batches of at most a token budget, or of so many sequences; every rank waits for
+the one with most tokens, unless the batch was balanced over them.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from foretell.posttraining.workload import TrajectoryWorkload
+from foretell.records import dataclass
+from foretell.specs.job import Job
+from foretell.specs.plan import Plan
+from foretell.specs.scenario import Scenario
+from foretell.training.forward_only import ForwardPass, forward_only
+from foretell.training.step import evaluate_rows
+from foretell.training.tables import tables_of
+
+TOKEN_BUDGET = 16_384
+"""Tokens of a micro-batch on one rank where nothing says how many (verl: ppo_max_token_len_per_gpu)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedBatch:
+    """A batch of trajectories as one rank passes it."""
+
+    scenario: Scenario
+    """The job of equal sequences that costs as much."""
+    plan: Plan
+    """The plan with its micro-batches."""
+    imbalance: float
+    """Work of the fullest rank over the mean."""
+
+
+def packed_batch(
+    scenario: Scenario,
+    plan: Plan,
+    work: TrajectoryWorkload,
+    share: float,
+    budget: float,
+    balanced: bool,
+) -> PackedBatch:
+    """The part `share` of a step's trajectories as a job; `budget` tokens a micro-batch and rank, 0: as many
+    sequences as the plan's micro-batch has."""
+    ranks = plan.dp
+    sequences = work.sequences * work.trajectories * share
+    tokens = work.passed_tokens * share / ranks
+    mean, length = work.passed_tokens / (work.sequences * work.trajectories), work.passed_length
+    each = budget * plan.cp if budget else plan.micro_batch * mean
+    many = max(math.ceil(tokens / max(each, 1.0) - 1e-6), 1)
+    rows = max(round(tokens / (many * length)), 1)
+    step = plan.tp * plan.cp * (2 if plan.cp > 1 else 1)
+    seq_len = max(math.ceil(tokens / (many * rows) / step) * step, step)
+    job = Job(
+        gpus=plan.gpus,
+        global_batch=ranks * many * rows,
+        seq_len=seq_len,
+        target_len=None,
+    )
+    return PackedBatch(
+        scenario=replace(scenario, job=job),
+        plan=replace(plan, micro_batch=rows),
+        imbalance=imbalance_of(work, sequences / ranks / many, ranks, balanced),
+    )
+
+
+def imbalance_of(work: TrajectoryWorkload, in_batch: float, ranks: int, balanced: bool) -> float:
+    """Tokens of the fullest of `ranks` micro-batches of so many trajectories each, over the mean: the mean of
+    the largest of many normal sums; none where lengths were dealt evenly."""
+    if balanced or ranks < 2 or work.padded_to:
+        return 1.0
+    spread = work.variation / math.sqrt(max(in_batch, 1.0))
+    return 1.0 + spread * math.sqrt(2.0 * math.log(ranks))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerPasses:
+    """What the trainer's phases of a step take, and hold; seconds of the whole step."""
+
+    update_s: float
+    """All updates."""
+    forward_s: float
+    """One pass without gradients over all trajectories."""
+    micro_batches: float
+    """Micro-batches of one rank in a pass over all trajectories."""
+    held: dict[str, float]
+    """Bytes of the fullest chip in an update, by part."""
+    forward: ForwardPass
+    """What a pass without gradients holds."""
+
+
+def trainer_passes(
+    scenario: Scenario, plan: Plan, work: TrajectoryWorkload, budget: float, balanced: bool
+) -> TrainerPasses:
+    """Updates and one forward-only pass of a step by a trainer's plan."""
+    batch = packed_batch(scenario, plan, work, 1.0 / work.updates, budget, balanced)
+    update_s, held = step_numbers(batch)
+    whole = packed_batch(scenario, plan, work, 1.0, budget, balanced)
+    passed = forward_only(whole.scenario, whole.plan)
+    many = whole.scenario.job.global_batch / (whole.plan.dp * whole.plan.micro_batch)
+    return TrainerPasses(
+        update_s=work.updates * update_s * batch.imbalance,
+        forward_s=passed.seconds * whole.imbalance,
+        micro_batches=many,
+        held=held,
+        forward=passed,
+    )
+
+
+def step_numbers(batch: PackedBatch) -> tuple[float, dict[str, float]]:
+    """Seconds of one update, and bytes of its fullest chip by part."""
+    from foretell.specs.plan import batch_of
+
+    plans = batch_of([batch.plan])
+    tables = tables_of(batch.scenario, plans)
+    ledger = evaluate_rows(batch.scenario, plans, tables)
+    row = int(np.ravel(ledger.fullest)[0])
+    memory = ledger.memory
+    names = (
+        "weights", "gradients", "states", "activations", "buffers", "allocator", "framework",
+    )  # fmt: skip
+    held = {name: float(getattr(memory, name)[0, row]) for name in names}
+    return float(ledger.step_s[0]), held

@@ -1,0 +1,284 @@
+"""The spine: a step of fine-tuning or reinforcement learning, phase by phase.
+
+Read this file to know where everything is:
+
+    workload.py              trajectories and their lengths
+    rollout.py               generation
+      serving/requests/        the engine's queue, batch and cache, from event to event
+    passes.py                log-probabilities, values, updates over packed or padded lengths
+      training/forward_only.py passes without gradients
+      training/step.py         updates
+    sync.py                  weights to the rollout engine
+    memory.py                what a chip holds in every phase
+    pipeline.py              two pools at once
+    catalog/posttraining.toml   what a framework does around all of it
+
+One pool, or two in turn:   S = wake + generate + environment + sleep + old + reference + values + advantages
+                                + updates + critic's updates + sync + host
+two pools at once:          pipeline.py, with the same phases
+
+`catalog/posttraining.toml` has the spreads by which each number was off with its source left out.
+"""
+
+import math
+
+from foretell.catalog.post_training import PostTrainingLoop
+from foretell.posttraining.memory import Residency, phase_memory
+from foretell.posttraining.passes import TrainerPasses, trainer_passes
+from foretell.posttraining.pipeline import PoolTimes, pipeline_of
+from foretell.posttraining.rollout import RolloutTimes, rollout_times
+from foretell.posttraining.sync import SyncQuestion, sync_seconds
+from foretell.posttraining.workload import TrajectoryWorkload
+from foretell.records import dataclass
+from foretell.specs.deployment import Deployment
+from foretell.specs.engine import EngineProfile
+from foretell.specs.plan import Plan
+from foretell.specs.post_training import (
+    AlgorithmForm,
+    Phase,
+    PhaseMemory,
+    PlacementName,
+    Pool,
+    SyncName,
+)
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
+from foretell.workload.parameters import count as count_parameters
+
+ADVANTAGES = 0.6
+"""Time of the advantages over that of rewards by rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSetup:
+    """Everything that a step is made of."""
+
+    algorithm: AlgorithmForm
+    """Which phases there are."""
+    loop: PostTrainingLoop
+    """What the framework does around them."""
+    work: TrajectoryWorkload
+    """Trajectories."""
+    scenario: Scenario
+    """The trainer: model, system and software; its job is made for each phase."""
+    plan: Plan
+    """The trainer's plan."""
+    trainer: str
+    """fsdp, megatron or deepspeed."""
+    budget: float
+    """Tokens of a micro-batch on one rank; 0: the plan's sequences."""
+    rollout_system: System
+    """System of the engine."""
+    rollout_gpus: int
+    """Its chips; 0: nothing is generated."""
+    deployment: Deployment
+    """Its layout."""
+    profile: EngineProfile
+    """Its overheads."""
+    placement: PlacementName
+    """Where both stand."""
+    sync: SyncName
+    """How weights get from one to the other."""
+    offload: frozenset[str]
+    """What the trainer keeps on the host outside its own phases."""
+    staleness: float = 1.0
+    """Batches that may be ahead of the trainer, where both pools work at once."""
+    partial: bool = False
+    """Whether long answers go on under the next weights."""
+
+    @property
+    def trainer_gpus(self) -> int:
+        """Chips that train."""
+        return self.plan.gpus
+
+    @property
+    def gpus(self) -> int:
+        """Chips of all pools."""
+        if self.placement == "colocated" or not self.rollout_gpus:
+            return max(self.trainer_gpus, self.rollout_gpus)
+        return self.trainer_gpus + self.rollout_gpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """A step in numbers, before prices and sentences."""
+
+    setup: StepSetup
+    """What was asked."""
+    step_s: float
+    """Seconds."""
+    phases: tuple[Phase, ...]
+    """Its parts."""
+    memory: tuple[PhaseMemory, ...]
+    """What chips hold."""
+    passes: TrainerPasses
+    """The trainer's."""
+    rollout: RolloutTimes | None
+    """The engine's; None where nothing is generated."""
+    staleness: float
+    """Versions between a trajectory's first token and its use."""
+    waits: str
+    """The pool that waits; empty where phases follow each other."""
+    idle_share: float
+    """Share of the chips' time in which they wait."""
+
+
+def step_of(setup: StepSetup) -> StepResult:
+    """One step; Infeasible where the engine does not fit at all."""
+    passes = trainer_passes(
+        setup.scenario, setup.plan, setup.work, setup.budget, setup.loop.balanced
+    )
+    rollout = None
+    if setup.algorithm.generates:
+        rollout = rollout_times(
+            setup.scenario.model,
+            setup.rollout_system,
+            setup.rollout_gpus,
+            setup.deployment,
+            setup.profile,
+            setup.work,
+        )
+    seconds = phase_seconds(setup, passes, rollout)
+    where = Residency(
+        colocated=setup.placement == "colocated" and rollout is not None,
+        offload=setup.offload,
+        trainer_bytes=float(setup.scenario.system.chip.memory_bytes),
+        rollout_bytes=float(setup.rollout_system.chip.memory_bytes),
+        passes_forward=setup.algorithm.old or setup.algorithm.reference,
+        reference=setup.algorithm.reference and not setup.plan.lora,
+        critic=1.0 if setup.algorithm.critic else 0.0,
+    )
+    return _joined(setup, passes, rollout, seconds, phase_memory(where, passes, rollout))
+
+
+def phase_seconds(
+    setup: StepSetup, passes: TrainerPasses, rollout: RolloutTimes | None
+) -> dict[str, tuple[float, Pool]]:
+    """Seconds of each phase by itself, and the chips that it keeps busy."""
+    form, loop, work = setup.algorithm, setup.loop, setup.work
+    each_s = loop.micro_batch_s * passes.micro_batches
+    forward_s = passes.forward_s + each_s
+    found: dict[str, tuple[float, Pool]] = {}
+    both: Pool = "all" if setup.placement == "colocated" else "rollout"
+    if rollout is not None:
+        if setup.placement == "colocated":
+            found["wake"] = (loop.wake_s + onload_s(setup, passes), "all")
+        found["generate"] = (rollout.seconds, both)
+        if rollout.environment_s > 0.0:
+            found["environment"] = (rollout.environment_s, "host")
+        if setup.placement == "colocated":
+            found["sleep"] = (loop.wake_s + onload_s(setup, passes), "all")
+        found["reward"] = (loop.trajectory_s * work.trajectories, "host")
+    if form.old and loop.old_logprobs:
+        found["old_logprob"] = (forward_s, "trainer")
+    if form.reference:
+        found["ref_logprob"] = (forward_s, "trainer")
+    if form.critic:
+        found["values"] = (forward_s, "trainer")
+    if rollout is not None:
+        found["adv"] = (ADVANTAGES * loop.trajectory_s * work.trajectories, "host")
+    found["update_actor"] = (passes.update_s + 2.0 * each_s, "trainer")
+    if form.critic:
+        found["update_critic"] = (passes.update_s + 2.0 * each_s, "trainer")
+    if rollout is not None:
+        found["weight_sync"] = (sync_of(setup), "all")
+        found["host"] = (loop.step_s + loop.token_s * work.tokens, "host")
+    return found
+
+
+def onload_s(setup: StepSetup, passes: TrainerPasses) -> float:
+    """What the trainer keeps on the host outside its phases, over its link, one way."""
+    held = passes.held
+    moved = held["weights"] if "weights" in setup.offload else 0.0
+    moved += held["states"] if "optimizer" in setup.offload else 0.0
+    return moved / setup.loop.wake_bytes_per_s
+
+
+def sync_of(setup: StepSetup) -> float:
+    """The synchronisation of a setup."""
+    model, plan = setup.scenario.model, setup.plan
+    many = float(count_parameters(model).text)
+    question = SyncQuestion(
+        model=model,
+        parameters=many,
+        sent_parameters=many,
+        mechanism=setup.sync,
+        trainer_gpus=plan.gpus,
+        offloaded="weights" in setup.offload and setup.placement != "colocated",
+        joined=setup.trainer == "megatron",
+        narrow=setup.deployment.weights.startswith("fp8"),
+        split=setup.placement != "colocated",
+    )
+    return sync_seconds(question, setup.loop, setup.rollout_system)
+
+
+def _joined(
+    setup: StepSetup,
+    passes: TrainerPasses,
+    rollout: RolloutTimes | None,
+    seconds: dict[str, tuple[float, Pool]],
+    memory: tuple[PhaseMemory, ...],
+) -> StepResult:
+    """Phases in turn, or of two pools at once."""
+    total = sum(value for value, _ in seconds.values())
+    exposed = {name: value for name, (value, _) in seconds.items()}
+    staleness, waits = 0.0, ""
+    if setup.placement == "async" and rollout is not None:
+        ahead = sum(exposed.get(name, 0.0) for name in ("generate", "environment"))
+        beside = sum(exposed.get(name, 0.0) for name in ("weight_sync", "host"))
+        # Log-probabilities of the policy that wrote them come with the answers.
+        trainer_s = total - ahead - beside
+        pools = PoolTimes(
+            trainer_s=trainer_s,
+            generate_s=ahead,
+            steady_s=rollout.steady_s,
+            latency_s=rollout.latency_s,
+        )
+        found = pipeline_of(pools, setup.staleness, setup.partial)
+        staleness, waits = found.staleness, found.waits
+        total = found.step_s + beside
+        exposed["generate"] = max(found.step_s - trainer_s, 0.0)
+        exposed["environment"] = 0.0
+    phases = tuple(
+        Phase(
+            name=name,
+            seconds=value,
+            interval=(value, value),
+            pool=pool,
+            exposed=min(exposed.get(name, value), value),
+        )
+        for name, (value, pool) in seconds.items()
+    )
+    return StepResult(
+        setup=setup,
+        step_s=total,
+        phases=phases,
+        memory=memory,
+        passes=passes,
+        rollout=rollout,
+        staleness=staleness,
+        waits=waits,
+        idle_share=idle_share(setup, rollout, seconds, total),
+    )
+
+
+def spread_interval(value: float, ends: tuple[float, float]) -> tuple[float, float]:
+    """An interval whose ends are this far from a value in their logarithm."""
+    return value * math.exp(ends[0]), value * math.exp(ends[1])
+
+
+def idle_share(
+    setup: StepSetup,
+    rollout: RolloutTimes | None,
+    seconds: dict[str, tuple[float, Pool]],
+    step_s: float,
+) -> float:
+    """Share of all chips' time in which they neither pass tokens nor write them."""
+    busy = {"trainer": 0.0, "rollout": 0.0}
+    for name, (value, pool) in seconds.items():
+        if name == "generate" and rollout is not None:
+            busy["rollout"] += value * rollout.busy_share
+        elif pool == "trainer":
+            busy["trainer"] += value
+    chips = busy["trainer"] * setup.trainer_gpus + busy["rollout"] * setup.rollout_gpus
+    return max(1.0 - chips / max(setup.gpus * step_s, 1e-9), 0.0)

@@ -1,0 +1,199 @@
+"""What a step does: trajectories and their lengths, cut at a limit.
+
+Lengths are quantiles, not draws: the i-th of n answers has the length that a share (i + 1/2) / n of all
+answers does not exceed, so that the same question always has the same answer, and the longest of many is as
+long as the longest of many is. With a limit, the distribution is moved until the mean after cutting is the
+one that was given: logs print that mean.
+"""
+
+import json
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import user_file
+from foretell.records import dataclass
+
+Array = NDArray[np.float64]
+LengthShape = Literal["lognormal", "fixed", "uniform", "exponential"]
+SHAPES = get_args(LengthShape)
+SIGMAS = (0.5, 1.1)
+"""Least and largest spread of the logarithm of an answer's length: 0.4 to 1.0 cover what logs of
+reinforcement learning print of means, longest answers and shares that are cut."""
+LONGEST_Z = 3.67
+"""Standard deviations of the longest of some 8,000 answers."""
+LENGTH_NAMES = ("osl", "output_tokens", "num_decode_tokens", "GeneratedTokens", "output_length",
+                "response_length", "length")  # fmt: skip
+"""Keys of a line of JSON that may hold an answer's length."""
+POINTS = 4096
+"""Quantiles from which means are taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLengths:
+    """The distribution of the lengths of answers."""
+
+    mean: float
+    """Mean after cutting, in tokens."""
+    cap: float
+    """The limit."""
+    shape: LengthShape = "lognormal"
+    """How they spread."""
+    samples: tuple[float, ...] = ()
+    """Lengths of a file, in the place of a shape."""
+
+    def quantiles(self, shares: Array) -> Array:
+        """Lengths that these shares of all answers do not exceed; at least one token, at most the limit."""
+        if self.samples:
+            ordered = np.sort(np.asarray(self.samples, float))
+            found = np.interp(shares, (np.arange(len(ordered)) + 0.5) / len(ordered), ordered)
+            return np.asarray(np.clip(found, 1.0, self.cap))
+        sigma = spread_sigma(self.mean, self.cap)
+        scale = _scale(self.mean, self.cap, self.shape, sigma)
+        return np.asarray(np.clip(_spread(self.shape, shares, sigma) * scale, 1.0, self.cap))
+
+    def of_many(self, many: int) -> Array:
+        """Lengths of so many answers, the shortest first."""
+        return self.quantiles((np.arange(many) + 0.5) / max(many, 1))
+
+    @property
+    def cut_share(self) -> float:
+        """Share of the answers that end at the limit."""
+        return (
+            float(np.mean(self.of_many(POINTS) >= self.cap - 0.5)) if self.shape != "fixed" else 0.0
+        )
+
+    @property
+    def square_mean(self) -> float:
+        """Mean of the squared lengths."""
+        return float(np.mean(self.of_many(POINTS) ** 2))
+
+
+def spread_sigma(mean: float, cap: float) -> float:
+    """The spread by which the longest of a step's answers just reaches the limit: a limit is set where it
+    cuts few, and the further it is from the mean, the longer the tail that it was set for."""
+    ratio = np.log(max(cap / max(mean, 1e-9), 1.0))
+    found = LONGEST_Z - np.sqrt(max(LONGEST_Z**2 - 2.0 * ratio, 0.0))
+    return float(np.clip(found, *SIGMAS))
+
+
+def _spread(shape: LengthShape, shares: Array, sigma: float) -> Array:
+    """Quantiles of a distribution of mean one, before any limit."""
+    match shape:
+        case "fixed":
+            return np.ones_like(shares)
+        case "uniform":
+            return 2.0 * shares
+        case "exponential":
+            return np.asarray(-np.log1p(-np.minimum(shares, 1.0 - 1e-9)))
+        case _:
+            normal = NormalDist()
+            z = np.array([normal.inv_cdf(float(u)) for u in np.ravel(shares)])
+            return np.asarray(np.exp(sigma * z - 0.5 * sigma**2)).reshape(np.shape(shares))
+
+
+@lru_cache(maxsize=512)
+def _scale(mean: float, cap: float, shape: LengthShape, sigma: float) -> float:
+    """Mean before cutting by which the mean after cutting is the one given."""
+    if shape == "fixed" or mean >= cap:
+        return float(min(mean, cap)) if shape == "fixed" else 1e3 * cap
+    spread = _spread(shape, (np.arange(POINTS) + 0.5) / POINTS, sigma)
+    low, high = mean, 1e3 * cap
+    for _ in range(60):
+        middle = np.sqrt(low * high)
+        cut = float(np.mean(np.minimum(spread * middle, cap)))
+        low, high = (middle, high) if cut < mean else (low, middle)
+    return float(np.sqrt(low * high))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrajectoryWorkload:
+    """What one step does, whatever the chips."""
+
+    prompts: int
+    """Prompts of a step."""
+    samples: int
+    """Answers to each."""
+    prompt_tokens: float
+    """Mean tokens of a prompt."""
+    answers: AnswerLengths
+    """Lengths of the answers."""
+    updates: int = 1
+    """Optimizer updates of a step."""
+    sequences: float = 1.0
+    """Sequences that the trainer passes for each trajectory."""
+    padded_to: float = 0.0
+    """Tokens that every sequence is filled up to for the trainer; 0: packed, nothing is filled up."""
+    turns: int = 1
+    """Turns of a trajectory, each with a call of a tool behind it but the last."""
+    tool_median_s: float = 0.0
+    """Median time of a tool call."""
+    tool_p99_s: float = 0.0
+    """The time that one call in a hundred exceeds."""
+
+    @property
+    def trajectories(self) -> int:
+        """Trajectories of a step."""
+        return self.prompts * self.samples
+
+    @property
+    def mean_tokens(self) -> float:
+        """Mean tokens of a trajectory."""
+        return self.prompt_tokens + self.answers.mean
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of all trajectories, as logs count them."""
+        return self.trajectories * self.mean_tokens
+
+    @property
+    def passed_tokens(self) -> float:
+        """Tokens that the trainer's passes go over."""
+        each = self.padded_to or self.mean_tokens
+        return self.sequences * self.trajectories * each
+
+    @property
+    def passed_length(self) -> float:
+        """Length by which attention over packed sequences costs what it costs: E[l^2] / E[l]."""
+        if self.padded_to:
+            return self.padded_to
+        prompt, mean = self.prompt_tokens, self.answers.mean
+        square = prompt**2 + 2.0 * prompt * mean + self.answers.square_mean
+        return square / self.mean_tokens
+
+    @property
+    def variation(self) -> float:
+        """Standard deviation of a trajectory's tokens over their mean."""
+        spread = max(self.answers.square_mean - self.answers.mean**2, 0.0)
+        return float(np.sqrt(spread)) / self.mean_tokens
+
+
+def read_lengths(given: str, cap: float) -> tuple[LengthShape, tuple[float, ...]]:
+    """A shape's name, or the lengths of a file: one number a line, or lines of JSON with `osl` or the
+    like."""
+    if given in SHAPES:
+        return cast("LengthShape", given), ()
+    allowed = f"{', '.join(SHAPES)}, or a file with one length a line, .csv or .jsonl"
+    file = user_file(given, "lengths", allowed)
+    if not file.is_file():
+        message = "is neither a shape nor a file"
+        raise BadInput([Problem(path="lengths", value=given, message=message, allowed=allowed)])
+    found: list[float] = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        text = line.strip()
+        try:
+            value = json.loads(text) if text else None
+        except ValueError:
+            value = None
+        if isinstance(value, dict):
+            value = next((value[name] for name in LENGTH_NAMES if name in value), None)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            found.append(min(float(value), cap))
+    if not found:
+        message = "has no lengths: one number a line, or JSON lines with osl or response_length"
+        raise BadInput([Problem(path="lengths", value=given, message=message)])
+    return "lognormal", tuple(found)

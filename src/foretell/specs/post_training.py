@@ -1,0 +1,205 @@
+"""A step of fine-tuning or of reinforcement learning: what is asked, and what is answered."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.records import dataclass
+
+Array = NDArray[np.float64]
+Algorithm = Literal["sft", "dpo", "reward", "ppo", "grpo", "dapo"]
+PlacementName = Literal["colocated", "split", "async"]
+SyncName = Literal["ipc", "broadcast", "p2p", "delta", "file"]
+Pool = Literal["trainer", "rollout", "all", "host"]
+"""Chips that a phase keeps busy; host: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmForm:
+    """Which phases an algorithm has."""
+
+    id: str
+    """Its name."""
+    generates: bool
+    """Whether trajectories are generated."""
+    old: bool
+    """Whether log-probabilities of the policy before the updates are computed by the trainer."""
+    reference: bool
+    """Whether those of a frozen reference are."""
+    critic: bool
+    """Whether a value model is trained beside it."""
+    sequences: float = 1.0
+    """Sequences that the trainer passes for each trajectory: a pair is two."""
+    head: bool = True
+    """Whether there are scores over the vocabulary; a reward model has one number."""
+
+
+ALGORITHMS: Mapping[str, AlgorithmForm] = {
+    form.id: form
+    for form in (
+        AlgorithmForm(id="sft", generates=False, old=False, reference=False, critic=False),
+        AlgorithmForm(
+            id="dpo", generates=False, old=False, reference=True, critic=False, sequences=2.0
+        ),
+        AlgorithmForm(
+            id="reward",
+            generates=False,
+            old=False,
+            reference=False,
+            critic=False,
+            sequences=2.0,
+            head=False,
+        ),
+        AlgorithmForm(id="ppo", generates=True, old=True, reference=True, critic=True),
+        AlgorithmForm(id="grpo", generates=True, old=True, reference=True, critic=False),
+        AlgorithmForm(id="dapo", generates=True, old=True, reference=False, critic=False),
+    )
+}
+"""By name. GSPO, RLOO, REINFORCE++, GPG and CISPO cost what GRPO costs, or DAPO where there is no KL term."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One part of a step."""
+
+    name: str
+    """generate, old_logprob, ref_logprob, values, reward, adv, update_actor, update_critic, weight_sync,
+    wake, sleep, host."""
+    seconds: float
+    """How long it takes by itself."""
+    interval: tuple[float, float]
+    """Where nine in ten of measured phases lie around it."""
+    pool: Pool
+    """The chips that it keeps busy."""
+    exposed: float
+    """Of its seconds, what the step waits for: all of it where nothing runs beside it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        return {
+            "name": self.name,
+            "seconds": self.seconds,
+            "interval": list(self.interval),
+            "pool": self.pool,
+            "exposed": self.exposed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseMemory:
+    """What one chip of a pool holds in a phase; bytes."""
+
+    phase: str
+    """The phase."""
+    pool: Pool
+    """The pool."""
+    parts: Mapping[str, float]
+    """Bytes by what they are for."""
+    capacity_bytes: float
+    """What a chip has."""
+    fits: Literal["yes", "no", "too_close"]
+    """Whether that is enough."""
+
+    @property
+    def total_bytes(self) -> float:
+        """All of it."""
+        return sum(self.parts.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        return {
+            "phase": self.phase,
+            "pool": self.pool,
+            "bytes": self.total_bytes,
+            "capacity_bytes": self.capacity_bytes,
+            "fits": self.fits,
+            "parts": dict(self.parts),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostTrainingEstimate:
+    """One step of fine-tuning or reinforcement learning, and a run of so many."""
+
+    model: str
+    """The model's id."""
+    algorithm: str
+    """The algorithm."""
+    framework: str
+    """Whose loop it is."""
+    gpus: int
+    """Chips of all pools."""
+    trainer_gpus: int
+    """Chips that train."""
+    rollout_gpus: int
+    """Chips that generate; the same ones where colocated."""
+    trainer_system: str
+    """System of the trainer."""
+    rollout_system: str
+    """System of the rollout engine; empty where nothing is generated."""
+    placement: str
+    """colocated, split or async."""
+    placement_reasons: tuple[str, ...]
+    """Why this placement, where it was chosen; empty where it was given."""
+    plan: str
+    """The trainer's plan."""
+    rollout_plan: str
+    """The rollout engine's; empty where nothing is generated."""
+    trajectories: int
+    """Trajectories of a step."""
+    tokens: float
+    """Prompt and answer tokens of all of them."""
+    prompts: int
+    """Prompts of a step."""
+    samples: int
+    """Answers to each."""
+    updates: int
+    """Optimizer updates of a step."""
+    prompt_tokens: float
+    """Mean tokens of a prompt."""
+    max_answer_tokens: float
+    """Longest answer."""
+    cut_share: float
+    """Share of the answers that the limit cuts."""
+    step_s: float
+    """Seconds of a step."""
+    interval: Mapping[str, tuple[float, float]]
+    """p50 and p90 of it."""
+    phases: tuple[Phase, ...]
+    """Its parts."""
+    memory: tuple[PhaseMemory, ...]
+    """What a chip holds, by phase and pool."""
+    fits: Literal["yes", "no", "too_close"]
+    """Whether every phase fits."""
+    fails_in: str
+    """The phase that does not fit, with its pool; empty: none."""
+    idle_share: float
+    """Share of the chips' time in which they wait."""
+    tail_share: float
+    """Share of the generation in which fewer than one in twenty answers are still written."""
+    tail_requests: int
+    """How many answers that is."""
+    staleness: float
+    """Versions of the weights between a trajectory's first token and its use, on the mean."""
+    waiting_pool: str
+    """The pool that waits for the other; empty where phases follow each other."""
+    tokens_per_s_per_gpu: float
+    """Prompt and answer tokens a second, over all chips."""
+    usd_per_step: float | None
+    """Rent of a step; None where no rent is known."""
+    usd_per_run: float | None
+    """Rent of all steps."""
+    run_s: float | None
+    """Seconds of all steps; None where their number is not given."""
+    steps: int | None
+    """Steps of the run."""
+    alternatives: tuple[Mapping[str, Any], ...]
+    """Placements that were ranked, the best first; empty where one was given."""
+    measured: Mapping[str, float]
+    """Phases of a log, by their names; empty where none was given."""
+    measured_notes: tuple[str, ...]
+    """The log beside the prediction, phase by phase, in words."""
+    assumptions: tuple[str, ...]
+    """Every default or guess."""

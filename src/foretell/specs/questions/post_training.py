@@ -1,0 +1,179 @@
+"""The question of a step of fine-tuning or reinforcement learning."""
+
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from foretell.records import dataclass
+from foretell.specs.questions.common import (
+    JSON,
+    JSONL,
+    MOST_CHIPS,
+    MOST_LENGTH,
+    PLOT,
+    Chips,
+    Engine,
+    ModelName,
+    SettingsGiven,
+    SystemName,
+)
+from foretell.specs.questions.flags import Flag
+
+if TYPE_CHECKING:
+    from foretell.specs.questions.common import LayoutGiven, PlanGiven
+
+Pooled = Annotated[
+    int | str | None,
+    Flag(
+        help="Chips of one pool, as in 16xH100; with the other pool's in the place of --gpus.",
+        kind="count",
+        metavar="N",
+        names_file="maybe",
+        most=MOST_CHIPS,
+    ),
+]
+LENGTHS = Flag(
+    help="Answer lengths: lognormal (else), fixed, uniform, exponential, or a file of lengths.",
+    metavar="SHAPE|FILE",
+    names_file="maybe",
+)
+
+
+def _whole(about: str, most: float) -> Flag:
+    return Flag(help=about, kind="whole", metavar="N", most=most)
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class PostTrainingQuestion:
+    """One step of fine-tuning or reinforcement learning, and with steps a run: `foretell post-train`."""
+
+    model: ModelName = field(kw_only=False)
+    algorithm: Annotated[str, Flag(help="sft, dpo, reward, ppo, grpo or dapo.", metavar="NAME")] = (
+        "grpo"
+    )
+    system: SystemName = None
+    gpus: Chips = None
+    trainer_gpus: Pooled = None
+    rollout_gpus: Pooled = None
+    prompts: Annotated[
+        int, _whole("Prompts of a step; of fine-tuning: sequences, or pairs.", 2**20)
+    ] = 512
+    samples: Annotated[int, _whole("Answers to each prompt; 1 of fine-tuning.", 2**14)] = 0
+    isl: Annotated[
+        float | None,
+        Flag(
+            help="Mean tokens of a prompt; else 256, or none where nothing is generated.",
+            kind="decimal",
+            metavar="N",
+            most=MOST_LENGTH,
+        ),
+    ] = None
+    osl: Annotated[
+        float | None,
+        Flag(
+            help="Mean tokens of an answer; else what such limits usually leave.",
+            kind="decimal",
+            metavar="MEAN",
+            most=MOST_LENGTH,
+        ),
+    ] = None
+    max_osl: Annotated[
+        int | None, _whole("Longest answer; else four times the mean.", MOST_LENGTH)
+    ] = None
+    lengths: Annotated[str, LENGTHS] = "lognormal"
+    updates: Annotated[int, _whole("Optimizer updates of a step.", 2**14)] = 1
+    plan: Annotated[
+        "PlanGiven | None",
+        Flag(
+            help='Trainer: words such as "tp2 pp2 mbs4" (docs/plan.md); without, the best of a few.',
+            kind="words",
+            metavar="WORDS",
+        ),
+    ] = None
+    rollout_plan: Annotated[
+        "LayoutGiven | None",
+        Flag(
+            help='Engine: words such as "tp2 memory_fraction=0.6 no-graph"; without, the best.',
+            kind="words",
+            metavar="WORDS",
+        ),
+    ] = None
+    engine: Engine = None
+    framework: Annotated[
+        str,
+        Flag(
+            help="verl, nemo-rl, trl, openrlhf, slime, skyrl, areal, prime-rl ...", metavar="NAME"
+        ),
+    ] = "generic"
+    placement: Annotated[
+        str, Flag(help="colocated, split, async, or best: all of them ranked.", metavar="WORD")
+    ] = "colocated"
+    staleness: Annotated[
+        float | None,
+        Flag(
+            help="async: batches that may be ahead of the trainer; a share with --partial.",
+            kind="decimal",
+            metavar="K",
+        ),
+    ] = None
+    partial: Annotated[
+        bool, Flag(help="async: long answers go on under the next weights.", kind="switch")
+    ] = False
+    sync: Annotated[
+        str | None,
+        Flag(help="Weights to the engine: ipc, broadcast, p2p, delta or file.", metavar="WORD"),
+    ] = None
+    offload: Annotated[
+        str | None,
+        Flag(
+            help="What the trainer keeps on the host meanwhile: weights+optimizer+reference, or none.",
+            metavar="WORDS",
+        ),
+    ] = None
+    packing: Annotated[
+        str,
+        Flag(
+            help="packed (else), or padded: every sequence filled up to the limit.", metavar="WORD"
+        ),
+    ] = "packed"
+    micro_tokens: Annotated[
+        int | None,
+        _whole("Tokens of a micro-batch on one rank; else 16384, or the plan's mbs.", MOST_LENGTH),
+    ] = None
+    tool_time: Annotated[
+        str | None,
+        Flag(help="Seconds of a tool call: median and 99th percentile.", metavar="MEDIAN:P99"),
+    ] = None
+    turns: Annotated[int, _whole("Turns of a trajectory.", 2**10)] = 1
+    steps: Annotated[int | None, _whole("Steps of the run.", 2**24)] = None
+    price: Annotated[
+        float | None,
+        Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
+    ] = None
+    set: SettingsGiven = ()
+    log: Annotated[
+        str | Path | None,
+        Flag(
+            help="A log with timing_s/... keys (verl and the like): laid beside the prediction.",
+            metavar="FILE",
+            names_file="always",
+        ),
+    ] = None
+    trace: Annotated[
+        str | Path | None,
+        Flag(
+            help="Write the step as a Chrome trace for ui.perfetto.dev; .gz is gzipped.",
+            metavar="PATH",
+            names_file="always",
+        ),
+    ] = None
+    edges: ClassVar[tuple[Flag, ...]] = (
+        PLOT,
+        Flag(
+            help="Print the configuration for verl, nemo-rl or trl.",
+            metavar="TOOL",
+            names=("export",),
+        ),
+        JSONL,
+        JSON,
+    )

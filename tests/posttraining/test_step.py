@@ -1,0 +1,193 @@
+"""Steps of fine-tuning and reinforcement learning: sums, monotone answers, memory, placements, the verb."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+import foretell
+from foretell.cli import run as main
+from foretell.posttraining.pipeline import PoolTimes, pipeline_of
+
+GRPO: dict[str, Any] = {
+    "model": "qwen2.5-1.5b",
+    "gpus": "8xH100",
+    "prompts": 64,
+    "samples": 8,
+    "isl": 100,
+    "osl": 300,
+    "max_osl": 1024,
+    "framework": "verl",
+}
+
+
+def seconds(answer: Any) -> dict[str, float]:
+    return {phase.name: phase.seconds for phase in answer.phases}
+
+
+def test_a_colocated_step_is_the_sum_of_its_phases() -> None:
+    answer = foretell.post_train(**GRPO)
+    assert answer.step_s == pytest.approx(sum(seconds(answer).values()))
+    assert all(phase.exposed == phase.seconds for phase in answer.phases)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "phases"),
+    [
+        ("grpo", {"generate", "old_logprob", "ref_logprob", "update_actor"}),
+        ("dapo", {"generate", "old_logprob", "update_actor"}),
+        (
+            "ppo",
+            {"generate", "old_logprob", "ref_logprob", "values", "update_actor", "update_critic"},
+        ),
+        ("sft", {"update_actor"}),
+        ("dpo", {"ref_logprob", "update_actor"}),
+        ("reward", {"update_actor"}),
+    ],
+)
+def test_an_algorithm_has_its_phases(algorithm: str, phases: set[str]) -> None:
+    found = set(seconds(foretell.post_train(**{**GRPO, "algorithm": algorithm})))
+    around = {"wake", "sleep", "reward", "adv", "weight_sync", "host", "environment"}
+    assert found - around == phases
+
+
+def test_longer_answers_take_longer_and_more_chips_less() -> None:
+    base, longer, wider = (
+        foretell.post_train(**{**GRPO, **change})
+        for change in ({}, {"osl": 600, "max_osl": 2048}, {"gpus": "16xH100"})
+    )
+    assert seconds(longer)["generate"] > seconds(base)["generate"]
+    assert seconds(longer)["update_actor"] > seconds(base)["update_actor"]
+    assert seconds(wider)["update_actor"] < seconds(base)["update_actor"]
+
+
+def test_padding_costs_and_pairs_are_two_sequences() -> None:
+    packed, padded = (foretell.post_train(**{**GRPO, "packing": p}) for p in ("packed", "padded"))
+    assert seconds(padded)["update_actor"] > 1.5 * seconds(packed)["update_actor"]
+    one = {**GRPO, "samples": 1, "plan": "mbs1 zero3 recompute=none"}
+    sft, dpo = (foretell.post_train(**{**one, "algorithm": a}) for a in ("sft", "dpo"))
+    assert seconds(dpo)["update_actor"] == pytest.approx(
+        2.0 * seconds(sft)["update_actor"], rel=0.2
+    )
+
+
+def test_a_forward_pass_takes_a_third_of_an_update_or_less() -> None:
+    answer = foretell.post_train(**{**GRPO, "plan": "zero3 recompute=none"})
+    share = seconds(answer)["old_logprob"] / seconds(answer)["update_actor"]
+    assert 0.2 < share < 0.5
+
+
+def test_the_phase_that_does_not_fit_is_named() -> None:
+    answer = foretell.post_train(
+        **{**GRPO, "model": "qwen2.5-32b", "gpus": "4xH100", "offload": "none"}
+    )
+    assert answer.fits == "no"
+    assert answer.fails_in
+    told = {one.phase: one.fits for one in answer.memory}
+    assert "no" in told.values()
+
+
+def test_chips_of_the_pools_may_differ() -> None:
+    pools = {**GRPO, "gpus": None, "trainer_gpus": "8xH100", "rollout_gpus": "4xL40S"}
+    answer = foretell.post_train(**pools, placement="async")
+    assert (answer.trainer_gpus, answer.rollout_gpus, answer.gpus) == (8, 4, 12)
+    assert answer.waiting_pool in ("trainer", "rollout")
+    assert answer.rollout_system != answer.trainer_system
+
+
+def test_placements_are_ranked_and_the_winner_is_explained() -> None:
+    answer = foretell.post_train(**GRPO, placement="best")
+    steps = [one["step_s"] for one in answer.alternatives if one["fits"]]
+    assert steps == sorted(steps)
+    assert answer.step_s == steps[0]
+    assert len(answer.placement_reasons) > 1
+
+
+def test_placements_of_128_chips_are_ranked_in_three_seconds() -> None:
+    start = time.process_time()
+    answer = foretell.post_train(
+        "qwen3-30b-a3b", gpus="128xH100", prompts=512, samples=16, osl=2500, max_osl=16384, updates=8,
+        framework="slime", placement="best",
+    )  # fmt: skip
+    assert time.process_time() - start < 3.0
+    assert {one["placement"] for one in answer.alternatives} == {"colocated", "split", "async"}
+
+
+def test_tool_calls_are_waited_for() -> None:
+    quick = foretell.post_train(**GRPO)
+    slow = foretell.post_train(**GRPO, tool_time="5:60", turns=4)
+    assert seconds(slow)["environment"] > 5.0
+    assert "environment" not in seconds(quick)
+
+
+def test_staleness_never_slows_a_pipeline_and_is_bounded() -> None:
+    pools = PoolTimes(trainer_s=100.0, generate_s=220.0, steady_s=90.0, latency_s=60.0)
+    steps = [pipeline_of(pools, k, partial=True) for k in (0.1, 0.3, 0.5, 1.0, 4.0)]
+    assert [one.step_s for one in steps] == sorted((one.step_s for one in steps), reverse=True)
+    assert all(one.step_s >= 100.0 for one in steps)
+    assert all(one.staleness <= k for one, k in zip(steps, (0.1, 0.3, 0.5, 1.0, 4.0), strict=True))
+
+
+def test_published_staleness_of_a_streaming_trainer() -> None:
+    """verl's table of Qwen2.5-Math-7B on 64 + 64 H20: 231, 171 and 146 s with staleness 0, 0.1 and 0.3."""
+    steps = [
+        foretell.post_train(
+            "qwen2.5-7b", algorithm="dapo", trainer_gpus="64xh20-sxm", rollout_gpus="64xh20-sxm",
+            prompts=512, samples=16, isl=150, osl=1400, max_osl=28672, updates=16, framework="verl",
+            placement="async", staleness=k, partial=True, plan="zero3 framework=transformers",
+        ).step_s
+        for k in (0.0, 0.1, 0.3)
+    ]  # fmt: skip
+    assert steps == pytest.approx([231.3, 171.3, 146.1], rel=0.15)
+
+
+def test_the_command_answers_with_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (
+        "post-train qwen2.5-1.5b --gpus 8xH100 --prompts 64 --samples 8 --osl 300 --max-osl 1024"
+    )
+    assert main([*words.split(), "--steps", "100", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    keys = {
+        "step_s", "interval", "phases", "memory", "idle_share", "tail_share", "staleness",
+        "tokens_per_s_per_gpu", "usd_per_step", "usd_per_run", "placement", "plan", "rollout_plan",
+        "assumptions",
+    }  # fmt: skip
+    assert keys <= told.keys()
+    assert {"name", "seconds", "interval", "pool", "exposed"} == set(told["phases"][0])
+    assert told["memory"]["fits"] in ("yes", "no", "too_close")
+
+
+def test_everything_wrong_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "post-train qwen2.5-1.5b --algorithm grpoo --placement colo --sync wire --tool-time x"
+    assert main(words.split()) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    for path in ("algorithm", "placement", "sync", "tool_time", "gpus"):
+        assert path in told.err
+
+
+@pytest.mark.parametrize("tool", ["verl", "nemo-rl", "trl"])
+def test_configurations_are_written(tool: str) -> None:
+    written = foretell.post_train(**GRPO).export(tool)
+    assert "Qwen/Qwen2.5-1.5B" in written.text or tool == "trl"
+    assert "8" in written.text
+
+
+def test_a_trace_has_the_pools_as_processes(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    pools = {**GRPO, "gpus": None, "trainer_gpus": "8xH100", "rollout_gpus": "8xH100"}
+    answer = foretell.post_train(**pools, placement="async", trace=tmp_path / "step.json")
+    events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    names = {e["args"]["name"] for e in events if e["ph"] == "M"}
+    assert {"trainer (8 chips)", "rollout (8 chips)"} <= names
+    shown = sum(e["dur"] for e in events if e["ph"] == "X" and e["name"] == "update_actor")
+    assert shown == pytest.approx(1e6 * seconds(answer)["update_actor"])
+
+
+def test_a_log_is_laid_beside_the_prediction(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    log = tmp_path / "run.log"
+    line = "step:{n} - timing_s/gen:30.0 - timing_s/step:{s} - timing_s/testing:5\n"
+    log.write_text("".join(line.format(n=n, s=45.0 if n > 2 else 99.0) for n in range(1, 8)))
+    answer = foretell.post_train(**GRPO, log=log)
+    assert answer.measured["step"] == pytest.approx(40.0)
+    assert any(note.startswith("generation is 75%") for note in answer.measured_notes)

@@ -1,0 +1,150 @@
+"""`validate post-training`: rows as questions, numbers as their source counts them, bars on open rows."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foretell.cli import run
+from foretell.lab.validate.post_training import (
+    predictions_of,
+    read_cells,
+    score_post_training,
+    sync_mechanism,
+)
+from foretell.lab.validate.post_training_rows import (
+    chip_of,
+    ladder_words,
+    model_of,
+    rl_question,
+    staleness_of,
+    tuning_question,
+)
+from foretell.lab.validate.training_model import UnsupportedRun
+
+DATA = Path(__file__).parents[2].parent / "shared/data/post_training/runs.csv"
+RL = {
+    "id": "a", "kind": "rl_step", "source_id": "s", "algorithm": "GRPO", "model": "Qwen/Qwen2.5-1.5B",
+    "framework": "verl", "train_engine": "fsdp2", "rollout_engine": "vllm", "placement": "colocated",
+    "chip": "H100-80G", "gpus_total": "8", "prompts_per_step": "64", "samples_per_prompt": "8",
+    "mean_prompt": "100", "mean_response": "300", "max_response": "1024", "step_s": "30", "gen_s": "12",
+    "update_actor_s": "6",
+}  # fmt: skip
+TUNED = {
+    "id": "b", "kind": "finetune_step", "source_id": "t", "algorithm": "SFT",
+    "model": "meta-llama/Llama-3.1-8B", "lora_rank": "16", "quant": "bnb.nf4",
+    "framework": "Transformers", "chip": "A100-80G", "gpus_total": "1", "micro_batch": "1",
+    "samples_per_step": "8", "seq_len": "1024", "recompute": "full", "step_s": "6", "peak_mem_gib": "12",
+}  # fmt: skip
+SYNC = {
+    "id": "c", "kind": "weight_sync", "source_id": "u", "model": "Qwen/Qwen2.5-7B", "framework": "verl",
+    "placement": "split", "chip": "H100-SXM", "train_gpus": "8", "weight_sync_s": "5",
+    "notes": "full NCCL broadcast",
+}  # fmt: skip
+
+
+def table(folder: Path, *rows: dict[str, str]) -> Path:
+    file = folder / "runs.csv"
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    return file
+
+
+def test_every_number_of_a_row_is_predicted(tmp_path: Path, capsys: Any) -> None:
+    file = table(tmp_path, RL, TUNED, SYNC)
+    assert run(["validate", "post-training", str(file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = {(p["id"], p["kind"], p["metric"]) for p in told["predictions"]}
+    assert found == {
+        ("a", "rl_step", "step"), ("a", "rl_step", "gen"), ("a", "rl_step", "update_actor"),
+        ("b", "finetune_step", "step"), ("b", "finetune_step", "memory"), ("c", "weight_sync", "sync"),
+    }  # fmt: skip
+    for p in told["predictions"]:
+        assert {"predicted", "measured", "low", "high", "source"} <= p.keys()
+        assert p["low"] < p["predicted"] < p["high"]
+
+
+def test_what_is_measured_is_not_read_into_the_question() -> None:
+    slower = {**RL, "step_s": "900", "gen_s": "700", "update_actor_s": "100"}
+    assert rl_question(RL) == rl_question(slower)
+
+
+def test_a_run_without_graphs_is_recognised_by_its_time() -> None:
+    old = rl_question({**RL, "train_engine": "fsdp"})
+    assert "no-graph" in old["rollout_plan"]
+    assert "no-graph" not in rl_question(RL).get("rollout_plan", "")
+    assert "no-graph" in rl_question({**RL, "framework_version": "0.3.0"})["rollout_plan"]
+
+
+def test_adapters_and_stored_bases_are_words_of_the_plan() -> None:
+    plan = tuning_question(TUNED)["plan"].split()
+    assert {"lora=16", "weights=nf4", "mbs1", "recompute=full"} <= set(plan)
+    full = tuning_question({**TUNED, "lora_rank": "", "quant": "", "notes": "not LoRA"})["plan"]
+    assert "lora" not in full
+
+
+@pytest.mark.parametrize(
+    ("text", "staleness", "partial"),
+    [("0.5 (partial rollout)", 0.5, True), ("1", 1.0, False), ("stream, staleness 0", 0.0, True)],
+)
+def test_staleness_in_words(text: str, staleness: float, partial: bool) -> None:
+    found = staleness_of({"staleness": text})
+    assert (found["staleness"], found["partial"]) == (staleness, partial)
+
+
+def test_rungs_of_a_ladder_add_up() -> None:
+    notes = "+ activation checkpointing; each row adds to the one before, but LoRA runs without"
+    assert ladder_words(notes) == ["compile=on", "recompute=full"]
+    assert "loss=plain" in ladder_words("+ packed data; each row adds to the one before")
+
+
+@pytest.mark.parametrize(
+    ("chip", "found"),
+    [("A100-80G or A800-80G", "a100-sxm-80gb"), ("RTX A6000", "rtx-a6000"), ("H20-96G", "h20-sxm")],
+)
+def test_chips_in_print(chip: str, found: str) -> None:
+    assert chip_of({"chip": chip}) == found
+
+
+def test_models_in_print() -> None:
+    assert model_of({"model": "Qwen/Qwen2-7B-Instruct"}) == "qwen2.5-7b"
+    assert model_of({"model": "somebody/new-14B"}) == "qwen2.5-14b"
+    with pytest.raises(UnsupportedRun):
+        model_of({"model": "somebody/new"})
+
+
+def test_mechanisms_in_print() -> None:
+    assert sync_mechanism("sharded delta", split=True) == "delta"
+    assert sync_mechanism("checkpoint engine on", split=True) == "p2p"
+    assert sync_mechanism("checkpoint engine off", split=True) == "broadcast"
+    assert sync_mechanism("", split=False) == "ipc"
+
+
+def test_a_strange_row_does_not_take_the_table_with_it() -> None:
+    assert isinstance(predictions_of({**RL, "chip": "abacus"}), str)
+    assert isinstance(predictions_of({**RL, "algorithm": "?"}), str)
+    assert isinstance(predictions_of({**TUNED, "notes": "adapter v2; 4 trained"}), str)
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the measured tables are not here")
+def test_bars_on_logs_of_verl(tmp_path: Path) -> None:
+    """Steps of rows that state chip, model, counts and mean lengths; synchronisations."""
+    wanted = ("verl-log-mi300", "verl-log-fsdp2", "verl-log-megatron", "verl-delta-sync", "slime")
+    rows = [cells for cells in read_cells(DATA) if cells["source_id"] in wanted]
+    scores = score_post_training(table(tmp_path, *rows)).facts["bars"]
+    assert scores["rl_step_median_ape"] <= 0.15
+    assert scores["rl_phase_median_ape"] <= 0.25
+    assert scores["sync_within_1_5"] >= 0.55
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the measured tables are not here")
+def test_bars_on_adapters_of_one_card(tmp_path: Path) -> None:
+    rows = [c for c in read_cells(DATA) if c["source_id"] == "qwen-readme" and "1x1" in c["id"]]
+    scores = score_post_training(table(tmp_path, *rows)).facts["bars"]
+    for name in ("step_lora", "step_qlora", "memory_lora", "memory_qlora"):
+        assert scores[f"finetune_{name}_median_ape"] <= 0.15, name
